@@ -1,0 +1,88 @@
+//! What every algorithm is: parameters, and a function from state to state.
+//!
+//! No clock inside, no lock, no allocation on the way (the sliding ones aside). So the same function serves the single
+//! limiter, the table of keys, the simulator and the tests, and is the specification that other stores are tested
+//! against: the same asks at the same times must get the same answers everywhere.
+
+use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
+use std::fmt::Debug;
+
+mod schedule;
+pub(crate) mod token_bucket;
+
+pub use token_bucket::TokenBucket;
+
+/// One way to limit, with its parameters; the state of each key is kept outside.
+///
+/// # What always holds
+/// 1. A denial leaves the state as it was.
+/// 2. [`peek`](Self::peek) answers what [`take`](Self::take) would, and changes nothing.
+/// 3. After [`Retry::After(d)`](crate::Retry::After) the same ask is granted exactly `d` later, and not one nanosecond before.
+/// 4. A `now` that lies before an earlier one gives nothing back. (Stores keep the time of a key from going back at all.)
+/// 5. A state that [`is_fresh`](Self::is_fresh) answers every ask as [`fresh`](Self::fresh) does, so it may be forgotten.
+/// 6. Nothing overflows or panics, whatever the time and the cost.
+///
+/// `tests/laws.rs` checks these for every algorithm here.
+pub trait Algorithm: Debug + Send + Sync + 'static {
+    /// What is kept for each key. Its `Default` only fills unused places; [`fresh`](Self::fresh) begins a key.
+    type State: Clone + Debug + Default + Send + Sync + 'static;
+
+    /// The state of a key that is seen for the first time at `now`.
+    fn fresh(&self, now: Timestamp) -> Self::State;
+
+    /// Takes `cost` from `state` at `now`, waiting at most `patience`; leaves `state` untouched when it refuses.
+    fn take(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Outcome;
+
+    /// What [`take`](Self::take) would answer, without the effect.
+    fn peek(&self, state: &Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+        self.take(&mut state.clone(), now, cost, patience)
+    }
+
+    /// Where the key stands at `now`.
+    fn standing(&self, state: &Self::State, now: Timestamp) -> Standing;
+
+    /// Takes `cost` without asking, even beyond the capacity: corrects what a request turned out to cost.
+    fn charge(&self, state: &mut Self::State, now: Timestamp, cost: Cost);
+
+    /// Gives back what `receipt` says was taken, where time has not given it back already.
+    fn refund(&self, state: &mut Self::State, now: Timestamp, receipt: &Receipt) -> Refund;
+
+    /// Whether nobody could tell this state from a fresh one, so that it may be forgotten.
+    fn is_fresh(&self, state: &Self::State, now: Timestamp) -> bool;
+
+    /// Takes over a state that was kept under `old` parameters: its use is kept, clamped to what the new ones allow.
+    fn rescale(&self, state: &mut Self::State, old: &Self, now: Timestamp);
+
+    /// Who makes a patient request wait: the algorithm, or a queue in front of it.
+    fn waiting(&self) -> Waiting;
+
+    /// Bytes that `state` keeps outside of itself, for the memory ceiling.
+    fn heap_bytes(&self, _state: &Self::State) -> usize {
+        0
+    }
+
+    /// [`take`](Self::take), and where the key stands after it.
+    #[inline]
+    fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        let outcome = self.take(state, now, cost, patience);
+        Answer { outcome, standing: self.standing(state, now) }
+    }
+
+    /// A state of which `used` permits are in use at `now`: how a key comes over from another kind of algorithm.
+    fn occupied(&self, used: u64, now: Timestamp) -> Self::State {
+        let mut state = self.fresh(now);
+        if let Ok(cost) = Cost::new(used.min(self.standing(&state, now).limit)) {
+            self.charge(&mut state, now, cost);
+        }
+        state
+    }
+}
+
+/// Who makes a patient request wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The algorithm knows its next free time and reserves it: order of arrival by construction.
+    Reserves,
+    /// It can't know, so patient requests stand in a queue and ask again, first come, first served.
+    Queues,
+}

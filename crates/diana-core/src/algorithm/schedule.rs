@@ -1,0 +1,280 @@
+//! Debt on a time axis: the arithmetic that token bucket and leaky bucket share.
+//!
+//! # How it works
+//! A rate of `permits` per `period` means that one permit takes `interval = period / permits` to come back. All use so
+//! far is kept as one moment, the time at which everything will have come back:
+//!
+//! ```text
+//!         now             moment        now + capacity
+//!  ────────┼─────────────────┼────────────────┼──────▶ time
+//!          │◀──── spent ────▶│◀─── left ─────▶│
+//! ```
+//!
+//! A request of cost `c` occupies the segment `[start, mark)` of the axis, where `start = max(moment, now)` and
+//! `mark = start + c × interval`; the moment moves to `mark`. The segments never overlap, and that alone is the proof of
+//! every promise: whatever is used within a span lies within the span plus the capacity.
+//!
+//! # Exactness
+//! The interval is a fraction of a nanosecond's multiple (3/s is 333,333,333⅓ ns), so the axis is counted in *ticks* of
+//! `1 / scale` nanoseconds, with `interval / scale = period / permits` in lowest terms. Then every segment is a whole
+//! number of ticks, and nothing drifts. 128 bits hold any of it; where the interval is whole nanoseconds, a tick is a
+//! nanosecond and 64 bits do, which lets one atomic word be the whole state.
+
+use crate::{Cost, Outcome, Patience, Quota, Receipt, Refund, Retry, Timestamp};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// A number of ticks: one word, or two.
+pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
+    const ZERO: Self;
+    /// `count × interval`, if it fits.
+    fn product(count: u64, interval: u64) -> Option<Self>;
+    fn checked_add(self, other: Self) -> Option<Self>;
+    fn saturating_add(self, other: Self) -> Self;
+    fn saturating_sub(self, other: Self) -> Self;
+    fn wide(self) -> u128;
+    /// The same number, or the largest there is.
+    fn narrow(wide: u128) -> Self;
+    /// How many whole `divisor`s there are in it.
+    fn div_floor(self, divisor: u64) -> Self;
+}
+
+impl Ticks for u64 {
+    const ZERO: Self = 0;
+    #[inline]
+    fn product(count: u64, interval: u64) -> Option<Self> {
+        count.checked_mul(interval)
+    }
+    #[inline]
+    fn checked_add(self, other: Self) -> Option<Self> {
+        u64::checked_add(self, other)
+    }
+    #[inline]
+    fn saturating_add(self, other: Self) -> Self {
+        u64::saturating_add(self, other)
+    }
+    #[inline]
+    fn saturating_sub(self, other: Self) -> Self {
+        u64::saturating_sub(self, other)
+    }
+    #[inline]
+    fn wide(self) -> u128 {
+        u128::from(self)
+    }
+    #[inline]
+    fn narrow(wide: u128) -> Self {
+        u64::try_from(wide).unwrap_or(u64::MAX)
+    }
+    #[inline]
+    fn div_floor(self, divisor: u64) -> Self {
+        self / divisor
+    }
+}
+
+impl Ticks for u128 {
+    const ZERO: Self = 0;
+    #[inline]
+    fn product(count: u64, interval: u64) -> Option<Self> {
+        Some(u128::from(count) * u128::from(interval))
+    }
+    #[inline]
+    fn checked_add(self, other: Self) -> Option<Self> {
+        u128::checked_add(self, other)
+    }
+    #[inline]
+    fn saturating_add(self, other: Self) -> Self {
+        u128::saturating_add(self, other)
+    }
+    #[inline]
+    fn saturating_sub(self, other: Self) -> Self {
+        u128::saturating_sub(self, other)
+    }
+    #[inline]
+    fn wide(self) -> u128 {
+        self
+    }
+    #[inline]
+    fn narrow(wide: u128) -> Self {
+        wide
+    }
+    #[inline]
+    fn div_floor(self, divisor: u64) -> Self {
+        self / u128::from(divisor)
+    }
+}
+
+/// A 128-bit moment in two words, so that a table's entry is 24 bytes and not 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment([u64; 2]);
+
+impl Moment {
+    #[inline]
+    pub(crate) fn get(self) -> u128 {
+        (u128::from(self.0[0]) << 64) | u128::from(self.0[1])
+    }
+}
+
+impl From<u128> for Moment {
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
+    fn from(ticks: u128) -> Self {
+        Self([(ticks >> 64) as u64, ticks as u64])
+    }
+}
+
+/// The parameters of the axis: how long a permit takes to come back, and how far ahead use may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule<T> {
+    /// Ticks that one permit takes.
+    interval: u64,
+    /// Ticks in a nanosecond.
+    scale: u64,
+    /// Permits that can be in use at once.
+    limit: u64,
+    /// The same in ticks.
+    capacity: T,
+}
+
+/// When a request that fits may go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Departure<T> {
+    /// As soon as its segment ends within the capacity; it may be promised a segment beyond (token bucket).
+    Fits,
+    /// When its segment begins, or `grace` ticks earlier; beyond the capacity it is refused (leaky bucket).
+    InLine { grace: T },
+}
+
+impl<T: Ticks> Schedule<T> {
+    /// The schedule of `quota` with `limit` permits of room, if it fits the number type.
+    pub(crate) fn new(quota: &Quota, limit: u64) -> Option<Self> {
+        let (interval, scale) = quota.interval();
+        let capacity = T::product(limit, interval)?;
+        Some(Self { interval, scale, limit, capacity })
+    }
+
+    #[inline]
+    pub(crate) fn scale(&self) -> u64 {
+        self.scale
+    }
+
+    #[inline]
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// `permits` as ticks; the largest number there is where that does not fit.
+    pub(crate) fn ticks_of(&self, permits: u64) -> T {
+        T::product(permits, self.interval).unwrap_or_else(|| T::narrow(u128::MAX))
+    }
+
+    /// Takes `cost` from `moment`, waiting at most `patience`.
+    #[inline]
+    pub(crate) fn take(
+        &self,
+        moment: &mut T,
+        now: Timestamp,
+        cost: Cost,
+        patience: Patience,
+        departure: Departure<T>,
+    ) -> Outcome {
+        let Some(price) = T::product(cost.get(), self.interval) else { return Outcome::never() };
+        if price > self.capacity {
+            return Outcome::never();
+        }
+        let Some(time) = self.time(now) else { return Outcome::never() };
+        let start = (*moment).max(time);
+        // Only near the year 2554, in the one-word form. Nothing later can be told apart, so the answer is no.
+        let Some(mark) = start.checked_add(price) else { return Outcome::never() };
+        let ahead = mark.saturating_sub(time);
+        let beyond = ahead.saturating_sub(self.capacity);
+        let (wait, blocked) = match departure {
+            Departure::Fits => (beyond, T::ZERO),
+            Departure::InLine { grace } => (start.saturating_sub(time).saturating_sub(grace), beyond),
+        };
+        let patient = T::product(patience.as_nanos(), self.scale).unwrap_or_else(|| T::narrow(u128::MAX));
+        let too_early = wait.saturating_sub(patient).max(blocked);
+        if too_early > T::ZERO {
+            return Outcome::Denied { retry: Retry::After(self.duration(too_early)) };
+        }
+        *moment = mark;
+        let receipt = Receipt::new(cost, now).with_mark(mark.wide());
+        Outcome::Granted { wait: self.duration(wait), receipt }
+    }
+
+    /// Moves `moment` by `cost` without asking.
+    pub(crate) fn charge(&self, moment: &mut T, now: Timestamp, cost: Cost) {
+        let time = self.time(now).unwrap_or_else(|| T::narrow(u128::MAX));
+        *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get()));
+    }
+
+    /// Gives back the part of the receipt's own segment that still lies ahead.
+    ///
+    /// Exactly that part, since the rest has come back by itself: giving back more would let through at one instant more
+    /// than the capacity. Where somebody was promised a time beyond `settled` ticks from now, only the last segment can
+    /// be given back; to pull the others' segments together would put newcomers in front of a promise.
+    pub(crate) fn refund(&self, moment: &mut T, now: Timestamp, receipt: &Receipt, settled: T) -> Refund {
+        let (Some(time), mark) = (self.time(now), T::narrow(receipt.mark())) else { return Refund::Void };
+        let left = mark.saturating_sub(time).min(self.ticks_of(receipt.cost().get()));
+        let is_last = *moment == mark;
+        let nobody_waits = (*moment).saturating_sub(time) <= settled;
+        if left == T::ZERO || !(is_last || nobody_waits) {
+            return Refund::Void;
+        }
+        *moment = (*moment).saturating_sub(left);
+        Refund::Returned
+    }
+
+    /// How many permits fit right now.
+    #[inline]
+    pub(crate) fn remaining(&self, moment: T, now: Timestamp) -> u64 {
+        let spent = self.ahead(moment, now);
+        u64::narrow(self.capacity.saturating_sub(spent).div_floor(self.interval).wide())
+    }
+
+    /// How long until everything has come back.
+    #[inline]
+    pub(crate) fn reset(&self, moment: T, now: Timestamp) -> Duration {
+        self.duration(self.ahead(moment, now))
+    }
+
+    /// Whether everything has come back.
+    #[inline]
+    pub(crate) fn is_clear(&self, moment: T, now: Timestamp) -> bool {
+        self.ahead(moment, now) == T::ZERO
+    }
+
+    /// The room that `capacity` ticks give, for [`refund`](Self::refund).
+    #[inline]
+    pub(crate) fn capacity(&self) -> T {
+        self.capacity
+    }
+
+    /// Carries `moment` over from `old`: the same number of permits in use (rounded up), at most the new capacity.
+    pub(crate) fn rescale(&self, moment: &mut T, old: &Self, now: Timestamp) {
+        let (Some(time), spent) = (self.time(now), old.ahead(*moment, now).wide()) else { return };
+        let (from, to) = (u128::from(old.interval), u128::from(self.interval));
+        let (permits, rest) = (spent / from, spent % from);
+        // Clamped first, so that the product below stays within 128 bits.
+        let permits = permits.min(u128::from(self.limit));
+        let spent = permits.saturating_mul(to).saturating_add((rest * to).div_ceil(from));
+        *moment = time.saturating_add(T::narrow(spent).min(self.capacity));
+    }
+
+    #[inline]
+    fn ahead(&self, moment: T, now: Timestamp) -> T {
+        self.time(now).map_or(T::ZERO, |time| moment.saturating_sub(time))
+    }
+
+    #[inline]
+    fn time(&self, now: Timestamp) -> Option<T> {
+        T::product(now.as_nanos(), self.scale)
+    }
+
+    /// Ticks as a time, rounded up: who waits that long has waited long enough.
+    #[inline]
+    fn duration(&self, ticks: T) -> Duration {
+        // Whole nanoseconds are the common case, and spare a wide division.
+        let nanos = if self.scale == 1 { ticks.wide() } else { ticks.wide().div_ceil(u128::from(self.scale)) };
+        Duration::from_nanos(u64::narrow(nanos))
+    }
+}

@@ -1,0 +1,176 @@
+//! Token bucket, kept as one moment: the time at which the bucket will be full again.
+//!
+//! # How it works
+//! A bucket holds up to `burst` tokens; a request takes as many as it costs, and they come back one by one, evenly, at
+//! the rate. The plain picture is two numbers, tokens and the time of the last refill. Both follow from one, since a
+//! bucket that refills evenly is told completely by when it will be full:
+//!
+//! ```text
+//!         now            full_at         now + capacity
+//!  ────────┼─────────────────┼────────────────┼──────▶ time
+//!          │◀──── spent ────▶│◀─── left ─────▶│
+//! ```
+//!
+//! One number can be swapped by one atomic instruction in memory and by one `SET` in Redis; two can't. The arithmetic is
+//! in [`schedule`](super::schedule), which also tells why nothing drifts.
+//!
+//! # What always holds (tests/laws.rs, tests/token_bucket.rs)
+//! - In every span `t` at most `burst + rate × t` pass, refunds and reservations included.
+//! - 3/s is exactly 3,000,000 in a million seconds; 600,000,001/s is not 1,000,000,000/s.
+//! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.
+
+use super::schedule::{Departure, Moment, Schedule, Ticks};
+use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+
+/// A bucket of `burst` tokens that refills evenly: the default algorithm.
+///
+/// Lets a quiet client catch up with a burst, and holds a busy one to the rate. A cost above the burst is denied for
+/// good. With patience it reserves: the answer says how long to wait, and those who ask later wait longer.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, Patience, Quota, Retry, Timestamp, TokenBucket};
+/// use std::time::Duration;
+///
+/// let bucket = TokenBucket::new("2/s".parse()?);
+/// let mut state = bucket.fresh(Timestamp::EPOCH);
+/// let mut ask = |ms| bucket.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, Patience::NONE);
+///
+/// assert!(ask(0).is_granted());
+/// assert!(ask(0).is_granted());
+/// assert_eq!(ask(0).retry(), Some(Retry::After(Duration::from_millis(500))));
+/// assert!(ask(500).is_granted());
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenBucket {
+    quota: Quota,
+    schedule: Schedule<u128>,
+}
+
+impl TokenBucket {
+    /// A bucket of `quota.burst()` tokens that come back at the quota's rate.
+    pub fn new(quota: Quota) -> Self {
+        // A product of two 64-bit numbers fits 128 bits.
+        let schedule = Schedule::new(&quota, quota.burst()).unwrap_or_else(|| unreachable!("u128 holds every product"));
+        Self { quota, schedule }
+    }
+
+    /// The quota that this bucket keeps.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The same bucket with one-word states, where the interval is whole nanoseconds and the burst is not astronomical.
+    pub(crate) fn one_word(&self) -> Option<OneWordBucket> {
+        // Half of the range is left to the clock: until the year 2262 no sum of a time and a capacity overflows.
+        let schedule = Schedule::<u64>::new(&self.quota, self.quota.burst())?;
+        (schedule.scale() == 1 && schedule.capacity() <= u64::MAX / 2).then_some(OneWordBucket(schedule))
+    }
+}
+
+impl Algorithm for TokenBucket {
+    type State = BucketState;
+
+    fn fresh(&self, _now: Timestamp) -> BucketState {
+        BucketState::default()
+    }
+
+    #[inline]
+    fn take(&self, state: &mut BucketState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+        let mut full_at = state.0.get();
+        let outcome = self.schedule.take(&mut full_at, now, cost, patience, Departure::Fits);
+        state.0 = full_at.into();
+        outcome
+    }
+
+    #[inline]
+    fn standing(&self, state: &BucketState, now: Timestamp) -> Standing {
+        standing(&self.schedule, state.0.get(), now)
+    }
+
+    fn charge(&self, state: &mut BucketState, now: Timestamp, cost: Cost) {
+        let mut full_at = state.0.get();
+        self.schedule.charge(&mut full_at, now, cost);
+        state.0 = full_at.into();
+    }
+
+    fn refund(&self, state: &mut BucketState, now: Timestamp, receipt: &Receipt) -> Refund {
+        let mut full_at = state.0.get();
+        let refund = self.schedule.refund(&mut full_at, now, receipt, self.schedule.capacity());
+        state.0 = full_at.into();
+        refund
+    }
+
+    fn is_fresh(&self, state: &BucketState, now: Timestamp) -> bool {
+        self.schedule.is_clear(state.0.get(), now)
+    }
+
+    fn rescale(&self, state: &mut BucketState, old: &Self, now: Timestamp) {
+        let mut full_at = state.0.get();
+        self.schedule.rescale(&mut full_at, &old.schedule, now);
+        state.0 = full_at.into();
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Reserves
+    }
+}
+
+/// The state of a [`TokenBucket`]: when it will be full again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketState(Moment);
+
+/// A token bucket whose state is one word, in nanoseconds: what the atomic limiter and the 16-byte table entry use.
+///
+/// It gives the answers of [`TokenBucket`] to the nanosecond (tests/token_bucket.rs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OneWordBucket(Schedule<u64>);
+
+impl Algorithm for OneWordBucket {
+    type State = u64;
+
+    #[inline]
+    fn fresh(&self, _now: Timestamp) -> u64 {
+        0
+    }
+
+    #[inline]
+    fn take(&self, full_at: &mut u64, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+        self.0.take(full_at, now, cost, patience, Departure::Fits)
+    }
+
+    #[inline]
+    fn standing(&self, full_at: &u64, now: Timestamp) -> Standing {
+        standing(&self.0, *full_at, now)
+    }
+
+    fn charge(&self, full_at: &mut u64, now: Timestamp, cost: Cost) {
+        self.0.charge(full_at, now, cost);
+    }
+
+    fn refund(&self, full_at: &mut u64, now: Timestamp, receipt: &Receipt) -> Refund {
+        self.0.refund(full_at, now, receipt, self.0.capacity())
+    }
+
+    #[inline]
+    fn is_fresh(&self, full_at: &u64, now: Timestamp) -> bool {
+        self.0.is_clear(*full_at, now)
+    }
+
+    fn rescale(&self, full_at: &mut u64, old: &Self, now: Timestamp) {
+        self.0.rescale(full_at, &old.0, now);
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Reserves
+    }
+}
+
+#[inline]
+fn standing<T: Ticks>(schedule: &Schedule<T>, full_at: T, now: Timestamp) -> Standing {
+    Standing {
+        limit: schedule.limit(),
+        remaining: schedule.remaining(full_at, now),
+        reset: schedule.reset(full_at, now),
+    }
+}

@@ -1,0 +1,86 @@
+//! How much one request takes from a limit.
+
+use std::fmt;
+
+/// The largest count that a limit, a burst or a cost may have: 2⁵³.
+///
+/// Far beyond any real limit, and small enough that products with a time never overflow 128 bits and that a Lua number
+/// (a double) holds it exactly.
+pub const MAX_PERMITS: u64 = 1 << 53;
+
+/// How many permits a request takes: at least 1, at most [`MAX_PERMITS`].
+///
+/// Zero is not a cost: to look without taking, peek. A cost that is larger than a limit's capacity is valid, and denied
+/// for good by that limit.
+///
+/// ```
+/// use diana_core::Cost;
+///
+/// assert_eq!(Cost::new(5)?.get(), 5);
+/// assert_eq!(Cost::new(0).unwrap_err().to_string(), "cost 0: a request takes at least 1 permit; to look without taking, peek");
+/// # Ok::<(), diana_core::InvalidCost>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cost(u64);
+
+impl Cost {
+    /// One permit: what a plain request takes.
+    pub const ONE: Self = Self(1);
+    /// The largest cost there is.
+    pub const MAX: Self = Self(MAX_PERMITS);
+
+    /// A cost of `permits`, which must lie in `1..=MAX_PERMITS`.
+    pub const fn new(permits: u64) -> Result<Self, InvalidCost> {
+        match permits {
+            1..=MAX_PERMITS => Ok(Self(permits)),
+            _ => Err(InvalidCost(permits)),
+        }
+    }
+
+    /// The number of permits.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self::ONE
+    }
+}
+
+impl fmt::Debug for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cost({})", self.0)
+    }
+}
+
+impl TryFrom<u64> for Cost {
+    type Error = InvalidCost;
+
+    fn try_from(permits: u64) -> Result<Self, InvalidCost> {
+        Self::new(permits)
+    }
+}
+
+impl From<std::num::NonZeroU32> for Cost {
+    fn from(permits: std::num::NonZeroU32) -> Self {
+        Self(u64::from(permits.get()))
+    }
+}
+
+/// A number of permits that no request can ask for. Nothing was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidCost(u64);
+
+impl fmt::Display for InvalidCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("cost 0: a request takes at least 1 permit; to look without taking, peek"),
+            n => write!(f, "cost {n}: a request takes at most {MAX_PERMITS} permits"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidCost {}

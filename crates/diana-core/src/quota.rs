@@ -1,0 +1,162 @@
+//! How much, how often, and how much at once.
+
+use crate::MAX_PERMITS;
+use std::fmt;
+use std::time::Duration;
+
+mod parse;
+pub(crate) mod units;
+
+/// A rate as the exact fraction `permits / period`, and the burst that may pass at once.
+///
+/// # Rate and burst are two choices
+/// 1/s and 60/min are the same *rate*. They differ in *burst*, which is the quota's own count unless you say otherwise:
+/// after a quiet minute the first lets 1 through at once, the second 60. If what you protect can't take 60 at once, say
+/// so with [`with_burst`](Self::with_burst).
+///
+/// The fraction is never rounded to an interval: `3/s` means three in every second, for ever, and not one every
+/// 333,333,333 ns.
+///
+/// # Written form
+/// `100/s`, `5/10min`, `1000/day`, `1 per 200ms`, `100/s burst 200`. Units: ns, us, ms, s, min, h, day, week, month (of
+/// 30 days), in short and long forms.
+///
+/// ```
+/// use diana_core::Quota;
+/// use std::time::Duration;
+///
+/// let quota: Quota = "5/10min".parse()?;
+/// assert_eq!(quota, Quota::new(5, Duration::from_secs(600))?);
+/// assert_eq!(quota.to_string(), "5/10min");
+/// assert_eq!("100/s burst 200".parse::<Quota>()?, Quota::per_second(100)?.with_burst(200)?);
+///
+/// let error = "10/fortnight".parse::<Quota>().unwrap_err();
+/// assert!(error.to_string().starts_with("quota `10/fortnight`: `fortnight` is not a unit of time"));
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Quota {
+    permits: u64,
+    period_nanos: u64,
+    burst: u64,
+}
+
+impl Quota {
+    /// `permits` in every `period`; the burst is `permits`.
+    pub fn new(permits: u64, period: Duration) -> Result<Self, InvalidQuota> {
+        check_count("permits", permits)?;
+        let period_nanos = u64::try_from(period.as_nanos()).map_err(|_| InvalidQuota::PeriodTooLong(period))?;
+        if period_nanos == 0 {
+            return Err(InvalidQuota::NoPeriod);
+        }
+        Ok(Self { permits, period_nanos, burst: permits })
+    }
+
+    /// `permits` in every second.
+    pub fn per_second(permits: u64) -> Result<Self, InvalidQuota> {
+        Self::new(permits, Duration::from_secs(1))
+    }
+
+    /// `permits` in every minute.
+    pub fn per_minute(permits: u64) -> Result<Self, InvalidQuota> {
+        Self::new(permits, Duration::from_secs(60))
+    }
+
+    /// `permits` in every hour.
+    pub fn per_hour(permits: u64) -> Result<Self, InvalidQuota> {
+        Self::new(permits, Duration::from_secs(3_600))
+    }
+
+    /// The same rate with another burst.
+    pub fn with_burst(self, burst: u64) -> Result<Self, InvalidQuota> {
+        check_count("burst", burst)?;
+        Ok(Self { burst, ..self })
+    }
+
+    /// How many permits come in one [`period`](Self::period).
+    pub const fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// The period in which [`permits`](Self::permits) come.
+    pub const fn period(&self) -> Duration {
+        Duration::from_nanos(self.period_nanos)
+    }
+
+    /// How many permits can pass at once after a quiet spell.
+    pub const fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    /// The time of one permit in nanoseconds, as a fraction in lowest terms.
+    pub(crate) const fn interval(&self) -> (u64, u64) {
+        let divisor = greatest_common_divisor(self.period_nanos, self.permits);
+        (self.period_nanos / divisor, self.permits / divisor)
+    }
+
+    pub(crate) const fn period_nanos(&self) -> u64 {
+        self.period_nanos
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = units::shortest(self.period_nanos);
+        match count {
+            1 => write!(f, "{}/{unit}", self.permits)?,
+            n => write!(f, "{}/{n}{unit}", self.permits)?,
+        }
+        if self.burst != self.permits {
+            write!(f, " burst {}", self.burst)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quota({self})")
+    }
+}
+
+/// Why something is not a quota: the value, what is wrong with it, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidQuota {
+    /// A count of zero, or one beyond [`MAX_PERMITS`].
+    #[error("{what} {value}: must be a whole number from 1 to {MAX_PERMITS}")]
+    Count {
+        /// Which count.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+    },
+    /// A period of zero.
+    #[error("period 0: must be at least 1ns, as in `5/10min`")]
+    NoPeriod,
+    /// A period beyond 584 years.
+    #[error("period {0:?}: must be at most 584 years")]
+    PeriodTooLong(Duration),
+    /// A text that is not a quota.
+    #[error("quota `{text}`: {problem}")]
+    Text {
+        /// What was given.
+        text: String,
+        /// What is wrong, and what would do.
+        problem: String,
+    },
+}
+
+fn check_count(what: &'static str, value: u64) -> Result<(), InvalidQuota> {
+    match value {
+        1..=MAX_PERMITS => Ok(()),
+        _ => Err(InvalidQuota::Count { what, value }),
+    }
+}
+
+const fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}

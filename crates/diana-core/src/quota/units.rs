@@ -1,0 +1,44 @@
+//! Units of time as people write them.
+
+/// Each unit: its nanoseconds, the name that is printed, and every name that is read.
+const UNITS: &[(u64, &str, &[&str])] = &[
+    (1, "ns", &["ns", "nano", "nanos", "nanosecond", "nanoseconds"]),
+    (1_000, "us", &["us", "µs", "micro", "micros", "microsecond", "microseconds"]),
+    (1_000_000, "ms", &["ms", "milli", "millis", "millisecond", "milliseconds"]),
+    (1_000_000_000, "s", &["s", "sec", "secs", "second", "seconds"]),
+    (60_000_000_000, "min", &["min", "m", "mins", "minute", "minutes"]),
+    (3_600_000_000_000, "h", &["h", "hr", "hour", "hours"]),
+    (86_400_000_000_000, "day", &["d", "day", "days"]),
+    (604_800_000_000_000, "week", &["w", "week", "weeks"]),
+    (2_592_000_000_000_000, "month", &["mo", "month", "months"]),
+];
+
+/// What an error tells people to write.
+pub(crate) const KNOWN: &str = "ns, us, ms, s, min, h, day, week or month";
+
+/// The nanoseconds of one `name`, if it is a unit.
+pub(crate) fn nanos_of(name: &str) -> Option<u64> {
+    UNITS.iter().find(|(_, _, names)| names.iter().any(|n| n.eq_ignore_ascii_case(name))).map(|unit| unit.0)
+}
+
+/// `nanos` as a count of the largest unit that divides it.
+pub(crate) fn shortest(nanos: u64) -> (u64, &'static str) {
+    let (unit, name, _) = UNITS.iter().rev().find(|(unit, ..)| nanos.is_multiple_of(*unit)).unwrap_or(&UNITS[0]);
+    (nanos / unit, name)
+}
+
+/// A time such as `200ms`, `10 min`, `day` (one of it), as nanoseconds; or what is wrong with it.
+pub(crate) fn parse_nanos(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (count, unit) = (&text[..digits], text[digits..].trim());
+    let count: u64 = match count {
+        "" => 1,
+        _ => count.parse().map_err(|_| format!("`{count}` is too large a number"))?,
+    };
+    if unit.is_empty() {
+        return Err(format!("`{text}` has no unit; write one of {KNOWN}"));
+    }
+    let nanos = nanos_of(unit).ok_or_else(|| format!("`{unit}` is not a unit of time; write one of {KNOWN}"))?;
+    count.checked_mul(nanos).ok_or_else(|| format!("`{text}` is longer than 584 years"))
+}

@@ -1,0 +1,28 @@
+//! Everything that a person would otherwise type by hand.
+
+use std::process::ExitCode;
+
+mod golden;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any
+";
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let command = args.next();
+    let rest: Vec<String> = args.collect();
+    match command.as_deref() {
+        Some("golden") => golden::run(&rest),
+        Some("help" | "--help" | "-h") | None => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Some(other) => {
+            eprintln!("xtask: there is no command `{other}`\n\n{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
