@@ -7,6 +7,7 @@
 use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
 use std::fmt::Debug;
 
+pub(crate) mod erased;
 mod schedule;
 pub(crate) mod token_bucket;
 
@@ -23,7 +24,7 @@ pub use token_bucket::TokenBucket;
 /// 6. Nothing overflows or panics, whatever the time and the cost.
 ///
 /// `tests/laws.rs` checks these for every algorithm here.
-pub trait Algorithm: Debug + Send + Sync + 'static {
+pub trait Algorithm: Clone + Debug + Send + Sync + 'static {
     /// What is kept for each key. Its `Default` only fills unused places; [`fresh`](Self::fresh) begins a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
 
@@ -68,6 +69,12 @@ pub trait Algorithm: Debug + Send + Sync + 'static {
         Answer { outcome, standing: self.standing(state, now) }
     }
 
+    /// The same algorithm with states of one word, where it has such a form; only the token bucket has.
+    #[doc(hidden)]
+    fn one_word(&self) -> Option<OneWord> {
+        None
+    }
+
     /// A state of which `used` permits are in use at `now`: how a key comes over from another kind of algorithm.
     fn occupied(&self, used: u64, now: Timestamp) -> Self::State {
         let mut state = self.fresh(now);
@@ -77,6 +84,11 @@ pub trait Algorithm: Debug + Send + Sync + 'static {
         state
     }
 }
+
+/// An algorithm whose state is one word, for the atomic limiter and the smallest table entry.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct OneWord(pub(crate) token_bucket::OneWordBucket);
 
 /// Who makes a patient request wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

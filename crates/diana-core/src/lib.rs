@@ -5,16 +5,26 @@
 mod algorithm;
 mod clock;
 mod cost;
+mod decision;
+mod limit;
 mod outcome;
 mod patience;
 mod quota;
+mod store;
 mod sync;
 mod time;
 
+#[doc(hidden)]
+pub use algorithm::OneWord;
 pub use algorithm::{Algorithm, TokenBucket, Waiting};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
+pub use decision::Decision;
+pub use limit::{Limit, LimitId};
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Standing};
 pub use patience::Patience;
 pub use quota::{InvalidQuota, Quota};
+pub use store::memory::{MemoryStore, TableOptions};
+pub use store::table::OnFull;
+pub use store::{Ask, LocalStore, Store, StoreError};
 pub use time::Timestamp;

@@ -19,6 +19,7 @@
 //! - 3/s is exactly 3,000,000 in a million seconds; 600,000,001/s is not 1,000,000,000/s.
 //! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.
 
+use super::OneWord;
 use super::schedule::{Departure, Moment, Schedule, Ticks};
 use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
 
@@ -58,13 +59,6 @@ impl TokenBucket {
     /// The quota that this bucket keeps.
     pub fn quota(&self) -> Quota {
         self.quota
-    }
-
-    /// The same bucket with one-word states, where the interval is whole nanoseconds and the burst is not astronomical.
-    pub(crate) fn one_word(&self) -> Option<OneWordBucket> {
-        // Half of the range is left to the clock: until the year 2262 no sum of a time and a capacity overflows.
-        let schedule = Schedule::<u64>::new(&self.quota, self.quota.burst())?;
-        (schedule.scale() == 1 && schedule.capacity() <= u64::MAX / 2).then_some(OneWordBucket(schedule))
     }
 }
 
@@ -113,6 +107,13 @@ impl Algorithm for TokenBucket {
 
     fn waiting(&self) -> Waiting {
         Waiting::Reserves
+    }
+
+    fn one_word(&self) -> Option<OneWord> {
+        // Half of the range is left to the clock: until the year 2262 no sum of a time and a capacity overflows.
+        let schedule = Schedule::<u64>::new(&self.quota, self.quota.burst())?;
+        let fits = schedule.scale() == 1 && schedule.capacity() <= u64::MAX / 2;
+        fits.then_some(OneWord(OneWordBucket(schedule)))
     }
 }
 

@@ -1,0 +1,176 @@
+//! Algorithms and their tables without their types, so that limits of different kinds stand in one list.
+
+use super::{Algorithm, OneWord, Waiting};
+use crate::store::budget::Budget;
+use crate::store::table::{OnFull, Table, Uses};
+use crate::sync::Arc;
+use crate::{Answer, Cost, Patience, Receipt, Refund, Timestamp};
+use std::any::Any;
+use std::fmt::Debug;
+
+use super::token_bucket::OneWordBucket;
+
+/// Any [`Algorithm`]. Implemented for all of them; nobody else needs to.
+pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn waiting(&self) -> Waiting;
+    fn one_word(&self) -> Option<OneWord>;
+    fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
+}
+
+impl<A: Algorithm> AnyAlgorithm for A {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn waiting(&self) -> Waiting {
+        Algorithm::waiting(self)
+    }
+
+    fn one_word(&self) -> Option<OneWord> {
+        Algorithm::one_word(self)
+    }
+
+    fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable> {
+        Box::new(Table::new(self.clone(), on_full, budget))
+    }
+}
+
+/// Any [`Table`].
+pub(crate) trait AnyTable: Debug + Send {
+    fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost);
+    fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
+    fn reset(&mut self, hash: u64, now: Timestamp);
+    fn reclaim(&mut self, now: Timestamp);
+    fn len(&self) -> usize;
+    fn drain(&mut self, now: Timestamp) -> Uses;
+    fn adopt(&mut self, uses: Uses, now: Timestamp);
+    /// Goes on with `algorithm` if it is of the same kind; `false` if it is not.
+    fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
+}
+
+impl<A: Algorithm> AnyTable for Table<A> {
+    fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.take(hash, now, cost, patience)
+    }
+
+    fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.peek(hash, now, cost, patience)
+    }
+
+    fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
+        self.charge(hash, now, cost);
+    }
+
+    fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund {
+        self.refund(hash, now, receipt)
+    }
+
+    fn reset(&mut self, hash: u64, now: Timestamp) {
+        self.reset(hash, now);
+    }
+
+    fn reclaim(&mut self, now: Timestamp) {
+        self.reclaim(now);
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn drain(&mut self, now: Timestamp) -> Uses {
+        self.drain(now)
+    }
+
+    fn adopt(&mut self, uses: Uses, now: Timestamp) {
+        self.adopt(uses, now);
+    }
+
+    fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool {
+        let Some(same_kind) = algorithm.as_any().downcast_ref::<A>() else { return false };
+        self.change(same_kind.clone(), now);
+        true
+    }
+}
+
+/// A table whose type is known at compile time in the common case, so that the way to its answer has no detour.
+#[derive(Debug)]
+pub(crate) enum Keys {
+    /// Token buckets of one word: what most limits are.
+    OneWord(Table<OneWordBucket>),
+    Any(Box<dyn AnyTable>),
+}
+
+/// Does the same to either kind of table.
+macro_rules! either {
+    ($keys:expr, $table:ident => $body:expr) => {
+        match $keys {
+            Keys::OneWord($table) => $body,
+            Keys::Any($table) => $body,
+        }
+    };
+}
+
+impl Keys {
+    pub(crate) fn new(algorithm: &dyn AnyAlgorithm, on_full: OnFull, budget: Arc<Budget>) -> Self {
+        match algorithm.one_word() {
+            Some(OneWord(bucket)) => Self::OneWord(Table::new(bucket, on_full, budget)),
+            None => Self::Any(algorithm.new_table(on_full, budget)),
+        }
+    }
+
+    /// Goes on with `algorithm`; the keys' use is kept, clamped.
+    pub(crate) fn change_to(
+        &mut self,
+        algorithm: &dyn AnyAlgorithm,
+        on_full: OnFull,
+        budget: &Arc<Budget>,
+        now: Timestamp,
+    ) {
+        let changed = match (&mut *self, algorithm.one_word()) {
+            (Self::OneWord(table), Some(OneWord(bucket))) => {
+                table.change(bucket, now);
+                true
+            }
+            (Self::Any(table), None) => table.change_to(algorithm, now),
+            _ => false,
+        };
+        if !changed {
+            // Of another kind: what each key has in use is all that both understand.
+            let uses = either!(self, table => table.drain(now));
+            *self = Self::new(algorithm, on_full, Arc::clone(budget));
+            either!(self, table => table.adopt(uses, now));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        either!(self, table => table.take(hash, now, cost, patience))
+    }
+
+    pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        either!(self, table => table.peek(hash, now, cost, patience))
+    }
+
+    pub(crate) fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
+        either!(self, table => table.charge(hash, now, cost));
+    }
+
+    pub(crate) fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund {
+        either!(self, table => table.refund(hash, now, receipt))
+    }
+
+    pub(crate) fn reset(&mut self, hash: u64, now: Timestamp) {
+        either!(self, table => table.reset(hash, now));
+    }
+
+    pub(crate) fn reclaim(&mut self, now: Timestamp) {
+        either!(self, table => table.reclaim(now));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        either!(self, table => table.len())
+    }
+}

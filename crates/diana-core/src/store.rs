@@ -1,0 +1,159 @@
+//! Where the states of keys live, and the contract that every such place keeps.
+
+use crate::{Cost, Decision, Limit, Patience, Timestamp};
+use std::future::Future;
+
+pub(crate) mod budget;
+pub(crate) mod memory;
+mod segment;
+pub(crate) mod shards;
+pub(crate) mod table;
+
+/// One limit's share of a request: which limit, which key, how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The limit that is asked.
+    pub limit: &'a Limit,
+    /// Whose count it is, as the limit tells keys apart: an account, an address, nothing for everyone together.
+    pub key: &'a [u8],
+    /// How much is asked for.
+    pub cost: Cost,
+}
+
+impl<'a> Ask<'a> {
+    /// One permit of `limit` for `key`.
+    pub fn one(limit: &'a Limit, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self::new(limit, key, Cost::ONE)
+    }
+
+    /// `cost` permits of `limit` for `key`.
+    pub fn new(limit: &'a Limit, key: &'a (impl AsRef<[u8]> + ?Sized), cost: Cost) -> Self {
+        Self { limit, key: key.as_ref(), cost }
+    }
+
+    /// Whether both ask for the same count.
+    pub fn same_count(&self, other: &Self) -> bool {
+        self.limit.id() == other.limit.id() && self.key == other.key
+    }
+}
+
+/// Where the states of keys live, if that is in this process: it answers at once and is told the time.
+///
+/// # The contract
+/// 1. `decide` is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
+/// 2. A denied request leaves every key as it was.
+/// 3. The same limit and key twice in one request is charged once, at the larger cost.
+/// 4. `peek` answers what `decide` would and changes nothing; its standings are those before.
+/// 5. `refund` gives back what a granted decision took, as far as time has not; `charge` takes without asking.
+/// 6. A key whose state equals a fresh one may be forgotten; nobody can tell.
+/// 7. A limit that [changed](Limit::changed_to) keeps each key's use, clamped.
+///
+/// `conformance::run` (feature `conformance`) checks them. A new store is done when it passes.
+pub trait LocalStore: Send + Sync {
+    /// Answers all `asks` of one request at `now`, waiting at most `patience`: all or nothing.
+    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision;
+
+    /// What [`decide`](Self::decide) would answer, without the effect.
+    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision;
+
+    /// Gives back what `decision`, the answer to `asks`, took. A denied decision took nothing.
+    fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp);
+
+    /// Takes `ask.cost` without asking, even beyond the capacity.
+    fn charge(&self, ask: Ask<'_>, now: Timestamp);
+
+    /// Makes `key` as good as new for `limit`.
+    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp);
+}
+
+/// Where the states of keys live, wherever that is. The contract is [`LocalStore`]'s; every `LocalStore` is a `Store`.
+///
+/// `now` is the caller's time. A store that many processes share has its own, and goes by that.
+pub trait Store: Send + Sync {
+    /// Answers all `asks` of one request, waiting at most `patience`: all or nothing.
+    fn decide(
+        &self,
+        asks: &[Ask<'_>],
+        now: Timestamp,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// What [`decide`](Self::decide) would answer, without the effect.
+    fn peek(
+        &self,
+        asks: &[Ask<'_>],
+        now: Timestamp,
+        patience: Patience,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// Gives back what `decision`, the answer to `asks`, took.
+    fn refund(
+        &self,
+        asks: &[Ask<'_>],
+        decision: &Decision,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Takes `ask.cost` without asking.
+    fn charge(&self, ask: Ask<'_>, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Makes `key` as good as new for `limit`.
+    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+impl<S: LocalStore> Store for S {
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+        Ok(LocalStore::decide(self, asks, now, patience))
+    }
+
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+        Ok(LocalStore::peek(self, asks, now, patience))
+    }
+
+    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
+        LocalStore::refund(self, asks, decision, now);
+        Ok(())
+    }
+
+    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
+        LocalStore::charge(self, ask, now);
+        Ok(())
+    }
+
+    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        LocalStore::reset(self, limit, key, now);
+        Ok(())
+    }
+}
+
+/// Why a store gave no decision. Being denied is not here: that is a decision.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store could not be reached, so nothing was charged. Decide by local counts, or try again.
+    #[error("store `{store}` can't be reached; nothing was charged: {reason}")]
+    Unreachable {
+        /// Which store.
+        store: String,
+        /// What the connection says.
+        reason: String,
+    },
+    /// The store took too long; whether it charged anything is unknown, but it never charges after the deadline.
+    #[error("store `{store}` gave no answer within {after:?}; it may have charged the request")]
+    TimedOut {
+        /// Which store.
+        store: String,
+        /// How long it was waited for.
+        after: std::time::Duration,
+    },
+    /// The store has no way to keep this limit. Nothing was charged; use another algorithm or another store.
+    #[error("store `{store}` can't keep limit `{limit}`; nothing was charged: {reason}")]
+    Unsupported {
+        /// Which store.
+        store: String,
+        /// Which limit.
+        limit: String,
+        /// Why.
+        reason: String,
+    },
+}

@@ -1,0 +1,316 @@
+//! The in-process store: every limit's keys, sharded by key.
+//!
+//! A shard is one lock over the keys of *all* limits whose hash leads to it. So the limits of one key (100/s and
+//! 20,000/h for the same account) are one lock together, and a request that spans keys takes a few locks in ascending
+//! order, looks at everything, and charges only if all agree. That is all there is to all-or-nothing.
+
+use super::budget::Budget;
+use super::shards::Shards;
+use super::table::OnFull;
+use super::{Ask, LocalStore};
+use crate::algorithm::erased::Keys;
+use crate::sync::{Arc, MutexGuard};
+use crate::{Answer, Decision, Limit, LimitId, Patience, Timestamp};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// How a table of keys is set up: its memory, its locks, and what happens when it is full.
+///
+/// ```
+/// use diana_core::{OnFull, TableOptions};
+///
+/// let options = TableOptions::default().memory(16 << 20).on_full(OnFull::Deny);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TableOptions {
+    memory: usize,
+    on_full: OnFull,
+    shards: usize,
+}
+
+impl Default for TableOptions {
+    /// 64 MiB (some three million token buckets), shared counts beyond that, 64 shards.
+    fn default() -> Self {
+        Self { memory: 64 << 20, on_full: OnFull::default(), shards: 64 }
+    }
+}
+
+impl TableOptions {
+    /// The ceiling on the memory of all keys together, in bytes. (The locks and shared counts are extra, and fixed.)
+    #[must_use]
+    pub fn memory(self, bytes: usize) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// What happens to new keys when the ceiling is reached and every entry matters.
+    #[must_use]
+    pub fn on_full(self, on_full: OnFull) -> Self {
+        Self { on_full, ..self }
+    }
+
+    /// How many locks there are: rounded up to a power of two, 256 at most. More suit more threads.
+    #[must_use]
+    pub fn shards(self, count: usize) -> Self {
+        Self { shards: count.max(1), ..self }
+    }
+
+    pub(crate) fn budget(&self) -> Arc<Budget> {
+        Arc::new(Budget::new(self.memory))
+    }
+
+    pub(crate) fn full(&self) -> OnFull {
+        self.on_full
+    }
+
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards
+    }
+}
+
+/// The store that keeps its counts in this process.
+///
+/// ```
+/// use diana_core::{Ask, Limit, LocalStore, MemoryStore, Patience, Quota, Timestamp, TokenBucket};
+///
+/// let store = MemoryStore::default();
+/// let everyone = Limit::new("everyone", TokenBucket::new(Quota::per_second(1000)?));
+/// let account = Limit::new("each-account", TokenBucket::new(Quota::per_second(1)?));
+///
+/// let asks = [Ask::one(&everyone, ""), Ask::one(&account, "alice")];
+/// let now = Timestamp::from_secs(1);
+/// assert!(store.decide(&asks, now, Patience::NONE).is_granted());
+///
+/// let denied = store.decide(&asks, now, Patience::NONE);
+/// assert_eq!(denied.binding(), Some(1)); // alice's own limit
+/// assert_eq!(denied.answers()[0].standing.remaining, 999); // and `everyone` was not charged for it
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Debug)]
+pub struct MemoryStore {
+    shards: Shards<Shard>,
+    budget: Arc<Budget>,
+    on_full: OnFull,
+}
+
+/// The keys of all limits whose hash leads to one lock.
+type Shard = HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>;
+
+#[derive(Debug)]
+struct LimitKeys {
+    version: u64,
+    keys: Keys,
+}
+
+/// An ask, and where it leads.
+struct Place {
+    hash: u64,
+    shard: usize,
+    /// The ask that asks for the same count and is charged for both, if that is an earlier one.
+    same_as: Option<usize>,
+}
+
+type Places = SmallVec<[Place; 8]>;
+type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new(TableOptions::default())
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new(options: TableOptions) -> Self {
+        Self {
+            shards: Shards::new(options.shard_count(), Shard::default),
+            budget: options.budget(),
+            on_full: options.full(),
+        }
+    }
+
+    /// How many keys are kept, over all limits.
+    pub fn len(&self) -> usize {
+        self.shards.each().map(|shard| shard.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
+    }
+
+    /// Whether no key is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the keys take.
+    pub fn memory_used(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// Looks at every entry and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
+    pub fn reclaim(&self, now: Timestamp) {
+        for mut shard in self.shards.each() {
+            shard.values_mut().for_each(|limit| limit.keys.reclaim(now));
+        }
+    }
+
+    /// Drops all counts of a limit that is no longer in use.
+    pub fn forget(&self, limit: &Limit) {
+        for mut shard in self.shards.each() {
+            shard.remove(&limit.id());
+        }
+    }
+
+    /// Finds each ask's place, and which asks ask for the same count.
+    fn places(&self, asks: &[Ask<'_>]) -> Places {
+        let mut places = Places::with_capacity(asks.len());
+        for (index, ask) in asks.iter().enumerate() {
+            let hash = self.shards.hash(ask.key);
+            let same_as = asks[..index].iter().position(|earlier| earlier.same_count(ask));
+            places.push(Place { hash, shard: self.shards.index(hash), same_as });
+        }
+        places
+    }
+
+    /// Locks every shard that is led to, in ascending order.
+    fn lock(&self, places: &Places) -> Locked<'_> {
+        let mut indexes: SmallVec<[usize; 8]> = places.iter().map(|place| place.shard).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes.into_iter().map(|index| (index, self.shards.lock_at(index))).collect()
+    }
+
+    /// The keys of `limit` in a shard: begun if they are new, changed if the limit has.
+    fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
+        let entry = shard.entry(limit.id()).or_insert_with(|| LimitKeys {
+            version: limit.version(),
+            keys: Keys::new(limit.erased(), self.on_full, Arc::clone(&self.budget)),
+        });
+        if entry.version < limit.version() {
+            entry.version = limit.version();
+            entry.keys.change_to(limit.erased(), self.on_full, &self.budget, now);
+        }
+        &mut entry.keys
+    }
+
+    /// Does `act` for every ask that is not the same as an earlier one, with its keys, its hash and its cost.
+    fn for_each<'a>(
+        &self,
+        asks: &[Ask<'_>],
+        places: &Places,
+        locked: &'a mut Locked<'_>,
+        now: Timestamp,
+        mut act: impl FnMut(usize, &mut Keys, u64, crate::Cost) -> Option<Answer>,
+    ) -> SmallVec<[Option<Answer>; 8]> {
+        let mut results = SmallVec::with_capacity(asks.len());
+        for (index, (ask, place)) in asks.iter().zip(places).enumerate() {
+            if let Some(first) = place.same_as {
+                let earlier: Option<Answer> = results[first];
+                results.push(earlier);
+                continue;
+            }
+            let same = asks.iter().zip(places).filter(|(_, other)| other.same_as == Some(index));
+            let cost = same.map(|(other, _)| other.cost).fold(ask.cost, Ord::max);
+            let shard = locked.iter_mut().find(|(shard, _)| *shard == place.shard);
+            let Some((_, shard)) = shard else { unreachable!("every place's shard was locked") };
+            results.push(act(index, self.keys(shard, ask.limit, now), place.hash, cost));
+        }
+        results
+    }
+
+    /// `decide` for more than one ask.
+    fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+        let places = self.places(asks);
+        let mut locked = self.lock(&places);
+        let seen = self.for_each(asks, &places, &mut locked, now, |_, keys, hash, cost| {
+            Some(keys.peek(hash, now, cost, patience))
+        });
+        let seen = Decision::new(seen.into_iter().flatten());
+        if !seen.is_granted() {
+            return seen;
+        }
+        let taken = self.for_each(asks, &places, &mut locked, now, |_, keys, hash, cost| {
+            Some(keys.take(hash, now, cost, patience))
+        });
+        let taken = Decision::new(taken.into_iter().flatten());
+        if !taken.is_granted() {
+            // Two new keys, and room for one: it was there when the first one looked.
+            self.give_back(asks, &places, &mut locked, &taken, now);
+        }
+        taken
+    }
+
+    fn give_back(
+        &self,
+        asks: &[Ask<'_>],
+        places: &Places,
+        locked: &mut Locked<'_>,
+        decision: &Decision,
+        now: Timestamp,
+    ) {
+        self.for_each(asks, places, locked, now, |index, keys, hash, _| {
+            let receipt = decision.answers().get(index)?.receipt()?;
+            keys.refund(hash, now, &receipt);
+            None
+        });
+    }
+}
+
+impl LocalStore for MemoryStore {
+    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+        // One ask needs no second look, and is what most requests are.
+        if let [ask] = asks {
+            let hash = self.shards.hash(ask.key);
+            let mut shard = self.shards.lock(hash);
+            return Decision::new([self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, patience)]);
+        }
+        self.decide_together(asks, now, patience)
+    }
+
+    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+        let places = self.places(asks);
+        let mut locked = self.lock(&places);
+        let seen = self.for_each(asks, &places, &mut locked, now, |_, keys, hash, cost| {
+            Some(keys.peek(hash, now, cost, patience))
+        });
+        Decision::new(seen.into_iter().flatten())
+    }
+
+    fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
+        if decision.is_granted() {
+            let places = self.places(asks);
+            let mut locked = self.lock(&places);
+            self.give_back(asks, &places, &mut locked, decision, now);
+        }
+    }
+
+    fn charge(&self, ask: Ask<'_>, now: Timestamp) {
+        let hash = self.shards.hash(ask.key);
+        let mut shard = self.shards.lock(hash);
+        self.keys(&mut shard, ask.limit, now).charge(hash, now, ask.cost);
+    }
+
+    fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) {
+        let hash = self.shards.hash(key);
+        let mut shard = self.shards.lock(hash);
+        self.keys(&mut shard, limit, now).reset(hash, now);
+    }
+}
+
+/// Limits are numbered by us, one after the other: spreading the bits is all the hash they need.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

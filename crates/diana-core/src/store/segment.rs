@@ -1,0 +1,262 @@
+//! A small block of keys in hash order: what a table is made of.
+//!
+//! # How it works
+//! Open addressing, with the entries in the order of their hashes. A hash's *home* is a place in proportion to it, so
+//! homes are in hash order as well, and an entry stands at its home or a little to the right of it:
+//!
+//! ```text
+//!   home of h = h × homes / 2³²
+//!   ┌────┬────┬────┬────┬────┬────┬────┬────┬────┐
+//!   │ 03 │    │ 1f │ 21 │ 22 │    │ 5a │ 5b │    │   look for 21: begin at its home, step right,
+//!   └────┴────┴────┴────┴────┴────┴────┴────┴────┘   stop at the first empty place or larger hash
+//! ```
+//!
+//! # Why not a hash map from the shelf
+//! Those double. A table that has just doubled is half empty, so over all sizes a key costs 1.7 times its entry, and the
+//! doubling copies everything at once. Here the number of homes is any number (the home is a product, not a mask), so
+//! a segment grows by a quarter and stays four fifths full; the order means that growing is one pass from left to right,
+//! and that a search for an absent key ends early even when the segment is nearly full. A segment is small, so no growth
+//! copies much.
+//!
+//! # What always holds (store/segment/tests.rs)
+//! - Occupied places are in the order of the low 32 bits of their hashes, none left of its home, no empty place between
+//!   an entry and its home.
+//! - An entry's hash is not 0: that marks an empty place.
+
+use std::mem;
+
+/// One place: a key's hash, and its state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Slot<S> {
+    hash: u64,
+    pub(crate) state: S,
+}
+
+/// A block of keys in hash order.
+#[derive(Debug)]
+pub(crate) struct Segment<S> {
+    slots: Box<[Slot<S>]>,
+    homes: u32,
+    len: u32,
+    /// Which parameters the states were last kept under; see `Table::change`.
+    pub(crate) version: u32,
+    /// How many bits of the directory lead here.
+    pub(crate) depth: u32,
+}
+
+/// What a segment can't take in without growing.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+/// A segment has at most this many homes; beyond that it splits in two.
+pub(crate) const MAX_HOMES: u32 = 1024;
+/// A new segment has room for a handful of keys.
+const MIN_HOMES: u32 = 8;
+
+impl<S: Default> Segment<S> {
+    /// A segment without any place, which costs no memory.
+    pub(crate) fn empty() -> Self {
+        Self { slots: Box::default(), homes: 0, len: 0, version: 0, depth: 0 }
+    }
+
+    /// A segment with `homes` homes and `places` places: some lie behind the last home, for those that get pushed there.
+    fn with_places(homes: u32, places: usize, version: u32, depth: u32) -> Self {
+        let slots = (0..places).map(|_| Slot::default()).collect();
+        Self { slots, homes, len: 0, version, depth }
+    }
+
+    /// Bytes that a segment with `homes` homes takes, as a rule.
+    pub(crate) fn bytes_of(homes: u32) -> usize {
+        places(homes) * size_of::<Slot<S>>()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.len() * size_of::<Slot<S>>()
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(crate) fn homes(&self) -> u32 {
+        self.homes
+    }
+
+    /// The state of the key with `hash`.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut S> {
+        let place = self.search(hash).ok()?;
+        Some(&mut self.slots[place].state)
+    }
+
+    /// The state of the key with `hash`.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64) -> Option<&S> {
+        let place = self.search(hash).ok()?;
+        Some(&self.slots[place].state)
+    }
+
+    /// Whether it should grow before it takes in another key: beyond nine tenths, runs of neighbours become long.
+    pub(crate) fn is_full(&self) -> bool {
+        u64::from(self.len) * 10 >= u64::from(self.homes) * 9
+    }
+
+    /// Puts in a key that is not there yet.
+    pub(crate) fn insert(&mut self, hash: u64, state: S) -> Result<(), (Full, S)> {
+        if self.is_full() {
+            return Err((Full, state));
+        }
+        let (Ok(place) | Err(place)) = self.search(hash);
+        let Some(run) = self.slots[place..].iter().position(|slot| slot.hash == 0) else { return Err((Full, state)) };
+        let mut carried = Slot { hash, state };
+        for slot in &mut self.slots[place..=place + run] {
+            mem::swap(slot, &mut carried);
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes a key out.
+    pub(crate) fn remove(&mut self, hash: u64) -> Option<S> {
+        let mut place = self.search(hash).ok()?;
+        let removed = mem::take(&mut self.slots[place]);
+        while place + 1 < self.slots.len() && self.slots[place + 1].hash != 0 && self.home_of(place + 1) <= place {
+            self.slots.swap(place, place + 1);
+            place += 1;
+        }
+        self.len -= 1;
+        Some(removed.state)
+    }
+
+    /// Drops every key whose state `keep` does not want.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut S) -> bool) {
+        // Whoever stays can only move left, so one pass in place does it.
+        let (mut next, mut len) = (0, 0);
+        for place in 0..self.slots.len() {
+            if self.slots[place].hash == 0 {
+                continue;
+            }
+            if keep(&mut self.slots[place].state) {
+                let target = next.max(self.home_of(place));
+                self.slots.swap(target, place);
+                next = target + 1;
+                len += 1;
+            } else {
+                self.slots[place] = Slot::default();
+            }
+        }
+        self.len = len;
+    }
+
+    /// All keys and their states, in hash order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut S)> {
+        self.slots.iter_mut().filter(|slot| slot.hash != 0).map(|slot| (slot.hash, &mut slot.state))
+    }
+
+    /// Takes everything out, in hash order.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (u64, S)> {
+        self.slots.into_iter().filter(|slot| slot.hash != 0).map(|slot| (slot.hash, slot.state))
+    }
+
+    /// The same keys in a segment with `homes` homes.
+    pub(crate) fn resized(self, homes: u32) -> Self {
+        let (version, depth) = (self.version, self.depth);
+        let mut target = Filling::new(self.hashes(), homes, version, depth);
+        for (hash, state) in self.into_entries() {
+            target.append(hash, state);
+        }
+        target.segment
+    }
+
+    /// The keys in two segments: those without and those with `bit` in their hash.
+    pub(crate) fn split(self, bit: u64) -> (Self, Self) {
+        let (version, depth) = (self.version, self.depth + 1);
+        let ones = self.hashes().filter(|hash| hash & bit != 0).count();
+        let ones = u32::try_from(ones).unwrap_or(self.len);
+        let zeros = self.len - ones;
+        let mut without =
+            Filling::new(self.hashes().filter(|hash| hash & bit == 0), Self::homes_for(zeros), version, depth);
+        let mut with =
+            Filling::new(self.hashes().filter(|hash| hash & bit != 0), Self::homes_for(ones), version, depth);
+        for (hash, state) in self.into_entries() {
+            if hash & bit == 0 { without.append(hash, state) } else { with.append(hash, state) }
+        }
+        (without.segment, with.segment)
+    }
+
+    fn hashes(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().map(|slot| slot.hash).filter(|hash| *hash != 0)
+    }
+
+    /// The next size up: double while small, then by a quarter. `None` if it would be too large, and must split.
+    pub(crate) fn next_homes(&self) -> Option<u32> {
+        let homes = if self.homes < 64 { (self.homes * 2).max(MIN_HOMES) } else { self.homes + self.homes / 4 };
+        (homes <= MAX_HOMES).then_some(homes)
+    }
+
+    /// A size in which `len` keys take three quarters of the homes.
+    pub(crate) fn homes_for(len: u32) -> u32 {
+        (len + len / 3 + 1).max(MIN_HOMES)
+    }
+
+    /// Where the key with `hash` is, or where it belongs.
+    #[inline]
+    fn search(&self, hash: u64) -> Result<usize, usize> {
+        let mut place = home(hash, self.homes);
+        while let Some(slot) = self.slots.get(place) {
+            if slot.hash == hash {
+                return Ok(place);
+            }
+            if slot.hash == 0 || order(slot.hash) > order(hash) {
+                break;
+            }
+            place += 1;
+        }
+        Err(place)
+    }
+
+    fn home_of(&self, place: usize) -> usize {
+        home(self.slots[place].hash, self.homes)
+    }
+}
+
+/// A segment that is filled from left to right, in hash order.
+struct Filling<S> {
+    segment: Segment<S>,
+    end: usize,
+}
+
+impl<S: Default> Filling<S> {
+    /// An empty segment in which all of `hashes` will find a place, and a few more.
+    fn new(hashes: impl Iterator<Item = u64>, homes: u32, version: u32, depth: u32) -> Self {
+        let end = hashes.fold(0, |end, hash| home(hash, homes).max(end) + 1);
+        let places = if homes == 0 { 0 } else { places(homes).max(end + 4) };
+        Self { segment: Segment::with_places(homes, places, version, depth), end: 0 }
+    }
+
+    fn append(&mut self, hash: u64, state: S) {
+        let place = home(hash, self.segment.homes).max(self.end);
+        self.segment.slots[place] = Slot { hash, state };
+        self.segment.len += 1;
+        self.end = place + 1;
+    }
+}
+
+/// How many places go with `homes` homes.
+fn places(homes: u32) -> usize {
+    homes as usize + (homes as usize / 8).clamp(4, 24)
+}
+
+#[inline]
+fn home(hash: u64, homes: u32) -> usize {
+    ((order(hash) * u64::from(homes)) >> 32) as usize
+}
+
+/// What the entries are ordered by; the other half of the hash chooses the shard and the segment.
+#[inline]
+fn order(hash: u64) -> u64 {
+    hash & 0xffff_ffff
+}
+
+#[cfg(test)]
+mod tests;
