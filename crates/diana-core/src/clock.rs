@@ -22,16 +22,6 @@ pub trait Clock: Debug + Send + Sync + 'static {
     }
 }
 
-impl<C: Clock + ?Sized> Clock for Arc<C> {
-    fn now(&self) -> Timestamp {
-        (**self).now()
-    }
-
-    fn park(&self, at_most: Duration) {
-        (**self).park(at_most);
-    }
-}
-
 /// The system's monotonic clock, set to the wall clock once, when the process first asks.
 ///
 /// Windows that are aligned to the clock therefore follow the wall clock as it was then: a later step of the wall clock
@@ -68,6 +58,35 @@ impl Clock for SystemClock {
         let origin = Origin::get();
         let elapsed = origin.ticker.delta_as_nanos(origin.ticks, origin.ticker.raw());
         Timestamp::from_nanos(origin.nanos.saturating_add(elapsed))
+    }
+}
+
+/// Where a limiter has its time from: the system's clock without a detour, or another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Time {
+    #[default]
+    System,
+    Other(std::sync::Arc<dyn Clock>),
+}
+
+impl Time {
+    pub(crate) fn from_clock(clock: impl Clock) -> Self {
+        Self::Other(std::sync::Arc::new(clock))
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::System => SystemClock.now(),
+            Self::Other(clock) => clock.now(),
+        }
+    }
+
+    pub(crate) fn park(&self, at_most: Duration) {
+        match self {
+            Self::System => SystemClock.park(at_most),
+            Self::Other(clock) => clock.park(at_most),
+        }
     }
 }
 

@@ -6,13 +6,16 @@ mod algorithm;
 mod clock;
 mod cost;
 mod decision;
+mod keyed;
 mod limit;
+mod limiter;
 mod outcome;
 mod patience;
 mod quota;
 mod store;
 mod sync;
 mod time;
+mod waiting;
 
 #[doc(hidden)]
 pub use algorithm::OneWord;
@@ -20,7 +23,9 @@ pub use algorithm::{Algorithm, TokenBucket, Waiting};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
+pub use keyed::{InFlight, KeyedLimiter};
 pub use limit::{Limit, LimitId};
+pub use limiter::Limiter;
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Standing};
 pub use patience::Patience;
 pub use quota::{InvalidQuota, Quota};
@@ -28,3 +33,5 @@ pub use store::memory::{MemoryStore, TableOptions};
 pub use store::table::OnFull;
 pub use store::{Ask, LocalStore, Store, StoreError};
 pub use time::Timestamp;
+#[cfg(feature = "async")]
+pub use waiting::future::TokioClock;

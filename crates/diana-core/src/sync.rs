@@ -11,7 +11,7 @@ mod plain {
     pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use std::{hint, thread};
+    pub(crate) use std::thread;
 }
 
 #[cfg(shuttle)]
@@ -22,7 +22,7 @@ mod shuttled {
     pub(crate) use super::unpoisoned::{Mutex, MutexGuard};
     pub(crate) use shuttle::sync::Arc;
     pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-    pub(crate) use shuttle::{hint, thread};
+    pub(crate) use shuttle::thread;
 }
 
 #[cfg(loom)]
@@ -31,7 +31,6 @@ pub(crate) use self::loomed::*;
 #[cfg(loom)]
 mod loomed {
     pub(crate) use super::unpoisoned::{Mutex, MutexGuard};
-    pub(crate) use loom::hint;
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 

@@ -1,6 +1,8 @@
 //! Algorithms and their tables without their types, so that limits of different kinds stand in one list.
 
+use super::token_bucket::OneWordBucket;
 use super::{Algorithm, OneWord, Waiting};
+use crate::limiter::cell::{AnyState, Held};
 use crate::store::budget::Budget;
 use crate::store::table::{OnFull, Table, Uses};
 use crate::sync::Arc;
@@ -8,14 +10,15 @@ use crate::{Answer, Cost, Patience, Receipt, Refund, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
-use super::token_bucket::OneWordBucket;
-
 /// Any [`Algorithm`]. Implemented for all of them; nobody else needs to.
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn waiting(&self) -> Waiting;
     fn one_word(&self) -> Option<OneWord>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
+    fn new_state(&self, now: Timestamp) -> Box<dyn AnyState>;
+    /// A state of which `used` permits are in use.
+    fn occupied(&self, used: u64, now: Timestamp) -> Box<dyn AnyState>;
 }
 
 impl<A: Algorithm> AnyAlgorithm for A {
@@ -33,6 +36,14 @@ impl<A: Algorithm> AnyAlgorithm for A {
 
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable> {
         Box::new(Table::new(self.clone(), on_full, budget))
+    }
+
+    fn new_state(&self, now: Timestamp) -> Box<dyn AnyState> {
+        Box::new(Held::new(self.clone(), self.fresh(now), now))
+    }
+
+    fn occupied(&self, used: u64, now: Timestamp) -> Box<dyn AnyState> {
+        Box::new(Held::new(self.clone(), Algorithm::occupied(self, used, now), now))
     }
 }
 

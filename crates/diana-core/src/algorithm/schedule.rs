@@ -144,12 +144,24 @@ pub(crate) enum Departure<T> {
     InLine { grace: T },
 }
 
+impl Schedule<u64> {
+    /// The schedule in which a permit takes `interval` whole nanoseconds; the capacity is known to fit.
+    #[inline]
+    pub(crate) fn whole(interval: u64, limit: u64) -> Self {
+        Self { interval, scale: 1, limit, capacity: interval.saturating_mul(limit) }
+    }
+}
+
 impl<T: Ticks> Schedule<T> {
     /// The schedule of `quota` with `limit` permits of room, if it fits the number type.
     pub(crate) fn new(quota: &Quota, limit: u64) -> Option<Self> {
         let (interval, scale) = quota.interval();
         let capacity = T::product(limit, interval)?;
         Some(Self { interval, scale, limit, capacity })
+    }
+
+    pub(crate) fn interval(&self) -> u64 {
+        self.interval
     }
 
     #[inline]

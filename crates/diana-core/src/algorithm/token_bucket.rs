@@ -127,6 +127,19 @@ pub struct BucketState(Moment);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OneWordBucket(Schedule<u64>);
 
+impl OneWordBucket {
+    /// The nanoseconds of one permit, and the permits that the bucket holds.
+    pub(crate) fn parameters(&self) -> (u64, u64) {
+        (self.0.interval(), self.0.limit())
+    }
+
+    /// The bucket with these [parameters](Self::parameters).
+    #[inline]
+    pub(crate) fn from_parameters(interval: u64, limit: u64) -> Self {
+        Self(Schedule::whole(interval, limit))
+    }
+}
+
 impl Algorithm for OneWordBucket {
     type State = u64;
 

@@ -1,0 +1,247 @@
+//! One limit for each key, for people who only want the library.
+
+use crate::algorithm::erased::{AnyAlgorithm, Keys};
+use crate::clock::Time;
+use crate::limiter::MOST_WAITING;
+use crate::store::budget::Budget;
+use crate::store::memory::TableOptions;
+use crate::store::shards::Shards;
+use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::waiting::line::Lines;
+use crate::waiting::{Source, thread};
+use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, Patience, Quota, Receipt, Refund};
+use crate::{Standing, Timestamp, TokenBucket, Waiting};
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// One limit for each key: an account, an address, a path.
+///
+/// Keys are not kept, only 64 keyed bits of each, so a token bucket costs some 20 bytes a key whatever the key is. What
+/// has come back in full is dropped by itself, and memory has a ceiling: see [`TableOptions`].
+///
+/// ```
+/// use diana_core::{KeyedLimiter, Quota};
+///
+/// let limiter = KeyedLimiter::new(Quota::per_minute(2)?);
+/// assert!(limiter.check("alice").is_granted());
+/// assert!(limiter.check("alice").is_granted());
+/// assert!(!limiter.check("alice").is_granted());
+/// assert!(limiter.check("bob").is_granted()); // bob has a count of his own
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+///
+/// `K` is what keys are told apart by. Keys are only ever lent, so `KeyedLimiter<str>` is the one for texts.
+#[derive(Debug)]
+pub struct KeyedLimiter<K: ?Sized> {
+    shards: Shards<Keys>,
+    /// [`Waiting`] as a number, since the limit can change.
+    queues: AtomicUsize,
+    options: TableOptions,
+    budget: Arc<Budget>,
+    lines: Lines,
+    time: Time,
+    key: PhantomData<fn(&K)>,
+}
+
+impl<K: Hash + ?Sized> KeyedLimiter<K> {
+    /// A token bucket of `quota` for each key.
+    pub fn new(quota: Quota) -> Self {
+        Self::with_algorithm(TokenBucket::new(quota))
+    }
+
+    /// A limit by any algorithm for each key.
+    pub fn with_algorithm(algorithm: impl Algorithm) -> Self {
+        Self::with_options(algorithm, TableOptions::default())
+    }
+
+    /// A limit by any algorithm for each key, in a table with these options.
+    pub fn with_options(algorithm: impl Algorithm, options: TableOptions) -> Self {
+        let budget = options.budget();
+        let shards = Shards::new(options.shard_count(), || Keys::new(&algorithm, options.full(), Arc::clone(&budget)));
+        Self {
+            shards,
+            queues: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
+            options,
+            budget,
+            lines: Lines::new(MOST_WAITING),
+            time: Time::default(),
+            key: PhantomData,
+        }
+    }
+
+    /// The same limits on another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { time: Time::from_clock(clock), ..self }
+    }
+
+    /// The same limits with room for `most` that wait, over all keys; beyond it they are denied.
+    #[must_use]
+    pub fn max_waiting(self, most: usize) -> Self {
+        Self { lines: self.lines.bounded(most), ..self }
+    }
+
+    /// Takes one permit for `key`, now or not at all.
+    #[inline]
+    pub fn check(&self, key: &K) -> Answer {
+        let hash = self.shards.hash(key);
+        Source::check(self, hash, self.time.now(), Cost::ONE)
+    }
+
+    /// Takes `n` permits for `key`, now or not at all.
+    #[inline]
+    pub fn check_n(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
+        Ok(Source::check(self, self.shards.hash(key), self.time.now(), Cost::new(n)?))
+    }
+
+    /// What [`check_n`](Self::check_n) would answer, without taking anything.
+    pub fn peek(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
+        let hash = self.shards.hash(key);
+        Ok(self.shards.lock(hash).peek(hash, self.time.now(), Cost::new(n)?, Patience::NONE))
+    }
+
+    /// Takes `n` permits for `key`, blocking this thread until they can be used, for as long as it takes.
+    pub fn acquire(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
+        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, Patience::FOREVER))
+    }
+
+    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied at once if that can't be enough.
+    pub fn try_acquire(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
+        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, Patience::up_to(timeout)))
+    }
+
+    /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    #[cfg(feature = "async")]
+    pub async fn acquire_async(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
+        let hash = self.shards.hash(key);
+        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, Patience::FOREVER).await)
+    }
+
+    /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    #[cfg(feature = "async")]
+    pub async fn try_acquire_async(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
+        let hash = self.shards.hash(key);
+        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, Patience::up_to(timeout)).await)
+    }
+
+    /// Takes one permit of `key` for as long as the guard lives: for [`Concurrency`](crate::Concurrency).
+    ///
+    /// The error is the answer that says why not.
+    pub fn enter(&self, key: &K) -> Result<InFlight<'_, K>, Answer> {
+        let hash = self.shards.hash(key);
+        let answer = Source::check(self, hash, self.time.now(), Cost::ONE);
+        match answer.receipt() {
+            Some(receipt) => Ok(InFlight { limiter: self, hash, receipt }),
+            None => Err(answer),
+        }
+    }
+
+    /// Takes `n` permits of `key` without asking, even beyond the capacity.
+    pub fn charge(&self, key: &K, n: u64) -> Result<(), InvalidCost> {
+        let (hash, cost) = (self.shards.hash(key), Cost::new(n)?);
+        self.shards.lock(hash).charge(hash, self.time.now(), cost);
+        Ok(())
+    }
+
+    /// Gives back what was granted to `key`, as far as time has not.
+    pub fn refund(&self, key: &K, receipt: &Receipt) -> Refund {
+        self.refund_hash(self.shards.hash(key), receipt)
+    }
+
+    /// Makes `key` as good as new.
+    pub fn reset(&self, key: &K) {
+        let hash = self.shards.hash(key);
+        self.shards.lock(hash).reset(hash, self.time.now());
+        self.lines.wake(hash);
+    }
+
+    /// Goes on with another limit; what each key has in use is kept, clamped to what the new one allows.
+    pub fn set(&self, algorithm: impl Algorithm) {
+        let algorithm: &dyn AnyAlgorithm = &algorithm;
+        for mut keys in self.shards.each() {
+            keys.change_to(algorithm, self.options.full(), &self.budget, self.time.now());
+        }
+        self.queues.store(usize::from(algorithm.waiting() == Waiting::Queues), Ordering::Release);
+        self.lines.wake_all();
+    }
+
+    /// Where `key` stands.
+    pub fn standing(&self, key: &K) -> Standing {
+        Source::standing(self, self.shards.hash(key), self.time.now())
+    }
+
+    /// How many keys are kept.
+    pub fn len(&self) -> usize {
+        self.shards.each().map(|keys| keys.len()).sum()
+    }
+
+    /// Whether no key is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the keys take.
+    pub fn memory_used(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// Looks at every key and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
+    pub fn reclaim(&self) {
+        let now = self.time.now();
+        self.shards.each().for_each(|mut keys| keys.reclaim(now));
+    }
+}
+
+impl<K: ?Sized> KeyedLimiter<K> {
+    fn refund_hash(&self, hash: u64, receipt: &Receipt) -> Refund {
+        let refund = self.shards.lock(hash).refund(hash, self.time.now(), receipt);
+        self.lines.wake(hash);
+        refund
+    }
+}
+
+impl<K: ?Sized> Source for KeyedLimiter<K> {
+    #[inline]
+    fn take(&self, key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.shards.lock(key).take(key, now, cost, patience)
+    }
+
+    fn give_back(&self, key: u64, _now: Timestamp, receipt: &Receipt) {
+        self.refund_hash(key, receipt);
+    }
+
+    fn standing(&self, key: u64, now: Timestamp) -> Standing {
+        self.shards.lock(key).peek(key, now, Cost::ONE, Patience::NONE).standing
+    }
+
+    fn waiting(&self) -> Waiting {
+        match self.queues.load(Ordering::Acquire) {
+            0 => Waiting::Reserves,
+            _ => Waiting::Queues,
+        }
+    }
+
+    fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    fn time(&self) -> &Time {
+        &self.time
+    }
+}
+
+/// Permits that are held for as long as this lives, and given back when it is dropped.
+#[derive(Debug)]
+#[must_use = "dropping it gives the permits back"]
+pub struct InFlight<'a, K: ?Sized> {
+    limiter: &'a KeyedLimiter<K>,
+    hash: u64,
+    receipt: Receipt,
+}
+
+impl<K: ?Sized> Drop for InFlight<'_, K> {
+    fn drop(&mut self) {
+        self.limiter.refund_hash(self.hash, &self.receipt);
+    }
+}

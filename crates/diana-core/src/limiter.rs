@@ -1,0 +1,181 @@
+//! One limit, for people who only want the library.
+
+use crate::clock::Time;
+use crate::waiting::line::Lines;
+use crate::waiting::{Source, thread};
+use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, Patience, Quota, Receipt, Refund};
+use crate::{Standing, Timestamp, TokenBucket, Waiting};
+use cell::Cell;
+use std::time::Duration;
+
+pub(crate) mod atomic;
+pub(crate) mod cell;
+
+/// How many may wait at a limiter unless it is told otherwise.
+pub(crate) const MOST_WAITING: usize = 10_000;
+
+/// One limit, shared by every thread that has a reference to it.
+///
+/// ```
+/// use diana_core::{Limiter, ManualClock, Quota};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new();
+/// let limiter = Limiter::new(Quota::per_second(2)?).with_clock(clock.clone());
+///
+/// assert!(limiter.check().is_granted());
+/// assert!(limiter.check().is_granted());
+/// assert!(!limiter.check().is_granted());
+///
+/// // Waits for its turn. (This clock is moved by hand, so waiting moves it and takes no time.)
+/// let answer = limiter.try_acquire(1, Duration::from_secs(1))?;
+/// assert_eq!(answer.wait(), Some(Duration::from_millis(500)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Checks of a token bucket with an interval of whole nanoseconds are one atomic instruction; everything else is a
+/// short lock.
+#[derive(Debug)]
+pub struct Limiter {
+    cell: Cell,
+    lines: Lines,
+    time: Time,
+}
+
+/// There is one key.
+const KEY: u64 = 0;
+
+impl Limiter {
+    /// A token bucket of `quota`.
+    pub fn new(quota: Quota) -> Self {
+        Self::with_algorithm(TokenBucket::new(quota))
+    }
+
+    /// A limit by any algorithm.
+    ///
+    /// An algorithm whose fresh state depends on the time begins at the system clock's, or at that of
+    /// [`with_clock`](Self::with_clock).
+    pub fn with_algorithm(algorithm: impl Algorithm) -> Self {
+        let time = Time::default();
+        Self { cell: Cell::new(&algorithm, time.now()), lines: Lines::new(MOST_WAITING), time }
+    }
+
+    /// The same limit, unused, on another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        let time = Time::from_clock(clock);
+        self.cell.restart(time.now());
+        Self { time, ..self }
+    }
+
+    /// The same limit with room for `most` that wait; beyond it they are denied. 10,000 unless said otherwise.
+    ///
+    /// This bounds waiting in line. Algorithms that reserve bound the wait itself, by the patience of who asks.
+    #[must_use]
+    pub fn max_waiting(self, most: usize) -> Self {
+        Self { lines: self.lines.bounded(most), ..self }
+    }
+
+    /// Takes one permit, now or not at all.
+    #[inline]
+    pub fn check(&self) -> Answer {
+        Source::check(self, KEY, self.time.now(), Cost::ONE)
+    }
+
+    /// Takes `n` permits, now or not at all.
+    #[inline]
+    pub fn check_n(&self, n: u64) -> Result<Answer, InvalidCost> {
+        Ok(Source::check(self, KEY, self.time.now(), Cost::new(n)?))
+    }
+
+    /// What [`check_n`](Self::check_n) would answer, without taking anything.
+    pub fn peek(&self, n: u64) -> Result<Answer, InvalidCost> {
+        Ok(self.cell.peek(self.time.now(), Cost::new(n)?, Patience::NONE))
+    }
+
+    /// Takes `n` permits, blocking this thread until they can be used, for as long as it takes.
+    ///
+    /// Denied only if waiting can't help: `n` is above the capacity, or too many wait already.
+    pub fn acquire(&self, n: u64) -> Result<Answer, InvalidCost> {
+        Ok(thread::acquire(self, KEY, Cost::new(n)?, Patience::FOREVER))
+    }
+
+    /// Takes `n` permits, blocking this thread for at most `timeout`; denied at once if that can't be enough.
+    pub fn try_acquire(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
+        Ok(thread::acquire(self, KEY, Cost::new(n)?, Patience::up_to(timeout)))
+    }
+
+    /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    #[cfg(feature = "async")]
+    pub async fn acquire_async(&self, n: u64) -> Result<Answer, InvalidCost> {
+        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::FOREVER).await)
+    }
+
+    /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    #[cfg(feature = "async")]
+    pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
+        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::up_to(timeout)).await)
+    }
+
+    /// Takes `n` permits without asking, even beyond the capacity: corrects what something turned out to cost.
+    pub fn charge(&self, n: u64) -> Result<(), InvalidCost> {
+        self.cell.charge(self.time.now(), Cost::new(n)?);
+        Ok(())
+    }
+
+    /// Gives back what was granted, as far as time has not.
+    pub fn refund(&self, receipt: &Receipt) -> Refund {
+        let refund = self.cell.refund(self.time.now(), receipt);
+        self.lines.wake(KEY);
+        refund
+    }
+
+    /// Makes the limit as good as new.
+    pub fn reset(&self) {
+        self.cell.reset(self.time.now());
+        self.lines.wake(KEY);
+    }
+
+    /// Goes on with another limit; what is in use is kept, clamped to what the new one allows.
+    pub fn set(&self, algorithm: impl Algorithm) {
+        self.cell.change_to(&algorithm, self.time.now());
+        self.lines.wake(KEY);
+    }
+
+    /// Where the limit stands.
+    pub fn standing(&self) -> Standing {
+        self.cell.standing(self.time.now())
+    }
+
+    /// How many wait in line. Those with a reservation don't.
+    pub fn waiting(&self) -> usize {
+        self.lines.len()
+    }
+}
+
+impl Source for Limiter {
+    #[inline]
+    fn take(&self, _key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.cell.take(now, cost, patience)
+    }
+
+    fn give_back(&self, _key: u64, _now: Timestamp, receipt: &Receipt) {
+        self.refund(receipt);
+    }
+
+    fn standing(&self, _key: u64, now: Timestamp) -> Standing {
+        self.cell.standing(now)
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.cell.waiting()
+    }
+
+    fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    fn time(&self) -> &Time {
+        &self.time
+    }
+}

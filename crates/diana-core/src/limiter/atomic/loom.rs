@@ -1,0 +1,83 @@
+//! Every interleaving of threads that take and a thread that changes the limit, memory orders included.
+//!
+//! Run by `cargo xtask test` with `--cfg loom`.
+
+use super::AtomicBucket;
+use crate::algorithm::token_bucket::OneWordBucket;
+use crate::{Algorithm, Cost, Patience, Timestamp};
+use loom::sync::Arc;
+use loom::thread;
+
+const NOW: Timestamp = Timestamp::from_nanos(1_000);
+
+/// Takes one permit: 1 if granted, else 0.
+fn take(bucket: &AtomicBucket) -> u64 {
+    let taken = bucket.update(|b, state| b.take(state, NOW, Cost::ONE, Patience::NONE).is_granted());
+    u64::from(taken.unwrap_or(false))
+}
+
+fn remaining(bucket: &AtomicBucket) -> Option<u64> {
+    bucket.update(|b, state| b.standing(state, NOW).remaining)
+}
+
+#[test]
+fn two_threads_never_take_more_than_there_is() {
+    loom::model(|| {
+        let bucket = Arc::new(AtomicBucket::open_with(&OneWordBucket::from_parameters(100, 2)));
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let bucket = Arc::clone(&bucket);
+                thread::spawn(move || take(&bucket) + take(&bucket))
+            })
+            .collect();
+        let granted: u64 = others.into_iter().map(|other| other.join().unwrap()).sum();
+        assert_eq!(granted, 2);
+        assert_eq!(remaining(&bucket), Some(0));
+    });
+}
+
+#[test]
+fn a_grant_before_a_change_is_carried_over_and_one_after_it_is_priced_anew() {
+    loom::model(|| {
+        let bucket = Arc::new(AtomicBucket::open_with(&OneWordBucket::from_parameters(100, 3)));
+        let taker = {
+            let bucket = Arc::clone(&bucket);
+            thread::spawn(move || take(&bucket))
+        };
+        assert!(bucket.change(&OneWordBucket::from_parameters(7_000, 2), NOW));
+        let granted = taker.join().unwrap();
+        // Whichever came first, what was granted is missing from the two permits at the new price, and nothing else.
+        assert_eq!(remaining(&bucket), Some(2 - granted));
+    });
+}
+
+#[test]
+fn a_change_back_does_not_let_a_stale_grant_slip_in() {
+    loom::model(|| {
+        let first = OneWordBucket::from_parameters(100, 2);
+        let bucket = Arc::new(AtomicBucket::open_with(&first));
+        let taker = {
+            let bucket = Arc::clone(&bucket);
+            thread::spawn(move || take(&bucket))
+        };
+        bucket.change(&OneWordBucket::from_parameters(7_000, 2), NOW);
+        bucket.change(&first, NOW);
+        let granted = taker.join().unwrap();
+        assert_eq!(remaining(&bucket), Some(2 - granted));
+    });
+}
+
+#[test]
+fn closing_tells_every_grant() {
+    loom::model(|| {
+        let bucket = Arc::new(AtomicBucket::open_with(&OneWordBucket::from_parameters(100, 4)));
+        let taker = {
+            let bucket = Arc::clone(&bucket);
+            thread::spawn(move || take(&bucket))
+        };
+        let (parameters, full_at) = bucket.close().unwrap();
+        let granted = taker.join().unwrap();
+        assert_eq!(parameters.standing(&full_at, NOW).remaining, 4 - granted);
+        assert_eq!(take(&bucket), 0);
+    });
+}

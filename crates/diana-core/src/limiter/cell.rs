@@ -1,0 +1,196 @@
+//! The state of a single limit: in an atomic word where the algorithm has such a form, behind a lock otherwise.
+
+use super::atomic::AtomicBucket;
+use crate::algorithm::OneWord;
+use crate::algorithm::erased::AnyAlgorithm;
+use crate::algorithm::token_bucket::OneWordBucket;
+use crate::sync::Mutex;
+use crate::{Algorithm, Answer, Cost, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use std::fmt::Debug;
+
+/// The state of a single limit.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    fast: AtomicBucket,
+    /// What is in force while `fast` is closed. Whoever changes the limit holds this lock.
+    slow: Mutex<Option<Box<dyn AnyState>>>,
+}
+
+impl Cell {
+    pub(crate) fn new(algorithm: &dyn AnyAlgorithm, now: Timestamp) -> Self {
+        match algorithm.one_word() {
+            Some(OneWord(bucket)) => Self { fast: AtomicBucket::open_with(&bucket), slow: Mutex::new(None) },
+            None => Self { fast: AtomicBucket::closed(), slow: Mutex::new(Some(algorithm.new_state(now))) },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.with(|bucket, state| bucket.answer(state, now, cost, patience), |held| held.take(now, cost, patience))
+    }
+
+    pub(crate) fn peek(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.with(
+            |bucket, state| Answer {
+                outcome: bucket.peek(state, now, cost, patience),
+                standing: bucket.standing(state, now),
+            },
+            |held| held.peek(now, cost, patience),
+        )
+    }
+
+    pub(crate) fn charge(&self, now: Timestamp, cost: Cost) {
+        self.with(|bucket, state| bucket.charge(state, now, cost), |held| held.charge(now, cost));
+    }
+
+    pub(crate) fn refund(&self, now: Timestamp, receipt: &Receipt) -> Refund {
+        self.with(|bucket, state| bucket.refund(state, now, receipt), |held| held.refund(now, receipt))
+    }
+
+    pub(crate) fn reset(&self, now: Timestamp) {
+        self.with(|bucket, state| *state = bucket.fresh(now), |held| held.reset(now));
+    }
+
+    /// Begins anew, on another clock.
+    pub(crate) fn restart(&self, now: Timestamp) {
+        self.with(|bucket, state| *state = bucket.fresh(now), |held| held.restart(now));
+    }
+
+    pub(crate) fn standing(&self, now: Timestamp) -> Standing {
+        self.with(|bucket, state| bucket.standing(state, now), |held| held.standing(now))
+    }
+
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.with(|bucket, _| Algorithm::waiting(bucket), |held| held.waiting())
+    }
+
+    /// Goes on with `algorithm`; what is in use is kept, clamped.
+    pub(crate) fn change_to(&self, algorithm: &dyn AnyAlgorithm, now: Timestamp) {
+        let mut slow = self.slow.lock();
+        match (&mut *slow, algorithm.one_word()) {
+            (None, Some(OneWord(bucket))) => {
+                self.fast.change(&bucket, now);
+            }
+            (None, None) => {
+                let Some((bucket, full_at)) = self.fast.close() else { return };
+                *slow = Some(algorithm.occupied(used(bucket.standing(&full_at, now)), now));
+            }
+            (Some(held), Some(OneWord(bucket))) => {
+                self.fast.open(&bucket, Algorithm::occupied(&bucket, used(held.standing(now)), now));
+                *slow = None;
+            }
+            (Some(held), None) => {
+                if !held.change_to(algorithm, now) {
+                    *held = algorithm.occupied(used(held.standing(now)), now);
+                }
+            }
+        }
+    }
+
+    /// Works on whichever state is in force.
+    #[inline]
+    fn with<R>(
+        &self,
+        mut fast: impl FnMut(&OneWordBucket, &mut u64) -> R,
+        slow: impl FnOnce(&mut dyn AnyState) -> R,
+    ) -> R {
+        loop {
+            if let Some(result) = self.fast.update(&mut fast) {
+                return result;
+            }
+            // Closed: either the lock's state is in force, or somebody is changing the limit and will open it again
+            // before letting go of the lock.
+            if let Some(held) = &mut *self.slow.lock() {
+                return slow(&mut **held);
+            }
+        }
+    }
+}
+
+fn used(standing: Standing) -> u64 {
+    standing.limit.saturating_sub(standing.remaining)
+}
+
+/// An algorithm with one state, without its type.
+pub(crate) trait AnyState: Debug + Send {
+    fn take(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn peek(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn charge(&mut self, now: Timestamp, cost: Cost);
+    fn refund(&mut self, now: Timestamp, receipt: &Receipt) -> Refund;
+    fn reset(&mut self, now: Timestamp);
+    fn restart(&mut self, now: Timestamp);
+    fn standing(&mut self, now: Timestamp) -> Standing;
+    fn waiting(&self) -> Waiting;
+    /// Goes on with `algorithm` if it is of the same kind; `false` if it is not.
+    fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
+}
+
+/// An algorithm and one state.
+#[derive(Debug)]
+pub(crate) struct Held<A: Algorithm> {
+    algorithm: A,
+    state: A::State,
+    /// The latest time that was seen, so that time never goes back.
+    latest: Timestamp,
+}
+
+impl<A: Algorithm> Held<A> {
+    pub(crate) fn new(algorithm: A, state: A::State, now: Timestamp) -> Self {
+        Self { algorithm, state, latest: now }
+    }
+
+    fn tick(&mut self, now: Timestamp) -> Timestamp {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+}
+
+impl<A: Algorithm> AnyState for Held<A> {
+    fn take(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        let now = self.tick(now);
+        self.algorithm.answer(&mut self.state, now, cost, patience)
+    }
+
+    fn peek(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        let now = self.tick(now);
+        let outcome = self.algorithm.peek(&self.state, now, cost, patience);
+        Answer { outcome, standing: self.algorithm.standing(&self.state, now) }
+    }
+
+    fn charge(&mut self, now: Timestamp, cost: Cost) {
+        let now = self.tick(now);
+        self.algorithm.charge(&mut self.state, now, cost);
+    }
+
+    fn refund(&mut self, now: Timestamp, receipt: &Receipt) -> Refund {
+        let now = self.tick(now);
+        self.algorithm.refund(&mut self.state, now, receipt)
+    }
+
+    fn reset(&mut self, now: Timestamp) {
+        let now = self.tick(now);
+        self.state = self.algorithm.fresh(now);
+    }
+
+    fn restart(&mut self, now: Timestamp) {
+        self.latest = now;
+        self.state = self.algorithm.fresh(now);
+    }
+
+    fn standing(&mut self, now: Timestamp) -> Standing {
+        let now = self.tick(now);
+        self.algorithm.standing(&self.state, now)
+    }
+
+    fn waiting(&self) -> Waiting {
+        Algorithm::waiting(&self.algorithm)
+    }
+
+    fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool {
+        let Some(same_kind) = algorithm.as_any().downcast_ref::<A>() else { return false };
+        let now = self.tick(now);
+        let old = std::mem::replace(&mut self.algorithm, same_kind.clone());
+        self.algorithm.rescale(&mut self.state, &old, now);
+        true
+    }
+}

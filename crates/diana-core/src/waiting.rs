@@ -1,0 +1,146 @@
+//! Waiting for permits: by reservation where the algorithm can, else in line, first come, first served.
+//!
+//! # How it works
+//! An algorithm that [reserves](Waiting::Reserves) answers how long to wait, and everybody's time is theirs: there is
+//! nothing to queue. Under one that can't, patient requests stand in a [line](line::Lines), one line for each key.
+//! Only the first in line asks the limit; when it leaves, granted or not, it wakes the next. Those who come meanwhile
+//! stand behind, and those without patience are denied while a line stands, so nobody overtakes.
+//!
+//! A [`Turn`] is one place in a line. Threads and futures drive it in the same way: poll it, sleep until the moment that
+//! it names, or until its waker is called, and poll again.
+
+use crate::clock::Time;
+use crate::{Answer, Cost, Outcome, Patience, Receipt, Retry, Standing, Timestamp, Waiting};
+use line::Lines;
+use std::task::Waker;
+use std::time::Duration;
+
+#[cfg(feature = "async")]
+pub(crate) mod future;
+pub(crate) mod line;
+pub(crate) mod thread;
+
+/// Something that permits are taken from: the limit of one key each.
+pub(crate) trait Source: Send + Sync {
+    fn take(&self, key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn give_back(&self, key: u64, now: Timestamp, receipt: &Receipt);
+    fn standing(&self, key: u64, now: Timestamp) -> Standing;
+    fn waiting(&self) -> Waiting;
+    fn lines(&self) -> &Lines;
+    fn time(&self) -> &Time;
+
+    /// Takes without waiting, unless others stand in line for the same key.
+    #[inline]
+    fn check(&self, key: u64, now: Timestamp, cost: Cost) -> Answer {
+        if self.lines().anyone_waits(key) {
+            return self.others_are_first(key, now);
+        }
+        self.take(key, now, cost, Patience::NONE)
+    }
+
+    /// The answer to somebody who does not want to stand behind those who wait.
+    #[cold]
+    fn others_are_first(&self, key: u64, now: Timestamp) -> Answer {
+        let standing = self.standing(key, now);
+        Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, standing }
+    }
+}
+
+/// One place in a line.
+pub(crate) struct Turn<'a, S: Source + ?Sized> {
+    source: &'a S,
+    key: u64,
+    cost: Cost,
+    began: Timestamp,
+    deadline: Timestamp,
+    ticket: Option<u64>,
+}
+
+/// How a turn stands.
+pub(crate) enum Step {
+    /// It is over.
+    Done(Answer),
+    /// Poll again then, or when the waker is called.
+    WaitUntil(Timestamp),
+}
+
+impl<'a, S: Source + ?Sized> Turn<'a, S> {
+    pub(crate) fn new(source: &'a S, key: u64, cost: Cost, patience: Patience) -> Self {
+        let began = source.time().now();
+        Self { source, key, cost, began, deadline: began + patience.as_duration(), ticket: None }
+    }
+
+    /// Asks, if this is the first in line, and says what to do next.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Step {
+        let now = self.source.time().now();
+        let lines = self.source.lines();
+        // The waker is left before asking: what is returned in between calls it, and the next poll sees it.
+        let first = match self.ticket {
+            Some(ticket) => lines.leave_waker(self.key, ticket, waker),
+            None if !lines.anyone_waits(self.key) => {
+                let answer = self.source.take(self.key, now, self.cost, Patience::NONE);
+                let hopeless = answer.retry() == Some(Retry::Never) || self.deadline <= now;
+                if answer.is_granted() || hopeless {
+                    return Step::Done(answer);
+                }
+                match self.join(now, waker) {
+                    Ok(first) => first,
+                    Err(turned_away) => return Step::Done(turned_away),
+                }
+            }
+            None => match self.join(now, waker) {
+                Ok(first) => first,
+                Err(turned_away) => return Step::Done(turned_away),
+            },
+        };
+        if !first {
+            return if now < self.deadline { Step::WaitUntil(self.deadline) } else { self.give_up(now) };
+        }
+        let answer = self.source.take(self.key, now, self.cost, Patience::NONE);
+        let again = match answer.outcome {
+            Outcome::Granted { receipt, .. } => {
+                self.leave();
+                let outcome = Outcome::Granted { wait: now.since(self.began), receipt };
+                return Step::Done(Answer { outcome, ..answer });
+            }
+            Outcome::Denied { retry: Retry::After(after) } if now + after <= self.deadline => now + after,
+            Outcome::Denied { retry: Retry::WhenReturned } if now < self.deadline => self.deadline,
+            Outcome::Denied { .. } => {
+                self.leave();
+                return Step::Done(answer);
+            }
+        };
+        Step::WaitUntil(again)
+    }
+
+    fn join(&mut self, now: Timestamp, waker: &Waker) -> Result<bool, Answer> {
+        let Some((ticket, first)) = self.source.lines().join(self.key, waker) else {
+            return Err(self.source.others_are_first(self.key, now));
+        };
+        self.ticket = Some(ticket);
+        Ok(first)
+    }
+
+    fn give_up(&mut self, now: Timestamp) -> Step {
+        self.leave();
+        Step::Done(self.source.others_are_first(self.key, now))
+    }
+
+    fn leave(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.source.lines().leave(self.key, ticket);
+        }
+    }
+}
+
+impl<S: Source + ?Sized> Drop for Turn<'_, S> {
+    /// Who stops waiting leaves the line, and the next one moves up.
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// How long from `now` until `then`.
+pub(crate) fn until(then: Timestamp, now: Timestamp) -> Duration {
+    then.since(now)
+}

@@ -1,0 +1,111 @@
+//! Lines of those who wait, one for each key that somebody waits for.
+
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::task::Waker;
+
+/// The lines before one limit's keys. Bounded: whoever finds them full is turned away.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    /// How many wait, over all keys; read without the lock, since most of the time it is nobody.
+    waiting: AtomicUsize,
+    most: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    next_ticket: u64,
+    by_key: HashMap<u64, VecDeque<Waiter>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    waker: Waker,
+}
+
+impl Lines {
+    /// Lines for at most `most` waiters in all.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { waiting: AtomicUsize::new(0), most, inner: Mutex::new(Inner::default()) }
+    }
+
+    /// The same, empty, with another bound.
+    pub(crate) fn bounded(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// How many wait, over all keys.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody waits for `key`.
+    #[inline]
+    pub(crate) fn anyone_waits(&self, key: u64) -> bool {
+        self.waiting.load(Ordering::Acquire) != 0 && self.inner.lock().by_key.contains_key(&key)
+    }
+
+    /// Stands at the end of the line: the ticket, and whether this is the first. `None` if the lines are full.
+    pub(crate) fn join(&self, key: u64, waker: &Waker) -> Option<(u64, bool)> {
+        let mut inner = self.inner.lock();
+        if self.waiting.load(Ordering::Acquire) >= self.most {
+            return None;
+        }
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        let ticket = inner.next_ticket;
+        inner.next_ticket += 1;
+        let line = inner.by_key.entry(key).or_default();
+        line.push_back(Waiter { ticket, waker: waker.clone() });
+        Some((ticket, line.len() == 1))
+    }
+
+    /// Says whom to wake; tells whether this is the first in line.
+    pub(crate) fn leave_waker(&self, key: u64, ticket: u64, waker: &Waker) -> bool {
+        let mut inner = self.inner.lock();
+        let Some(line) = inner.by_key.get_mut(&key) else { return false };
+        if let Some(waiter) = line.iter_mut().find(|waiter| waiter.ticket == ticket) {
+            waiter.waker.clone_from(waker);
+        }
+        line.front().is_some_and(|first| first.ticket == ticket)
+    }
+
+    /// Leaves the line; if this was the first, the next one is woken.
+    pub(crate) fn leave(&self, key: u64, ticket: u64) {
+        let next = {
+            let mut inner = self.inner.lock();
+            let Some(line) = inner.by_key.get_mut(&key) else { return };
+            let Some(place) = line.iter().position(|waiter| waiter.ticket == ticket) else { return };
+            line.remove(place);
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            let next = line.front().filter(|_| place == 0).map(|first| first.waker.clone());
+            if line.is_empty() {
+                inner.by_key.remove(&key);
+            }
+            next
+        };
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the first in line: something has changed.
+    pub(crate) fn wake(&self, key: u64) {
+        if self.len() == 0 {
+            return;
+        }
+        let first = self.inner.lock().by_key.get(&key).and_then(|line| line.front()).map(|first| first.waker.clone());
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+
+    /// Wakes the first of every line: the limit itself has changed.
+    pub(crate) fn wake_all(&self) {
+        let inner = self.inner.lock();
+        let firsts: Vec<_> = inner.by_key.values().filter_map(VecDeque::front).map(|w| w.waker.clone()).collect();
+        drop(inner);
+        firsts.into_iter().for_each(Waker::wake);
+    }
+}
