@@ -7,10 +7,18 @@
 use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
 use std::fmt::Debug;
 
+mod concurrency;
+mod leaky_bucket;
+mod min_interval;
 mod schedule;
 pub(crate) mod token_bucket;
+mod total;
 
+pub use concurrency::Concurrency;
+pub use leaky_bucket::LeakyBucket;
+pub use min_interval::MinInterval;
 pub use token_bucket::TokenBucket;
+pub use total::Total;
 
 /// One way to limit, with its parameters; the state of each key is kept outside.
 ///
