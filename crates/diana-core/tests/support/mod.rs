@@ -7,32 +7,32 @@ use diana_core::{Algorithm, Clock, Cost, ManualClock, Outcome, Patience, Receipt
 use std::time::Duration;
 
 /// One key, its algorithm and its clock.
-pub struct Trial<A: Algorithm> {
-    pub clock: ManualClock,
-    pub algorithm: A,
+pub(crate) struct Trial<A: Algorithm> {
+    pub(crate) clock: ManualClock,
+    pub(crate) algorithm: A,
     state: A::State,
     receipts: Vec<Receipt>,
 }
 
 impl<A: Algorithm> Trial<A> {
     /// A key that is seen for the first time at the epoch.
-    pub fn new(algorithm: A) -> Self {
+    pub(crate) fn new(algorithm: A) -> Self {
         let clock = ManualClock::new();
         Self { state: algorithm.fresh(clock.now()), clock, algorithm, receipts: Vec::new() }
     }
 
     /// Asks for `cost` now or not at all.
-    pub fn ask(&mut self, cost: u64) -> String {
+    pub(crate) fn ask(&mut self, cost: u64) -> String {
         self.ask_within(cost, Patience::NONE)
     }
 
     /// Asks for `cost`, ready to wait for ever.
-    pub fn wait_for(&mut self, cost: u64) -> String {
+    pub(crate) fn wait_for(&mut self, cost: u64) -> String {
         self.ask_within(cost, Patience::FOREVER)
     }
 
     /// Asks for `cost`, ready to wait as long as `patience`.
-    pub fn ask_within(&mut self, cost: u64, patience: Patience) -> String {
+    pub(crate) fn ask_within(&mut self, cost: u64, patience: Patience) -> String {
         let outcome = self.take(cost, patience);
         let left = self.standing().remaining;
         match outcome {
@@ -45,40 +45,40 @@ impl<A: Algorithm> Trial<A> {
     }
 
     /// Asks for `cost` and keeps the receipt.
-    pub fn take(&mut self, cost: u64, patience: Patience) -> Outcome {
+    pub(crate) fn take(&mut self, cost: u64, patience: Patience) -> Outcome {
         let outcome = self.algorithm.take(&mut self.state, self.clock.now(), Cost::new(cost).unwrap(), patience);
         self.receipts.extend(outcome.receipt());
         outcome
     }
 
     /// Gives back the `nth` grant, counted from 0.
-    pub fn refund(&mut self, nth: usize) -> Refund {
+    pub(crate) fn refund(&mut self, nth: usize) -> Refund {
         self.algorithm.refund(&mut self.state, self.clock.now(), &self.receipts[nth])
     }
 
-    pub fn charge(&mut self, cost: u64) {
+    pub(crate) fn charge(&mut self, cost: u64) {
         self.algorithm.charge(&mut self.state, self.clock.now(), Cost::new(cost).unwrap());
     }
 
     /// Puts other parameters in force.
-    pub fn rescale(&mut self, algorithm: A) {
+    pub(crate) fn rescale(&mut self, algorithm: A) {
         algorithm.rescale(&mut self.state, &self.algorithm, self.clock.now());
         self.algorithm = algorithm;
     }
 
-    pub fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Standing {
         self.algorithm.standing(&self.state, self.clock.now())
     }
 
-    pub fn is_fresh(&self) -> bool {
+    pub(crate) fn is_fresh(&self) -> bool {
         self.algorithm.is_fresh(&self.state, self.clock.now())
     }
 }
 
-pub const fn ms(millis: u64) -> Duration {
+pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-pub const fn secs(secs: u64) -> Duration {
+pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
