@@ -4,7 +4,9 @@
 
 mod support;
 
-use diana_core::{Concurrency, MAX_PERMITS, Patience, Refund};
+use diana_core::{Algorithm, Clock, Concurrency, MAX_PERMITS, Patience, Refund, Timestamp};
+use proptest::prelude::*;
+use std::time::Duration;
 use support::{Trial, ms, secs};
 
 fn pool(limit: u64) -> Trial<Concurrency> {
@@ -121,4 +123,71 @@ fn nonsense_is_not_a_limit() {
     assert_eq!(zero.to_string(), "concurrent 0: must be a whole number from 1 to 9007199254740992");
     assert!(Concurrency::new(MAX_PERMITS + 1).is_err());
     assert_eq!(Trial::new(Concurrency::new(2).unwrap().burst(u64::MAX)).standing().limit, MAX_PERMITS);
+}
+
+#[test]
+fn a_key_takes_two_words() {
+    assert_eq!(size_of::<<Concurrency as Algorithm>::State>(), 16);
+}
+
+/// lua-resty-limit-traffic's `resty.limit.conn` for one key, in nanoseconds; and it forgets its unit when idle, as we do.
+struct Lua {
+    max: u64,
+    burst: u64,
+    default_delay: u64,
+    conn: u64,
+    unit: u64,
+}
+
+impl Lua {
+    fn incoming(&mut self) -> Option<u64> {
+        let conn = self.conn + 1;
+        if conn > self.max + self.burst {
+            return None;
+        }
+        self.conn = conn;
+        Some(if conn > self.max { self.unit * ((conn - 1) / self.max) } else { 0 })
+    }
+
+    fn leaving(&mut self, latency: u64) {
+        self.conn -= 1;
+        self.unit = if self.conn == 0 { self.default_delay } else { (latency + self.unit) / 2 };
+    }
+}
+
+proptest! {
+    #[test]
+    fn rejects_delays_and_learns_as_lua_resty_does(
+        (max, burst, delay) in (1..5_u64, 0..10_u64, 0..1_000_000_u64),
+        // Each comes, or one of those that are there leaves after having been served for a while.
+        steps in prop::collection::vec(prop::option::weighted(0.4, (any::<prop::sample::Index>(), 1..5_000_000_u64)), 1..100),
+    ) {
+        let pool = Concurrency::new(max).unwrap().burst(burst).delay(Duration::from_nanos(delay));
+        let mut diana = Trial::new(pool);
+        let mut lua = Lua { max, burst, default_delay: delay, conn: 0, unit: delay };
+        let mut there = Vec::new();
+        let mut came = 0;
+        for step in steps {
+            match step {
+                None => {
+                    let wait = lua.incoming();
+                    prop_assert_eq!(diana.take(1, Patience::FOREVER).wait(), wait.map(Duration::from_nanos));
+                    if let Some(wait) = wait {
+                        let now = diana.clock.now().as_nanos();
+                        there.push((came, now + wait));
+                        came += 1;
+                    }
+                }
+                Some(_) if there.is_empty() => {}
+                Some((nth, served)) => {
+                    let (nth, let_in) = there.swap_remove(nth.index(there.len()));
+                    let leaves = diana.clock.now().as_nanos().max(let_in) + served;
+                    diana.clock.set(Timestamp::from_nanos(leaves));
+                    lua.leaving(leaves - let_in);
+                    prop_assert_eq!(diana.refund(nth), Refund::Returned);
+                }
+            }
+            prop_assert_eq!(diana.standing().remaining, max + burst - lua.conn);
+        }
+    }
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use diana_core::{Clock, Outcome, Patience, Quota, Refund, Retry, TokenBucket};
+use diana_core::{Clock, Outcome, Patience, Quota, Refund, Retry, Timestamp, TokenBucket};
 use std::time::Duration;
 use support::{Trial, ms, secs};
 
@@ -159,9 +159,9 @@ fn greedy(quota: Quota, cost: u64, span: Duration) -> u64 {
         match key.take(cost, Patience::NONE) {
             Outcome::Granted { .. } => granted += cost,
             Outcome::Denied { retry: Retry::After(wait) } => key.clock.advance(wait),
-            Outcome::Denied { retry } => panic!("{retry:?}"),
+            Outcome::Denied { .. } => return granted,
         }
-        if key.clock.now().since(diana_core::Timestamp::EPOCH) > span {
+        if key.clock.now().since(Timestamp::EPOCH) > span {
             return granted;
         }
     }

@@ -82,6 +82,7 @@ impl Concurrency {
     }
 
     /// What a request is taken to last until the first one that leaves tells better; zero unless you say otherwise.
+    /// It matters only with a [`burst`](Self::burst), whose example shows it.
     #[must_use]
     pub fn delay(self, unit: Duration) -> Self {
         Self { delay_nanos: saturating_nanos(unit), ..self }

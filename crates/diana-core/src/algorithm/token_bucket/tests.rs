@@ -54,7 +54,7 @@ proptest! {
     ) {
         let pairs: Vec<_> = buckets
             .into_iter()
-            .map(|quota| TokenBucket::new(quota))
+            .map(TokenBucket::new)
             .map(|wide| (wide.one_word().expect("whole nanoseconds"), wide))
             .collect();
         let (mut narrow, mut wide) = pairs[0].clone();
