@@ -134,6 +134,9 @@ pub enum InvalidQuota {
     /// A period of zero.
     #[error("period 0: must be at least 1ns, as in `5/10min`")]
     NoPeriod,
+    /// An interval of zero between two grants.
+    #[error("interval 0: must be at least 1ns, as in `every 200ms`")]
+    NoInterval,
     /// A period beyond 584 years.
     #[error("period {0:?}: must be at most 584 years")]
     PeriodTooLong(Duration),
@@ -147,7 +150,8 @@ pub enum InvalidQuota {
     },
 }
 
-fn check_count(what: &'static str, value: u64) -> Result<(), InvalidQuota> {
+/// `Ok` if `value` can be a count of permits.
+pub(crate) fn check_count(what: &'static str, value: u64) -> Result<(), InvalidQuota> {
     match value {
         1..=MAX_PERMITS => Ok(()),
         _ => Err(InvalidQuota::Count { what, value }),

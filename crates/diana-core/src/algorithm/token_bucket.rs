@@ -90,7 +90,7 @@ impl Algorithm for TokenBucket {
 
     fn refund(&self, state: &mut BucketState, now: Timestamp, receipt: &Receipt) -> Refund {
         let mut full_at = state.0.get();
-        let refund = self.schedule.refund(&mut full_at, now, receipt, self.schedule.capacity());
+        let refund = self.schedule.refund(&mut full_at, now, receipt, Departure::Fits);
         state.0 = full_at.into();
         refund
     }
@@ -123,7 +123,7 @@ pub struct BucketState(Moment);
 
 /// A token bucket whose state is one word, in nanoseconds: what the atomic limiter and the 16-byte table entry use.
 ///
-/// It gives the answers of [`TokenBucket`] to the nanosecond (tests/token_bucket.rs).
+/// It gives the answers of [`TokenBucket`] to the nanosecond (token_bucket/tests.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OneWordBucket(Schedule<u64>);
 
@@ -163,7 +163,7 @@ impl Algorithm for OneWordBucket {
     }
 
     fn refund(&self, full_at: &mut u64, now: Timestamp, receipt: &Receipt) -> Refund {
-        self.0.refund(full_at, now, receipt, self.0.capacity())
+        self.0.refund(full_at, now, receipt, Departure::Fits)
     }
 
     #[inline]
@@ -188,3 +188,6 @@ fn standing<T: Ticks>(schedule: &Schedule<T>, full_at: T, now: Timestamp) -> Sta
         reset: schedule.reset(full_at, now),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Minimum interval: at least so long between two grants.
+//!
+//! # How it works
+//! One moment, the next free one. A request goes on there, or now if that is past, and moves it by the interval:
+//!
+//! ```text
+//!  last grant        now          next_free
+//!  ────┼──────────────┼───────────────┼──────▶ time
+//!      │              │◀──── wait ───▶│
+//!      │◀────────── interval ────────▶│
+//! ```
+//!
+//! Is that not a token bucket with a burst of 1? For requests of cost 1 it is. But there a cost of 2 is denied for good,
+//! and here a grant is a grant, whatever its cost: what is spaced out is *how often* something happens (a message sent, a
+//! page reloaded) and not how much.
+//!
+//! # What always holds (tests/laws.rs, tests/min_interval.rs)
+//! - Two grants that were not refunded go on at least the interval apart.
+
+use crate::{Algorithm, Cost, InvalidQuota, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use std::time::Duration;
+
+/// At least so long between two grants, whatever their cost.
+///
+/// With patience it reserves: the answer says how long to wait, and those who ask later wait longer.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, MinInterval, Patience, Retry, Timestamp};
+/// use std::time::Duration;
+///
+/// let every = MinInterval::new(Duration::from_millis(200))?;
+/// let mut state = every.fresh(Timestamp::EPOCH);
+/// let mut ask = |ms| every.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, Patience::NONE);
+///
+/// assert!(ask(0).is_granted());
+/// assert_eq!(ask(150).retry(), Some(Retry::After(Duration::from_millis(50))));
+/// assert!(ask(200).is_granted());
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MinInterval {
+    nanos: u64,
+}
+
+impl MinInterval {
+    /// At least `interval` between two grants; at least 1 ns, at most 584 years.
+    pub fn new(interval: Duration) -> Result<Self, InvalidQuota> {
+        match u64::try_from(interval.as_nanos()) {
+            Ok(0) => Err(InvalidQuota::NoInterval),
+            Ok(nanos) => Ok(Self { nanos }),
+            Err(_) => Err(InvalidQuota::PeriodTooLong(interval)),
+        }
+    }
+
+    /// The least time between two grants.
+    pub fn interval(&self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
+}
+
+impl Algorithm for MinInterval {
+    type State = IntervalState;
+
+    fn fresh(&self, _now: Timestamp) -> IntervalState {
+        IntervalState::default()
+    }
+
+    #[inline]
+    fn take(&self, state: &mut IntervalState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+        let start = state.next_free.max(now.as_nanos());
+        // At the end of time there is no next free moment left to keep, so the answer is no.
+        let Some(next_free) = start.checked_add(self.nanos) else { return Outcome::never() };
+        let wait = start - now.as_nanos();
+        if let Some(too_early) = wait.checked_sub(patience.as_nanos()).filter(|nanos| *nanos > 0) {
+            return Outcome::denied_for(too_early);
+        }
+        state.next_free = next_free;
+        let receipt = Receipt::new(cost, now).with_mark(u128::from(next_free));
+        Outcome::Granted { wait: Duration::from_nanos(wait), receipt }
+    }
+
+    /// The limit is 1: one grant, of whatever cost.
+    #[inline]
+    fn standing(&self, state: &IntervalState, now: Timestamp) -> Standing {
+        let reset = Timestamp::from_nanos(state.next_free).since(now);
+        Standing { limit: 1, remaining: u64::from(reset.is_zero()), reset }
+    }
+
+    /// Counts as one grant, whatever the cost.
+    fn charge(&self, state: &mut IntervalState, now: Timestamp, _cost: Cost) {
+        state.next_free = state.next_free.max(now.as_nanos()).saturating_add(self.nanos);
+    }
+
+    fn refund(&self, state: &mut IntervalState, now: Timestamp, receipt: &Receipt) -> Refund {
+        // Behind any but the last grant somebody keeps a time that was reckoned from it.
+        let is_last = u128::from(state.next_free) == receipt.mark();
+        if !is_last || state.next_free <= now.as_nanos() {
+            return Refund::Void;
+        }
+        state.next_free = state.next_free.saturating_sub(self.nanos);
+        Refund::Returned
+    }
+
+    fn is_fresh(&self, state: &IntervalState, now: Timestamp) -> bool {
+        state.next_free <= now.as_nanos()
+    }
+
+    /// Reckons the new interval from the last grant. What is over stays over: a store may have forgotten it already.
+    fn rescale(&self, state: &mut IntervalState, old: &Self, now: Timestamp) {
+        if !old.is_fresh(state, now) {
+            let last_grant = state.next_free.saturating_sub(old.nanos);
+            state.next_free = last_grant.saturating_add(self.nanos);
+        }
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Reserves
+    }
+}
+
+/// The state of a [`MinInterval`]: the next free moment, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntervalState {
+    next_free: u64,
+}

@@ -1,0 +1,115 @@
+//! The one-word bucket answers as the two-word one does, to the nanosecond, until the year 2262.
+
+use super::*;
+use proptest::prelude::*;
+use std::time::Duration;
+
+const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(u64),
+    /// Waits for so many eighths of the time until the bucket is full.
+    WaitPart(u8),
+    Take(u64, u64),
+    Charge(u64),
+    Refund(prop::sample::Index),
+    Rescale(prop::sample::Index),
+}
+
+/// Quotas whose interval is whole nanoseconds, with a capacity of at most a hundred years.
+fn quotas() -> impl Strategy<Value = Quota> {
+    let intervals = prop_oneof![1..20_u64, 1..2_000_000_000_u64, 1..YEAR / 10];
+    (1..1_000_u64, intervals, 1..1_000_u64).prop_filter_map(
+        "more than a hundred years",
+        |(permits, interval, burst)| {
+            let period = permits.checked_mul(interval)?;
+            (burst.checked_mul(interval)? <= 100 * YEAR).then_some(())?;
+            Quota::new(permits, Duration::from_nanos(period)).ok()?.with_burst(burst).ok()
+        },
+    )
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let cost = || prop_oneof![4 => 1..8_u64, 1 => 1..1_200_u64];
+    let patience = prop_oneof![3 => Just(0), 1 => 0..5_000_000_000_u64, 1 => 0..YEAR];
+    prop_oneof![
+        1 => (0..40_u32).prop_map(|bits| Step::Wait(1 << bits)),
+        1 => (0..1_000_u64).prop_map(Step::Wait),
+        2 => (0..=8_u8).prop_map(Step::WaitPart),
+        6 => (cost(), patience).prop_map(|(cost, patience)| Step::Take(cost, patience)),
+        1 => (1..8_u64).prop_map(Step::Charge),
+        3 => any::<prop::sample::Index>().prop_map(Step::Refund),
+        1 => any::<prop::sample::Index>().prop_map(Step::Rescale),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn one_word_answers_as_two_do(
+        buckets in prop::collection::vec(quotas(), 1..4),
+        // 292 years from 1970 are the year 2262, and half of what a word holds.
+        start in prop_oneof![Just(0), Just(56 * YEAR), 0..u64::MAX / 2],
+        script in prop::collection::vec(steps(), 1..60),
+    ) {
+        let pairs: Vec<_> = buckets
+            .into_iter()
+            .map(TokenBucket::new)
+            .map(|wide| (wide.one_word().expect("whole nanoseconds"), wide))
+            .collect();
+        let (mut narrow, mut wide) = pairs[0].clone();
+        let mut now = Timestamp::from_nanos(start);
+        let (mut word, mut words) = (narrow.fresh(now), wide.fresh(now));
+        let mut receipts = Vec::new();
+        for step in script {
+            // Beyond that year a word has no room left for a capacity, and the two may differ.
+            if now.as_nanos() > u64::MAX / 2 + YEAR {
+                break;
+            }
+            match step {
+                Step::Wait(nanos) => now = now + Duration::from_nanos(nanos),
+                Step::WaitPart(eighths) => {
+                    now = now + wide.standing(&words, now).reset / 8 * u32::from(eighths);
+                }
+                Step::Take(cost, patience) => {
+                    let (cost, patience) = (Cost::new(cost).unwrap(), Patience::up_to(Duration::from_nanos(patience)));
+                    prop_assert_eq!(narrow.peek(&word, now, cost, patience), wide.peek(&words, now, cost, patience));
+                    let answer = wide.answer(&mut words, now, cost, patience);
+                    prop_assert_eq!(narrow.answer(&mut word, now, cost, patience), answer);
+                    receipts.extend(answer.receipt());
+                }
+                Step::Charge(cost) => {
+                    let cost = Cost::new(cost).unwrap();
+                    // Debt has no bound, and a word has.
+                    if wide.standing(&words, now).reset < Duration::from_nanos(120 * YEAR) && narrow.0.ticks_of(1) < YEAR {
+                        narrow.charge(&mut word, now, cost);
+                        wide.charge(&mut words, now, cost);
+                    }
+                }
+                Step::Refund(nth) if !receipts.is_empty() => {
+                    let receipt = receipts.swap_remove(nth.index(receipts.len()));
+                    prop_assert_eq!(narrow.refund(&mut word, now, &receipt), wide.refund(&mut words, now, &receipt));
+                }
+                Step::Refund(_) => {}
+                Step::Rescale(nth) => {
+                    let (new_narrow, new_wide) = nth.get(&pairs).clone();
+                    new_narrow.rescale(&mut word, &narrow, now);
+                    new_wide.rescale(&mut words, &wide, now);
+                    (narrow, wide) = (new_narrow, new_wide);
+                }
+            }
+            prop_assert_eq!(narrow.standing(&word, now), wide.standing(&words, now));
+            prop_assert_eq!(narrow.is_fresh(&word, now), wide.is_fresh(&words, now));
+        }
+    }
+}
+
+#[test]
+fn a_fraction_of_a_nanosecond_or_an_astronomical_burst_has_no_one_word_form() {
+    let one_word = |quota: &str| TokenBucket::new(quota.parse().unwrap()).one_word();
+    assert!(one_word("1000/s").is_some());
+    assert!(one_word("3/s").is_none());
+    assert!(one_word("2/ns").is_none());
+    assert!(one_word("1/day burst 4294967295").is_none());
+    assert!(one_word("1/day burst 100000").is_some());
+}

@@ -1,0 +1,147 @@
+//! Random events in the life of a key, and the key that lives through them.
+
+use diana_core::{Algorithm, Answer, Cost, Patience, Receipt, Refund, Timestamp};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use std::time::Duration;
+
+/// One thing that happens to a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// So many nanoseconds pass.
+    Wait(u64),
+    /// So many eighths of the time until the limit resets pass: what matters to the algorithm, whatever its rate.
+    WaitPart(u8),
+    Take(Cost, Patience),
+    Charge(Cost),
+    /// One of the receipts that were not used yet is given back.
+    Refund(Index),
+    /// The clock jumps to a moment, forward or back.
+    Jump(u64),
+    /// Other parameters come into force.
+    Rescale(Index),
+}
+
+/// A key under one algorithm.
+#[derive(Debug)]
+pub(crate) struct Key<'a, A: Algorithm> {
+    pub(crate) algorithm: &'a A,
+    pub(crate) state: A::State,
+    pub(crate) now: Timestamp,
+    pub(crate) receipts: Vec<Receipt>,
+}
+
+/// What could be seen of one event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Seen {
+    Nothing,
+    Answer(Answer),
+    Refund(Refund),
+}
+
+impl<'a, A: Algorithm> Key<'a, A> {
+    /// A fresh key in the year 2026.
+    pub(crate) fn new(algorithm: &'a A) -> Self {
+        Self::fresh_at(algorithm, Timestamp::from_secs(1_790_000_000))
+    }
+
+    pub(crate) fn fresh_at(algorithm: &'a A, now: Timestamp) -> Self {
+        Self { algorithm, state: algorithm.fresh(now), now, receipts: Vec::new() }
+    }
+
+    /// A key that has lived through `script`.
+    pub(crate) fn after(algorithm: &'a A, script: &[Event]) -> Self {
+        let mut key = Self::new(algorithm);
+        for event in script {
+            key.happens(event, &[]);
+        }
+        key
+    }
+
+    /// Lets one event happen; `others` are the parameters that may come into force.
+    pub(crate) fn happens(&mut self, event: &Event, others: &'a [A]) -> Seen {
+        match event {
+            Event::Wait(nanos) => self.now = self.now + Duration::from_nanos(*nanos),
+            Event::WaitPart(eighths) => self.now = self.now + self.reset() / 8 * u32::from(*eighths),
+            Event::Take(cost, patience) => {
+                let answer = self.algorithm.answer(&mut self.state, self.now, *cost, *patience);
+                self.receipts.extend(answer.receipt());
+                return Seen::Answer(answer);
+            }
+            Event::Charge(cost) => self.algorithm.charge(&mut self.state, self.now, *cost),
+            Event::Refund(nth) if !self.receipts.is_empty() => {
+                let receipt = self.receipts.swap_remove(nth.index(self.receipts.len()));
+                return Seen::Refund(self.algorithm.refund(&mut self.state, self.now, &receipt));
+            }
+            Event::Refund(_) => {}
+            Event::Jump(nanos) => self.now = Timestamp::from_nanos(*nanos),
+            Event::Rescale(nth) if !others.is_empty() => {
+                let new = nth.get(others);
+                new.rescale(&mut self.state, self.algorithm, self.now);
+                self.algorithm = new;
+            }
+            Event::Rescale(_) => {}
+        }
+        Seen::Nothing
+    }
+
+    pub(crate) fn reset(&self) -> Duration {
+        self.algorithm.standing(&self.state, self.now).reset
+    }
+}
+
+pub(crate) fn costs() -> impl Strategy<Value = Cost> {
+    prop_oneof![6 => Just(1), 4 => 1..5_u64, 1 => 1..20_u64].prop_map(|permits| Cost::new(permits).unwrap())
+}
+
+pub(crate) fn patiences() -> impl Strategy<Value = Patience> {
+    let some = prop_oneof![0..20_u64, 0..3_000_000_000_u64].prop_map(|n| Patience::up_to(Duration::from_nanos(n)));
+    prop_oneof![4 => Just(Patience::NONE), 2 => some, 1 => Just(Patience::FOREVER)]
+}
+
+fn waits() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        1 => (0..20_u64).prop_map(Event::Wait),
+        1 => (0..42_u32, 0..7_u64).prop_map(|(bits, odd)| Event::Wait((1 << bits) + odd)),
+        2 => (0..=8_u8).prop_map(Event::WaitPart),
+    ]
+}
+
+/// Waits, takes and refunds, as life brings them; and now and then a charge.
+pub(crate) fn scripts() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => waits(),
+        12 => (costs(), patiences()).prop_map(|(cost, patience)| Event::Take(cost, patience)),
+        4 => any::<Index>().prop_map(Event::Refund),
+        1 => costs().prop_map(Event::Charge),
+    ];
+    prop::collection::vec(event, 0..32)
+}
+
+/// Takes and refunds without charges, for what a promise about grants counts.
+pub(crate) fn honest_scripts() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        8 => waits(),
+        12 => (costs(), patiences()).prop_map(|(cost, patience)| Event::Take(cost, patience)),
+        6 => any::<Index>().prop_map(Event::Refund),
+    ];
+    prop::collection::vec(event, 0..48)
+}
+
+/// Everything at its worst: the ends of time, jumps both ways, the largest costs, endless patience, changed parameters.
+pub(crate) fn extreme_scripts() -> impl Strategy<Value = Vec<Event>> {
+    let cost =
+        || prop_oneof![2 => costs(), 1 => Just(Cost::MAX), 1 => (1..1_u64 << 53).prop_map(|n| Cost::new(n).unwrap())];
+    let patience = || prop_oneof![Just(Patience::NONE), Just(Patience::FOREVER), patiences()];
+    let moment =
+        prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX - 1), any::<u64>(), u64::MAX - 2_000_000_000..u64::MAX];
+    let event = prop_oneof![
+        3 => waits(),
+        4 => moment.prop_map(Event::Jump),
+        8 => (cost(), patience()).prop_map(|(cost, patience)| Event::Take(cost, patience)),
+        2 => cost().prop_map(Event::Charge),
+        4 => any::<Index>().prop_map(Event::Refund),
+        2 => any::<Index>().prop_map(Event::Rescale),
+    ];
+    prop::collection::vec(event, 0..40)
+}
