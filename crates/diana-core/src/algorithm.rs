@@ -8,8 +8,14 @@ use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestam
 use std::fmt::Debug;
 
 mod schedule;
+mod smooth;
+mod smooth_bursty;
+mod smooth_warming_up;
 pub(crate) mod token_bucket;
 
+pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
+pub use smooth_bursty::{SmoothBursty, Starts};
+pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
 
 /// One way to limit, with its parameters; the state of each key is kept outside.

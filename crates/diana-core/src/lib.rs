@@ -11,7 +11,10 @@ mod quota;
 mod sync;
 mod time;
 
-pub use algorithm::{Algorithm, TokenBucket, Waiting};
+pub use algorithm::{
+    Algorithm, InvalidSmooth, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket,
+    Waiting,
+};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Standing};
