@@ -9,6 +9,7 @@
 //! | fault | told by | Diana |
 //! |---|---|---|
 //! | the store is NaN, and everything passes | a warm-up of zero; a burst of zero or without end at an infinite rate | refuses the arguments |
+//! | the store is infinite, and all or nothing passes | a rate is set at which the store times its new maximum is beyond a double | fills the store |
 //! | a price wraps below zero, and the next one passes | the price of an ask does not fit a `long` | stops at the end of time: the next one is denied |
 //!
 //! A warm-up of zero is harmless as long as the limiter never idles, and some recorded runs are such. Whether it will idle
@@ -44,7 +45,7 @@ enum Course {
     Sound,
     /// A price has wrapped in Guava: from here on nobody should pass, and the record shows who did.
     Wrapped,
-    /// A rate was set at which Guava's store is NaN, and Diana has refused it: nothing is left to compare.
+    /// A rate was set at which Guava's store is no number any more: nothing is left to compare.
     Over,
 }
 
@@ -128,6 +129,9 @@ impl Run {
             "try_acquire" => self.ask(op, u64::try_from(integer(op, "timeout_micros")?).unwrap_or(0)),
             "set_rate" => match self.limiter.with_rate(double(op, "rate")?) {
                 Ok(limiter) => {
+                    if overflows(&smooth, limiter.smooth(), smooth.settled(self.state, self.clock)) {
+                        self.course = Course::Over;
+                    }
                     limiter.smooth().set_rate(&mut self.state, &smooth, self.clock);
                     self.limiter = limiter;
                     Ok(Answer::Done)
@@ -223,6 +227,12 @@ fn is_fault_of_guava(refusal: &InvalidSmooth) -> bool {
         InvalidSmooth::Store { .. } => true,
         _ => false,
     }
+}
+
+/// Whether `setRate` leaves an infinite store in Guava where the new maximum is finite.
+fn overflows(old: &SmoothRate, new: &SmoothRate, settled: SmoothState) -> bool {
+    let scales = old.max_permits().is_finite() && new.max_permits().is_finite();
+    scales && (settled.stored_permits() * new.max_permits()).is_infinite()
 }
 
 impl Answer {

@@ -23,7 +23,7 @@
 //! To be Guava's to the microsecond, this is f64 in Java's order of operations; nothing else in Diana is. `as` casts like
 //! Java's `(long)`: towards zero, NaN to 0, the rest to the end of the range. `cargo xtask golden` replays recorded runs.
 //!
-//! # What always holds (tests/guava.rs)
+//! # What always holds (tests/smooth.rs)
 //! - A denial leaves the state as it was, bit by bit.
 //! - A price is never negative and never wraps, so no request gives time back.
 //! - With a finite store (`max_permits`) no number in the state is NaN or infinite.
@@ -43,7 +43,8 @@ pub(super) const MICROS_PER_SECOND: f64 = 1_000_000.0;
 /// The parameters of a smooth limiter, and what it does at a moment given in microseconds.
 ///
 /// [`SmoothBursty`](crate::SmoothBursty) and [`SmoothWarmingUp`](crate::SmoothWarmingUp) answer with it. Use it directly
-/// where a clock runs beyond the year 2554, which a [`Timestamp`](crate::Timestamp) can't tell, or to look at Guava's own numbers.
+/// where a clock runs beyond the year 2554, which a [`Timestamp`](crate::Timestamp) can't tell, or to look at Guava's own
+/// numbers.
 ///
 /// ```
 /// use diana_core::{Cost, SmoothBursty};
@@ -132,9 +133,9 @@ impl SmoothPrice {
 
     /// The sum; `None` where it does not fit Java's `long`.
     ///
-    /// There Guava's sum turns negative, so that a huge request *gives time back* and the next one is let through at once.
-    /// Whether it comes to that depends on the cost of a request, and any limiter slower than 1,000/s has such costs; so
-    /// it is not the parameters that are refused: the sum stops at the end of time, and nobody passes.
+    /// There Guava's sum turns negative, so that a huge request *gives time back* and the next one passes at once. Whether
+    /// it comes to that depends on the cost of a request, and every warming-up limiter below 976/s has such costs; so it
+    /// is not the parameters that are refused: the sum stops at the end of time, and nobody passes.
     pub fn checked_micros(&self) -> Option<u64> {
         let sum = self.sloped.checked_add(self.flat)?.checked_add(self.fresh)?;
         (sum <= END).then_some(sum)
@@ -181,6 +182,25 @@ impl SmoothRate {
         self.price_of(self.settled(*state, now).stored, cost).0
     }
 
+    /// What `state` comes to at `now`, with the idle time turned into stored permits: Guava's `resync`.
+    ///
+    /// ```
+    /// use diana_core::SmoothBursty;
+    ///
+    /// let limiter = SmoothBursty::new(5.0)?;
+    /// let guava = limiter.in_micros();
+    /// assert_eq!(guava.settled(guava.fresh(0), 500_000).stored_permits(), 2.5);
+    /// # Ok::<(), diana_core::InvalidSmooth>(())
+    /// ```
+    pub fn settled(&self, state: SmoothState, now: u64) -> SmoothState {
+        let now = now.min(END);
+        if now <= state.next_free_micros {
+            return state;
+        }
+        let idle = now - state.next_free_micros;
+        SmoothState { stored: self.stored_after(state.stored, idle), next_free_micros: now }
+    }
+
     /// Takes over a state that was kept under `old`: Guava's `setRate`.
     ///
     /// Settles up to `now` as `old` would, keeps the debt in time, and keeps the store's share of its maximum.
@@ -196,16 +216,6 @@ impl SmoothRate {
             // even where it lies above the maximum: the next idle microsecond cuts it.
             if scaled.is_finite() || self.is_unlimited() { scaled } else { self.max_permits }
         };
-    }
-
-    /// Turns the idle time up to `now` into stored permits.
-    fn settled(&self, state: SmoothState, now: u64) -> SmoothState {
-        let now = now.min(END);
-        if now <= state.next_free_micros {
-            return state;
-        }
-        let idle = now - state.next_free_micros;
-        SmoothState { stored: self.stored_after(state.stored, idle), next_free_micros: now }
     }
 
     fn stored_after(&self, stored: f64, idle: u64) -> f64 {

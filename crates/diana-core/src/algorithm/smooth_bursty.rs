@@ -14,7 +14,7 @@
 //!
 //! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
 //!
-//! # What always holds (tests/guava.rs)
+//! # What always holds (tests/guava.rs, tests/smooth.rs)
 //! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
 //! - An idle key equals a fresh one if it [starts full](Starts::Full).
 
@@ -26,6 +26,11 @@ use crate::{Algorithm, Cost, Outcome, Patience, Receipt, Refund, Standing, Times
 /// A request of any size is granted when nobody has to wait, and whoever comes next pays for it by waiting. So this
 /// suits a single flow of work that is to be paced; where a large cost must be refused, take a
 /// [`TokenBucket`](crate::TokenBucket), which also has no floats in it.
+///
+/// # Where a key stands
+/// The limit is the size of the store in whole permits, and what remains is what is stored; both at least 1, since
+/// without a debt even an empty store grants what is asked. In debt nothing remains. The reset is when the debt is paid
+/// and the store is full.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, Patience, SmoothBursty, Timestamp};

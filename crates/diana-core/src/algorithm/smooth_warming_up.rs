@@ -24,7 +24,7 @@
 //!
 //! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
 //!
-//! # What always holds (tests/guava.rs)
+//! # What always holds (tests/guava.rs, tests/smooth.rs)
 //! - From cold, the permits above the threshold take the warm-up, however they are portioned.
 //! - A key starts cold, and is cold again after a quiet warm-up: an idle key equals a fresh one.
 
@@ -39,6 +39,9 @@ const COLD_FACTOR: f64 = 3.0;
 ///
 /// For what needs to warm up: it spares a cold cache the full rate. As with [`SmoothBursty`](crate::SmoothBursty), a
 /// request of any size is granted when nobody has to wait, and whoever comes next pays for it.
+///
+/// A key stands where a [`SmoothBursty`](crate::SmoothBursty) one would; its reset is when it is cold again. There is no
+/// choice of a beginning: a fresh key is cold, in Guava too, and so is an idle one.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, Patience, SmoothWarmingUp, Timestamp};

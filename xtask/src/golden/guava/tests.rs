@@ -89,6 +89,20 @@ fn arguments_that_guava_gets_wrong_are_refused_and_others_are_not() {
 }
 
 #[test]
+fn a_store_that_overflows_in_guava_is_not_copied() {
+    // 2e200 stored permits times 1e200 is beyond a double, times 1e100 is not.
+    let scenario = |rate: f64| {
+        json!({"kind": "smooth_bursty", "rate": 2e200, "max_burst_seconds": 1.0, "start_clock": 0, "ops": [
+                   {"op": "advance", "micros": 1_000_000, "clock": 1_000_000},
+                   {"op": "set_rate", "rate": rate, "clock": 1_000_000}],
+               "final": {"clock": 1_000_000, "next_free_micros": 1_000_000, "stored_permits": "Infinity",
+                         "max_permits": rate, "stable_interval_micros": 1e6 / rate}})
+    };
+    assert_eq!(replay(&scenario(1e200)).unwrap().mismatches, []);
+    assert_eq!(replay(&scenario(1e100)).unwrap().mismatches.len(), 1, "here it does not overflow, so it is compared");
+}
+
+#[test]
 fn what_is_no_scenario_is_told() {
     assert_eq!(replay(&json!({"kind": "smooth_bursty"})).unwrap_err(), "`ops` is not a list");
     let mut scenario = named("guava_edge.jsonl", "set_same_rate");

@@ -84,7 +84,7 @@ impl SmoothRate {
 
     /// Whether the key answers as a fresh one would, now and at any later time.
     ///
-    /// A store that is full stays full, however the idle time is cut up, since float addition and division are monotonous.
+    /// A store that is full stays full, however the idle time is cut up, since adding and dividing floats is monotonous.
     /// One that is empty without debt is fresh at that very microsecond only, unless nothing can be stored at all.
     pub(in crate::algorithm) fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
         let time = now.as_micros();
