@@ -9,8 +9,14 @@ use std::fmt::Debug;
 
 pub(crate) mod erased;
 mod schedule;
+mod smooth;
+mod smooth_bursty;
+mod smooth_warming_up;
 pub(crate) mod token_bucket;
 
+pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
+pub use smooth_bursty::{SmoothBursty, Starts};
+pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
 
 /// One way to limit, with its parameters; the state of each key is kept outside.

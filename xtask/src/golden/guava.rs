@@ -1,6 +1,314 @@
-use super::Replay;
-use serde_json::Value;
+//! Replays runs of Guava 31.1's RateLimiter on Diana's smooth limiters.
+//!
+//! The clock is moved by hand, in microseconds, and only a scenario's own steps and waits move it. It may run up to
+//! Java's last microsecond, which no `Timestamp` can tell, so all of it goes through [`SmoothRate`].
+//!
+//! # Guava's own faults
+//! Diana does not copy these, and a scenario that runs into one counts as matching when Diana stays clear of it:
+//!
+//! | fault | told by | Diana |
+//! |---|---|---|
+//! | the store is NaN, and everything passes | a warm-up of zero; a burst of zero or without end at an infinite rate | refuses the arguments |
+//! | the store is infinite, and all or nothing passes | a rate is set at which the store times its new maximum is beyond a double | fills the store |
+//! | a price wraps below zero, and the next one passes | the price of an ask does not fit a `long` | stops at the end of time: the next one is denied |
+//!
+//! A warm-up of zero is harmless as long as the limiter never idles, and some recorded runs are such. Whether it will idle
+//! can't be known when it is made, so Diana refuses it always, and that counts as matching too.
 
-pub(crate) fn replay(_scenario: &Value) -> Result<Replay, String> {
-    Err("not there yet".to_owned())
+use super::{Mismatch, Replay};
+use diana_core::{Cost, InvalidSmooth, SmoothBursty, SmoothRate, SmoothState, SmoothWarmingUp};
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+
+/// The last microsecond there is: Java's `Long.MAX_VALUE`.
+const END: u64 = i64::MAX.unsigned_abs();
+
+/// A limiter of either kind.
+#[derive(Clone, Copy)]
+enum Limiter {
+    Bursty(SmoothBursty),
+    WarmingUp(SmoothWarmingUp),
 }
+
+/// A limiter, its state, and the clock that both are shown.
+struct Run {
+    limiter: Limiter,
+    state: SmoothState,
+    clock: u64,
+    course: Course,
+}
+
+/// Whether the recorded answers are still those of a limiter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Course {
+    Sound,
+    /// A price has wrapped in Guava: from here on nobody should pass, and the record shows who did.
+    Wrapped,
+    /// A rate was set at which Guava's store is no number any more: nothing is left to compare.
+    Over,
+}
+
+/// What a step answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Done,
+    Waited(u64),
+    Denied,
+    Rate(Double),
+    BadArgument,
+}
+
+/// A double that equals another with the same bits; every NaN is the same one, as in Java's `doubleToLongBits`.
+#[derive(Clone, Copy)]
+struct Double(f64);
+
+pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
+    let ops = scenario.get("ops").and_then(Value::as_array).ok_or("`ops` is not a list")?;
+    let mut replay = Replay { steps: ops.len(), mismatches: Vec::new() };
+    let limiter = match Limiter::new(scenario)? {
+        Ok(limiter) => limiter,
+        Err(refusal) if is_fault_of_guava(&refusal) => return Ok(replay),
+        Err(refusal) => {
+            replay.mismatches.push(Mismatch {
+                step: None,
+                expected: "a limiter".to_owned(),
+                actual: format!("a refusal: {refusal}"),
+            });
+            return Ok(replay);
+        }
+    };
+    let clock = micros(scenario, "start_clock")?;
+    let mut run = Run { limiter, state: limiter.smooth().fresh(clock), clock, course: Course::Sound };
+    for (step, op) in ops.iter().enumerate() {
+        let mismatch = run.step(op).map_err(|problem| format!("step {step}: {problem}"))?;
+        replay.mismatches.extend(mismatch.map(|(expected, actual)| Mismatch { step: Some(step), expected, actual }));
+    }
+    let end = scenario.get("final").ok_or("`final` is not there")?;
+    replay.mismatches.extend(run.end(end)?.map(|(expected, actual)| Mismatch { step: None, expected, actual }));
+    Ok(replay)
+}
+
+/// What was expected and what came instead, if they differ.
+type Difference = Option<(String, String)>;
+
+impl Run {
+    /// Does one step, and compares its answer and the clock after it.
+    fn step(&mut self, op: &Value) -> Result<Difference, String> {
+        let (before, recorded_clock) = (self.course, micros(op, "clock")?);
+        let (expected, actual) = (Answer::recorded(op)?, self.perform(op)?);
+        if let Answer::Waited(micros) = actual {
+            self.clock = self.clock.saturating_add(micros).min(END);
+        }
+        let is_ask = matches!(expected, Answer::Waited(_) | Answer::Denied);
+        let difference = match before {
+            Course::Sound if self.course == Course::Over => None,
+            Course::Sound => {
+                let differs = expected != actual || recorded_clock != self.clock;
+                differs.then(|| (format!("{expected} at {recorded_clock}"), format!("{actual} at {}", self.clock)))
+            }
+            Course::Wrapped if is_ask => {
+                let passed = actual != Answer::Denied && self.clock < END;
+                passed.then(|| ("no pass before the end of time".to_owned(), format!("{actual} at {}", self.clock)))
+            }
+            Course::Wrapped | Course::Over => None,
+        };
+        self.clock = recorded_clock; // one mismatch is told once, and not with every step that follows
+        Ok(difference)
+    }
+
+    fn perform(&mut self, op: &Value) -> Result<Answer, String> {
+        let smooth = *self.limiter.smooth();
+        match name(op)? {
+            "advance" => {
+                self.clock = self.clock.saturating_add(micros(op, "micros")?).min(END);
+                Ok(Answer::Done)
+            }
+            "acquire" => self.ask(op, END),
+            // A time-out below zero is none.
+            "try_acquire" => self.ask(op, u64::try_from(integer(op, "timeout_micros")?).unwrap_or(0)),
+            "set_rate" => match self.limiter.with_rate(double(op, "rate")?) {
+                Ok(limiter) => {
+                    if overflows(&smooth, limiter.smooth(), smooth.settled(self.state, self.clock)) {
+                        self.course = Course::Over;
+                    }
+                    limiter.smooth().set_rate(&mut self.state, &smooth, self.clock);
+                    self.limiter = limiter;
+                    Ok(Answer::Done)
+                }
+                Err(refusal) => {
+                    if is_fault_of_guava(&refusal) {
+                        self.course = Course::Over;
+                    }
+                    Ok(Answer::BadArgument)
+                }
+            },
+            "get_rate" => Ok(Answer::Rate(Double(smooth.rate()))),
+            other => Err(format!("there is no op `{other}`")),
+        }
+    }
+
+    fn ask(&mut self, op: &Value, timeout: u64) -> Result<Answer, String> {
+        // What is below zero can't even be written as a number of permits.
+        let permits = u64::try_from(integer(op, "permits")?).unwrap_or(0);
+        let Ok(cost) = Cost::new(permits) else { return Ok(Answer::BadArgument) };
+        let smooth = self.limiter.smooth();
+        let price = smooth.price(&self.state, self.clock, cost);
+        let wait = smooth.try_acquire(&mut self.state, self.clock, cost, timeout);
+        if wait.is_some() && price.checked_micros().is_none() {
+            self.course = Course::Wrapped;
+        }
+        Ok(wait.map_or(Answer::Denied, Answer::Waited))
+    }
+
+    /// Compares what is left after the last step.
+    fn end(&self, end: &Value) -> Result<Difference, String> {
+        if self.course != Course::Sound {
+            return Ok(None);
+        }
+        let smooth = self.limiter.smooth();
+        let show = |clock, next_free, [stored, max, interval]: [f64; 3]| {
+            let (stored, max, interval) = (Double(stored), Double(max), Double(interval));
+            format!("clock {clock}, next free {next_free}, stored {stored}, max {max}, interval {interval}")
+        };
+        let expected = show(
+            micros(end, "clock")?,
+            micros(end, "next_free_micros")?,
+            [double(end, "stored_permits")?, double(end, "max_permits")?, double(end, "stable_interval_micros")?],
+        );
+        let actual = show(
+            self.clock,
+            self.state.next_free_micros(),
+            [self.state.stored_permits(), smooth.max_permits(), smooth.stable_interval_micros()],
+        );
+        // Shown with their bits, doubles that differ at all are shown differently.
+        Ok((expected != actual).then_some((expected, actual)))
+    }
+}
+
+impl Limiter {
+    fn new(scenario: &Value) -> Result<Result<Self, InvalidSmooth>, String> {
+        let rate = double(scenario, "rate")?;
+        match scenario.get("kind").and_then(Value::as_str) {
+            Some("smooth_bursty") => {
+                let seconds = double(scenario, "max_burst_seconds")?;
+                let limiter = SmoothBursty::new(rate).and_then(|limiter| limiter.with_burst_seconds(seconds));
+                Ok(limiter.map(Self::Bursty))
+            }
+            Some("smooth_warming_up") => {
+                let warm_up = Duration::from_micros(micros(scenario, "warmup_micros")?);
+                let cold_factor = double(scenario, "cold_factor")?;
+                let limiter = SmoothWarmingUp::new(rate, warm_up);
+                Ok(limiter.and_then(|limiter| limiter.with_cold_factor(cold_factor)).map(Self::WarmingUp))
+            }
+            other => Err(format!("there is no kind {other:?}")),
+        }
+    }
+
+    fn with_rate(self, rate: f64) -> Result<Self, InvalidSmooth> {
+        match self {
+            Self::Bursty(limiter) => limiter.with_rate(rate).map(Self::Bursty),
+            Self::WarmingUp(limiter) => limiter.with_rate(rate).map(Self::WarmingUp),
+        }
+    }
+
+    fn smooth(&self) -> &SmoothRate {
+        match self {
+            Self::Bursty(limiter) => limiter.in_micros(),
+            Self::WarmingUp(limiter) => limiter.in_micros(),
+        }
+    }
+}
+
+/// Whether Guava takes these arguments, and then lets everything pass.
+fn is_fault_of_guava(refusal: &InvalidSmooth) -> bool {
+    match refusal {
+        InvalidSmooth::WarmUp(warm_up) => warm_up.is_zero(),
+        InvalidSmooth::Store { .. } => true,
+        _ => false,
+    }
+}
+
+/// Whether `setRate` leaves an infinite store in Guava where the new maximum is finite.
+fn overflows(old: &SmoothRate, new: &SmoothRate, settled: SmoothState) -> bool {
+    let scales = old.max_permits().is_finite() && new.max_permits().is_finite();
+    scales && (settled.stored_permits() * new.max_permits()).is_infinite()
+}
+
+impl Answer {
+    fn recorded(op: &Value) -> Result<Self, String> {
+        if op.get("error").is_some() {
+            return Ok(Self::BadArgument);
+        }
+        match name(op)? {
+            "acquire" => Ok(Self::Waited(micros(op, "slept_micros")?)),
+            "try_acquire" => match op.get("ok").and_then(Value::as_bool) {
+                Some(true) => Ok(Self::Waited(micros(op, "slept_micros")?)),
+                Some(false) => Ok(Self::Denied),
+                None => Err("`ok` is neither true nor false".to_owned()),
+            },
+            "get_rate" => Ok(Self::Rate(Double(double(op, "rate")?))),
+            _ => Ok(Self::Done),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("done"),
+            Self::Waited(micros) => write!(f, "granted after {micros}"),
+            Self::Denied => f.write_str("denied"),
+            Self::Rate(rate) => write!(f, "rate {rate}"),
+            Self::BadArgument => f.write_str("a bad argument"),
+        }
+    }
+}
+
+impl Double {
+    fn bits(self) -> u64 {
+        if self.0.is_nan() { f64::NAN.to_bits() } else { self.0.to_bits() }
+    }
+}
+
+impl PartialEq for Double {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
+    }
+}
+
+impl Eq for Double {}
+
+impl fmt::Display for Double {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({:016x})", self.0, self.bits())
+    }
+}
+
+fn name(op: &Value) -> Result<&str, String> {
+    op.get("op").and_then(Value::as_str).ok_or_else(|| "`op` is not a name".to_owned())
+}
+
+fn integer(object: &Value, field: &str) -> Result<i64, String> {
+    object.get(field).and_then(Value::as_i64).ok_or_else(|| format!("`{field}` is not a whole number"))
+}
+
+fn micros(object: &Value, field: &str) -> Result<u64, String> {
+    u64::try_from(integer(object, field)?).map_err(|_| format!("`{field}` is below zero"))
+}
+
+/// The double in `field`: its bits where they are given beside it, else the number or its name.
+fn double(object: &Value, field: &str) -> Result<f64, String> {
+    let problem = || format!("`{field}` is not a number");
+    if let Some(bits) = object.get(format!("{field}_bits")).and_then(Value::as_str) {
+        return u64::from_str_radix(bits, 16).map(f64::from_bits).map_err(|_| problem());
+    }
+    match object.get(field) {
+        Some(Value::String(name)) => name.parse().map_err(|_| problem()),
+        Some(value) => value.as_f64().ok_or_else(problem),
+        None => Err(format!("`{field}` is not there")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Guava's RateLimiter in microseconds: the arithmetic that bursty and warming-up share.
+//!
+//! # How it works
+//! The simplest limiter remembers when the last request went, and lets the next one go an interval later. It forgets how
+//! long nobody came, so it can neither let a quiet client catch up nor treat a cold one with care. Hence two numbers: the
+//! time at which the next request may go, and the permits that were saved while nobody came.
+//!
+//! ```text
+//!      next_free                now
+//!  ────────┼─────────────────────┼──────▶ time     idle: the time in between turns into stored permits
+//!          │◀── the store grows ▶│
+//!
+//!         now                next_free
+//!  ────────┼─────────────────────┼──────▶ time     in debt: whoever comes next waits, however little it asks
+//!          │◀──── its wait ─────▶│
+//! ```
+//!
+//! A request goes at `next_free` and pays nothing itself: its price moves `next_free` for the one behind it. So a request
+//! of any size goes at once when there is no debt. The price has three parts: permits from the sloped part of the store,
+//! from its flat part, and fresh ones at the stable interval; each is cut to whole microseconds on its own.
+//!
+//! # Why floats
+//! To be Guava's to the microsecond, this is f64 in Java's order of operations; nothing else in Diana is. `as` casts like
+//! Java's `(long)`: towards zero, NaN to 0, the rest to the end of the range. `cargo xtask golden` replays recorded runs.
+//!
+//! # What always holds (tests/smooth.rs)
+//! - A denial leaves the state as it was, bit by bit.
+//! - A price is never negative and never wraps, so no request gives time back.
+//! - With a finite store (`max_permits`) no number in the state is NaN or infinite.
+
+use crate::Cost;
+
+mod asks;
+mod invalid;
+
+pub use invalid::InvalidSmooth;
+pub(super) use invalid::check_rate;
+
+/// The last microsecond there is: Java's `Long.MAX_VALUE`.
+pub(super) const END: u64 = i64::MAX.unsigned_abs();
+pub(super) const MICROS_PER_SECOND: f64 = 1_000_000.0;
+
+/// The parameters of a smooth limiter, and what it does at a moment given in microseconds.
+///
+/// [`SmoothBursty`](crate::SmoothBursty) and [`SmoothWarmingUp`](crate::SmoothWarmingUp) answer with it. Use it directly
+/// where a clock runs beyond the year 2554, which a [`Timestamp`](crate::Timestamp) can't tell, or to look at Guava's own
+/// numbers.
+///
+/// ```
+/// use diana_core::{Cost, SmoothBursty};
+///
+/// let limiter = SmoothBursty::new(5.0)?;
+/// let guava = limiter.in_micros();
+/// let mut state = guava.fresh(0);
+/// assert_eq!(guava.acquire(&mut state, 0, Cost::ONE), 0);
+/// assert_eq!(guava.try_acquire(&mut state, 0, Cost::ONE, 199_999), None);
+/// assert_eq!(guava.try_acquire(&mut state, 0, Cost::ONE, 200_000), Some(200_000));
+/// assert_eq!(state.next_free_micros(), 400_000);
+/// # Ok::<(), diana_core::InvalidSmooth>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SmoothRate {
+    /// Permits a second as they were given; the reciprocal of the interval may be a bit off.
+    pub(super) rate_given: f64,
+    /// Microseconds between two permits in a steady flow.
+    pub(super) stable_interval: f64,
+    /// The most that the store holds; infinite only where no request ever waits.
+    pub(super) max_permits: f64,
+    /// Microseconds of idleness that store one permit.
+    pub(super) cool_down_interval: f64,
+    /// What stored permits cost; nothing, if this is not there.
+    pub(super) climb: Option<Climb>,
+    /// The store of a key that is seen for the first time.
+    pub(super) begins_with: f64,
+    /// The store after a rate at which it had no bound, and so no share that could be kept.
+    pub(super) after_unlimited: f64,
+}
+
+/// How dear stored permits are: the stable interval up to the threshold, and from there up the slope.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Climb {
+    pub(super) threshold: f64,
+    pub(super) slope: f64,
+}
+
+/// The state of a smooth limiter: the stored permits, and when the next request may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SmoothState {
+    stored: f64,
+    next_free_micros: u64,
+}
+
+/// What a request costs the one behind it, in whole microseconds.
+///
+/// ```
+/// use diana_core::{Cost, SmoothWarmingUp};
+/// use std::time::Duration;
+///
+/// let limiter = SmoothWarmingUp::new(5.0, Duration::from_secs(1))?;
+/// let guava = limiter.in_micros();
+/// let price = guava.price(&guava.fresh(0), 0, Cost::new(6)?);
+/// assert_eq!((price.sloped, price.flat, price.fresh), (1_000_000, 500_000, 200_000));
+/// assert_eq!(price.micros(), 1_700_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SmoothPrice {
+    /// For stored permits above the threshold.
+    pub sloped: u64,
+    /// For stored permits below it.
+    pub flat: u64,
+    /// For permits that are not in the store.
+    pub fresh: u64,
+}
+
+impl SmoothState {
+    /// The permits that were stored when the state was last settled; time since then is not in it.
+    pub fn stored_permits(&self) -> f64 {
+        self.stored
+    }
+
+    /// When the next request may go, in microseconds.
+    pub fn next_free_micros(&self) -> u64 {
+        self.next_free_micros
+    }
+}
+
+impl SmoothPrice {
+    /// The sum, as far as the range goes.
+    pub fn micros(&self) -> u64 {
+        self.checked_micros().unwrap_or(END)
+    }
+
+    /// The sum; `None` where it does not fit Java's `long`.
+    ///
+    /// There Guava's sum turns negative, so that a huge request *gives time back* and the next one passes at once. Whether
+    /// it comes to that depends on the cost of a request, and every warming-up limiter below 976/s has such costs; so it
+    /// is not the parameters that are refused: the sum stops at the end of time, and nobody passes.
+    pub fn checked_micros(&self) -> Option<u64> {
+        let sum = self.sloped.checked_add(self.flat)?.checked_add(self.fresh)?;
+        (sum <= END).then_some(sum)
+    }
+}
+
+/// What Guava does, with its time in microseconds.
+impl SmoothRate {
+    /// Permits a second, as Guava's `getRate` tells them: the reciprocal of the interval, hence sometimes a bit off.
+    pub fn rate(&self) -> f64 {
+        MICROS_PER_SECOND / self.stable_interval
+    }
+
+    /// Microseconds between two permits in a steady flow.
+    pub fn stable_interval_micros(&self) -> f64 {
+        self.stable_interval
+    }
+
+    /// The most permits that the store holds.
+    pub fn max_permits(&self) -> f64 {
+        self.max_permits
+    }
+
+    /// The state of a limiter that is made at `now`.
+    pub fn fresh(&self, now: u64) -> SmoothState {
+        SmoothState { stored: self.begins_with, next_free_micros: now.min(END) }
+    }
+
+    /// Takes `cost` and tells how long to wait: Guava's `acquire`.
+    pub fn acquire(&self, state: &mut SmoothState, now: u64, cost: Cost) -> u64 {
+        self.reserve(state, now, cost).next_free_micros.saturating_sub(now)
+    }
+
+    /// Takes `cost` if the wait is at most `timeout`, and tells the wait: Guava's `tryAcquire`.
+    ///
+    /// Only the debt that stands is looked at, never the cost, and the time-out itself is still in time.
+    pub fn try_acquire(&self, state: &mut SmoothState, now: u64, cost: Cost, timeout: u64) -> Option<u64> {
+        let due = state.next_free_micros.saturating_sub(timeout) <= now;
+        due.then(|| self.acquire(state, now, cost))
+    }
+
+    /// What taking `cost` at `now` would cost the next request.
+    pub fn price(&self, state: &SmoothState, now: u64, cost: Cost) -> SmoothPrice {
+        self.price_of(self.settled(*state, now).stored, cost).0
+    }
+
+    /// What `state` comes to at `now`, with the idle time turned into stored permits: Guava's `resync`.
+    ///
+    /// ```
+    /// use diana_core::SmoothBursty;
+    ///
+    /// let limiter = SmoothBursty::new(5.0)?;
+    /// let guava = limiter.in_micros();
+    /// assert_eq!(guava.settled(guava.fresh(0), 500_000).stored_permits(), 2.5);
+    /// # Ok::<(), diana_core::InvalidSmooth>(())
+    /// ```
+    pub fn settled(&self, state: SmoothState, now: u64) -> SmoothState {
+        let now = now.min(END);
+        if now <= state.next_free_micros {
+            return state;
+        }
+        let idle = now - state.next_free_micros;
+        SmoothState { stored: self.stored_after(state.stored, idle), next_free_micros: now }
+    }
+
+    /// Takes over a state that was kept under `old`: Guava's `setRate`.
+    ///
+    /// Settles up to `now` as `old` would, keeps the debt in time, and keeps the store's share of its maximum.
+    pub fn set_rate(&self, state: &mut SmoothState, old: &Self, now: u64) {
+        *state = old.settled(*state, now);
+        state.stored = if old.max_permits == f64::INFINITY {
+            self.after_unlimited
+        } else if old.max_permits == 0.0 {
+            self.begins_with
+        } else {
+            let scaled = state.stored * self.max_permits / old.max_permits;
+            // Guava lets the product overflow, and an infinite store is never used up. Otherwise its last bit is kept,
+            // even where it lies above the maximum: the next idle microsecond cuts it.
+            if scaled.is_finite() || self.is_unlimited() { scaled } else { self.max_permits }
+        };
+    }
+
+    fn stored_after(&self, stored: f64, idle: u64) -> f64 {
+        java_min(self.max_permits, stored + idle as f64 / self.cool_down_interval)
+    }
+
+    /// Takes `cost`; returns the settled state from which it was taken.
+    fn reserve(&self, state: &mut SmoothState, now: u64, cost: Cost) -> SmoothState {
+        let before = self.settled(*state, now);
+        *state = self.spent(before, cost);
+        before
+    }
+
+    /// A settled state less `cost`.
+    fn spent(&self, before: SmoothState, cost: Cost) -> SmoothState {
+        let (price, from_store) = self.price_of(before.stored, cost);
+        SmoothState {
+            stored: before.stored - from_store,
+            next_free_micros: before.next_free_micros.saturating_add(price.micros()).min(END),
+        }
+    }
+
+    /// The price of `cost`, and how many permits of it come from the store.
+    fn price_of(&self, stored: f64, cost: Cost) -> (SmoothPrice, f64) {
+        let required = cost.get() as f64;
+        let from_store = java_min(required, stored);
+        let fresh = whole_micros((required - from_store) * self.stable_interval);
+        let (sloped, flat) = self.climb.map_or((0, 0), |climb| climb.price(stored, from_store, self.stable_interval));
+        (SmoothPrice { sloped, flat, fresh }, from_store)
+    }
+
+    /// Whether no request ever waits, so that the store does not matter (and may be NaN, as in Guava).
+    fn is_unlimited(&self) -> bool {
+        self.max_permits == f64::INFINITY
+    }
+}
+
+impl Climb {
+    /// The price of taking `taken` from the top of `stored`: the sloped and the flat part of the area under the curve.
+    fn price(&self, stored: f64, taken: f64, stable_interval: f64) -> (u64, u64) {
+        let interval_at = |above: f64| stable_interval + above * self.slope;
+        let above = stored - self.threshold;
+        if above > 0.0 {
+            let steep = java_min(above, taken);
+            let length = interval_at(above) + interval_at(above - steep);
+            (whole_micros(steep * length / 2.0), whole_micros(stable_interval * (taken - steep)))
+        } else {
+            (0, whole_micros(stable_interval * taken))
+        }
+    }
+}
+
+/// Java's `Math.min`: NaN if either is. Rust's `min` prefers the number.
+fn java_min(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
+}
+
+/// Java's `(long)`, but never negative: no request gives time back.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cut is the point")]
+fn whole_micros(micros: f64) -> u64 {
+    (micros as u64).min(END)
+}

@@ -1,0 +1,119 @@
+//! The smooth limiters in Diana's words: what [`SmoothRate`] answers to asks at a [`Timestamp`].
+//!
+//! # How it works
+//! Guava's stopwatch counts whole microseconds, Diana's clock nanoseconds. A moment is cut down to the microsecond that
+//! has begun, and so is the patience:
+//!
+//! ```text
+//!      now, cut   now                          next_free
+//!  ────────┼───────┼─────────┼─────────┼─────────┼──────▶ time, a microsecond a step
+//!          │◀─────────── the wait ──────────────▶│
+//!                  │◀──────── the retry ────────▶│
+//! ```
+//!
+//! So a wait is Guava's number, less than a microsecond too long. A retry is counted from the uncut clock: one nanosecond
+//! earlier, the microsecond in question has not begun, and the answer is still no.
+
+use super::{END, SmoothRate, SmoothState, whole_micros};
+use crate::{Cost, MAX_PERMITS, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
+use std::time::Duration;
+
+impl SmoothRate {
+    pub(in crate::algorithm) fn take(
+        &self,
+        state: &mut SmoothState,
+        now: Timestamp,
+        cost: Cost,
+        patience: Patience,
+    ) -> Outcome {
+        // 584 years, which is for ever, is less than the longest debt.
+        let timeout = if patience == Patience::FOREVER { END } else { patience.as_nanos() / 1_000 };
+        let time = now.as_micros();
+        let due = state.next_free_micros.saturating_sub(timeout);
+        if due > time {
+            // Beyond the last timestamp, no clock will ever get there.
+            return due
+                .checked_mul(1_000)
+                .map_or(Outcome::never(), |nanos| Outcome::denied_for(nanos - now.as_nanos()));
+        }
+        let before = self.reserve(state, time, cost);
+        let wait = Duration::from_micros(before.next_free_micros - time);
+        Outcome::Granted { wait, receipt: Receipt::new(cost, now).with_mark(mark_of(before)) }
+    }
+
+    pub(in crate::algorithm) fn charge(&self, state: &mut SmoothState, now: Timestamp, cost: Cost) {
+        self.reserve(state, now.as_micros(), cost);
+    }
+
+    /// Puts back the state from before the grant, while nothing has happened to the key since.
+    ///
+    /// The receipt holds that state. Taking its cost again must lead to the state that is there now; after another grant,
+    /// or under other parameters, it does not.
+    pub(in crate::algorithm) fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
+        let mut before = state_of(receipt.mark());
+        let is_last = *state == self.spent(before, receipt.cost()) && state.next_free_micros < END;
+        if !is_last || self.is_unlimited() {
+            return Refund::Void;
+        }
+        // Only a receipt from a larger store that happens to fit could lie above.
+        before.stored = before.stored.min(self.max_permits);
+        let time = now.as_micros();
+        if self.settled(before, time) == self.settled(*state, time) {
+            return Refund::Void; // time has given all of it back already
+        }
+        *state = before;
+        Refund::Returned
+    }
+
+    /// - `limit`: the store's size, and at least 1, since a limiter without debt grants whatever is asked.
+    /// - `remaining`: nothing while in debt; else what is stored, and at least 1 for the same reason.
+    /// - `reset`: until the debt is paid and the store is full.
+    pub(in crate::algorithm) fn standing(&self, state: &SmoothState, now: Timestamp) -> Standing {
+        let limit = whole_permits(self.max_permits).max(1);
+        let settled = self.settled(*state, now.as_micros());
+        let remaining = if settled.next_free_micros > now.as_micros() {
+            0
+        } else if self.is_unlimited() {
+            limit
+        } else {
+            whole_permits(settled.stored).clamp(1, limit)
+        };
+        let full_at = Duration::from_micros(self.full_at(state));
+        Standing { limit, remaining, reset: full_at.saturating_sub(Duration::from_nanos(now.as_nanos())) }
+    }
+
+    /// Whether the key answers as a fresh one would, now and at any later time.
+    ///
+    /// A store that is full stays full, however the idle time is cut up, since adding and dividing floats is monotonous.
+    /// One that is empty without debt is fresh at that very microsecond only, unless nothing can be stored at all.
+    pub(in crate::algorithm) fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
+        let time = now.as_micros();
+        let settled = self.settled(*state, time);
+        settled.next_free_micros <= time && (self.is_unlimited() || settled.stored == self.begins_with)
+    }
+
+    /// The microsecond from which on the store is full.
+    fn full_at(&self, state: &SmoothState) -> u64 {
+        if self.is_unlimited() {
+            return state.next_free_micros;
+        }
+        let idle = whole_micros(((self.max_permits - state.stored) * self.cool_down_interval).ceil());
+        // The product and the quotient that fills the store may be rounded to either side of a microsecond.
+        let short = self.stored_after(state.stored, idle) < self.max_permits;
+        state.next_free_micros.saturating_add(idle).saturating_add(u64::from(short)).min(END)
+    }
+}
+
+fn mark_of(state: SmoothState) -> u128 {
+    u128::from(state.next_free_micros) << 64 | u128::from(state.stored.to_bits())
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
+fn state_of(mark: u128) -> SmoothState {
+    SmoothState { stored: f64::from_bits(mark as u64), next_free_micros: (mark >> 64) as u64 }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cut is the point")]
+fn whole_permits(permits: f64) -> u64 {
+    (permits as u64).min(MAX_PERMITS)
+}

@@ -1,0 +1,188 @@
+//! Smooth warming up: Guava's `RateLimiter.create(rate, warmup)`.
+//!
+//! # How it works
+//! Some things are slow when they were not used for a while: a cache is empty, a pool has no connections. So here a full
+//! store means *cold*, and permits from it are dearer than fresh ones. Who comes after a quiet spell is let through
+//! slowly at first, and at the full rate once the store is used up.
+//!
+//! ```text
+//!  interval
+//!     cold ┤                          ╱│
+//!          │                       ╱   │
+//!          │                    ╱      │        what a permit costs, by how many are stored;
+//!          │                 ╱  warm-up│        taking some goes from right to left,
+//!   stable ┤━━━━━━━━━━━━━━┙            │        and the wait is the area that is passed
+//!          │  half of it  │            │
+//!        0 ┼──────────────┼────────────┼──▶ stored permits
+//!          0          threshold       max
+//! ```
+//!
+//! The constants follow from three wishes. The cold interval is `cold_factor × stable`. The way from max to the threshold
+//! takes the warm-up, `(stable + cold) / 2 × (max − threshold) = warmup`, which gives max. The flat part takes half of the
+//! warm-up, `stable × threshold = warmup / 2`, which gives the threshold. And the store fills from empty to cold in one
+//! warm-up, so that a permit is stored every `warmup / max`.
+//!
+//! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
+//!
+//! # What always holds (tests/guava.rs, tests/smooth.rs)
+//! - From cold, the permits above the threshold take the warm-up, however they are portioned.
+//! - A key starts cold, and is cold again after a quiet warm-up: an idle key equals a fresh one.
+
+use super::smooth::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, SmoothState, check_rate};
+use crate::{Algorithm, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use std::time::Duration;
+
+/// Guava's cold factor, where none is given.
+const COLD_FACTOR: f64 = 3.0;
+
+/// Guava's `SmoothWarmingUp`, to the microsecond: an even flow that begins slowly after a quiet spell.
+///
+/// For what needs to warm up: it spares a cold cache the full rate. As with [`SmoothBursty`](crate::SmoothBursty), a
+/// request of any size is granted when nobody has to wait, and whoever comes next pays for it.
+///
+/// A key stands where a [`SmoothBursty`](crate::SmoothBursty) one would; its reset is when it is cold again. There is no
+/// choice of a beginning: a fresh key is cold, in Guava too, and so is an idle one.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, Patience, SmoothWarmingUp, Timestamp};
+/// use std::time::Duration;
+///
+/// let limiter = SmoothWarmingUp::new(5.0, Duration::from_secs(1))?;
+/// let (mut state, mut now) = (limiter.fresh(Timestamp::EPOCH), Timestamp::EPOCH);
+/// let mut acquire = || {
+///     let wait = limiter.take(&mut state, now, Cost::ONE, Patience::FOREVER).wait().unwrap_or_default();
+///     now = now + wait;
+///     wait.as_millis()
+/// };
+///
+/// assert_eq!([acquire(), acquire(), acquire(), acquire(), acquire(), acquire()], [0, 520, 360, 220, 200, 200]);
+/// # Ok::<(), diana_core::InvalidSmooth>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SmoothWarmingUp {
+    warm_up_micros: u64,
+    cold_factor: f64,
+    smooth: SmoothRate,
+}
+
+impl SmoothWarmingUp {
+    /// `rate` permits a second after a warm-up of `warm_up` (in whole microseconds), at first a third of it: Guava's
+    /// `create(rate, warmup, unit)`.
+    pub fn new(rate: f64, warm_up: Duration) -> Result<Self, InvalidSmooth> {
+        match u64::try_from(warm_up.as_micros()) {
+            Ok(micros @ 1..=END) => Self::build(rate, micros, COLD_FACTOR),
+            _ => Err(InvalidSmooth::WarmUp(warm_up)),
+        }
+    }
+
+    /// The same limiter whose interval is `cold_factor` times the stable one when it is cold.
+    ///
+    /// Below 1 it is *faster* when cold; Guava takes that too.
+    ///
+    /// ```
+    /// use diana_core::SmoothWarmingUp;
+    /// use std::time::Duration;
+    ///
+    /// let limiter = SmoothWarmingUp::new(5.0, Duration::from_secs(4))?;
+    /// assert_eq!(limiter.in_micros().max_permits(), 20.0);
+    /// assert_eq!(limiter.with_cold_factor(1.0)?.in_micros().max_permits(), 30.0);
+    /// # Ok::<(), diana_core::InvalidSmooth>(())
+    /// ```
+    pub fn with_cold_factor(self, cold_factor: f64) -> Result<Self, InvalidSmooth> {
+        Self::build(self.smooth.rate_given, self.warm_up_micros, cold_factor)
+    }
+
+    /// The same limiter at another rate; [`rescale`](Algorithm::rescale) brings a state over, as Guava's `setRate` does.
+    ///
+    /// ```
+    /// use diana_core::SmoothWarmingUp;
+    /// use std::time::Duration;
+    ///
+    /// assert_eq!(SmoothWarmingUp::new(5.0, Duration::from_secs(5))?.with_rate(10.0)?.rate(), 10.0);
+    /// # Ok::<(), diana_core::InvalidSmooth>(())
+    /// ```
+    pub fn with_rate(self, rate: f64) -> Result<Self, InvalidSmooth> {
+        Self::build(rate, self.warm_up_micros, self.cold_factor)
+    }
+
+    /// Permits a second once warm, as Guava's `getRate` tells them.
+    pub fn rate(&self) -> f64 {
+        self.smooth.rate()
+    }
+
+    /// How long it takes to warm up, and to cool down.
+    pub fn warm_up(&self) -> Duration {
+        Duration::from_micros(self.warm_up_micros)
+    }
+
+    /// How many times longer the interval is when cold.
+    pub fn cold_factor(&self) -> f64 {
+        self.cold_factor
+    }
+
+    /// The arithmetic in microseconds, and Guava's own numbers.
+    pub fn in_micros(&self) -> &SmoothRate {
+        &self.smooth
+    }
+
+    fn build(rate: f64, warm_up_micros: u64, cold_factor: f64) -> Result<Self, InvalidSmooth> {
+        let rate = check_rate(rate)?;
+        if !cold_factor.is_finite() || cold_factor <= 0.0 {
+            return Err(InvalidSmooth::ColdFactor(cold_factor));
+        }
+        let warm_up = warm_up_micros as f64;
+        let stable_interval = MICROS_PER_SECOND / rate;
+        let cold_interval = stable_interval * cold_factor;
+        let threshold = 0.5 * warm_up / stable_interval;
+        let max_permits = threshold + 2.0 * warm_up / (stable_interval + cold_interval);
+        let slope = (cold_interval - stable_interval) / (max_permits - threshold);
+        // NaN only where nothing ever lies above the threshold; a value that doesn't equal itself helps nobody.
+        let slope = if slope.is_nan() { 0.0 } else { slope };
+        let smooth = SmoothRate {
+            rate_given: rate,
+            stable_interval,
+            max_permits,
+            cool_down_interval: warm_up / max_permits,
+            climb: Some(Climb { threshold, slope }),
+            begins_with: max_permits,
+            after_unlimited: 0.0,
+        };
+        Ok(Self { warm_up_micros, cold_factor, smooth })
+    }
+}
+
+impl Algorithm for SmoothWarmingUp {
+    type State = SmoothState;
+
+    fn fresh(&self, now: Timestamp) -> SmoothState {
+        self.smooth.fresh(now.as_micros())
+    }
+
+    fn take(&self, state: &mut SmoothState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+        self.smooth.take(state, now, cost, patience)
+    }
+
+    fn standing(&self, state: &SmoothState, now: Timestamp) -> Standing {
+        self.smooth.standing(state, now)
+    }
+
+    fn charge(&self, state: &mut SmoothState, now: Timestamp, cost: Cost) {
+        self.smooth.charge(state, now, cost);
+    }
+
+    fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
+        self.smooth.refund(state, now, receipt)
+    }
+
+    fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
+        self.smooth.is_fresh(state, now)
+    }
+
+    fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
+        self.smooth.set_rate(state, &old.smooth, now.as_micros());
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Reserves
+    }
+}
