@@ -7,9 +7,23 @@
 use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
 use std::fmt::Debug;
 
+#[cfg(feature = "calendar")]
+mod calendar;
+mod fixed_window;
+mod invalid_window;
+mod refilling_bucket;
 mod schedule;
+mod sliding_log;
+mod sliding_window;
 pub(crate) mod token_bucket;
 
+#[cfg(feature = "calendar")]
+pub use calendar::Calendar;
+pub use fixed_window::{FixedWindow, FixedWindowState, Opens};
+pub use invalid_window::InvalidWindow;
+pub use refilling_bucket::{RefillingBucket, RefillingState};
+pub use sliding_log::{SlidingLog, SlidingLogState};
+pub use sliding_window::{MAX_BUCKETS, SlidingWindow, SlidingWindowState};
 pub use token_bucket::TokenBucket;
 
 /// One way to limit, with its parameters; the state of each key is kept outside.

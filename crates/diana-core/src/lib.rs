@@ -11,7 +11,12 @@ mod quota;
 mod sync;
 mod time;
 
-pub use algorithm::{Algorithm, TokenBucket, Waiting};
+#[cfg(feature = "calendar")]
+pub use algorithm::Calendar;
+pub use algorithm::{
+    Algorithm, FixedWindow, FixedWindowState, InvalidWindow, MAX_BUCKETS, Opens, RefillingBucket, RefillingState,
+    SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, TokenBucket, Waiting,
+};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Standing};
