@@ -15,6 +15,7 @@ use super::{Mismatch, Replay};
 use scripts::{Answer, Script};
 use serde_json::Value;
 
+mod rules;
 mod scripts;
 #[cfg(test)]
 mod tests;

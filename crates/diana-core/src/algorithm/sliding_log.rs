@@ -21,14 +21,17 @@
 //! Memory: 16 bytes for each moment at which something was granted in the longest window, at most as many as that
 //! window's limit. For a limit in the thousands the [`SlidingWindow`](super::SlidingWindow) does nearly as well in 80.
 //!
-//! # What always holds (tests/laws.rs, tests/sliding_log.rs)
+//! # What always holds (tests/laws.rs, tests/window_models.rs, tests/sliding_log.rs)
 //! - At most `limit` in every window, wherever one puts it, for each of the windows.
 //! - Requests that were denied leave no entry, so a client that keeps trying gets in as soon as one that waited.
 //! - The log has at most as many entries as the limit of the longest window, even after charges.
 
 use crate::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
-use std::collections::VecDeque;
 use std::time::Duration;
+
+mod log;
+
+pub use log::SlidingLogState;
 
 /// At most `quota.permits()` in *every* span of `quota.period()`, for one quota or several. The burst plays no part.
 ///
@@ -56,35 +59,6 @@ pub struct SlidingLog {
     /// The smallest limit: what a fresh key can take at once.
     limit: u64,
 }
-
-/// The state of a [`SlidingLog`]: the log, which is allocated by the first grant.
-///
-/// ```
-/// use diana_core::{Algorithm, Quota, SlidingLog, SlidingLogState, Timestamp};
-///
-/// let log = SlidingLog::new(Quota::per_minute(5)?);
-/// assert_eq!(log.fresh(Timestamp::EPOCH), SlidingLogState::default());
-/// # Ok::<(), diana_core::InvalidQuota>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlidingLogState {
-    /// The running total before the first entry.
-    before: u64,
-    /// By time, each later than the one before.
-    entries: VecDeque<Entry>,
-}
-
-/// A moment at which something was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    time: Timestamp,
-    /// All that was granted up to and including this moment. It wraps around: only differences have a meaning, and
-    /// those are less than [`MOST`].
-    total: u64,
-}
-
-/// The most that a log may hold, charges included, so that differences of running totals are never ambiguous.
-const MOST: u64 = u64::MAX / 2;
 
 impl SlidingLog {
     /// At most `quota.permits()` in every span of `quota.period()`.
@@ -140,11 +114,7 @@ impl SlidingLog {
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     pub fn recent(&self, state: &SlidingLogState, now: Timestamp) -> impl Iterator<Item = (Timestamp, u64)> {
-        let places = state.first_in(&self.longest, now)..state.entries.len();
-        places.rev().filter_map(|place| {
-            let entry = state.entries.get(place)?;
-            Some((entry.time, entry.total.wrapping_sub(state.total_before(place))))
-        })
+        state.newest_first(state.first_in(&self.longest, now))
     }
 
     /// What an ask gets: denied until the last of the windows has room for it.
@@ -166,75 +136,7 @@ impl SlidingLog {
     /// Writes `permits` at `now`, and drops what has left the longest window.
     fn record(&self, state: &mut SlidingLogState, now: Timestamp, permits: u64) {
         state.drop_first(state.first_in(&self.longest, now));
-        let (time, total) = (state.time(now), state.total());
-        let room = MOST.saturating_sub(state.used(0));
-        let total = total.wrapping_add(permits.min(room));
-        let is_full = u64::try_from(state.entries.len()).is_ok_and(|length| length >= self.longest.permits());
-        match state.entries.back_mut() {
-            Some(newest) if newest.time == time => newest.total = total,
-            // Only charges come here. The newest entry takes them in, and leaves later for it.
-            Some(newest) if is_full => *newest = Entry { time, total },
-            _ => state.entries.push_back(Entry { time, total }),
-        }
-    }
-}
-
-impl SlidingLogState {
-    /// `now`, or the newest entry's time if that is later: time does not go back.
-    #[inline]
-    fn time(&self, now: Timestamp) -> Timestamp {
-        self.entries.back().map_or(now, |newest| newest.time.max(now))
-    }
-
-    /// The place of the first entry that still counts in `window`; the log's length if there is none.
-    #[inline]
-    fn first_in(&self, window: &Quota, now: Timestamp) -> usize {
-        let (time, length) = (self.time(now).as_nanos(), window.period_nanos());
-        self.entries.partition_point(|entry| time - entry.time.as_nanos() >= length)
-    }
-
-    /// The running total before the entry at `place`.
-    #[inline]
-    fn total_before(&self, place: usize) -> u64 {
-        place.checked_sub(1).and_then(|before| self.entries.get(before)).map_or(self.before, |entry| entry.total)
-    }
-
-    #[inline]
-    fn total(&self) -> u64 {
-        self.total_before(self.entries.len())
-    }
-
-    /// How much was granted from the entry at `first` on.
-    #[inline]
-    fn used(&self, first: usize) -> u64 {
-        self.total().wrapping_sub(self.total_before(first))
-    }
-
-    /// When `permits` of what counts from the entry at `first` on will have left `window`, in nanoseconds.
-    fn freeing(&self, first: usize, permits: u64, window: &Quota) -> Option<u128> {
-        // Counted from the log's beginning, where totals rise all the way, whether or not they have wrapped around.
-        let enough = self.total_before(first).wrapping_sub(self.before).saturating_add(permits);
-        let place = self.entries.partition_point(|entry| entry.total.wrapping_sub(self.before) < enough);
-        let entry = self.entries.get(place)?;
-        Some(u128::from(entry.time.as_nanos()) + u128::from(window.period_nanos()))
-    }
-
-    fn drop_first(&mut self, count: usize) {
-        self.before = self.total_before(count);
-        self.entries.drain(..count);
-    }
-
-    /// Takes `permits` back from the entry at `place`, at most what it holds.
-    fn take_back(&mut self, place: usize, permits: u64) {
-        let before = self.total_before(place);
-        let held = self.entries.get(place).map_or(0, |entry| entry.total.wrapping_sub(before));
-        let returned = held.min(permits);
-        for entry in self.entries.iter_mut().skip(place) {
-            entry.total = entry.total.wrapping_sub(returned);
-        }
-        if returned == held {
-            self.entries.remove(place);
-        }
+        state.record(now, permits, self.longest.permits());
     }
 }
 
@@ -274,9 +176,8 @@ impl Algorithm for SlidingLog {
     }
 
     fn refund(&self, state: &mut SlidingLogState, now: Timestamp, receipt: &Receipt) -> Refund {
-        let place = state.entries.binary_search_by_key(&receipt.mark(), |entry| u128::from(entry.time.as_nanos()));
-        match place {
-            Ok(place) if place >= state.first_in(&self.longest, now) => {
+        match state.find(receipt.mark()) {
+            Some(place) if place >= state.first_in(&self.longest, now) => {
                 state.take_back(place, receipt.cost().get());
                 Refund::Returned
             }
@@ -285,7 +186,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn is_fresh(&self, state: &SlidingLogState, now: Timestamp) -> bool {
-        state.first_in(&self.longest, now) == state.entries.len()
+        state.first_in(&self.longest, now) == state.len()
     }
 
     /// Keeps the times. Above the limit of the longest window the oldest use is let go; above that of a shorter one
@@ -295,17 +196,7 @@ impl Algorithm for SlidingLog {
             return;
         }
         state.drop_first(state.first_in(&self.longest, now).max(state.first_in(&old.longest, now)));
-        let mut excess = state.used(0).saturating_sub(self.longest.permits());
-        while excess > 0 {
-            let Some(oldest) = state.entries.front() else { break };
-            let held = oldest.total.wrapping_sub(state.before);
-            if held > excess {
-                state.before = state.before.wrapping_add(excess);
-                break;
-            }
-            excess -= held;
-            state.drop_first(1);
-        }
+        state.let_go(state.used(0).saturating_sub(self.longest.permits()));
     }
 
     fn waiting(&self) -> Waiting {
@@ -313,6 +204,6 @@ impl Algorithm for SlidingLog {
     }
 
     fn heap_bytes(&self, state: &SlidingLogState) -> usize {
-        state.entries.capacity() * size_of::<Entry>()
+        state.heap_bytes()
     }
 }

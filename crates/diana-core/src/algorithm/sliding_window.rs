@@ -22,12 +22,16 @@
 //! [`SlidingLog`](super::SlidingLog) has none of it. Where the buckets don't divide the window their width is rounded
 //! up, and where a precision doesn't, their number is: the window is longer than asked, never shorter.
 //!
-//! # What always holds (tests/laws.rs, tests/sliding_window.rs)
+//! # What always holds (tests/laws.rs, tests/window_models.rs, tests/sliding_window.rs)
 //! - At most `limit` in any `n` neighbouring buckets.
 //! - The retry time is the moment at which enough buckets for *this* cost have left.
 
 use crate::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
 use std::time::Duration;
+
+mod ring;
+
+pub use ring::SlidingWindowState;
 
 /// The largest number of buckets: 2¹⁷, a megabyte for each key.
 ///
@@ -59,25 +63,6 @@ pub struct SlidingWindow {
     width: u64,
     /// Buckets in the window.
     buckets: u64,
-}
-
-/// The state of a [`SlidingWindow`]: the ring of counts, which is allocated by the first grant.
-///
-/// ```
-/// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingWindow, Timestamp};
-///
-/// let window = SlidingWindow::new(Quota::per_minute(5)?);
-/// let mut state = window.fresh(Timestamp::EPOCH);
-/// assert_eq!(window.heap_bytes(&state), 0);
-/// assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
-/// assert_eq!(window.heap_bytes(&state), 80);
-/// # Ok::<(), diana_core::InvalidQuota>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SlidingWindowState {
-    /// The newest bucket that the ring has a place for; 0 when nothing is in use.
-    newest: u64,
-    ring: Box<[u64]>,
 }
 
 impl SlidingWindow {
@@ -153,49 +138,15 @@ impl SlidingWindow {
         (u128::from(bucket) + u128::from(self.buckets)) * u128::from(self.width)
     }
 
-    /// The bucket that is current at `now`; time does not go back.
-    #[inline]
-    fn current(&self, state: &SlidingWindowState, now: Timestamp) -> u64 {
-        self.bucket(now).max(state.newest)
-    }
-
-    /// The buckets that the ring has a place for and that are still in the window at bucket `current`.
-    #[inline]
-    fn in_window(&self, state: &SlidingWindowState, current: u64) -> std::ops::RangeInclusive<u64> {
-        // The oldest of `n` buckets is `n - 1` before the current one; what comes after the newest is empty.
-        current.saturating_sub(self.buckets - 1)..=state.newest
-    }
-
-    /// What is in use when `current` is the current bucket.
-    fn used(&self, state: &SlidingWindowState, current: u64) -> u64 {
-        if state.ring.is_empty() {
-            return 0;
-        }
-        if current == state.newest {
-            return state.ring.iter().fold(0, |sum, count| sum.saturating_add(*count));
-        }
-        self.in_window(state, current).fold(0, |sum, bucket| sum.saturating_add(state.count(bucket)))
-    }
-
-    /// The first bucket with whose leaving at least `permits` have left.
-    fn freeing(&self, state: &SlidingWindowState, current: u64, permits: u64) -> Option<u64> {
-        let mut freed = 0_u64;
-        self.in_window(state, current).find(|bucket| {
-            let count = state.count(*bucket);
-            freed = freed.saturating_add(count);
-            count > 0 && freed >= permits
-        })
-    }
-
     /// What an ask gets, and the bucket that it belongs to.
     fn judge(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost) -> (Outcome, u64) {
         let limit = self.quota.permits();
-        let current = self.current(state, now);
+        let current = state.current(self.bucket(now));
         if cost.get() > limit {
             return (Outcome::never(), current);
         }
-        let excess = self.used(state, current).saturating_add(cost.get()).saturating_sub(limit);
-        let outcome = match self.freeing(state, current, excess) {
+        let excess = state.used(current).saturating_add(cost.get()).saturating_sub(limit);
+        let outcome = match state.freeing(current, excess) {
             Some(bucket) if excess > 0 => Outcome::denied_until(self.leaves(bucket), now),
             _ => Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(self.last_moment(current)))),
         };
@@ -205,46 +156,6 @@ impl SlidingWindow {
     /// The last nanosecond of `bucket`: what a bucket's use counts as, should the buckets change.
     fn last_moment(&self, bucket: u64) -> u64 {
         bucket.saturating_mul(self.width).saturating_add(self.width - 1)
-    }
-
-    /// Counts `permits` in bucket `current`, after zeroing what the ring passes over on the way there.
-    fn record(&self, state: &mut SlidingWindowState, current: u64, permits: u64) {
-        if state.ring.is_empty() {
-            let places = usize::try_from(self.buckets).unwrap_or(usize::MAX);
-            *state = SlidingWindowState { newest: current, ring: vec![0; places].into_boxed_slice() };
-        }
-        if current.saturating_sub(state.newest) >= self.buckets {
-            state.ring.fill(0);
-        } else {
-            for passed in state.newest..current {
-                if let Some(count) = state.count_mut(passed + 1) {
-                    *count = 0;
-                }
-            }
-        }
-        state.newest = state.newest.max(current);
-        if let Some(count) = state.count_mut(current) {
-            *count = count.saturating_add(permits);
-        }
-    }
-}
-
-impl SlidingWindowState {
-    #[inline]
-    fn place(&self, bucket: u64) -> usize {
-        // The ring's length is a `usize`, so what is less than it is one too.
-        usize::try_from(bucket % (self.ring.len() as u64).max(1)).unwrap_or(0)
-    }
-
-    #[inline]
-    fn count(&self, bucket: u64) -> u64 {
-        self.ring.get(self.place(bucket)).copied().unwrap_or(0)
-    }
-
-    #[inline]
-    fn count_mut(&mut self, bucket: u64) -> Option<&mut u64> {
-        let place = self.place(bucket);
-        self.ring.get_mut(place)
     }
 }
 
@@ -259,7 +170,7 @@ impl Algorithm for SlidingWindow {
     fn take(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
         let (outcome, current) = self.judge(state, now, cost);
         if outcome.is_granted() {
-            self.record(state, current, cost.get());
+            state.record(current, cost.get(), self.buckets);
         }
         outcome
     }
@@ -269,63 +180,50 @@ impl Algorithm for SlidingWindow {
     }
 
     fn standing(&self, state: &SlidingWindowState, now: Timestamp) -> Standing {
-        let (limit, current) = (self.quota.permits(), self.current(state, now));
-        let remaining = limit.saturating_sub(self.used(state, current));
-        let reset = self.freeing(state, current, 1).map_or(Duration::ZERO, |oldest| {
+        let (limit, current) = (self.quota.permits(), state.current(self.bucket(now)));
+        let remaining = limit.saturating_sub(state.used(current));
+        let reset = state.freeing(current, 1).map_or(Duration::ZERO, |oldest| {
             Timestamp::from_nanos(u64::try_from(self.leaves(oldest)).unwrap_or(u64::MAX)).since(now)
         });
         Standing { limit, remaining, reset }
     }
 
     fn charge(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost) {
-        self.record(state, self.current(state, now), cost.get());
+        state.record(state.current(self.bucket(now)), cost.get(), self.buckets);
     }
 
     fn refund(&self, state: &mut SlidingWindowState, now: Timestamp, receipt: &Receipt) -> Refund {
         let granted = Timestamp::from_nanos(u64::try_from(receipt.mark()).unwrap_or(u64::MAX));
         // After a change of buckets, what was current then may have been put into a narrower one.
-        let bucket = self.bucket(granted).min(state.newest);
-        let is_in_window = self.in_window(state, self.current(state, now)).contains(&bucket);
-        match state.count_mut(bucket) {
-            Some(count) if is_in_window && *count > 0 => {
-                *count = count.saturating_sub(receipt.cost().get());
-            }
-            _ => return Refund::Void,
+        let bucket = self.bucket(granted).min(state.newest());
+        match state.take_back(bucket, state.current(self.bucket(now)), receipt.cost().get()) {
+            0 => Refund::Void,
+            _ => Refund::Returned,
         }
-        if self.used(state, state.newest) == 0 {
-            // Nothing is in use, so no bucket needs to be remembered as the newest.
-            state.newest = 0;
-        }
-        Refund::Returned
     }
 
     fn is_fresh(&self, state: &SlidingWindowState, now: Timestamp) -> bool {
-        self.used(state, self.current(state, now)) == 0
+        state.used(state.current(self.bucket(now))) == 0
     }
 
     /// Puts the count of each bucket into the new bucket of its last moment (of `now`, for the current one): what is in
     /// use leaves no earlier than it would have. Above the new limit the oldest use is let go.
     fn rescale(&self, state: &mut SlidingWindowState, old: &Self, now: Timestamp) {
-        let current = old.current(state, now);
-        let used = old.used(state, current);
-        if used == 0 {
-            *state = SlidingWindowState::default();
-            return;
-        }
+        let current = state.current(old.bucket(now));
+        let used = state.used(current);
         let same_buckets = self.width == old.width && self.buckets == old.buckets;
         if same_buckets && used <= self.quota.permits() {
             return;
         }
         let mut excess = used.saturating_sub(self.quota.permits());
         let mut moved = SlidingWindowState::default();
-        let latest = now.as_nanos().max(state.newest.saturating_mul(old.width));
-        for bucket in old.in_window(state, current) {
-            let let_go = state.count(bucket).min(excess);
+        let latest = now.as_nanos().max(state.newest().saturating_mul(old.width));
+        for (bucket, count) in state.counts(current) {
+            let let_go = count.min(excess);
             excess -= let_go;
-            let kept = state.count(bucket) - let_go;
-            if kept > 0 {
+            if count > let_go {
                 let moment = Timestamp::from_nanos(old.last_moment(bucket).min(latest));
-                self.record(&mut moved, self.bucket(moment), kept);
+                moved.record(self.bucket(moment), count - let_go, self.buckets);
             }
         }
         *state = moved;
@@ -336,6 +234,6 @@ impl Algorithm for SlidingWindow {
     }
 
     fn heap_bytes(&self, state: &SlidingWindowState) -> usize {
-        size_of_val(&*state.ring)
+        state.heap_bytes()
     }
 }

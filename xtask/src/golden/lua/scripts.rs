@@ -2,7 +2,7 @@
 //!
 //! | scripts | here | reply |
 //! |---|---|---|
-//! | fixed_single, fixed_multi, sliding_window, sliding_window_multi | [`Rules`] | passed, remaining, limit, reset of each rule |
+//! | fixed_single, fixed_multi, sliding_window, sliding_window_multi | [`rules`](super::rules) | passed, remaining, limit, reset of each rule |
 //! | fixed_simple, count_003, counter_004 | `FixedWindow`, opened by the first request | 1 or 0; the count or -1 |
 //! | token_bucket_hm, token_bucket_004 | `RefillingBucket` | passed, left, burst, retry; what is left or -1 |
 //! | sliding_log, zset_002 | `SlidingLog` | now, earlier times, passed by rule; 1 or 0 |
@@ -10,9 +10,10 @@
 //! Some arguments Diana refuses to make a limit of: nothing per window, a window of no length, a cost below 1. Such a call
 //! is [`Answer::Refused`], and only the decision is compared.
 
+use super::rules::{Arguments, all_or_nothing, rules};
 use super::{Call, values};
 use diana_core::{
-    Algorithm, Cost, FixedWindow, Opens, Patience, RefillingBucket, Retry, SlidingLog, SlidingWindow, Timestamp,
+    Algorithm, Cost, FixedWindow, Opens, Patience, Quota, RefillingBucket, Retry, SlidingLog, SlidingWindow, Timestamp,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -29,15 +30,6 @@ pub(super) enum Script {
     Bucket004(Keys<RefillingBucket>),
     SlidingLog(Keys<SlidingLog>),
     Zset002(Keys<SlidingLog>),
-}
-
-/// How a window script gets its rules.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Arguments {
-    /// One rule, an argument for each part.
-    Single,
-    /// A JSON list of rules.
-    Listed,
 }
 
 /// What a counting script answers.
@@ -135,92 +127,12 @@ impl<A: Algorithm> Default for Keys<A> {
 
 impl<A: Algorithm + Clone> Keys<A> {
     /// The state of `key` under `algorithm`; one that was kept under other parameters is taken over.
-    fn state(&mut self, key: String, algorithm: &A, now: Timestamp) -> &mut A::State {
+    pub(super) fn state(&mut self, key: String, algorithm: &A, now: Timestamp) -> &mut A::State {
         let (kept_under, state) = self.0.entry(key).or_insert_with(|| (algorithm.clone(), algorithm.fresh(now)));
         algorithm.rescale(state, kept_under, now);
         *kept_under = algorithm.clone();
         state
     }
-}
-
-/// One rule of a window script, with its times in nanoseconds.
-#[derive(Debug)]
-struct Rule<A> {
-    /// Equal rules have equal texts, and are one limit (bug B06).
-    id: String,
-    limit: i64,
-    interval: i64,
-    precision: i64,
-    window: Option<A>,
-}
-
-fn rules<A>(
-    call: Call<'_>,
-    arguments: Arguments,
-    parts: usize,
-    make: impl Fn(&Rule<A>) -> Option<A>,
-) -> Result<(Vec<Rule<A>>, Timestamp), String> {
-    let (listed, now) = match arguments {
-        Arguments::Single => {
-            let names = ["key", "limit", "interval_s", "precision_s"];
-            let rule = (0..parts).map(|part| call.need(part, names[part]).cloned()).collect::<Result<Vec<_>, _>>()?;
-            (vec![Value::Array(rule)], call.now(Some(parts))?)
-        }
-        Arguments::Listed => {
-            let listed = call.need(0, "rules")?;
-            let listed = match listed {
-                Value::String(json) => serde_json::from_str(json).map_err(|error| format!("the rules: {error}"))?,
-                other => other.clone(),
-            };
-            (listed.as_array().cloned().ok_or("the rules are not a list")?, call.now(Some(1))?)
-        }
-    };
-    let rules = listed.iter().map(|rule| {
-        let part = |index: usize| rule.get(index).ok_or_else(|| format!("rule {rule} has fewer than {parts} parts"));
-        let (limit, interval) = (values::count(part(1)?)?, values::nanos(part(2)?)?);
-        let precision = if parts > 3 { values::nanos(part(3)?)?.min(interval) } else { interval };
-        let id = format!("{} {limit} {interval} {precision}", values::text(part(0)?));
-        let mut rule = Rule { id, limit, interval, precision, window: None };
-        rule.window = make(&rule);
-        Ok(rule)
-    });
-    Ok((rules.collect::<Result<_, String>>()?, now))
-}
-
-/// Asks every rule, and takes from all of them or from none.
-fn all_or_nothing<A: Algorithm + Clone>(
-    keys: &mut Keys<A>,
-    rules: Vec<Rule<A>>,
-    now: Timestamp,
-    comes_back: impl Fn(&A, Timestamp) -> Timestamp,
-) -> Answer {
-    let mut asked: Vec<(Rule<A>, A, bool)> = Vec::new();
-    for rule in rules {
-        let Some(window) = rule.window.clone() else { return Answer::Refused };
-        let state = keys.state(rule.id.clone(), &window, now);
-        // A limit of 0 has a window, for the sake of its end, that nothing is ever taken from.
-        let passes = rule.limit > 0 && window.peek(state, now, Cost::ONE, Patience::NONE).is_granted();
-        asked.push((rule, window, passes));
-    }
-    if asked.iter().all(|(.., passes)| *passes) {
-        let mut charged: Vec<&str> = Vec::new();
-        for (rule, window, _) in asked.iter().filter(|(rule, ..)| rule.limit > 0) {
-            if !charged.contains(&rule.id.as_str()) {
-                charged.push(&rule.id);
-                let _ = window.take(keys.state(rule.id.clone(), window, now), now, Cost::ONE, Patience::NONE);
-            }
-        }
-    }
-    let mut reply = Vec::new();
-    for (rule, window, passes) in &asked {
-        let standing = window.standing(keys.state(rule.id.clone(), window, now), now);
-        let is_unused = standing.remaining == standing.limit;
-        // The scripts tell the end of a window that nobody uses, too.
-        let reset = if is_unused { comes_back(window, now).since(now) } else { standing.reset };
-        let remaining = if *passes { standing.remaining } else { 0 };
-        reply.extend([json!(i64::from(*passes)), json!(remaining), json!(rule.limit), values::units(reset)]);
-    }
-    Answer::Reply(Value::Array(reply))
 }
 
 /// fixed_simple, count_003, counter_004: a window that the first request opens, on the wall clock in milliseconds.
@@ -285,7 +197,7 @@ fn sliding_log(keys: &mut Keys<SlidingLog>, call: Call<'_>) -> Result<Answer, St
         windows.push(quota);
     }
     let log = SlidingLog::several(windows).map_err(|error| error.to_string())?;
-    let shown = log.windows().iter().max_by_key(|quota| quota.period()).map_or(0, |quota| quota.permits());
+    let shown = log.windows().iter().max_by_key(|quota| quota.period()).map_or(0, Quota::permits);
     let state = keys.state(call.key(), &log, now);
     let recent = log.recent(state, now).flat_map(|(time, count)| (0..count).map(move |_| time));
     let recent = recent.take(usize::try_from(shown).unwrap_or(usize::MAX));
