@@ -7,17 +7,39 @@
 use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
 use std::fmt::Debug;
 
+#[cfg(feature = "calendar")]
+mod calendar;
+mod concurrency;
 pub(crate) mod erased;
+mod fixed_window;
+mod invalid_window;
+mod leaky_bucket;
+mod min_interval;
+mod refilling_bucket;
 mod schedule;
+mod sliding_log;
+mod sliding_window;
 mod smooth;
 mod smooth_bursty;
 mod smooth_warming_up;
 pub(crate) mod token_bucket;
+mod total;
 
+#[cfg(feature = "calendar")]
+pub use calendar::Calendar;
+pub use concurrency::Concurrency;
+pub use fixed_window::{FixedWindow, FixedWindowState, Opens};
+pub use invalid_window::InvalidWindow;
+pub use leaky_bucket::LeakyBucket;
+pub use min_interval::MinInterval;
+pub use refilling_bucket::{RefillingBucket, RefillingState};
+pub use sliding_log::{SlidingLog, SlidingLogState};
+pub use sliding_window::{MAX_BUCKETS, SlidingWindow, SlidingWindowState};
 pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
 pub use smooth_bursty::{SmoothBursty, Starts};
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::TokenBucket;
+pub use total::Total;
 
 /// One way to limit, with its parameters; the state of each key is kept outside.
 ///

@@ -17,9 +17,16 @@ mod sync;
 mod time;
 mod waiting;
 
+#[cfg(feature = "calendar")]
+pub use algorithm::Calendar;
 #[doc(hidden)]
 pub use algorithm::OneWord;
-pub use algorithm::{Algorithm, TokenBucket, Waiting};
+pub use algorithm::{
+    Algorithm, Concurrency, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow, LeakyBucket, MAX_BUCKETS,
+    MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
+    SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket,
+    Total, Waiting,
+};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;

@@ -97,9 +97,3 @@ impl fmt::Debug for Limit {
             .finish()
     }
 }
-
-impl LimitId {
-    pub(crate) fn get(self) -> u64 {
-        self.0
-    }
-}

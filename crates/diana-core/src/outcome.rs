@@ -94,6 +94,12 @@ impl Outcome {
         Self::Denied { retry: Retry::After(Duration::from_nanos(nanos)) }
     }
 
+    /// A denial until `moment`, a time after `now` in nanoseconds. For good if no clock will ever show that moment.
+    #[inline]
+    pub(crate) fn denied_until(moment: u128, now: Timestamp) -> Self {
+        u64::try_from(moment).map_or(Self::never(), |moment| Self::denied_for(moment.saturating_sub(now.as_nanos())))
+    }
+
     /// Whether the permits were taken.
     #[inline]
     pub const fn is_granted(&self) -> bool {

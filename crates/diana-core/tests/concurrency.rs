@@ -26,7 +26,7 @@ fn as_many_as_the_limit_are_in_flight() {
     assert_eq!(key.ask(1), "denied until something is returned");
     key.clock.advance(secs(1_000_000));
     assert_eq!(key.wait_for(1), "denied until something is returned");
-    assert_eq!(key.refund(0), Refund::Returned);
+    assert_eq!(key.refund_nth(0), Refund::Returned);
     assert_eq!(key.ask(1), "granted, 0 left");
 }
 
@@ -42,8 +42,8 @@ fn a_cost_above_the_limit_is_denied_for_good() {
 fn a_second_refund_does_not_underflow() {
     let mut key = pool(2);
     key.ask(2);
-    assert_eq!(key.refund(0), Refund::Returned);
-    assert_eq!(key.refund(0), Refund::Void);
+    assert_eq!(key.refund_nth(0), Refund::Returned);
+    assert_eq!(key.refund_nth(0), Refund::Void);
     assert_eq!(key.ask(3), "denied for good");
     assert_eq!(key.ask(2), "granted, 0 left");
 }
@@ -75,7 +75,7 @@ fn each_one_that_leaves_tells_how_long_it_took() {
     assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
     key.clock.advance(ms(400));
     // Let in after 100 ms, so served for 300: the unit is (300 + 100) / 2.
-    key.refund(1);
+    key.refund_nth(1);
     assert_eq!(key.wait_for(1), "granted after 200ms, 2 left");
 }
 
@@ -85,7 +85,7 @@ fn one_that_left_before_it_was_let_in_teaches_nothing() {
     key.wait_for(2);
     assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
     key.clock.advance(ms(50));
-    key.refund(1);
+    key.refund_nth(1);
     assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
 }
 
@@ -95,9 +95,9 @@ fn an_idle_key_has_forgotten_what_it_learned() {
     key.wait_for(2);
     key.wait_for(1);
     key.clock.advance(secs(10));
-    key.refund(0);
+    key.refund_nth(0);
     assert!(!key.is_fresh());
-    key.refund(1);
+    key.refund_nth(1);
     assert!(key.is_fresh());
     key.wait_for(2);
     assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
@@ -110,10 +110,10 @@ fn a_lower_limit_waits_for_all_that_are_in_flight() {
     key.ask(1);
     key.ask(1);
     key.rescale(Concurrency::new(1).unwrap());
-    key.refund(0);
-    key.refund(1);
+    key.refund_nth(0);
+    key.refund_nth(1);
     assert_eq!(key.ask(1), "denied until something is returned");
-    key.refund(2);
+    key.refund_nth(2);
     assert_eq!(key.ask(1), "granted, 0 left");
 }
 
@@ -171,7 +171,7 @@ proptest! {
             match step {
                 None => {
                     let wait = lua.incoming();
-                    prop_assert_eq!(diana.take(1, Patience::FOREVER).wait(), wait.map(Duration::from_nanos));
+                    prop_assert_eq!(diana.take_within(1, Patience::FOREVER).wait(), wait.map(Duration::from_nanos));
                     if let Some(wait) = wait {
                         let now = diana.clock.now().as_nanos();
                         there.push((came, now + wait));
@@ -184,7 +184,7 @@ proptest! {
                     let leaves = diana.clock.now().as_nanos().max(let_in) + served;
                     diana.clock.set(Timestamp::from_nanos(leaves));
                     lua.leaving(leaves - let_in);
-                    prop_assert_eq!(diana.refund(nth), Refund::Returned);
+                    prop_assert_eq!(diana.refund_nth(nth), Refund::Returned);
                 }
             }
             prop_assert_eq!(diana.standing().remaining, max + burst - lua.conn);

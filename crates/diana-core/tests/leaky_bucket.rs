@@ -90,8 +90,8 @@ fn only_the_last_in_line_can_leave_it() {
     key.wait_for(1);
     key.wait_for(1);
     key.wait_for(1);
-    assert_eq!(key.refund(1), Refund::Void);
-    assert_eq!(key.refund(2), Refund::Returned);
+    assert_eq!(key.refund_nth(1), Refund::Void);
+    assert_eq!(key.refund_nth(2), Refund::Returned);
     assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
 }
 
@@ -102,7 +102,7 @@ fn with_nodelay_nobody_waits_so_anybody_can_be_given_back() {
     key.ask(1);
     key.ask(1);
     key.clock.advance(ms(50));
-    assert_eq!(key.refund(0), Refund::Returned);
+    assert_eq!(key.refund_nth(0), Refund::Returned);
     // Half of it came back by itself, half was given back.
     assert_eq!(key.ask(1), "granted, 0 left");
 }
@@ -175,7 +175,7 @@ proptest! {
             let gap = quarters * 250 / rate + odd;
             now_ms += gap;
             diana.clock.advance(ms(gap));
-            let status = match diana.take(1, Patience::FOREVER) {
+            let status = match diana.take_within(1, Patience::FOREVER) {
                 Outcome::Denied { .. } => Status::Rejected,
                 Outcome::Granted { wait, .. } if wait.is_zero() => Status::Passed,
                 Outcome::Granted { wait, .. } => {

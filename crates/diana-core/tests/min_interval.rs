@@ -51,11 +51,11 @@ fn only_the_last_grant_can_be_given_back_and_only_in_time() {
     let mut key = every(ms(200));
     key.wait_for(1);
     key.wait_for(1);
-    assert_eq!(key.refund(0), Refund::Void);
-    assert_eq!(key.refund(1), Refund::Returned);
+    assert_eq!(key.refund_nth(0), Refund::Void);
+    assert_eq!(key.refund_nth(1), Refund::Returned);
     assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
     key.clock.advance(ms(400));
-    assert_eq!(key.refund(2), Refund::Void);
+    assert_eq!(key.refund_nth(2), Refund::Void);
 }
 
 #[test]

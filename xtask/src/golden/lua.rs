@@ -1,6 +1,72 @@
-use super::Replay;
+//! Replays the Lua scripts of the seed documents on Diana's algorithms.
+//!
+//! A step says what the script was asked (`keys`, `argv`, `now_ms`), what it answered on Redis (`reply`), and what it
+//! means to answer (`intended`). The scripts have bugs, so:
+//!
+//! ```text
+//!  step     0 ──────────────── first_divergence ─────────▶ end
+//!  decision │◀─── as `reply` ────▶│
+//!  answer   │◀──────── as `intended`, every field ──────────▶│
+//! ```
+//!
+//! What each script is in Diana's terms is in [`scripts`]; how its arguments are read, in [`values`].
+
+use super::{Mismatch, Replay};
+use scripts::{Answer, Script};
 use serde_json::Value;
 
-pub(crate) fn replay(_scenario: &Value) -> Result<Replay, String> {
-    Err("not there yet".to_owned())
+mod rules;
+mod scripts;
+#[cfg(test)]
+mod tests;
+mod values;
+
+/// One call of a script, as recorded.
+#[derive(Clone, Copy, Debug)]
+struct Call<'a> {
+    step: &'a Value,
+    params: &'a Value,
+}
+
+/// Replays one scenario; an error if it is not in the format that is known here.
+pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
+    let name = scenario.get("script").and_then(Value::as_str).unwrap_or_default();
+    let mut script = Script::named(name)?;
+    let steps = scenario.get("steps").and_then(Value::as_array).ok_or("`steps` is not there")?;
+    let diverges = scenario.get("first_divergence").and_then(Value::as_u64).unwrap_or(u64::MAX);
+    let params = scenario.get("params").unwrap_or(&Value::Null);
+    let mut replay = Replay::default();
+    for (index, step) in steps.iter().enumerate() {
+        let answer = script.call(Call { step, params }).map_err(|problem| format!("step {index}: {problem}"))?;
+        replay.steps += 1;
+        let mut report = |what: &str, expected: &Value| {
+            let (expected, actual) = (format!("{what} {expected}"), answer.to_string());
+            replay.mismatches.push(Mismatch { step: Some(index), expected, actual });
+        };
+        if let Some(intended) = step.get("intended").filter(|intended| !is_intended(&script, &answer, intended)) {
+            report("intended", intended);
+        }
+        let before_divergence = u64::try_from(index).is_ok_and(|index| index < diverges);
+        if let Some(reply) = step.get("reply").filter(|_| before_divergence) {
+            // A reply that is an error decides nothing.
+            if script.decision(reply).is_some_and(|passed| passed != passes(&script, &answer)) {
+                report("the decision of", reply);
+            }
+        }
+    }
+    Ok(replay)
+}
+
+fn is_intended(script: &Script, answer: &Answer, intended: &Value) -> bool {
+    match answer {
+        Answer::Reply(reply) => values::are_equal(reply, intended),
+        Answer::Refused => script.decision(intended) != Some(true),
+    }
+}
+
+fn passes(script: &Script, answer: &Answer) -> bool {
+    match answer {
+        Answer::Reply(reply) => script.decision(reply) == Some(true),
+        Answer::Refused => false,
+    }
 }

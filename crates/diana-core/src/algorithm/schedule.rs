@@ -219,37 +219,26 @@ impl<T: Ticks> Schedule<T> {
         *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get()));
     }
 
-    /// Gives back what the receipt took, less what time has given back since the request went on.
+    /// Gives back the part of the receipt's own segment that still lies ahead; the rest has come back by itself.
     ///
-    /// The mark would seem to tell what is left, as `mark − now`. It does not once somebody before it has been refunded,
-    /// for then the segments behind have moved up and their receipts don't know:
+    /// Where somebody still waits for a promised time, only the last segment can be given back: to move the others up
+    /// would put newcomers in front of a promise.
     ///
-    /// ```text
-    ///  at 0: A takes [0,1), B takes [1,2); A is refunded, so B now holds [0,1).
-    ///  at 1: B has come back, C takes [1,2). B is refunded: its mark says 2, so C's use would be forgiven,
-    ///        and a burst of 2 could follow C at the same instant.
-    /// ```
-    ///
-    /// One moment can't say whether that happened. So the segment is taken to lie as early as it possibly can, at the time
-    /// at which the request went on. That never gives back too much: use from then on is what the promise counts.
-    ///
-    /// Where somebody still waits for a promised time, only the last segment can be given back; to move the others up
-    /// would put newcomers in front of a promise. There the mark is exact, since nothing moves up while anybody waits.
+    /// Otherwise the segments behind it move up, and their receipts don't know. So a refund may give back what time has
+    /// given back too, but never more than the receipt took: in every span, what passes is at most the promise and what
+    /// was refunded within the span. (To never count those twice, a refund would have to be void one price after the
+    /// request went on, however deep in debt the bucket is; then what was asked for too much could not be settled.)
     pub(crate) fn refund(&self, moment: &mut T, now: Timestamp, receipt: &Receipt, departure: Departure<T>) -> Refund {
-        let (Some(time), Some(at)) = (self.time(now), self.time(receipt.at())) else { return Refund::Void };
+        let Some(time) = self.time(now) else { return Refund::Void };
         let (mark, price) = (T::narrow(receipt.mark()), self.ticks_of(receipt.cost().get()));
-        let (run_up, settled) = match departure {
-            Departure::Fits => (self.capacity, self.capacity),
+        let settled = match departure {
+            Departure::Fits => self.capacity,
             // The last one waits if its segment begins later than `grace` from now, and it holds at least one permit.
-            Departure::InLine { grace } => (grace.saturating_add(price), grace.saturating_add(self.ticks_of(1))),
+            Departure::InLine { grace } => grace.saturating_add(self.ticks_of(1)),
         };
         let somebody_waits = (*moment).saturating_sub(time) > settled;
-        if somebody_waits && *moment != mark {
-            return Refund::Void;
-        }
-        let went_on = at.max(mark.saturating_sub(run_up));
-        let left = went_on.saturating_add(price).saturating_sub(time).min(price);
-        if left == T::ZERO {
+        let left = mark.saturating_sub(time).min(price);
+        if left == T::ZERO || (somebody_waits && *moment != mark) {
             return Refund::Void;
         }
         *moment = (*moment).saturating_sub(left);

@@ -55,7 +55,7 @@ proptest! {
         let pairs: Vec<_> = buckets
             .into_iter()
             .map(TokenBucket::new)
-            .map(|wide| (wide.one_word().expect("whole nanoseconds"), wide))
+            .map(|wide| (wide.one_word().expect("whole nanoseconds").0, wide))
             .collect();
         let (mut narrow, mut wide) = pairs[0].clone();
         let mut now = Timestamp::from_nanos(start);

@@ -1,0 +1,232 @@
+//! Fixed window: a count that begins again with each window.
+//!
+//! # How it works
+//! Time is cut into windows, and each lets `limit` through. A window is half-open, `[start, end)`: a request at exactly
+//! its end belongs to the next one. The state is the end of the window that is counted, and the count:
+//!
+//! ```text
+//!        start               now          ends
+//!  ────────┼──────────────────┼────────────┼──────▶ time
+//!          │◀ count of these ▶│◀── reset ─▶│ count begins at 0
+//! ```
+//!
+//! Keeping the end, not the start, means that the question "is it over?" needs no window length, so the same two numbers
+//! do for windows on the clock, windows that the first request opens, and calendar months in a time zone, where the zone
+//! is looked at only when a window begins.
+//!
+//! # Where it fails
+//! Around an edge twice the limit passes: all of one window in its last moment, all of the next in its first. Who minds
+//! uses [`SlidingWindow`](super::SlidingWindow) or [`SlidingLog`](super::SlidingLog). Who wants "1000 a day, from
+//! midnight" wants exactly this.
+//!
+//! # What always holds (tests/laws.rs, tests/fixed_window.rs)
+//! - At most `limit` in one window, refunds included.
+//! - A refund is void once the window of its grant is over, so it never adds to the next one.
+
+#[cfg(feature = "calendar")]
+use super::calendar::{Calendar, CalendarZone};
+use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+#[cfg(feature = "calendar")]
+use crate::{InvalidQuota, InvalidWindow};
+use std::time::Duration;
+
+/// At most `quota.permits()` in each window of `quota.period()`. The quota's burst plays no part.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, FixedWindow, Patience, Quota, Retry, Timestamp};
+/// use std::time::Duration;
+///
+/// let window = FixedWindow::new(Quota::per_minute(1)?);
+/// let mut state = window.fresh(Timestamp::EPOCH);
+/// let mut ask = |secs| window.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, Patience::NONE);
+///
+/// assert!(ask(59).is_granted());
+/// assert_eq!(ask(59).retry(), Some(Retry::After(Duration::from_secs(1))));
+/// assert!(ask(60).is_granted());
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    quota: Quota,
+    edges: Edges,
+}
+
+/// What begins a window.
+///
+/// ```
+/// use diana_core::{FixedWindow, Opens, Quota, Timestamp};
+///
+/// let quota = Quota::per_minute(10)?;
+/// let at = Timestamp::from_secs(59);
+/// assert_eq!(FixedWindow::new(quota).comes_back(at), Timestamp::from_secs(60));
+/// assert_eq!(FixedWindow::new(quota).opens(Opens::FirstRequest).comes_back(at), Timestamp::from_secs(119));
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Opens {
+    /// The clock: windows of a minute begin with each full minute, for all keys at once.
+    #[default]
+    OnTheClock,
+    /// The first grant after the last window was over: each key has its own windows.
+    FirstRequest,
+}
+
+/// The state of a [`FixedWindow`]: 16 bytes, the end of the window and how much it has granted.
+///
+/// ```
+/// assert_eq!(size_of::<diana_core::FixedWindowState>(), 16);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedWindowState {
+    ends: Timestamp,
+    count: u64,
+}
+
+/// Where a window begins and ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Edges {
+    Opened(Opens),
+    #[cfg(feature = "calendar")]
+    Calendar(CalendarZone),
+}
+
+impl FixedWindow {
+    /// At most `quota.permits()` in each window of `quota.period()`, counted from the epoch.
+    pub fn new(quota: Quota) -> Self {
+        Self { quota, edges: Edges::Opened(Opens::OnTheClock) }
+    }
+
+    /// The same limit and length, with windows that begin otherwise.
+    pub fn opens(self, opens: Opens) -> Self {
+        Self { edges: Edges::Opened(opens), ..self }
+    }
+
+    /// At most `limit` in each day, week or month of a time zone, such as `Europe/Berlin`.
+    ///
+    /// ```
+    /// use diana_core::{Calendar, FixedWindow};
+    ///
+    /// let window = FixedWindow::calendar(1000, Calendar::Day, "Europe/Berlin")?;
+    /// assert_eq!(window.quota().permits(), 1000);
+    ///
+    /// let error = FixedWindow::calendar(1000, Calendar::Day, "Europe/Atlantis").unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "time zone `Europe/Atlantis`: is not known; an IANA name such as `Europe/Berlin` or `UTC` would do",
+    /// );
+    /// # Ok::<(), diana_core::InvalidWindow>(())
+    /// ```
+    #[cfg(feature = "calendar")]
+    pub fn calendar(limit: u64, unit: Calendar, zone: &str) -> Result<Self, InvalidWindow> {
+        let quota = Quota::new(limit, unit.usual_length()).map_err(|error| match error {
+            InvalidQuota::Count { value, .. } => InvalidQuota::Count { what: "limit", value },
+            other => other,
+        })?;
+        Ok(Self { quota, edges: Edges::Calendar(CalendarZone::new(unit, zone)?) })
+    }
+
+    /// The limit and the window's length; of a calendar window the usual length, a month being 30 days.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// When a permit that is taken from a fresh state at `now` comes back: the end of the window around `now`.
+    pub fn comes_back(&self, now: Timestamp) -> Timestamp {
+        let length = self.quota.period_nanos();
+        match &self.edges {
+            Edges::Opened(Opens::FirstRequest) => now + self.quota.period(),
+            Edges::Opened(Opens::OnTheClock) => {
+                let start = now.as_nanos() - now.as_nanos() % length;
+                Timestamp::from_nanos(start.saturating_add(length))
+            }
+            #[cfg(feature = "calendar")]
+            Edges::Calendar(zone) => zone.ends(now).unwrap_or(now + self.quota.period()),
+        }
+    }
+
+    /// The window that counts at `now`: the one of the state, or a new one.
+    #[inline]
+    fn current(&self, state: &FixedWindowState, now: Timestamp) -> FixedWindowState {
+        if state.is_over(now) { FixedWindowState { ends: self.comes_back(now), count: 0 } } else { *state }
+    }
+}
+
+impl FixedWindowState {
+    /// Whether the window has passed; one that was never opened has. A `now` before it is in it: time does not go back.
+    #[inline]
+    fn is_over(&self, now: Timestamp) -> bool {
+        // A window that ends with time itself is never over; else each request of that last moment would open another.
+        self.count == 0 || (now >= self.ends && self.ends < Timestamp::MAX)
+    }
+}
+
+impl Algorithm for FixedWindow {
+    type State = FixedWindowState;
+
+    fn fresh(&self, _now: Timestamp) -> FixedWindowState {
+        FixedWindowState::default()
+    }
+
+    #[inline]
+    fn take(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+        let limit = self.quota.permits();
+        if cost.get() > limit {
+            return Outcome::never();
+        }
+        let window = self.current(state, now);
+        let count = window.count.saturating_add(cost.get());
+        if count > limit {
+            return match window.ends {
+                Timestamp::MAX => Outcome::never(),
+                ends => Outcome::denied_until(u128::from(ends.as_nanos()), now),
+            };
+        }
+        *state = FixedWindowState { count, ..window };
+        Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(window.ends.as_nanos())))
+    }
+
+    #[inline]
+    fn standing(&self, state: &FixedWindowState, now: Timestamp) -> Standing {
+        let limit = self.quota.permits();
+        // No calendar is asked for a window that nobody has opened.
+        let (count, reset) =
+            if state.is_over(now) { (0, Duration::ZERO) } else { (state.count, state.ends.since(now)) };
+        Standing { limit, remaining: limit.saturating_sub(count), reset }
+    }
+
+    fn charge(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost) {
+        *state = self.current(state, now);
+        state.count = state.count.saturating_add(cost.get());
+    }
+
+    fn refund(&self, state: &mut FixedWindowState, now: Timestamp, receipt: &Receipt) -> Refund {
+        if state.is_over(now) || u128::from(state.ends.as_nanos()) != receipt.mark() {
+            return Refund::Void;
+        }
+        *state = match state.count.saturating_sub(receipt.cost().get()) {
+            // As if nobody had come: a window that its first request opened is closed again.
+            0 => FixedWindowState::default(),
+            count => FixedWindowState { count, ..*state },
+        };
+        Refund::Returned
+    }
+
+    fn is_fresh(&self, state: &FixedWindowState, now: Timestamp) -> bool {
+        state.is_over(now)
+    }
+
+    /// The count of a window that is still open goes into the window that the new parameters have at `now`.
+    fn rescale(&self, state: &mut FixedWindowState, old: &Self, now: Timestamp) {
+        if state.is_over(now) {
+            *state = FixedWindowState::default();
+            return;
+        }
+        let same_windows = self.edges == old.edges && self.quota.period() == old.quota.period();
+        let ends = if same_windows { state.ends } else { self.comes_back(now) };
+        *state = FixedWindowState { ends, count: state.count.min(self.quota.permits()) };
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Queues
+    }
+}

@@ -1,0 +1,49 @@
+//! Why something is not a window: the value, what is wrong with it, and what would do.
+
+use super::MAX_BUCKETS;
+use crate::InvalidQuota;
+use std::time::Duration;
+
+/// A window that can't be made. Nothing was charged.
+///
+/// ```
+/// use diana_core::{Quota, SlidingWindow};
+///
+/// let error = SlidingWindow::new(Quota::per_minute(5)?).with_buckets(0).unwrap_err();
+/// assert_eq!(error.to_string(), "buckets 0: must be a whole number from 1 to 131072");
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidWindow {
+    /// The limit itself is not one.
+    #[error(transparent)]
+    Quota(#[from] InvalidQuota),
+    /// A sliding log without a single window.
+    #[error("windows: a sliding log needs at least one, as in `5/min`")]
+    NoWindows,
+    /// No buckets, or more than [`MAX_BUCKETS`].
+    #[error("buckets {0}: must be a whole number from 1 to {MAX_BUCKETS}")]
+    Buckets(u64),
+    /// A precision of zero.
+    #[error("precision 0: must be at least 1ns, as in `1s`")]
+    NoPrecision,
+    /// A precision so fine that the window would have more than [`MAX_BUCKETS`] buckets.
+    #[error(
+        "precision {precision:?}: makes {buckets} buckets of a window of {window:?}, more than {MAX_BUCKETS}; \
+         {least:?} would do"
+    )]
+    TooPrecise {
+        /// What was given.
+        precision: Duration,
+        /// The window that was to be divided.
+        window: Duration,
+        /// How many buckets that would be.
+        buckets: u64,
+        /// The finest precision that this window can have.
+        least: Duration,
+    },
+    /// A name that is in no time zone database.
+    #[error("time zone `{0}`: is not known; an IANA name such as `Europe/Berlin` or `UTC` would do")]
+    TimeZone(String),
+}

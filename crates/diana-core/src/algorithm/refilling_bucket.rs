@@ -1,0 +1,215 @@
+//! Token bucket with whole refills: so many tokens at once, every so often.
+//!
+//! # How it works
+//! The bucket of [`TokenBucket`](super::TokenBucket) drips evenly; this one is filled by the jug. It starts full, and
+//! every `every` it gets `tokens` more, up to its capacity. A rate of 100 per minute then means "a hundred at the full
+//! minute", not "one each 600 ms".
+//!
+//! ```text
+//!  tokens                       capacity 4, 2 tokens every 10 s, the first grant at t = 3
+//!    4 ━━━┓                ┏━━━━━━━━━━
+//!    2    ┃       ┏━━━━━━━━┛
+//!    0    ┗━━━━━━━┛
+//!  ───────┼───────┼────────┼──────────▶ time
+//!         3      13       23     (the phase began with the first grant)
+//! ```
+//!
+//! The simplest idea is to note the time of each request and refill `elapsed / every` times. It loses the rest of a
+//! period each time, so a client that asks every 9 s never gets anything back. So what is noted is the time of the last
+//! *refill step*, which moves by whole periods only and keeps the rest.
+//!
+//! # Forgetting
+//! That rest, the phase, would have to be kept for ever, even for a key that was last seen a year ago. So the phase is
+//! forgotten strictly later than `ceil(capacity / tokens)` periods after the last grant. The bucket is full by then, and
+//! the next grant begins a new phase: to forget never gives a token more, and the next refill comes later, if anything.
+//!
+//! # What always holds (tests/laws.rs, tests/refilling_bucket.rs)
+//! - At one instant at most `capacity` pass, and in every span `t` at most `capacity + tokens × (t / every + 1)`.
+//! - A clock that goes back refills nothing, and takes nothing away.
+//!
+//! # Where it fails
+//! Everybody's tokens come at once. If what stands behind can't take the jug, use the even bucket.
+
+use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use std::time::Duration;
+
+/// A bucket that gets `quota.permits()` tokens at once every `quota.period()`, and holds `quota.burst()`.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, Patience, Quota, RefillingBucket, Retry, Timestamp};
+/// use std::time::Duration;
+///
+/// // Two tokens every ten seconds, four at most.
+/// let bucket = RefillingBucket::new("2/10s burst 4".parse()?);
+/// let mut state = bucket.fresh(Timestamp::from_secs(3));
+/// let mut ask = |secs, cost| bucket.take(&mut state, Timestamp::from_secs(secs), cost, Patience::NONE);
+///
+/// let four = Cost::new(4).unwrap();
+/// assert!(ask(3, four).is_granted());
+/// assert_eq!(ask(4, Cost::ONE).retry(), Some(Retry::After(Duration::from_secs(9))));
+/// assert_eq!(ask(4, four).retry(), Some(Retry::After(Duration::from_secs(19))));
+/// assert!(ask(13, Cost::ONE).is_granted());
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefillingBucket {
+    quota: Quota,
+    /// How long after the last grant the phase is still known, in nanoseconds.
+    memory: u64,
+}
+
+/// The state of a [`RefillingBucket`]: what is missing, since which refill, and when the last grant was.
+///
+/// ```
+/// use diana_core::{Algorithm, Quota, RefillingBucket, RefillingState, Timestamp};
+///
+/// let bucket = RefillingBucket::new(Quota::per_second(5)?);
+/// assert_eq!(bucket.fresh(Timestamp::EPOCH), RefillingState::default());
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefillingState {
+    /// Tokens that are missing; more than the capacity after a `charge`. Zero only in a fresh state.
+    missing: u64,
+    /// The refill step up to which `missing` is settled.
+    stepped: Timestamp,
+    /// The last grant, from which the phase is remembered.
+    granted: Timestamp,
+}
+
+impl RefillingBucket {
+    /// A bucket of `quota.burst()` tokens that gets `quota.permits()` more at once every `quota.period()`.
+    pub fn new(quota: Quota) -> Self {
+        let refills = quota.burst().div_ceil(quota.permits());
+        Self { quota, memory: refills.saturating_mul(quota.period_nanos()) }
+    }
+
+    /// The quota that this bucket keeps.
+    pub fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The state as it is at `now`: refilled up to the last step, or with a phase that begins now.
+    #[inline]
+    fn settle(&self, state: &RefillingState, now: Timestamp) -> RefillingState {
+        let every = self.quota.period_nanos();
+        // A step that lies ahead (a clock that went back) is zero steps away.
+        let steps = nanos_between(state.stepped, now) / every;
+        let missing = state.missing.saturating_sub(steps.saturating_mul(self.quota.permits()));
+        let is_remembered = nanos_between(state.granted, now) <= self.memory;
+        if state.missing == 0 || (missing == 0 && !is_remembered) {
+            return RefillingState { missing: 0, stepped: now, granted: now };
+        }
+        // No further than `now`, so nothing saturates.
+        let stepped = state.stepped + Duration::from_nanos(steps.saturating_mul(every));
+        RefillingState { missing, stepped, granted: state.granted.max(now) }
+    }
+
+    /// When a settled bucket will have got `tokens` more, in nanoseconds.
+    fn refilled(&self, settled: &RefillingState, tokens: u64) -> u128 {
+        let refills = u128::from(tokens.div_ceil(self.quota.permits()));
+        u128::from(settled.stepped.as_nanos()) + refills * u128::from(self.quota.period_nanos())
+    }
+}
+
+impl Algorithm for RefillingBucket {
+    type State = RefillingState;
+
+    fn fresh(&self, _now: Timestamp) -> RefillingState {
+        RefillingState::default()
+    }
+
+    #[inline]
+    fn take(&self, state: &mut RefillingState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+        let capacity = self.quota.burst();
+        if cost.get() > capacity {
+            return Outcome::never();
+        }
+        let mut settled = self.settle(state, now);
+        let missing = settled.missing.saturating_add(cost.get());
+        if missing > capacity {
+            return Outcome::denied_until(self.refilled(&settled, missing - capacity), now);
+        }
+        settled.missing = missing;
+        *state = settled;
+        Outcome::granted(Receipt::new(cost, now).with_mark(mark(&settled)))
+    }
+
+    #[inline]
+    fn standing(&self, state: &RefillingState, now: Timestamp) -> Standing {
+        let settled = self.settle(state, now);
+        let full_at = u64::try_from(self.refilled(&settled, settled.missing)).unwrap_or(u64::MAX);
+        let reset = if settled.missing == 0 { Duration::ZERO } else { Timestamp::from_nanos(full_at).since(now) };
+        let limit = self.quota.burst();
+        Standing { limit, remaining: limit.saturating_sub(settled.missing), reset }
+    }
+
+    fn charge(&self, state: &mut RefillingState, now: Timestamp, cost: Cost) {
+        *state = self.settle(state, now);
+        state.missing = state.missing.saturating_add(cost.get());
+    }
+
+    /// Gives back the tokens of the receipt that no refill has brought back yet.
+    ///
+    /// Refills make up for the oldest grants first. So of `missing` tokens right after the grant, the receipt's own are
+    /// the last ones, and each refill since then has come closer to them.
+    fn refund(&self, state: &mut RefillingState, now: Timestamp, receipt: &Receipt) -> Refund {
+        let settled = self.settle(state, now);
+        let (stepped, missing) = unmark(receipt.mark());
+        let refills = nanos_between(stepped, settled.stepped) / self.quota.period_nanos();
+        let left = missing.saturating_sub(refills.saturating_mul(self.quota.permits()));
+        let returned = left.min(receipt.cost().get()).min(settled.missing);
+        if returned == 0 {
+            return Refund::Void;
+        }
+        let missing = settled.missing - returned;
+        *state = match missing {
+            // Nothing is owed, so there is nothing to remember.
+            0 => RefillingState::default(),
+            _ => RefillingState { missing, granted: state.granted, ..settled },
+        };
+        Refund::Returned
+    }
+
+    fn is_fresh(&self, state: &RefillingState, now: Timestamp) -> bool {
+        let is_remembered = nanos_between(state.granted, now) <= self.memory;
+        state.missing == 0 || (!is_remembered && self.settle(state, now).missing == 0)
+    }
+
+    fn rescale(&self, state: &mut RefillingState, old: &Self, now: Timestamp) {
+        if self == old {
+            return;
+        }
+        let settled = old.settle(state, now);
+        if settled.missing == 0 {
+            *state = RefillingState::default();
+            return;
+        }
+        let keeps_step = self.quota.period() == old.quota.period();
+        *state = RefillingState {
+            missing: settled.missing.min(self.quota.burst()),
+            // In a shorter period the rest of the old one might already be worth a refill.
+            stepped: if keeps_step { settled.stepped } else { settled.stepped.max(now) },
+            granted: state.granted,
+        };
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Queues
+    }
+}
+
+#[inline]
+fn nanos_between(earlier: Timestamp, later: Timestamp) -> u64 {
+    later.as_nanos().saturating_sub(earlier.as_nanos())
+}
+
+/// What a refund needs to know: the step at which the grant was settled, and what was missing after it.
+fn mark(state: &RefillingState) -> u128 {
+    (u128::from(state.stepped.as_nanos()) << 64) | u128::from(state.missing)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
+fn unmark(mark: u128) -> (Timestamp, u64) {
+    (Timestamp::from_nanos((mark >> 64) as u64), mark as u64)
+}

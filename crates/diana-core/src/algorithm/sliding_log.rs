@@ -1,0 +1,209 @@
+//! Sliding log: the times of all that was granted, so that *every* window keeps the limit, exactly.
+//!
+//! # How it works
+//! Write down when each request was granted. At `now`, those of the last window count:
+//!
+//! ```text
+//!   (left)          ┌──────── window ────────┐
+//!  ───▪─────────────▪───▪▪────▪──────────────┼──▶ time
+//!                   │◀──────── 4 used ──────▶now
+//!                   └ leaves at its time + window: the retry time of the fifth
+//! ```
+//!
+//! An entry of time `t` counts while `now < t + window`, so each window is half-open. Several windows (1 a second *and* 5
+//! a minute) look at one log: a request must fit all of them, and is written once.
+//!
+//! The simplest log, one entry a request, is as long as the limit, and takes a walk to count. Here an entry is a *time*,
+//! with a running total of all that was granted up to it. Then requests of one moment are one entry, what a window has
+//! used is the difference of two totals, and any question is a binary search.
+//!
+//! # Where it fails
+//! Memory: 16 bytes for each moment at which something was granted in the longest window, at most as many as that
+//! window's limit. For a limit in the thousands the [`SlidingWindow`](super::SlidingWindow) does nearly as well in 80.
+//!
+//! # What always holds (tests/laws.rs, tests/window_models.rs, tests/sliding_log.rs)
+//! - At most `limit` in every window, wherever one puts it, for each of the windows.
+//! - Requests that were denied leave no entry, so a client that keeps trying gets in as soon as one that waited.
+//! - The log has at most as many entries as the limit of the longest window, even after charges.
+
+use crate::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use std::time::Duration;
+
+mod log;
+
+pub use log::SlidingLogState;
+
+/// At most `quota.permits()` in *every* span of `quota.period()`, for one quota or several. The burst plays no part.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, Patience, Quota, Retry, SlidingLog, Timestamp};
+/// use std::time::Duration;
+///
+/// let log = SlidingLog::several([Quota::per_second(1)?, Quota::per_minute(2)?])?;
+/// let mut state = log.fresh(Timestamp::EPOCH);
+/// let mut ask = |secs| log.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, Patience::NONE);
+///
+/// assert!(ask(100).is_granted());
+/// assert_eq!(ask(100).retry(), Some(Retry::After(Duration::from_secs(1)))); // one a second
+/// assert!(ask(130).is_granted());
+/// assert_eq!(ask(131).retry(), Some(Retry::After(Duration::from_secs(29)))); // two a minute
+/// assert!(ask(160).is_granted());
+/// # Ok::<(), diana_core::InvalidWindow>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    /// As they were given; never empty.
+    windows: Box<[Quota]>,
+    /// The longest of them, which says how long an entry matters; of equal ones the largest.
+    longest: Quota,
+    /// The smallest limit: what a fresh key can take at once.
+    limit: u64,
+}
+
+impl SlidingLog {
+    /// At most `quota.permits()` in every span of `quota.period()`.
+    pub fn new(quota: Quota) -> Self {
+        Self { windows: Box::new([quota]), longest: quota, limit: quota.permits() }
+    }
+
+    /// Several windows over one log: a request must fit all of them.
+    pub fn several(windows: impl IntoIterator<Item = Quota>) -> Result<Self, InvalidWindow> {
+        let windows: Box<[Quota]> = windows.into_iter().collect();
+        let longest = windows.iter().max_by_key(|quota| (quota.period(), quota.permits()));
+        let limit = windows.iter().map(Quota::permits).min();
+        match (longest.copied(), limit) {
+            (Some(longest), Some(limit)) => Ok(Self { windows, longest, limit }),
+            _ => Err(InvalidWindow::NoWindows),
+        }
+    }
+
+    /// The windows, in the order in which they were given.
+    pub fn windows(&self) -> &[Quota] {
+        &self.windows
+    }
+
+    /// What each window has used at `now`, in the order in which the windows were given.
+    ///
+    /// ```
+    /// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingLog, Timestamp};
+    ///
+    /// let log = SlidingLog::several([Quota::per_second(1)?, Quota::per_minute(5)?])?;
+    /// let mut state = log.fresh(Timestamp::EPOCH);
+    /// assert!(log.take(&mut state, Timestamp::from_secs(7), Cost::ONE, Patience::NONE).is_granted());
+    ///
+    /// let used: Vec<u64> = log.used(&state, Timestamp::from_secs(8)).map(|(_, used)| used).collect();
+    /// assert_eq!(used, [0, 1]);
+    /// # Ok::<(), diana_core::InvalidWindow>(())
+    /// ```
+    pub fn used(&self, state: &SlidingLogState, now: Timestamp) -> impl Iterator<Item = (Quota, u64)> {
+        self.windows.iter().map(move |window| (*window, state.used(state.first_in(window, now))))
+    }
+
+    /// What was granted in the longest window up to `now`, newest first: when, and how much at that moment.
+    ///
+    /// ```
+    /// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingLog, Timestamp};
+    ///
+    /// let log = SlidingLog::new(Quota::per_minute(5)?);
+    /// let mut state = log.fresh(Timestamp::EPOCH);
+    /// for secs in [10, 40, 40, 75] {
+    ///     assert!(log.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, Patience::NONE).is_granted());
+    /// }
+    /// let recent: Vec<_> = log.recent(&state, Timestamp::from_secs(75)).collect();
+    /// assert_eq!(recent, [(Timestamp::from_secs(75), 1), (Timestamp::from_secs(40), 2)]);
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn recent(&self, state: &SlidingLogState, now: Timestamp) -> impl Iterator<Item = (Timestamp, u64)> {
+        state.newest_first(state.first_in(&self.longest, now))
+    }
+
+    /// What an ask gets: denied until the last of the windows has room for it.
+    fn judge(&self, state: &SlidingLogState, now: Timestamp, cost: Cost) -> Outcome {
+        if cost.get() > self.limit {
+            return Outcome::never();
+        }
+        let free_at = self.windows.iter().filter_map(|window| {
+            let first = state.first_in(window, now);
+            let excess = state.used(first).saturating_add(cost.get()).saturating_sub(window.permits());
+            (excess > 0).then(|| state.freeing(first, excess, window))?
+        });
+        match free_at.max() {
+            Some(moment) => Outcome::denied_until(moment, now),
+            None => Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(state.time(now).as_nanos()))),
+        }
+    }
+
+    /// Writes `permits` at `now`, and drops what has left the longest window.
+    fn record(&self, state: &mut SlidingLogState, now: Timestamp, permits: u64) {
+        state.drop_first(state.first_in(&self.longest, now));
+        state.record(now, permits, self.longest.permits());
+    }
+}
+
+impl Algorithm for SlidingLog {
+    type State = SlidingLogState;
+
+    fn fresh(&self, _now: Timestamp) -> SlidingLogState {
+        SlidingLogState::default()
+    }
+
+    fn take(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+        let outcome = self.judge(state, now, cost);
+        if outcome.is_granted() {
+            self.record(state, now, cost.get());
+        }
+        outcome
+    }
+
+    fn peek(&self, state: &SlidingLogState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+        self.judge(state, now, cost)
+    }
+
+    /// Of the window that has the least left; of several such, the one that gives back last.
+    fn standing(&self, state: &SlidingLogState, now: Timestamp) -> Standing {
+        let each = self.windows.iter().map(|window| {
+            let first = state.first_in(window, now);
+            let reset = state.freeing(first, 1, window).map_or(0, |moment| u64::try_from(moment).unwrap_or(u64::MAX));
+            (window.permits().saturating_sub(state.used(first)), Timestamp::from_nanos(reset).since(now))
+        });
+        let least = each.min_by_key(|(remaining, reset)| (*remaining, std::cmp::Reverse(*reset)));
+        let (remaining, reset) = least.unwrap_or((self.limit, Duration::ZERO));
+        Standing { limit: self.limit, remaining, reset }
+    }
+
+    fn charge(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost) {
+        self.record(state, now, cost.get());
+    }
+
+    fn refund(&self, state: &mut SlidingLogState, now: Timestamp, receipt: &Receipt) -> Refund {
+        match state.find(receipt.mark()) {
+            Some(place) if place >= state.first_in(&self.longest, now) => {
+                state.take_back(place, receipt.cost().get());
+                Refund::Returned
+            }
+            _ => Refund::Void,
+        }
+    }
+
+    fn is_fresh(&self, state: &SlidingLogState, now: Timestamp) -> bool {
+        state.first_in(&self.longest, now) == state.len()
+    }
+
+    /// Keeps the times. Above the limit of the longest window the oldest use is let go; above that of a shorter one
+    /// nothing is, since the longer ones still count it.
+    fn rescale(&self, state: &mut SlidingLogState, old: &Self, now: Timestamp) {
+        if self == old {
+            return;
+        }
+        state.drop_first(state.first_in(&self.longest, now).max(state.first_in(&old.longest, now)));
+        state.let_go(state.used(0).saturating_sub(self.longest.permits()));
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Queues
+    }
+
+    fn heap_bytes(&self, state: &SlidingLogState) -> usize {
+        state.heap_bytes()
+    }
+}

@@ -1,0 +1,126 @@
+//! The ring itself: the counts of the newest `n` buckets, bucket `b` at place `b mod n`.
+//!
+//! ```text
+//!  place      0   1   2   3   4
+//!           ┌───┬───┬───┬───┬───┐
+//!  bucket   │ 15│ 16│ 12│ 13│ 14│    newest 16, n = 5: bucket 17 will take the place of 12
+//!           └───┴───┴───┴───┴───┘
+//! ```
+//!
+//! Nothing is ever moved. Places of buckets that have left are zeroed when a grant passes over them, and not before, so
+//! that to look changes nothing; whoever looks says which bucket is current, and what has left by then is skipped.
+
+/// The state of a [`SlidingWindow`](crate::SlidingWindow): the ring of counts, which is allocated by the first grant.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingWindow, Timestamp};
+///
+/// let window = SlidingWindow::new(Quota::per_minute(5)?);
+/// let mut state = window.fresh(Timestamp::EPOCH);
+/// assert_eq!(window.heap_bytes(&state), 0);
+/// assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
+/// assert_eq!(window.heap_bytes(&state), 80);
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlidingWindowState {
+    /// The newest bucket that the ring has a place for; 0 when nothing is in use.
+    newest: u64,
+    ring: Box<[u64]>,
+}
+
+impl SlidingWindowState {
+    /// `bucket`, or the newest in use if that is later: time does not go back.
+    #[inline]
+    pub(super) fn current(&self, bucket: u64) -> u64 {
+        bucket.max(self.newest)
+    }
+
+    /// The buckets that are still in the window when `current` is the current one, oldest first, with their counts.
+    #[inline]
+    pub(super) fn counts(&self, current: u64) -> impl Iterator<Item = (u64, u64)> {
+        // The oldest of `n` buckets is `n - 1` before the current one; what comes after the newest is empty.
+        let oldest = current.saturating_sub(self.length().saturating_sub(1));
+        (oldest..=self.newest).map(|bucket| (bucket, self.ring.get(self.place(bucket)).copied().unwrap_or(0)))
+    }
+
+    /// What is in use when `current` is the current bucket.
+    #[inline]
+    pub(super) fn used(&self, current: u64) -> u64 {
+        if current == self.newest {
+            // All of it, in whatever order: the way of a busy key.
+            return self.ring.iter().fold(0, |sum, count| sum.saturating_add(*count));
+        }
+        self.counts(current).fold(0, |sum, (_, count)| sum.saturating_add(count))
+    }
+
+    /// The first bucket in use with whose leaving at least `permits` have left.
+    pub(super) fn freeing(&self, current: u64, permits: u64) -> Option<u64> {
+        let mut freed = 0_u64;
+        let mut in_use = self.counts(current).filter(|(_, count)| *count > 0);
+        in_use.find_map(|(bucket, count)| {
+            freed = freed.saturating_add(count);
+            (freed >= permits).then_some(bucket)
+        })
+    }
+
+    /// Counts `permits` in bucket `current`, which is no older than the newest, in a ring of `buckets`.
+    pub(super) fn record(&mut self, current: u64, permits: u64, buckets: u64) {
+        if self.ring.is_empty() {
+            let length = usize::try_from(buckets).unwrap_or(usize::MAX);
+            *self = Self { newest: current, ring: vec![0; length].into_boxed_slice() };
+        }
+        if current.saturating_sub(self.newest) >= self.length() {
+            self.ring.fill(0);
+        } else {
+            for passed in self.newest..current {
+                self.change(passed + 1, |_| 0);
+            }
+        }
+        self.newest = self.newest.max(current);
+        self.change(current, |count| count.saturating_add(permits));
+    }
+
+    /// Takes `permits` back from `bucket`, at most what it holds; how many that was.
+    pub(super) fn take_back(&mut self, bucket: u64, current: u64, permits: u64) -> u64 {
+        let held = self.counts(current).find(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
+        let returned = held.min(permits);
+        if returned > 0 {
+            self.change(bucket, |count| count - returned);
+        }
+        if self.used(self.newest) == 0 {
+            // Nothing is in use, so no bucket needs to be remembered as the newest.
+            self.newest = 0;
+        }
+        returned
+    }
+
+    /// The newest bucket in use; 0 when nothing is.
+    #[inline]
+    pub(super) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.ring)
+    }
+
+    #[inline]
+    fn length(&self) -> u64 {
+        self.ring.len() as u64
+    }
+
+    #[inline]
+    fn place(&self, bucket: u64) -> usize {
+        // What is less than the ring's length is a `usize`, as the length is.
+        usize::try_from(bucket % self.length().max(1)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn change(&mut self, bucket: u64, new: impl Fn(u64) -> u64) {
+        let place = self.place(bucket);
+        if let Some(count) = self.ring.get_mut(place) {
+            *count = new(*count);
+        }
+    }
+}

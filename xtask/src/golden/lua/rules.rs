@@ -1,0 +1,99 @@
+//! The window scripts, which ask several rules at once: all or nothing.
+//!
+//! First every rule is asked without effect; only if all would pass is each charged. So a request that one rule refuses
+//! costs the others nothing, and leaves nothing behind (bugs B05 and B14).
+
+use super::scripts::{Answer, Keys};
+use super::{Call, values};
+use diana_core::{Algorithm, Cost, Patience, Timestamp};
+use serde_json::{Value, json};
+
+/// How a window script gets its rules.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arguments {
+    /// One rule, an argument for each part.
+    Single,
+    /// A JSON list of rules.
+    Listed,
+}
+
+/// One rule of a window script, with its times in nanoseconds.
+#[derive(Debug)]
+pub(super) struct Rule<A> {
+    /// Equal rules have equal texts, and are one limit (bug B06).
+    id: String,
+    pub(super) limit: i64,
+    pub(super) interval: i64,
+    pub(super) precision: i64,
+    window: Option<A>,
+}
+
+/// The rules of a call, each with the window that `make` makes of it, and the time of the call.
+pub(super) fn rules<A>(
+    call: Call<'_>,
+    arguments: Arguments,
+    parts: usize,
+    make: impl Fn(&Rule<A>) -> Option<A>,
+) -> Result<(Vec<Rule<A>>, Timestamp), String> {
+    let (listed, now) = match arguments {
+        Arguments::Single => {
+            let names = ["key", "limit", "interval_s", "precision_s"];
+            let rule = (0..parts).map(|part| call.need(part, names[part]).cloned()).collect::<Result<Vec<_>, _>>()?;
+            (vec![Value::Array(rule)], call.now(Some(parts))?)
+        }
+        Arguments::Listed => {
+            let listed = call.need(0, "rules")?;
+            let listed = match listed {
+                Value::String(json) => serde_json::from_str(json).map_err(|error| format!("the rules: {error}"))?,
+                other => other.clone(),
+            };
+            (listed.as_array().cloned().ok_or("the rules are not a list")?, call.now(Some(1))?)
+        }
+    };
+    let rules = listed.iter().map(|rule| {
+        let part = |index: usize| rule.get(index).ok_or_else(|| format!("rule {rule} has fewer than {parts} parts"));
+        let (limit, interval) = (values::count(part(1)?)?, values::nanos(part(2)?)?);
+        let precision = if parts > 3 { values::nanos(part(3)?)?.min(interval) } else { interval };
+        let id = format!("{} {limit} {interval} {precision}", values::text(part(0)?));
+        let mut rule = Rule { id, limit, interval, precision, window: None };
+        rule.window = make(&rule);
+        Ok(rule)
+    });
+    Ok((rules.collect::<Result<_, String>>()?, now))
+}
+
+/// Asks every rule, and takes from all of them or from none.
+pub(super) fn all_or_nothing<A: Algorithm + Clone>(
+    keys: &mut Keys<A>,
+    rules: Vec<Rule<A>>,
+    now: Timestamp,
+    comes_back: impl Fn(&A, Timestamp) -> Timestamp,
+) -> Answer {
+    let mut asked: Vec<(Rule<A>, A, bool)> = Vec::new();
+    for rule in rules {
+        let Some(window) = rule.window.clone() else { return Answer::Refused };
+        let state = keys.state(rule.id.clone(), &window, now);
+        // A limit of 0 has a window, for the sake of its end, that nothing is ever taken from.
+        let passes = rule.limit > 0 && window.peek(state, now, Cost::ONE, Patience::NONE).is_granted();
+        asked.push((rule, window, passes));
+    }
+    if asked.iter().all(|(.., passes)| *passes) {
+        let mut charged: Vec<&str> = Vec::new();
+        for (rule, window, _) in asked.iter().filter(|(rule, ..)| rule.limit > 0) {
+            if !charged.contains(&rule.id.as_str()) {
+                charged.push(&rule.id);
+                let _ = window.take(keys.state(rule.id.clone(), window, now), now, Cost::ONE, Patience::NONE);
+            }
+        }
+    }
+    let mut reply = Vec::new();
+    for (rule, window, passes) in &asked {
+        let standing = window.standing(keys.state(rule.id.clone(), window, now), now);
+        let is_unused = standing.remaining == standing.limit;
+        // The scripts tell the end of a window that nobody uses, too.
+        let reset = if is_unused { comes_back(window, now).since(now) } else { standing.reset };
+        let remaining = if *passes { standing.remaining } else { 0 };
+        reply.extend([json!(i64::from(*passes)), json!(remaining), json!(rule.limit), values::units(reset)]);
+    }
+    Answer::Reply(Value::Array(reply))
+}

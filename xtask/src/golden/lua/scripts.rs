@@ -1,0 +1,244 @@
+//! What each script is in Diana's terms, and how its reply is written.
+//!
+//! | scripts | here | reply |
+//! |---|---|---|
+//! | fixed_single, fixed_multi, sliding_window, sliding_window_multi | [`rules`](super::rules) | passed, remaining, limit, reset of each rule |
+//! | fixed_simple, count_003, counter_004 | `FixedWindow`, opened by the first request | 1 or 0; the count or -1 |
+//! | token_bucket_hm, token_bucket_004 | `RefillingBucket` | passed, left, burst, retry; what is left or -1 |
+//! | sliding_log, zset_002 | `SlidingLog` | now, earlier times, passed by rule; 1 or 0 |
+//!
+//! Some arguments Diana refuses to make a limit of: nothing per window, a window of no length, a cost below 1. Such a call
+//! is [`Answer::Refused`], and only the decision is compared.
+
+use super::rules::{Arguments, all_or_nothing, rules};
+use super::{Call, values};
+use diana_core::{
+    Algorithm, Cost, FixedWindow, Opens, Patience, Quota, RefillingBucket, Retry, SlidingLog, SlidingWindow, Timestamp,
+};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+/// A script with the states of its keys.
+#[derive(Debug)]
+pub(super) enum Script {
+    FixedRules(Keys<FixedWindow>, Arguments),
+    SlidingRules(Keys<SlidingWindow>, Arguments),
+    Counter(Keys<FixedWindow>, Says),
+    BucketHm(Keys<RefillingBucket>),
+    Bucket004(Keys<RefillingBucket>),
+    SlidingLog(Keys<SlidingLog>),
+    Zset002(Keys<SlidingLog>),
+}
+
+/// What a counting script answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    /// 1, or 0 when it refuses.
+    Passed,
+    /// The count so far, or -1 when it refuses.
+    Count,
+}
+
+/// What Diana answers in place of the script.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Reply(Value),
+    /// The limit or the cost can't be made, so nothing passes.
+    Refused,
+}
+
+impl Script {
+    pub(super) fn named(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "fixed_single" => Self::FixedRules(Keys::default(), Arguments::Single),
+            "fixed_multi" => Self::FixedRules(Keys::default(), Arguments::Listed),
+            "sliding_window" => Self::SlidingRules(Keys::default(), Arguments::Single),
+            "sliding_window_multi" => Self::SlidingRules(Keys::default(), Arguments::Listed),
+            "fixed_simple" | "count_003" => Self::Counter(Keys::default(), Says::Passed),
+            "counter_004" => Self::Counter(Keys::default(), Says::Count),
+            "token_bucket_hm" => Self::BucketHm(Keys::default()),
+            "token_bucket_004" => Self::Bucket004(Keys::default()),
+            "sliding_log" => Self::SlidingLog(Keys::default()),
+            "zset_002" => Self::Zset002(Keys::default()),
+            _ => return Err(format!("script `{name}` is not one of the eleven that are known")),
+        })
+    }
+
+    /// Answers one call.
+    pub(super) fn call(&mut self, call: Call<'_>) -> Result<Answer, String> {
+        match self {
+            Self::FixedRules(keys, arguments) => {
+                let (rules, now) = rules(call, *arguments, 3, |rule| {
+                    Some(FixedWindow::new(values::quota(rule.limit.max(1), rule.interval)?))
+                })?;
+                Ok(all_or_nothing(keys, rules, now, FixedWindow::comes_back))
+            }
+            Self::SlidingRules(keys, arguments) => {
+                let (rules, now) = rules(call, *arguments, 4, |rule| {
+                    let window = SlidingWindow::new(values::quota(rule.limit.max(1), rule.interval)?);
+                    // A precision beyond the interval is the interval.
+                    let precision = Duration::from_nanos(u64::try_from(rule.precision).ok()?);
+                    window.with_precision(precision).ok()
+                })?;
+                Ok(all_or_nothing(keys, rules, now, SlidingWindow::comes_back))
+            }
+            Self::Counter(keys, says) => count(keys, call, *says),
+            Self::BucketHm(keys) => bucket_hm(keys, call),
+            Self::Bucket004(keys) => bucket_004(keys, call),
+            Self::SlidingLog(keys) => sliding_log(keys, call),
+            Self::Zset002(keys) => zset_002(keys, call),
+        }
+    }
+
+    /// Whether a reply lets the request pass; `None` if it is not a reply of this script.
+    pub(super) fn decision(&self, reply: &Value) -> Option<bool> {
+        match self {
+            Self::FixedRules(..) | Self::SlidingRules(..) => Some(reply.as_array()?.iter().step_by(4).all(is_one)),
+            Self::Counter(_, Says::Passed) | Self::Zset002(_) => {
+                (reply.is_null() || reply.is_number()).then(|| is_one(reply))
+            }
+            Self::Counter(_, Says::Count) | Self::Bucket004(_) => Some(reply.as_i64()? >= 0),
+            Self::BucketHm(_) => reply.as_array()?.first().map(is_one),
+            Self::SlidingLog(_) => Some(reply.as_array()?.get(2..)?.iter().all(is_one)),
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply(reply) => reply.fmt(f),
+            Self::Refused => f.write_str("a refusal, since Diana makes no such limit or cost"),
+        }
+    }
+}
+
+/// The states of an algorithm's keys, each with the parameters that it is kept under.
+#[derive(Debug)]
+pub(super) struct Keys<A: Algorithm>(HashMap<String, (A, A::State)>);
+
+impl<A: Algorithm> Default for Keys<A> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<A: Algorithm + Clone> Keys<A> {
+    /// The state of `key` under `algorithm`; one that was kept under other parameters is taken over.
+    pub(super) fn state(&mut self, key: String, algorithm: &A, now: Timestamp) -> &mut A::State {
+        let (kept_under, state) = self.0.entry(key).or_insert_with(|| (algorithm.clone(), algorithm.fresh(now)));
+        algorithm.rescale(state, kept_under, now);
+        *kept_under = algorithm.clone();
+        state
+    }
+}
+
+/// fixed_simple, count_003, counter_004: a window that the first request opens, on the wall clock in milliseconds.
+fn count(keys: &mut Keys<FixedWindow>, call: Call<'_>, says: Says) -> Result<Answer, String> {
+    let (limit, window) = (call.need(0, "limit")?, call.need(1, "window_s")?);
+    let now = call.now(None)?;
+    let Some(quota) = values::quota(values::count(limit)?, millis_of_seconds(window)?) else {
+        return Ok(Answer::Refused);
+    };
+    let window = FixedWindow::new(quota).opens(Opens::FirstRequest);
+    let answer = window.answer(keys.state(call.key(), &window, now), now, Cost::ONE, Patience::NONE);
+    let counted = answer.standing.limit - answer.standing.remaining;
+    Ok(Answer::Reply(match (says, answer.is_granted()) {
+        (Says::Passed, granted) => json!(i64::from(granted)),
+        (Says::Count, true) => json!(counted),
+        (Says::Count, false) => json!(-1),
+    }))
+}
+
+/// token_bucket_hm: [passed, left, burst, wait for this cost]; no wait helps a cost above the burst.
+fn bucket_hm(keys: &mut Keys<RefillingBucket>, call: Call<'_>) -> Result<Answer, String> {
+    // The script raises a burst or an amount below 1 to 1, and means to have these defaults.
+    let burst = values::count(call.need(1, "burst")?)?.max(1);
+    let every = call.arg(2, "refill_ms").map_or(Ok(1_000_000), values::nanos)?;
+    let amount = call.arg(3, "refill_amount").map_or(Ok(1), values::count)?.max(1);
+    let cost = call.arg(4, "tokens").map_or(Ok(1), values::count)?;
+    let now = call.now(Some(5))?;
+    let (Some(bucket), Some(cost)) = (bucket(amount, every, burst), cost_of(cost)) else { return Ok(Answer::Refused) };
+    let key = values::text(call.need(0, "key")?);
+    let answer = bucket.answer(keys.state(key, &bucket, now), now, cost, Patience::NONE);
+    let wait = match answer.retry() {
+        None => json!(0),
+        Some(Retry::After(wait)) => values::units(wait),
+        Some(_) => Value::Null,
+    };
+    Ok(Answer::Reply(json!([i64::from(answer.is_granted()), answer.standing.remaining, burst, wait])))
+}
+
+/// token_bucket_004: what is left, or -1.
+fn bucket_004(keys: &mut Keys<RefillingBucket>, call: Call<'_>) -> Result<Answer, String> {
+    let capacity = values::count(call.need(0, "capacity")?)?;
+    let add = values::count(call.need(1, "add")?)?;
+    let every = values::nanos(call.need(2, "interval_s")?)?;
+    let now = call.now(Some(3))?;
+    let Some(bucket) = bucket(add, every, capacity) else { return Ok(Answer::Refused) };
+    let answer = bucket.answer(keys.state(call.key(), &bucket, now), now, Cost::ONE, Patience::NONE);
+    Ok(Answer::Reply(if answer.is_granted() { json!(answer.standing.remaining) } else { json!(-1) }))
+}
+
+/// sliding_log: [now, the newest accepted times before, passed by each rule or nil].
+fn sliding_log(keys: &mut Keys<SlidingLog>, call: Call<'_>) -> Result<Answer, String> {
+    // The script's rules are written into it: 1 per second and 5 per minute.
+    let written = json!([[1, 1], [5, 60]]);
+    let rules = call.params.get("rules").unwrap_or(&written).as_array().ok_or("the rules are not a list")?;
+    let now = call.now(Some(0))?;
+    let mut windows = Vec::new();
+    for rule in rules {
+        let (limit, interval) = (&rule[0], &rule[1]);
+        let Some(quota) = values::quota(values::count(limit)?, values::nanos(interval)?) else {
+            return Ok(Answer::Refused);
+        };
+        windows.push(quota);
+    }
+    let log = SlidingLog::several(windows).map_err(|error| error.to_string())?;
+    let shown = log.windows().iter().max_by_key(|quota| quota.period()).map_or(0, Quota::permits);
+    let state = keys.state(call.key(), &log, now);
+    let recent = log.recent(state, now).flat_map(|(time, count)| (0..count).map(move |_| time));
+    let recent = recent.take(usize::try_from(shown).unwrap_or(usize::MAX));
+    let recent: Vec<String> = recent.map(|time| units_text(time.since(Timestamp::EPOCH))).collect();
+    let passed: Vec<bool> = log.used(state, now).map(|(quota, used)| used < quota.permits()).collect();
+    let _ = log.take(state, now, Cost::ONE, Patience::NONE);
+    let mut reply = vec![values::units(now.since(Timestamp::EPOCH)), json!(recent)];
+    reply.extend(passed.iter().map(|passed| if *passed { json!(1) } else { Value::Null }));
+    Ok(Answer::Reply(Value::Array(reply)))
+}
+
+/// zset_002: 1 or 0, on the wall clock in milliseconds.
+fn zset_002(keys: &mut Keys<SlidingLog>, call: Call<'_>) -> Result<Answer, String> {
+    let (period, limit) = (call.need(0, "period_s")?, call.need(1, "limit")?);
+    let now = call.now(None)?;
+    let Some(quota) = values::quota(values::count(limit)?, millis_of_seconds(period)?) else {
+        return Ok(Answer::Refused);
+    };
+    let log = SlidingLog::new(quota);
+    let outcome = log.take(keys.state(call.key(), &log, now), now, Cost::ONE, Patience::NONE);
+    Ok(Answer::Reply(json!(i64::from(outcome.is_granted()))))
+}
+
+/// Seconds where the script's clock counts milliseconds.
+fn millis_of_seconds(seconds: &Value) -> Result<i64, String> {
+    Ok(values::nanos(seconds)?.saturating_mul(1_000))
+}
+
+fn bucket(amount: i64, every: i64, capacity: i64) -> Option<RefillingBucket> {
+    let quota = values::quota(amount, every)?.with_burst(u64::try_from(capacity).ok()?).ok()?;
+    Some(RefillingBucket::new(quota))
+}
+
+fn cost_of(cost: i64) -> Option<Cost> {
+    Cost::new(u64::try_from(cost).ok()?).ok()
+}
+
+fn units_text(time: Duration) -> String {
+    values::text(&values::units(time))
+}
+
+fn is_one(value: &Value) -> bool {
+    value.as_f64() == Some(1.0)
+}

@@ -1,0 +1,92 @@
+//! The scripts' arguments as Diana's types, and back.
+//!
+//! A script counts time in a unit of its own: seconds, milliseconds, or whatever its caller passes. Only proportions
+//! matter to a limit, so one unit, whichever it is, becomes a microsecond here. Then a timestamp of sixteen digits fits
+//! (bug B07) and so do three decimals (bug B11).
+
+use super::Call;
+use diana_core::{Quota, Timestamp};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Nanoseconds that stand for one unit of a script's time.
+const UNIT: f64 = 1_000.0;
+const UNIT_NANOS: i64 = 1_000;
+
+impl<'a> Call<'a> {
+    /// The argument at `index`, or the scenario's parameter of that name.
+    pub(super) fn arg(&self, index: usize, name: &str) -> Option<&'a Value> {
+        let argument = self.step.get("argv").and_then(|argv| argv.get(index));
+        argument.or_else(|| self.params.get(name)).filter(|value| !value.is_null())
+    }
+
+    /// The same, where there is no doing without it.
+    pub(super) fn need(&self, index: usize, name: &str) -> Result<&'a Value, String> {
+        self.arg(index, name).ok_or_else(|| format!("neither argv[{index}] nor the parameter `{name}` is there"))
+    }
+
+    /// The key that the script was given.
+    pub(super) fn key(&self) -> String {
+        self.step.get("keys").and_then(|keys| keys.get(0)).map(text).unwrap_or_default()
+    }
+
+    /// The script's own `now`, or the wall clock in milliseconds where it has none.
+    pub(super) fn now(&self, index: Option<usize>) -> Result<Timestamp, String> {
+        let argument = index.and_then(|index| self.arg(index, "now"));
+        let now = argument.or_else(|| self.step.get("now_ms")).ok_or("neither `now` nor `now_ms` is there")?;
+        Ok(Timestamp::from_nanos(u64::try_from(nanos(now)?).unwrap_or(0)))
+    }
+}
+
+/// A string as it is, anything else as JSON.
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A whole number, written as a number or as text; a fraction is rounded down, as the scripts' comparisons do.
+pub(super) fn count(value: &Value) -> Result<i64, String> {
+    let written = text(value);
+    written.parse().or_else(|_| decimal(&written).map(|number| rounded(number.floor())))
+}
+
+/// A time in the script's unit, in nanoseconds of ours.
+pub(super) fn nanos(value: &Value) -> Result<i64, String> {
+    let written = text(value);
+    match written.parse::<i64>() {
+        Ok(whole) => Ok(whole.saturating_mul(UNIT_NANOS)),
+        Err(_) => decimal(&written).map(|number| rounded((number * UNIT).round())),
+    }
+}
+
+/// A limit as a quota; `None` for what Diana refuses to make (nothing per window, or windows of no length).
+pub(super) fn quota(limit: i64, period_nanos: i64) -> Option<Quota> {
+    let period = Duration::from_nanos(u64::try_from(period_nanos).ok()?);
+    Quota::new(u64::try_from(limit).ok()?, period).ok()
+}
+
+/// A time of ours in the script's unit.
+pub(super) fn units(time: Duration) -> Value {
+    let nanos = time.as_nanos();
+    match u64::try_from(nanos) {
+        Ok(nanos) if nanos.is_multiple_of(UNIT_NANOS.unsigned_abs()) => json!(nanos / UNIT_NANOS.unsigned_abs()),
+        _ => json!(time.as_secs_f64() * 1e9 / UNIT),
+    }
+}
+
+/// Whether two replies say the same: 1 and 1.0 do.
+pub(super) fn are_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| are_equal(a, b)),
+        (Value::Number(x), Value::Number(y)) => a == b || x.as_f64() == y.as_f64(),
+        _ => a == b,
+    }
+}
+
+fn decimal(written: &str) -> Result<f64, String> {
+    written.parse().ok().filter(|number: &f64| number.is_finite()).ok_or_else(|| format!("`{written}` is not a number"))
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "a cast of a float saturates, and it has no fraction here")]
+fn rounded(number: f64) -> i64 {
+    number as i64
+}
