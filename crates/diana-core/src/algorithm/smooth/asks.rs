@@ -78,7 +78,7 @@ impl SmoothRate {
         } else {
             whole_permits(settled.stored).clamp(1, limit)
         };
-        let full_at = Duration::from_micros(self.full_at(state));
+        let full_at = Duration::from_micros(self.full_at(&settled));
         Standing { limit, remaining, reset: full_at.saturating_sub(Duration::from_nanos(now.as_nanos())) }
     }
 
