@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 mod golden;
+mod test;
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
+  test             everything that must hold before a change lands: format, lints, docs, tests, model checkers
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any
 ";
 
@@ -15,6 +17,7 @@ fn main() -> ExitCode {
     let command = args.next();
     let rest: Vec<String> = args.collect();
     match command.as_deref() {
+        Some("test") => test::run(&rest),
         Some("golden") => golden::run(&rest),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");

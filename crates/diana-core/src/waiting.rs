@@ -13,7 +13,6 @@ use crate::clock::Time;
 use crate::{Answer, Cost, Outcome, Patience, Receipt, Retry, Standing, Timestamp, Waiting};
 use line::Lines;
 use std::task::Waker;
-use std::time::Duration;
 
 #[cfg(feature = "async")]
 pub(crate) mod future;
@@ -51,23 +50,21 @@ pub(crate) struct Turn<'a, S: Source + ?Sized> {
     source: &'a S,
     key: u64,
     cost: Cost,
-    began: Timestamp,
     deadline: Timestamp,
     ticket: Option<u64>,
 }
 
 /// How a turn stands.
 pub(crate) enum Step {
-    /// It is over.
-    Done(Answer),
+    /// It is over: the answer, and when it was given.
+    Done(Answer, Timestamp),
     /// Poll again then, or when the waker is called.
     WaitUntil(Timestamp),
 }
 
 impl<'a, S: Source + ?Sized> Turn<'a, S> {
-    pub(crate) fn new(source: &'a S, key: u64, cost: Cost, patience: Patience) -> Self {
-        let began = source.time().now();
-        Self { source, key, cost, began, deadline: began + patience.as_duration(), ticket: None }
+    pub(crate) fn new(source: &'a S, key: u64, cost: Cost, began: Timestamp, patience: Patience) -> Self {
+        Self { source, key, cost, deadline: began + patience.as_duration(), ticket: None }
     }
 
     /// Asks, if this is the first in line, and says what to do next.
@@ -78,39 +75,43 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
         let first = match self.ticket {
             Some(ticket) => lines.leave_waker(self.key, ticket, waker),
             None if !lines.anyone_waits(self.key) => {
-                let answer = self.source.take(self.key, now, self.cost, Patience::NONE);
+                let answer = self.source.take(self.key, now, self.cost, self.patience(now));
                 let hopeless = answer.retry() == Some(Retry::Never) || self.deadline <= now;
                 if answer.is_granted() || hopeless {
-                    return Step::Done(answer);
+                    return Step::Done(answer, now);
                 }
                 match self.join(now, waker) {
                     Ok(first) => first,
-                    Err(turned_away) => return Step::Done(turned_away),
+                    Err(turned_away) => return Step::Done(turned_away, now),
                 }
             }
             None => match self.join(now, waker) {
                 Ok(first) => first,
-                Err(turned_away) => return Step::Done(turned_away),
+                Err(turned_away) => return Step::Done(turned_away, now),
             },
         };
         if !first {
             return if now < self.deadline { Step::WaitUntil(self.deadline) } else { self.give_up(now) };
         }
-        let answer = self.source.take(self.key, now, self.cost, Patience::NONE);
+        let answer = self.source.take(self.key, now, self.cost, self.patience(now));
         let again = match answer.outcome {
-            Outcome::Granted { receipt, .. } => {
+            Outcome::Granted { .. } => {
                 self.leave();
-                let outcome = Outcome::Granted { wait: now.since(self.began), receipt };
-                return Step::Done(Answer { outcome, ..answer });
+                return Step::Done(answer, now);
             }
             Outcome::Denied { retry: Retry::After(after) } if now + after <= self.deadline => now + after,
             Outcome::Denied { retry: Retry::WhenReturned } if now < self.deadline => self.deadline,
             Outcome::Denied { .. } => {
                 self.leave();
-                return Step::Done(answer);
+                return Step::Done(answer, now);
             }
         };
         Step::WaitUntil(again)
+    }
+
+    /// What is left of it.
+    fn patience(&self, now: Timestamp) -> Patience {
+        Patience::up_to(self.deadline.since(now))
     }
 
     fn join(&mut self, now: Timestamp, waker: &Waker) -> Result<bool, Answer> {
@@ -123,7 +124,7 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
 
     fn give_up(&mut self, now: Timestamp) -> Step {
         self.leave();
-        Step::Done(self.source.others_are_first(self.key, now))
+        Step::Done(self.source.others_are_first(self.key, now), now)
     }
 
     fn leave(&mut self) {
@@ -140,7 +141,12 @@ impl<S: Source + ?Sized> Drop for Turn<'_, S> {
     }
 }
 
-/// How long from `now` until `then`.
-pub(crate) fn until(then: Timestamp, now: Timestamp) -> Duration {
-    then.since(now)
+/// A granted answer in which the wait is all of it, from `began` to `then`.
+fn waited(answer: Answer, began: Timestamp, then: Timestamp) -> Answer {
+    match answer.outcome {
+        Outcome::Granted { receipt, .. } => {
+            Answer { outcome: Outcome::Granted { wait: then.since(began), receipt }, ..answer }
+        }
+        Outcome::Denied { .. } => answer,
+    }
 }

@@ -3,7 +3,7 @@
 //! Dropping the future stops the waiting: a reservation is given back (while it is the last one; those behind it keep
 //! their times), a place in line goes to the next.
 
-use super::{Source, Step, Turn, until};
+use super::{Source, Step, Turn, waited};
 use crate::clock::Clock;
 use crate::{Answer, Cost, Patience, Receipt, Timestamp, Waiting};
 use std::future::{Future, poll_fn};
@@ -13,37 +13,35 @@ use std::time::Duration;
 
 /// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `patience`.
 pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
-    match source.waiting() {
-        Waiting::Reserves => {
-            let began = source.time().now();
-            let answer = source.take(key, began, cost, patience);
-            if let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) {
-                let reservation = Reservation { source, key, receipt: Some(receipt) };
-                sleep_until(source, began + wait).await;
-                reservation.keep();
+    let began = source.time().now();
+    let (answer, taken) = match source.waiting() {
+        Waiting::Reserves => (source.take(key, began, cost, patience), began),
+        Waiting::Queues => stand_in_line(source, Turn::new(source, key, cost, began, patience)).await,
+    };
+    let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
+    let then = taken + wait;
+    let reservation = Reservation { source, key, receipt: Some(receipt) };
+    sleep_until(source, then).await;
+    reservation.keep();
+    waited(answer, began, then)
+}
+
+/// Waits for its turn; the answer, and when it was given.
+async fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> (Answer, Timestamp) {
+    let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
+    poll_fn(|context| {
+        loop {
+            let then = match turn.poll(context.waker()) {
+                Step::Done(answer, at) => return Poll::Ready((answer, at)),
+                Step::WaitUntil(then) => then,
+            };
+            timer.as_mut().reset(tokio_deadline(then.since(source.time().now())));
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
             }
-            answer
         }
-        Waiting::Queues => {
-            let mut turn = Turn::new(source, key, cost, patience);
-            let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
-            poll_fn(|context| {
-                loop {
-                    match turn.poll(context.waker()) {
-                        Step::Done(answer) => return Poll::Ready(answer),
-                        Step::WaitUntil(then) => {
-                            let wait = until(then, source.time().now());
-                            timer.as_mut().reset(tokio_deadline(wait));
-                            if timer.as_mut().poll(context).is_pending() {
-                                return Poll::Pending;
-                            }
-                        }
-                    }
-                }
-            })
-            .await
-        }
-    }
+    })
+    .await
 }
 
 async fn sleep_until<S: Source + ?Sized>(source: &S, then: Timestamp) {
@@ -52,7 +50,7 @@ async fn sleep_until<S: Source + ?Sized>(source: &S, then: Timestamp) {
         if now >= then {
             return;
         }
-        tokio::time::sleep_until(tokio_deadline(until(then, now))).await;
+        tokio::time::sleep_until(tokio_deadline(then.since(now))).await;
     }
 }
 

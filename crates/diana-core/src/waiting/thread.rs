@@ -1,39 +1,42 @@
 //! Waiting as a thread.
 
-use super::{Source, Step, Turn, until};
+use super::{Source, Step, Turn, waited};
 use crate::sync::thread::{self, Thread};
-use crate::{Answer, Cost, Patience, Waiting};
+use crate::{Answer, Cost, Patience, Timestamp, Waiting};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 /// Takes `cost`, and returns when the permits can be used, or when they can't be had within `patience`.
 pub(crate) fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
-    match source.waiting() {
-        Waiting::Reserves => {
-            let began = source.time().now();
-            let answer = source.take(key, began, cost, patience);
-            if let Some(wait) = answer.wait() {
-                let then = began + wait;
-                loop {
-                    let now = source.time().now();
-                    if now >= then {
-                        break;
-                    }
-                    source.time().park(until(then, now));
-                }
-            }
-            answer
+    let began = source.time().now();
+    let (answer, taken) = match source.waiting() {
+        Waiting::Reserves => (source.take(key, began, cost, patience), began),
+        Waiting::Queues => stand_in_line(source, Turn::new(source, key, cost, began, patience)),
+    };
+    let Some(wait) = answer.wait() else { return answer };
+    let then = taken + wait;
+    sleep_until(source, then);
+    waited(answer, began, then)
+}
+
+/// Waits for its turn; the answer, and when it was given.
+fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> (Answer, Timestamp) {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match turn.poll(&waker) {
+            Step::Done(answer, at) => return (answer, at),
+            Step::WaitUntil(then) => source.time().park(then.since(source.time().now())),
         }
-        Waiting::Queues => {
-            let waker = Waker::from(Arc::new(Unpark(thread::current())));
-            let mut turn = Turn::new(source, key, cost, patience);
-            loop {
-                match turn.poll(&waker) {
-                    Step::Done(answer) => return answer,
-                    Step::WaitUntil(then) => source.time().park(until(then, source.time().now())),
-                }
-            }
+    }
+}
+
+fn sleep_until<S: Source + ?Sized>(source: &S, then: Timestamp) {
+    loop {
+        let now = source.time().now();
+        if now >= then {
+            return;
         }
+        source.time().park(then.since(now));
     }
 }
 
