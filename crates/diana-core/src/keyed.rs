@@ -207,7 +207,8 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
         self.shards.lock(key).take(key, now, cost, patience)
     }
 
-    fn give_back(&self, key: u64, _now: Timestamp, receipt: &Receipt) {
+    #[cfg(feature = "async")]
+    fn give_back(&self, key: u64, receipt: &Receipt) {
         self.refund_hash(key, receipt);
     }
 

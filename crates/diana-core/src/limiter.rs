@@ -159,7 +159,8 @@ impl Source for Limiter {
         self.cell.take(now, cost, patience)
     }
 
-    fn give_back(&self, _key: u64, _now: Timestamp, receipt: &Receipt) {
+    #[cfg(feature = "async")]
+    fn give_back(&self, _key: u64, receipt: &Receipt) {
         self.refund(receipt);
     }
 

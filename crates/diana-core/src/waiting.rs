@@ -10,7 +10,7 @@
 //! it names, or until its waker is called, and poll again.
 
 use crate::clock::Time;
-use crate::{Answer, Cost, Outcome, Patience, Receipt, Retry, Standing, Timestamp, Waiting};
+use crate::{Answer, Cost, Outcome, Patience, Retry, Standing, Timestamp, Waiting};
 use line::Lines;
 use std::task::Waker;
 
@@ -22,7 +22,9 @@ pub(crate) mod thread;
 /// Something that permits are taken from: the limit of one key each.
 pub(crate) trait Source: Send + Sync {
     fn take(&self, key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
-    fn give_back(&self, key: u64, now: Timestamp, receipt: &Receipt);
+    /// Gives back what was taken and won't be used.
+    #[cfg(feature = "async")]
+    fn give_back(&self, key: u64, receipt: &crate::Receipt);
     fn standing(&self, key: u64, now: Timestamp) -> Standing;
     fn waiting(&self) -> Waiting;
     fn lines(&self) -> &Lines;

@@ -1,5 +1,7 @@
 //! Waiting as futures: exact on paused time, fair by arrival, and safe to drop.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
 use diana_core::{Clock, Concurrency, FixedWindow, KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

@@ -1,5 +1,7 @@
 //! One limit for each key: separate counts, shared parameters.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
 use diana_core::{Concurrency, FixedWindow, KeyedLimiter, ManualClock, Quota, Retry, SlidingWindow, TokenBucket};
 use std::net::IpAddr;
 use std::time::Duration;

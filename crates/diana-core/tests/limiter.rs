@@ -1,5 +1,7 @@
 //! One limit for everybody: checks, waits, refunds, and a change while it runs.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
 use diana_core::{
     Clock, Concurrency, FixedWindow, Limiter, ManualClock, Quota, Refund, Retry, SlidingLog, SmoothBursty, Timestamp,
     Total,

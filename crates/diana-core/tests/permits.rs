@@ -1,5 +1,7 @@
 //! A pool of permits: guards that give back, a bounded line, errors that name the resource.
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
 use diana_core::{ManualClock, NoPermit, Permits};
 use std::sync::mpsc;
 use std::time::Duration;

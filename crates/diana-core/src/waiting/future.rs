@@ -76,7 +76,7 @@ impl<S: Source + ?Sized> Reservation<'_, S> {
 impl<S: Source + ?Sized> Drop for Reservation<'_, S> {
     fn drop(&mut self) {
         if let Some(receipt) = &self.receipt {
-            self.source.give_back(self.key, self.source.time().now(), receipt);
+            self.source.give_back(self.key, receipt);
         }
     }
 }
