@@ -1,6 +1,33 @@
 //! What a limit is: quotas, algorithms, clock, decisions, and the in-process store.
 //!
 //! No I/O, no async runtime, no unsafe.
+//!
+//! # Where to begin
+//! - One limit: [`Limiter`]. One for each key: [`KeyedLimiter`]. So many at a time: [`Permits`].
+//! - How much and how often: [`Quota`], which reads `100/s` and `5/10min`.
+//! - How to limit: [`TokenBucket`] unless you say otherwise; the other [`Algorithm`]s are listed below.
+//! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
+//!
+//! ```
+//! use diana_core::{KeyedLimiter, Quota, SlidingWindow};
+//!
+//! let logins = KeyedLimiter::with_algorithm(SlidingWindow::new("5/10min".parse::<Quota>()?));
+//! for attempt in 1..=6 {
+//!     let answer = logins.check("alice");
+//!     assert_eq!(answer.is_granted(), attempt <= 5);
+//! }
+//! # Ok::<(), diana_core::InvalidQuota>(())
+//! ```
+//!
+//! # How it answers
+//! An [`Outcome`] is granted, at once or after a wait, or denied, until a time or for good. A [`Standing`] tells the limit,
+//! what remains and when it resets. An [`Answer`] is both; a [`Decision`] is the answers of several limits. What was
+//! granted can be given back by its [`Receipt`].
+//!
+//! # Features
+//! - `calendar` (default): windows of calendar days, weeks and months in a time zone.
+//! - `async`: waiting as futures, on tokio's timer.
+//! - `conformance`: the suite of behaviour that every store must pass.
 
 mod algorithm;
 mod clock;
@@ -44,3 +71,8 @@ pub use store::{Ask, LocalStore, Store, StoreError};
 pub use time::Timestamp;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;
+
+/// The README's code, so that it is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
