@@ -1,15 +1,14 @@
 //! The bugs of the seeds' scripts, each with the times and costs of its trace, and what Diana answers instead.
 //!
-//! B01 to B30 are the numbers of `seed_script_bugs.md`, in which each is shown on a real Redis. B29 is about debts of
-//! Guava's limiter, and is tested with that.
+//! B01 to B30 are the numbers under which each was found and shown on a real Redis.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what a test can't set up fails it")]
 
 mod support;
 
 use diana_core::{
-    Algorithm, Cost, FixedWindow, InvalidQuota, InvalidWindow, Opens, Patience, Quota, RefillingBucket, SlidingLog,
-    SlidingWindow, Timestamp,
+    Algorithm, Ask, Cost, FixedWindow, InvalidQuota, InvalidWindow, Limit, LocalStore, MemoryStore, Opens, Patience,
+    Quota, RefillingBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket,
 };
 use std::time::Duration;
 use support::{T0, Trial, ms, quota, secs};
@@ -97,6 +96,17 @@ fn b06_a_limit_of_four_lets_four_through_however_often_it_is_asked_first() {
         assert_eq!(key.ask(1), format!("granted, {left} left"));
     }
     assert_eq!(key.ask(1), "denied, retry in 40s");
+}
+
+#[test]
+fn b06_the_same_limit_twice_in_one_request_is_charged_once() {
+    let store = MemoryStore::default();
+    let limit = Limit::new("u", FixedWindow::new(quota("4/min")));
+    let granted = (0..6).filter(|_| {
+        let twice = [Ask::one(&limit, "u"), Ask::one(&limit, "u")];
+        store.decide(&twice, T0, Patience::NONE).is_granted()
+    });
+    assert_eq!(granted.count(), 4);
 }
 
 #[test]
@@ -266,6 +276,18 @@ fn b22_a_clock_that_is_behind_takes_no_tokens_away() {
     assert_eq!(key.ask(1), "granted, 4 left");
 }
 
+/// The even bucket keeps one moment, which knows no last time; the store does.
+#[test]
+fn b22_nor_does_it_in_a_store() {
+    let store = MemoryStore::default();
+    let limit = Limit::new("u", TokenBucket::new(quota("1/s burst 10")));
+    let left = |at| {
+        let decision = store.decide(&[Ask::one(&limit, "u")], Timestamp::from_secs(at), Patience::NONE);
+        decision.answers()[0].standing.remaining
+    };
+    assert_eq!([1_700_000_000, 1_700_000_000, 1_699_999_995, 1_699_999_993].map(left), [9, 8, 7, 6]);
+}
+
 #[test]
 fn b23_the_state_of_a_bucket_is_one_value_and_a_lost_one_is_a_full_bucket() {
     let mut key = refilling("1/s burst 10");
@@ -327,6 +349,18 @@ fn b28_a_clock_that_jumps_ahead_and_back_wipes_nobody_s_history() {
     assert_eq!(key.ask_at(at(71), 1), "granted, 0 left");
     let recent: Vec<_> = key.algorithm.recent(&key.state, at(6)).map(|(time, _)| time).collect();
     assert_eq!(recent, [at(71), at(70)]);
+}
+
+/// The seed's Java told each of five that arrived together to wait for its own permit only: 0, 1, 1, 1, 1 s.
+#[test]
+fn b29_five_who_arrive_together_wait_for_each_other() {
+    let mut bucket = Trial::new(TokenBucket::new(quota("1/s")));
+    let mut waits = || bucket.take_within(1, Patience::FOREVER).wait().unwrap().as_secs();
+    assert_eq!([(); 5].map(|()| waits()), [0, 1, 2, 3, 4]);
+    // Three fresh permits at 2000/s cost 1.5 ms; the seed's milliseconds made it 1.
+    let mut fast = Trial::new(TokenBucket::new(quota("2000/s burst 3")));
+    assert_eq!(fast.ask(3), "granted, 0 left");
+    assert_eq!(fast.ask(3), "denied, retry in 1.5ms");
 }
 
 #[test]
