@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
+mod bench;
 mod golden;
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
+  bench NAME       measure Diana beside its peers and print how it fares against the goals; no NAME lists what there is
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any
 ";
 
@@ -15,6 +17,7 @@ fn main() -> ExitCode {
     let command = args.next();
     let rest: Vec<String> = args.collect();
     match command.as_deref() {
+        Some("bench") => bench::run(&rest),
         Some("golden") => golden::run(&rest),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");
