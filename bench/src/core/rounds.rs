@@ -2,7 +2,9 @@
 //!
 //! The machine is shared and its speed changes from second to second. Two slices that lie beside each other see the same
 //! machine, so their ratio is worth something where neither time is; the median over rounds drops the rounds in which
-//! somebody else's compiler came in between. The order rotates, so that nobody always comes first.
+//! somebody else's compiler came in between. The order rotates, so that nobody always comes first, and every round has its
+//! stack elsewhere: where stack and data fall in the same place of a page, a loop of 10 ns can take 15, by the luck of
+//! one process.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -84,7 +86,7 @@ pub(crate) fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Conten
         for turn in 0..count {
             let index = (round + turn) % count;
             let began = now();
-            granted[index] += (contenders[index].run)(ops[index]);
+            granted[index] += further_down(round % 16, &mut contenders[index].run, ops[index]);
             by_contender[index].push(began.elapsed().as_nanos() as f64 / ops[index] as f64);
             asked[index] += ops[index];
         }
@@ -101,6 +103,19 @@ pub(crate) fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Conten
     }
     let granted = granted.iter().zip(&asked).map(|(granted, asked)| *granted as f64 / *asked as f64).collect();
     Times { by_contender, granted }
+}
+
+/// Runs `ops` operations with the stack `steps` steps further down.
+#[inline(never)]
+fn further_down(steps: usize, run: &mut dyn FnMut(u64) -> u64, ops: u64) -> u64 {
+    if steps == 0 {
+        return run(ops);
+    }
+    // Some 300 bytes with the frame, so that sixteen steps spread over a page.
+    let room = black_box([0_u64; 25]);
+    let granted = further_down(steps - 1, run, ops);
+    black_box(&room);
+    granted
 }
 
 /// How many operations fill a slice. Warms up on the way.

@@ -37,8 +37,7 @@ pub(crate) fn user(index: usize) -> String {
     format!("user-{index:07}")
 }
 
-/// Numbers that look random, the same in every run and for every contender (SplitMix64).
-#[derive(Clone)]
+/// Numbers that look random, the same in every run (SplitMix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
