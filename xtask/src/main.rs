@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+mod bench;
 mod golden;
 mod test;
 
@@ -9,6 +10,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test             everything that must hold before a change lands: format, lints, docs, tests, model checkers
+  bench NAME       measure Diana beside its peers and print how it fares against the goals; no NAME lists what there is
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any
 ";
 
@@ -18,6 +20,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = args.collect();
     match command.as_deref() {
         Some("test") => test::run(&rest),
+        Some("bench") => bench::run(&rest),
         Some("golden") => golden::run(&rest),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");

@@ -1,0 +1,69 @@
+//! One limit without keys: Diana's `Limiter` beside governor's, `ratelimit`'s, `leaky-bucket`'s, and the floor.
+
+use super::report::{Goal, Report, ns};
+use super::rounds::{Contender, Effort, Expect, measure};
+use super::setup::{ROOMY, Rate, USED_UP};
+use diana_core::Limiter;
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+pub(crate) fn run(report: &mut Report, effort: Effort) {
+    report.section("one limit, granted");
+    contest(report, effort, ROOMY, Expect::Granted);
+    report.section("one limit, denied");
+    contest(report, effort, USED_UP, Expect::Denied);
+}
+
+fn contest(report: &mut Report, effort: Effort, rate: Rate, expect: Expect) {
+    let (diana, governor) = (Limiter::new(rate.diana()), governor::RateLimiter::direct(rate.governor()));
+    let (bare, slot) = (rate.bare(), AtomicU64::new(0));
+    let ratelimit = ratelimit::Ratelimiter::builder(1)
+        .period(rate.interval)
+        .max_tokens(u64::from(rate.burst))
+        .initial_available(u64::from(rate.burst))
+        .build()
+        .unwrap();
+    // It counts in milliseconds, so a faster rate is told as so many each.
+    let tick = rate.interval.max(Duration::from_millis(1));
+    let refill = (tick.as_nanos() / rate.interval.as_nanos()) as usize;
+    let leaky = leaky_bucket::RateLimiter::builder()
+        .max(rate.burst as usize)
+        .initial(rate.burst as usize)
+        .refill(refill)
+        .interval(tick)
+        .build();
+    if expect == Expect::Denied {
+        // The one permit that there is.
+        let taken = [
+            diana.check().is_granted(),
+            governor.check().is_ok(),
+            bare.check(&slot),
+            ratelimit.try_wait().is_ok(),
+            leaky.try_acquire(1),
+        ];
+        assert_eq!(taken, [true; 5]);
+    }
+    let times = measure(
+        effort,
+        expect,
+        vec![
+            Contender::new("Diana", || black_box(&diana).check().is_granted()),
+            Contender::new("governor", || black_box(&governor).check().is_ok()),
+            Contender::new("ratelimit", || black_box(&ratelimit).try_wait().is_ok()),
+            Contender::new("leaky-bucket", || black_box(&leaky).try_acquire(1)),
+            Contender::new("bare CAS", || black_box(&bare).check(&slot)),
+            Contender::new("Diana, whole answer", || black_box(black_box(&diana).check()).is_granted()),
+            Contender::new("governor, whole answer", || black_box(black_box(&governor).check()).is_ok()),
+        ],
+    );
+    let line = |report: &mut Report, what: &str, ours: usize, name: &str, peer: usize, goal: Goal| {
+        let theirs = format!("{name} {}", ns(times.ns(peer)));
+        report.compare(what, ns(times.ns(ours)), theirs, times.ratio(ours, peer), goal);
+    };
+    line(report, "  check", 0, "governor", 1, Goal::AtMost(1.0));
+    line(report, "  check", 0, "ratelimit", 2, Goal::Information);
+    line(report, "  check", 0, "leaky-bucket", 3, Goal::Information);
+    line(report, "  check", 0, "bare CAS", 4, Goal::Information);
+    line(report, "  check, whole answer written out", 5, "governor", 6, Goal::Information);
+}

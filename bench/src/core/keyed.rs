@@ -1,0 +1,92 @@
+//! One limit for each key: Diana's `KeyedLimiter` beside governor's on a DashMap, with one key and with a million.
+
+use super::report::{Goal, Report, ns};
+use super::rounds::{Contender, Effort, Expect, Times, measure};
+use super::setup::{Dice, KEEPS, ROOMY, Rate, USED_UP, mix, user};
+use diana_core::KeyedLimiter;
+use governor::RateLimiter;
+use std::hint::black_box;
+
+const MILLION: usize = 1_000_000;
+
+pub(crate) fn run(report: &mut Report, effort: Effort) {
+    report.section("one key");
+    one_key(report, "  String, granted", effort, ROOMY, Expect::Granted);
+    one_key(report, "  String, denied", effort, USED_UP, Expect::Denied);
+    report.section("1,000,000 keys at random");
+    // A slice must be long against filling the caches after somebody else's.
+    million_texts(report, effort.longer(3));
+    million_numbers(report, effort.longer(3));
+}
+
+fn one_key(report: &mut Report, what: &str, effort: Effort, rate: Rate, expect: Expect) {
+    let key = user(123_456);
+    let (diana, governor) = (KeyedLimiter::<str>::new(rate.diana()), RateLimiter::keyed(rate.governor()));
+    assert!(diana.check(&key).is_granted() && governor.check_key(&key).is_ok());
+    let times = measure(
+        effort,
+        expect,
+        vec![
+            Contender::new("Diana", || diana.check(black_box(key.as_str())).is_granted()),
+            Contender::new("governor", || governor.check_key(black_box(&key)).is_ok()),
+            Contender::new("Diana, whole answer", || black_box(diana.check(black_box(key.as_str()))).is_granted()),
+            Contender::new("governor, whole answer", || black_box(governor.check_key(black_box(&key))).is_ok()),
+        ],
+    );
+    line(report, what, &times, 0, 1, Goal::AtMost(0.5));
+    line(report, &format!("{what}, whole answer"), &times, 2, 3, Goal::Information);
+}
+
+/// The keys lie in memory in the order in which they are asked for, so that reading them costs little: in a program a key
+/// has just come out of a request. Beside it for information, keys that have to be fetched from memory themselves.
+fn million_texts(report: &mut Report, effort: Effort) {
+    let (diana, governor) = (KeyedLimiter::<str>::new(KEEPS.diana()), RateLimiter::keyed(KEEPS.governor()));
+    for key in (0..MILLION).map(user) {
+        assert!(diana.check(&key).is_granted() && governor.check_key(&key).is_ok());
+    }
+    let mut order: Vec<usize> = (0..MILLION).collect();
+    let mut dice = Dice::new(1);
+    for last in (1..MILLION).rev() {
+        order.swap(last, dice.below(last + 1));
+    }
+    let keys: Vec<String> = order.into_iter().map(user).collect();
+    // Everybody asks for other keys than whoever came just before: else the first would warm the cache for the second.
+    let (mut ours, mut theirs) = (keys.iter().cycle(), keys.iter().cycle().skip(MILLION / 2));
+    let (mut ours_cold, mut theirs_cold) = (Dice::new(2), Dice::new(3));
+    let times = measure(
+        effort,
+        Expect::MostlyGranted,
+        vec![
+            Contender::new("Diana", || ours.next().is_some_and(|key| diana.check(key).is_granted())),
+            Contender::new("governor", || theirs.next().is_some_and(|key| governor.check_key(key).is_ok())),
+            Contender::new("Diana, cold keys", || diana.check(&keys[ours_cold.below(MILLION)]).is_granted()),
+            Contender::new("governor, cold keys", || governor.check_key(&keys[theirs_cold.below(MILLION)]).is_ok()),
+        ],
+    );
+    assert_eq!((diana.len(), governor.len()), (MILLION, MILLION), "nothing may be reclaimed meanwhile");
+    line(report, "  String", &times, 0, 1, Goal::AtMost(0.5));
+    line(report, "  String, the key itself not in cache", &times, 2, 3, Goal::Information);
+}
+
+fn million_numbers(report: &mut Report, effort: Effort) {
+    let (diana, governor) = (KeyedLimiter::<u64>::new(KEEPS.diana()), RateLimiter::keyed(KEEPS.governor()));
+    for index in 0..MILLION as u64 {
+        assert!(diana.check(&mix(index)).is_granted() && governor.check_key(&mix(index)).is_ok());
+    }
+    let (mut ours, mut theirs) = (Dice::new(4), Dice::new(5));
+    let times = measure(
+        effort,
+        Expect::MostlyGranted,
+        vec![
+            Contender::new("Diana", || diana.check(&mix(ours.below(MILLION) as u64)).is_granted()),
+            Contender::new("governor", || governor.check_key(&mix(theirs.below(MILLION) as u64)).is_ok()),
+        ],
+    );
+    assert_eq!((diana.len(), governor.len()), (MILLION, MILLION), "nothing may be reclaimed meanwhile");
+    line(report, "  u64", &times, 0, 1, Goal::Information);
+}
+
+fn line(report: &mut Report, what: &str, times: &Times, ours: usize, theirs: usize, goal: Goal) {
+    let peer = format!("governor {}", ns(times.ns(theirs)));
+    report.compare(what, ns(times.ns(ours)), peer, times.ratio(ours, theirs), goal);
+}

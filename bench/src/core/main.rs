@@ -1,0 +1,65 @@
+//! `cargo xtask bench core [--quick]`: the library in process, beside its peers and its goals.
+//!
+//! Each subject is a file of its own that adds its lines to the [`Report`](report::Report). How time is measured is in
+//! [`rounds`]: in turns, as ratios within a round, so that a shared machine still tells something.
+
+#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
+#![allow(clippy::panic, reason = "likewise")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
+
+use rounds::Effort;
+use std::time::Duration;
+
+mod algorithms;
+mod alloc;
+mod bare;
+mod direct;
+mod keyed;
+mod memory;
+mod report;
+mod rounds;
+mod setup;
+mod store;
+mod threads;
+mod worst;
+
+#[global_allocator]
+static ALLOCATOR: alloc::Counting = alloc::Counting;
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Length {
+    Quick,
+    Full,
+}
+
+fn main() {
+    let mut length = Length::Full;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => length = Length::Quick,
+            other => {
+                eprintln!("bench core: there is no option `{other}`; there is `--quick`");
+                return;
+            }
+        }
+    }
+    let effort = match length {
+        Length::Quick => Effort { rounds: 9, slice: Duration::from_millis(8) },
+        Length::Full => Effort { rounds: 31, slice: Duration::from_millis(40) },
+    };
+    let began = rounds::now();
+    let mut report = report::Report::default();
+    direct::run(&mut report, effort);
+    keyed::run(&mut report, effort);
+    threads::run(&mut report, effort);
+    memory::run(&mut report, length);
+    worst::run(&mut report, length);
+    store::run(&mut report, effort);
+    algorithms::run(&mut report, effort);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("{cores} cores; {} rounds of {:?} slices; {:.0?} in all.", effort.rounds, effort.slice, began.elapsed());
+    println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");
+    println!("times. Each check includes its own clock reading.\n");
+    report.print();
+}

@@ -1,0 +1,145 @@
+//! How time is measured: every contender has a slice in every round, and only slices of one round are compared.
+//!
+//! The machine is shared and its speed changes from second to second. Two slices that lie beside each other see the same
+//! machine, so their ratio is worth something where neither time is; the median over rounds drops the rounds in which
+//! somebody else's compiler came in between. The order rotates, so that nobody always comes first, and every round has its
+//! stack elsewhere: where stack and data fall in the same place of a page, a loop of 10 ns can take 15, by the luck of
+//! one process.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// How long to measure.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) rounds: usize,
+    pub(crate) slice: Duration,
+}
+
+impl Effort {
+    /// The same rounds with slices `times` as long, for work that has to warm the caches first.
+    pub(crate) fn longer(self, times: u32) -> Self {
+        Self { slice: self.slice * times, ..self }
+    }
+}
+
+/// What a contender's checks must come to; a bench that measures something else than it says is worse than none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    Granted,
+    Denied,
+    /// No more than one in a thousand denied.
+    MostlyGranted,
+    Anything,
+}
+
+/// Somebody who takes part: a loop of so many checks that tells how many were granted.
+pub(crate) struct Contender<'a> {
+    name: &'static str,
+    run: Box<dyn FnMut(u64) -> u64 + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    /// A contender whose every operation is `check`.
+    pub(crate) fn new(name: &'static str, mut check: impl FnMut() -> bool + 'a) -> Self {
+        let run = move |ops| {
+            let mut granted = 0;
+            for _ in 0..ops {
+                granted += u64::from(black_box(check()));
+            }
+            granted
+        };
+        Self { name, run: Box::new(run) }
+    }
+}
+
+/// The nanoseconds of an operation, by contender and round.
+pub(crate) struct Times {
+    by_contender: Vec<Vec<f64>>,
+    granted: Vec<f64>,
+}
+
+impl Times {
+    /// The median time of a contender.
+    pub(crate) fn ns(&self, contender: usize) -> f64 {
+        median(self.by_contender[contender].clone())
+    }
+
+    /// The median over rounds of one contender's time in another's.
+    pub(crate) fn ratio(&self, contender: usize, peer: usize) -> f64 {
+        median(self.by_contender[contender].iter().zip(&self.by_contender[peer]).map(|(a, b)| a / b).collect())
+    }
+
+    /// The share of a contender's checks that were granted.
+    pub(crate) fn granted(&self, contender: usize) -> f64 {
+        self.granted[contender]
+    }
+}
+
+/// Measures `contenders` in turns. Panics if their checks do not come to what is expected.
+pub(crate) fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>>) -> Times {
+    let ops: Vec<u64> = contenders.iter_mut().map(|contender| calibrate(contender, effort.slice)).collect();
+    let count = contenders.len();
+    let mut by_contender = vec![Vec::with_capacity(effort.rounds); count];
+    let (mut asked, mut granted) = (vec![0; count], vec![0; count]);
+    for round in 0..effort.rounds {
+        for turn in 0..count {
+            let index = (round + turn) % count;
+            let began = now();
+            granted[index] += further_down(round % 16, &mut contenders[index].run, ops[index]);
+            by_contender[index].push(began.elapsed().as_nanos() as f64 / ops[index] as f64);
+            asked[index] += ops[index];
+        }
+    }
+    for index in 0..count {
+        let (name, asked, granted): (_, u64, u64) = (contenders[index].name, asked[index], granted[index]);
+        let as_expected = match expect {
+            Expect::Granted => granted == asked,
+            Expect::Denied => granted == 0,
+            Expect::MostlyGranted => granted * 1_000 >= asked * 999,
+            Expect::Anything => true,
+        };
+        assert!(as_expected, "{name}: {granted} of {asked} checks were granted, which is not what this measures");
+    }
+    let granted = granted.iter().zip(&asked).map(|(granted, asked)| *granted as f64 / *asked as f64).collect();
+    Times { by_contender, granted }
+}
+
+/// Runs `ops` operations with the stack `steps` steps further down.
+#[inline(never)]
+fn further_down(steps: usize, run: &mut dyn FnMut(u64) -> u64, ops: u64) -> u64 {
+    if steps == 0 {
+        return run(ops);
+    }
+    // Some 300 bytes with the frame, so that sixteen steps spread over a page.
+    let room = black_box([0_u64; 25]);
+    let granted = further_down(steps - 1, run, ops);
+    black_box(&room);
+    granted
+}
+
+/// How many operations fill a slice. Warms up on the way.
+fn calibrate(contender: &mut Contender<'_>, slice: Duration) -> u64 {
+    let mut ops = 64;
+    loop {
+        let began = now();
+        (contender.run)(ops);
+        let took = began.elapsed();
+        if took * 4 >= slice {
+            return (ops as f64 * slice.as_secs_f64() / took.as_secs_f64()) as u64 + 1;
+        }
+        ops *= 2;
+    }
+}
+
+/// The time, for durations.
+#[allow(clippy::disallowed_methods, reason = "a bench measures real time; limiters have their own clocks")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// The middle one.
+pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}

@@ -1,0 +1,67 @@
+//! What the contests share: quotas in each crate's own words, keys, and numbers that look random.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// A rate and a burst, told to each crate in its own words.
+#[derive(Clone, Copy)]
+pub(crate) struct Rate {
+    pub(crate) interval: Duration,
+    pub(crate) burst: u32,
+}
+
+/// Grants every check of a run: four thousand million at once, and a million a second come back. The interval is not
+/// 1 ns, so that divisions by it cost what they cost for everybody.
+pub(crate) const ROOMY: Rate = Rate { interval: Duration::from_micros(1), burst: u32::MAX };
+/// Grants one, then denies for the rest of the run.
+pub(crate) const USED_UP: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1 };
+/// Grants a thousand for each key, and keeps every key that was ever seen: nothing comes back within a run.
+pub(crate) const KEEPS: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1_000 };
+
+impl Rate {
+    pub(crate) fn diana(self) -> diana_core::Quota {
+        diana_core::Quota::new(1, self.interval).unwrap().with_burst(u64::from(self.burst)).unwrap()
+    }
+
+    pub(crate) fn governor(self) -> governor::Quota {
+        governor::Quota::with_period(self.interval).unwrap().allow_burst(NonZeroU32::new(self.burst).unwrap())
+    }
+
+    pub(crate) fn bare(self) -> super::bare::Bare {
+        super::bare::Bare::new(u64::try_from(self.interval.as_nanos()).unwrap(), u64::from(self.burst))
+    }
+}
+
+/// `user-0000000` and so on.
+pub(crate) fn user(index: usize) -> String {
+    format!("user-{index:07}")
+}
+
+/// Numbers that look random, the same in every run (SplitMix64).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `end`.
+    #[inline]
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        ((self.next() >> 32) as usize * end) >> 32
+    }
+}
+
+/// Spreads a number over all 64 bits; different numbers stay different.
+#[inline]
+pub(crate) fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

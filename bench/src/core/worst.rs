@@ -1,0 +1,93 @@
+//! The longest that a single decision takes, on a table that turns over: new keys all the time, old ones come back in
+//! full.
+//!
+//! Every decision is timed. On a shared machine the scheduler's interruptions are longer than anything a table does, so
+//! the same loop is run several times, the smallest maximum is shown (interruptions only ever add), and a bare atomic in
+//! the same loop shows what the machine alone does.
+
+use super::Length;
+use super::report::{Goal, Report, ns};
+use super::rounds::median;
+use super::setup::{Dice, Rate, mix};
+use diana_core::KeyedLimiter;
+use governor::RateLimiter;
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// A key is as good as new 10 ms after one request, 20 ms after two.
+const RATE: Rate = Rate { interval: Duration::from_millis(10), burst: 2 };
+/// Keys are drawn from a window of this many, which moves on by one every second decision: a key is in it for some
+/// 200,000 decisions, about 20 ms, and is drawn twice.
+const WINDOW: usize = 100_000;
+/// How often governor is told to drop what has come back, in decisions: about as often as the window is renewed.
+const RETAIN_EVERY: usize = 200_000;
+
+/// The times of all decisions of one loop.
+struct Longest {
+    max: f64,
+    p9999: f64,
+    median: f64,
+}
+
+pub(crate) fn run(report: &mut Report, length: Length) {
+    let (decisions, repeats) = match length {
+        Length::Quick => (2_000_000, 1),
+        Length::Full => (10_000_000, 5),
+    };
+    report.section(&format!("single decisions, {decisions} on a table that turns over (smallest of {repeats} runs)"));
+    let mut times = vec![0; decisions];
+    let (mut diana, mut swept, mut unswept, mut bare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..repeats {
+        let limiter = KeyedLimiter::<u64>::new(RATE.diana());
+        diana.push(time_each(&mut times, |key, _| limiter.check(&key).is_granted()));
+        let limiter = RateLimiter::keyed(RATE.governor());
+        swept.push(time_each(&mut times, |key, step| {
+            if step % RETAIN_EVERY == 0 {
+                limiter.retain_recent();
+            }
+            limiter.check_key(&key).is_ok()
+        }));
+        let limiter = RateLimiter::keyed(RATE.governor());
+        unswept.push(time_each(&mut times, |key, _| limiter.check_key(&key).is_ok()));
+        let (limiter, slot) = (RATE.bare(), AtomicU64::new(0));
+        bare.push(time_each(&mut times, |key, _| limiter.check(black_box(&slot)) || key == 0));
+    }
+    let peers = [
+        ("governor, retain_recent in the decision that calls it", &swept),
+        ("governor, never swept", &unswept),
+        ("bare CAS (what the machine does)", &bare),
+    ];
+    for (what, pick) in [
+        ("  longest", (|run: &Longest| run.max) as fn(&Longest) -> f64),
+        ("  one in 10,000 is longer than", |run| run.p9999),
+        ("  median, with the timing itself", |run| run.median),
+    ] {
+        let of = |runs: &[Longest]| match what {
+            "  longest" => runs.iter().map(pick).fold(f64::INFINITY, f64::min),
+            _ => median(runs.iter().map(pick).collect()),
+        };
+        for (name, runs) in &peers {
+            let peer = format!("{} {name}", ns(of(runs)));
+            report.compare(what, ns(of(&diana)), peer, of(&diana) / of(runs), Goal::Information);
+        }
+    }
+}
+
+/// Runs as many decisions as `times` has places, and times each; `decide` is told the key and the number of the decision.
+fn time_each(times: &mut [u64], decide: impl Fn(u64, usize) -> bool) -> Longest {
+    let clock = quanta::Clock::new();
+    let mut dice = Dice::new(3);
+    let mut granted = 0;
+    for (step, time) in times.iter_mut().enumerate() {
+        let key = mix((step / 2 + dice.below(WINDOW)) as u64);
+        let began = clock.raw();
+        granted += usize::from(black_box(decide(key, step)));
+        *time = clock.raw() - began;
+    }
+    assert!(granted > 0);
+    times.sort_unstable();
+    let nanos = |place: usize| clock.delta_as_nanos(0, times[place]) as f64;
+    let last = times.len() - 1;
+    Longest { max: nanos(last), p9999: nanos(last - times.len() / 10_000), median: nanos(last / 2) }
+}
