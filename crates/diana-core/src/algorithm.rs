@@ -91,7 +91,7 @@ pub trait Algorithm: Clone + Debug + Send + Sync + 'static {
     }
 
     /// [`take`](Self::take), and where the key stands after it.
-    #[inline]
+    #[inline(always)]
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let outcome = self.take(state, now, cost, patience);
         Answer { outcome, standing: self.standing(state, now) }

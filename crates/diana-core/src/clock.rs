@@ -38,7 +38,7 @@ struct Origin {
 }
 
 impl Origin {
-    #[inline]
+    #[inline(always)]
     fn get() -> &'static Self {
         static ORIGIN: OnceLock<Origin> = OnceLock::new();
         ORIGIN.get_or_init(Self::new)
@@ -54,7 +54,7 @@ impl Origin {
 }
 
 impl Clock for SystemClock {
-    #[inline]
+    #[inline(always)]
     fn now(&self) -> Timestamp {
         let origin = Origin::get();
         let elapsed = origin.ticker.delta_as_nanos(origin.ticks, origin.ticker.raw());
@@ -75,7 +75,7 @@ impl Time {
         Self::Other(Shared::new(clock))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn now(&self) -> Timestamp {
         match self {
             Self::System => SystemClock.now(),

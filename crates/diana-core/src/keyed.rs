@@ -83,14 +83,14 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     }
 
     /// Takes one permit for `key`, now or not at all.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, key: &K) -> Answer {
         let hash = self.shards.hash(key);
         Source::check(self, hash, self.time.now(), Cost::ONE)
     }
 
     /// Takes `n` permits for `key`, now or not at all.
-    #[inline]
+    #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         Ok(Source::check(self, self.shards.hash(key), self.time.now(), Cost::new(n)?))
     }
@@ -202,9 +202,16 @@ impl<K: ?Sized> KeyedLimiter<K> {
 }
 
 impl<K: ?Sized> Source for KeyedLimiter<K> {
-    #[inline]
+    #[inline(always)]
     fn take(&self, key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        self.shards.lock(key).take(key, now, cost, patience)
+        let mut keys = self.shards.lock(key);
+        if let Keys::OneWord(table) = &mut *keys
+            && let Some(step) = table.step(key, now, cost, patience)
+        {
+            drop(keys);
+            return step.answer(cost, patience);
+        }
+        keys.take(key, now, cost, patience)
     }
 
     #[cfg(feature = "async")]
@@ -223,6 +230,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
         }
     }
 
+    #[inline(always)]
     fn lines(&self) -> &Lines {
         &self.lines
     }

@@ -77,13 +77,13 @@ impl Limiter {
     }
 
     /// Takes one permit, now or not at all.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self) -> Answer {
         Source::check(self, KEY, self.time.now(), Cost::ONE)
     }
 
     /// Takes `n` permits, now or not at all.
-    #[inline]
+    #[inline(always)]
     pub fn check_n(&self, n: u64) -> Result<Answer, InvalidCost> {
         Ok(Source::check(self, KEY, self.time.now(), Cost::new(n)?))
     }
@@ -154,7 +154,7 @@ impl Limiter {
 }
 
 impl Source for Limiter {
-    #[inline]
+    #[inline(always)]
     fn take(&self, _key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         self.cell.take(now, cost, patience)
     }
@@ -172,6 +172,7 @@ impl Source for Limiter {
         self.cell.waiting()
     }
 
+    #[inline(always)]
     fn lines(&self) -> &Lines {
         &self.lines
     }

@@ -31,7 +31,7 @@ pub(crate) trait Source: Send + Sync {
     fn time(&self) -> &Time;
 
     /// Takes without waiting, unless others stand in line for the same key.
-    #[inline]
+    #[inline(always)]
     fn check(&self, key: u64, now: Timestamp, cost: Cost) -> Answer {
         if self.lines().anyone_waits(key) {
             return self.others_are_first(key, now);

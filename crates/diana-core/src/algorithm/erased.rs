@@ -156,7 +156,6 @@ impl Keys {
         }
     }
 
-    #[inline]
     pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         either!(self, table => table.take(hash, now, cost, patience))
     }

@@ -27,6 +27,10 @@ use std::time::Duration;
 /// A number of ticks: one word, or two.
 pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     const ZERO: Self;
+    /// A moment in ticks of `1 / scale` nanoseconds, if it fits.
+    fn moment(now: Timestamp, scale: u64) -> Option<Self>;
+    /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up.
+    fn nanos(self, scale: u64) -> u64;
     /// `count × interval`, if it fits.
     fn product(count: u64, interval: u64) -> Option<Self>;
     fn checked_add(self, other: Self) -> Option<Self>;
@@ -39,33 +43,42 @@ pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     fn div_floor(self, divisor: u64) -> Self;
 }
 
+/// One word always counts whole nanoseconds, so its scale is 1 and not looked at.
 impl Ticks for u64 {
     const ZERO: Self = 0;
-    #[inline]
+    #[inline(always)]
+    fn moment(now: Timestamp, _scale: u64) -> Option<Self> {
+        Some(now.as_nanos())
+    }
+    #[inline(always)]
+    fn nanos(self, _scale: u64) -> u64 {
+        self
+    }
+    #[inline(always)]
     fn product(count: u64, interval: u64) -> Option<Self> {
         count.checked_mul(interval)
     }
-    #[inline]
+    #[inline(always)]
     fn checked_add(self, other: Self) -> Option<Self> {
         u64::checked_add(self, other)
     }
-    #[inline]
+    #[inline(always)]
     fn saturating_add(self, other: Self) -> Self {
         u64::saturating_add(self, other)
     }
-    #[inline]
+    #[inline(always)]
     fn saturating_sub(self, other: Self) -> Self {
         u64::saturating_sub(self, other)
     }
-    #[inline]
+    #[inline(always)]
     fn wide(self) -> u128 {
         u128::from(self)
     }
-    #[inline]
+    #[inline(always)]
     fn narrow(wide: u128) -> Self {
         u64::try_from(wide).unwrap_or(u64::MAX)
     }
-    #[inline]
+    #[inline(always)]
     fn div_floor(self, divisor: u64) -> Self {
         self / divisor
     }
@@ -73,31 +86,40 @@ impl Ticks for u64 {
 
 impl Ticks for u128 {
     const ZERO: Self = 0;
-    #[inline]
+    #[inline(always)]
+    fn moment(now: Timestamp, scale: u64) -> Option<Self> {
+        Self::product(now.as_nanos(), scale)
+    }
+    #[inline(always)]
+    fn nanos(self, scale: u64) -> u64 {
+        // Whole nanoseconds are the common case, and spare a wide division.
+        u64::narrow(if scale == 1 { self } else { self.div_ceil(u128::from(scale)) })
+    }
+    #[inline(always)]
     fn product(count: u64, interval: u64) -> Option<Self> {
         Some(u128::from(count) * u128::from(interval))
     }
-    #[inline]
+    #[inline(always)]
     fn checked_add(self, other: Self) -> Option<Self> {
         u128::checked_add(self, other)
     }
-    #[inline]
+    #[inline(always)]
     fn saturating_add(self, other: Self) -> Self {
         u128::saturating_add(self, other)
     }
-    #[inline]
+    #[inline(always)]
     fn saturating_sub(self, other: Self) -> Self {
         u128::saturating_sub(self, other)
     }
-    #[inline]
+    #[inline(always)]
     fn wide(self) -> u128 {
         self
     }
-    #[inline]
+    #[inline(always)]
     fn narrow(wide: u128) -> Self {
         wide
     }
-    #[inline]
+    #[inline(always)]
     fn div_floor(self, divisor: u64) -> Self {
         self / u128::from(divisor)
     }
@@ -108,14 +130,14 @@ impl Ticks for u128 {
 pub(crate) struct Moment([u64; 2]);
 
 impl Moment {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(self) -> u128 {
         (u128::from(self.0[0]) << 64) | u128::from(self.0[1])
     }
 }
 
 impl From<u128> for Moment {
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
     fn from(ticks: u128) -> Self {
         Self([(ticks >> 64) as u64, ticks as u64])
@@ -146,7 +168,7 @@ pub(crate) enum Departure<T> {
 
 impl Schedule<u64> {
     /// The schedule in which a permit takes `interval` whole nanoseconds; the capacity is known to fit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn whole(interval: u64, limit: u64) -> Self {
         Self { interval, scale: 1, limit, capacity: interval.saturating_mul(limit) }
     }
@@ -164,12 +186,12 @@ impl<T: Ticks> Schedule<T> {
         self.interval
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn scale(&self) -> u64 {
         self.scale
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
@@ -180,7 +202,7 @@ impl<T: Ticks> Schedule<T> {
     }
 
     /// Takes `cost` from `moment`, waiting at most `patience`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(
         &self,
         moment: &mut T,
@@ -203,7 +225,8 @@ impl<T: Ticks> Schedule<T> {
             Departure::Fits => (beyond, T::ZERO),
             Departure::InLine { grace } => (start.saturating_sub(time).saturating_sub(grace), beyond),
         };
-        let patient = T::product(patience.as_nanos(), self.scale).unwrap_or_else(|| T::narrow(u128::MAX));
+        let patient = T::moment(Timestamp::from_nanos(patience.as_nanos()), self.scale);
+        let patient = patient.unwrap_or_else(|| T::narrow(u128::MAX));
         let too_early = wait.saturating_sub(patient).max(blocked);
         if too_early > T::ZERO {
             return Outcome::Denied { retry: Retry::After(self.duration(too_early)) };
@@ -246,26 +269,26 @@ impl<T: Ticks> Schedule<T> {
     }
 
     /// How many permits fit right now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remaining(&self, moment: T, now: Timestamp) -> u64 {
         let spent = self.ahead(moment, now);
         u64::narrow(self.capacity.saturating_sub(spent).div_floor(self.interval).wide())
     }
 
     /// How long until everything has come back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reset(&self, moment: T, now: Timestamp) -> Duration {
         self.duration(self.ahead(moment, now))
     }
 
     /// Whether everything has come back.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_clear(&self, moment: T, now: Timestamp) -> bool {
         self.ahead(moment, now) == T::ZERO
     }
 
     /// How far ahead of now use may run, in ticks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn capacity(&self) -> T {
         self.capacity
     }
@@ -281,21 +304,19 @@ impl<T: Ticks> Schedule<T> {
         *moment = time.saturating_add(T::narrow(spent).min(self.capacity));
     }
 
-    #[inline]
+    #[inline(always)]
     fn ahead(&self, moment: T, now: Timestamp) -> T {
         self.time(now).map_or(T::ZERO, |time| moment.saturating_sub(time))
     }
 
-    #[inline]
+    #[inline(always)]
     fn time(&self, now: Timestamp) -> Option<T> {
-        T::product(now.as_nanos(), self.scale)
+        T::moment(now, self.scale)
     }
 
     /// Ticks as a time, rounded up: who waits that long has waited long enough.
-    #[inline]
+    #[inline(always)]
     fn duration(&self, ticks: T) -> Duration {
-        // Whole nanoseconds are the common case, and spare a wide division.
-        let nanos = if self.scale == 1 { ticks.wide() } else { ticks.wide().div_ceil(u128::from(self.scale)) };
-        Duration::from_nanos(u64::narrow(nanos))
+        Duration::from_nanos(ticks.nanos(self.scale))
     }
 }

@@ -134,7 +134,7 @@ impl OneWordBucket {
     }
 
     /// The bucket with these [parameters](Self::parameters).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn from_parameters(interval: u64, limit: u64) -> Self {
         Self(Schedule::whole(interval, limit))
     }
@@ -143,17 +143,17 @@ impl OneWordBucket {
 impl Algorithm for OneWordBucket {
     type State = u64;
 
-    #[inline]
+    #[inline(always)]
     fn fresh(&self, _now: Timestamp) -> u64 {
         0
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&self, full_at: &mut u64, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
         self.0.take(full_at, now, cost, patience, Departure::Fits)
     }
 
-    #[inline]
+    #[inline(always)]
     fn standing(&self, full_at: &u64, now: Timestamp) -> Standing {
         standing(&self.0, *full_at, now)
     }
@@ -166,7 +166,7 @@ impl Algorithm for OneWordBucket {
         self.0.refund(full_at, now, receipt, Departure::Fits)
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_fresh(&self, full_at: &u64, now: Timestamp) -> bool {
         self.0.is_clear(*full_at, now)
     }
@@ -180,7 +180,7 @@ impl Algorithm for OneWordBucket {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn standing<T: Ticks>(schedule: &Schedule<T>, full_at: T, now: Timestamp) -> Standing {
     Standing {
         limit: schedule.limit(),

@@ -6,8 +6,8 @@
 //! else, and the sequence again; if both are the same, all of it belongs together.
 //!
 //! One gap is left: a thread may read everything, sleep while the parameters change, and then swap in what it worked
-//! out under the old ones, if the word happens to look the same. So the word is masked with a number made from the
-//! sequence: words of different generations differ in their highest bits, which would be decades of time.
+//! out under the old ones, if the word happens to look the same. So the word is masked with a number of its generation:
+//! words of different generations differ in their highest bits, which would be decades of time.
 //!
 //! # What always holds (tests in limiter/atomic/loom.rs)
 //! - Every grant is counted under the parameters that it was worked out with, or carried over to the new ones.
@@ -18,12 +18,16 @@ use crate::algorithm::token_bucket::OneWordBucket;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// A token bucket in one atomic word. Closed, it holds nothing, and every call answers `None`.
+///
+/// All of it is on one cache line, so that a check touches one.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct AtomicBucket {
     /// Odd while closed.
     sequence: AtomicU64,
     /// When the bucket is full again, masked.
     word: AtomicU64,
+    mask: AtomicU64,
     interval: AtomicU64,
     limit: AtomicU64,
 }
@@ -38,6 +42,7 @@ impl AtomicBucket {
         Self {
             sequence: AtomicU64::new(0),
             word: AtomicU64::new(0),
+            mask: AtomicU64::new(0),
             interval: AtomicU64::new(interval),
             limit: AtomicU64::new(limit),
         }
@@ -48,13 +53,14 @@ impl AtomicBucket {
         Self {
             sequence: AtomicU64::new(1),
             word: AtomicU64::new(CLOSED),
+            mask: AtomicU64::new(0),
             interval: AtomicU64::new(1),
             limit: AtomicU64::new(1),
         }
     }
 
     /// Works on the state; what `work` makes of it is swapped in as one step. `None` if the bucket is closed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn update<R>(&self, mut work: impl FnMut(&OneWordBucket, &mut u64) -> R) -> Option<R> {
         loop {
             let sequence = self.sequence.load(Ordering::Acquire);
@@ -62,6 +68,7 @@ impl AtomicBucket {
                 return None;
             }
             let word = self.word.load(Ordering::Acquire);
+            let mask = self.mask.load(Ordering::Relaxed);
             let bucket = OneWordBucket::from_parameters(
                 self.interval.load(Ordering::Relaxed),
                 self.limit.load(Ordering::Relaxed),
@@ -70,14 +77,13 @@ impl AtomicBucket {
             if self.sequence.load(Ordering::Relaxed) != sequence {
                 continue;
             }
-            let before = word ^ mask(sequence);
+            let before = word ^ mask;
             let mut after = before;
             let result = work(&bucket, &mut after);
             if after == before {
                 return Some(result);
             }
-            let swapped =
-                self.word.compare_exchange_weak(word, after ^ mask(sequence), Ordering::AcqRel, Ordering::Relaxed);
+            let swapped = self.word.compare_exchange_weak(word, after ^ mask, Ordering::AcqRel, Ordering::Relaxed);
             if swapped.is_ok() {
                 return Some(result);
             }
@@ -95,7 +101,7 @@ impl AtomicBucket {
         let word = self.word.swap(CLOSED, Ordering::AcqRel);
         let bucket =
             OneWordBucket::from_parameters(self.interval.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
-        Some((bucket, word ^ mask(sequence)))
+        Some((bucket, word ^ self.mask.load(Ordering::Relaxed)))
     }
 
     /// Opens a closed bucket with new parameters and the state that belongs to them.
@@ -104,6 +110,7 @@ impl AtomicBucket {
         let (interval, limit) = bucket.parameters();
         self.interval.store(interval, Ordering::Relaxed);
         self.limit.store(limit, Ordering::Relaxed);
+        self.mask.store(mask(sequence), Ordering::Relaxed);
         self.word.store(full_at ^ mask(sequence), Ordering::Release);
         self.sequence.store(sequence, Ordering::Release);
     }
@@ -119,7 +126,6 @@ impl AtomicBucket {
 
 /// What words of one generation are masked with: nothing for the first, then multiples of the golden ratio, which keep
 /// far away from each other.
-#[inline]
 fn mask(sequence: u64) -> u64 {
     sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -24,8 +24,16 @@ impl Cell {
         }
     }
 
-    #[inline]
+    // Inlined whole, so that who asks only whether it was granted does not pay for working out the rest.
+    #[inline(always)]
     pub(crate) fn take(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        let fast = self.fast.update(|bucket, state| bucket.answer(state, now, cost, patience));
+        fast.unwrap_or_else(|| self.take_closed(now, cost, patience))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_closed(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         self.with(|bucket, state| bucket.answer(state, now, cost, patience), |held| held.take(now, cost, patience))
     }
 
@@ -88,7 +96,6 @@ impl Cell {
     }
 
     /// Works on whichever state is in force.
-    #[inline]
     fn with<R>(
         &self,
         mut fast: impl FnMut(&OneWordBucket, &mut u64) -> R,

@@ -83,7 +83,7 @@ impl<S: Default> Segment<S> {
     }
 
     /// The state of the key with `hash`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut S> {
         let place = self.search(hash).ok()?;
         Some(&mut self.slots[place].state)
@@ -200,7 +200,7 @@ impl<S: Default> Segment<S> {
     }
 
     /// Where the key with `hash` is, or where it belongs.
-    #[inline]
+    #[inline(always)]
     fn search(&self, hash: u64) -> Result<usize, usize> {
         let mut place = home(hash, self.homes);
         while let Some(slot) = self.slots.get(place) {
@@ -247,13 +247,13 @@ fn places(homes: u32) -> usize {
     homes as usize + (homes as usize / 8).clamp(4, 24)
 }
 
-#[inline]
+#[inline(always)]
 fn home(hash: u64, homes: u32) -> usize {
     ((order(hash) * u64::from(homes)) >> 32) as usize
 }
 
 /// What the entries are ordered by; the other half of the hash chooses the shard and the segment.
-#[inline]
+#[inline(always)]
 fn order(hash: u64) -> u64 {
     hash & 0xffff_ffff
 }

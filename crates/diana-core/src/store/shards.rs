@@ -1,6 +1,6 @@
 //! Many locks instead of one, and the hash that chooses among them.
 
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock};
 use std::hash::{BuildHasher, Hash};
 
 /// The hash of keys. Random for each process, so that nobody outside can make keys collide; fixed under the model
@@ -36,31 +36,31 @@ impl<T> Shards<T> {
     }
 
     /// The 64 bits that stand for `key`. Never 0, which marks an empty place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hasher.hash_one(key).max(1)
     }
 
     /// Which shard a hash belongs to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn index(&self, hash: u64) -> usize {
         (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)
     }
 
     /// The shard that `hash` belongs to.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
         self.lock_at(self.index(hash))
     }
 
     /// The shard at `index`. Who locks several locks them in ascending order.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock_at(&self, index: usize) -> MutexGuard<'_, T> {
-        self.shards[index].0.lock()
+        lock(&self.shards[index].0)
     }
 
     /// Every shard, one after the other.
     pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
-        self.shards.iter().map(|shard| shard.0.lock())
+        self.shards.iter().map(|shard| lock(&shard.0))
     }
 }

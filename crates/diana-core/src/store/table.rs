@@ -22,6 +22,7 @@
 
 use super::budget::Budget;
 use super::segment::{Full, Segment};
+use crate::algorithm::token_bucket::OneWordBucket;
 use crate::sync::Arc;
 use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp};
 
@@ -49,21 +50,25 @@ const MAX_DEPTH: u32 = 24;
 const MAX_PAST: usize = 4;
 
 /// The keys of one limit in one shard.
+///
+/// In the order in which a decision needs them: what each one writes stands first, beside the shard's lock, so that it
+/// travels between cores with it.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Table<A: Algorithm> {
-    algorithm: A,
+    /// The latest time that was seen, so that time never goes back for a key.
+    latest: Timestamp,
     /// Counts changes of the parameters; a segment of an older version is carried over when it is next touched.
     version: u32,
-    past: Vec<(u32, A)>,
+    algorithm: A,
     directory: Vec<u32>,
     segments: Vec<Segment<A::State>>,
+    past: Vec<(u32, A)>,
     cells: Option<Box<[A::State]>>,
     len: usize,
     /// The segment that is looked at next in search of states that can go, and what has been paid for it.
     hand: usize,
     credit: usize,
-    /// The latest time that was seen, so that time never goes back for a key.
-    latest: Timestamp,
     on_full: OnFull,
     budget: Arc<Budget>,
     /// What this table has taken from the budget.
@@ -95,7 +100,6 @@ impl<A: Algorithm> Table<A> {
     }
 
     /// Takes `cost` from the key with `hash`, waiting at most `patience`.
-    #[inline]
     pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let now = self.tick(now);
         let index = self.touch(hash, now);
@@ -449,6 +453,36 @@ impl<A: Algorithm> Table<A> {
         }
         let new = self.segments[index].bytes();
         self.account(freed + old, new);
+    }
+}
+
+/// A decision on a one-word state, of which everything but the state itself can still be worked out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneWordStep {
+    bucket: OneWordBucket,
+    before: u64,
+    now: Timestamp,
+}
+
+impl Table<OneWordBucket> {
+    /// Takes `cost` from a key that has an entry, and leaves working out the answer for after the lock: what is told to
+    /// the asker is more arithmetic than the decision. `None` if the key has no entry.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Option<OneWordStep> {
+        let now = self.tick(now);
+        let index = self.touch(hash, now);
+        let state = self.segments[index].get_mut(hash)?;
+        let step = OneWordStep { bucket: self.algorithm, before: *state, now };
+        let _told_later = self.algorithm.take(state, now, cost, patience);
+        Some(step)
+    }
+}
+
+impl OneWordStep {
+    /// The answer, by the same function of the same values.
+    #[inline(always)]
+    pub(crate) fn answer(mut self, cost: Cost, patience: Patience) -> Answer {
+        self.bucket.answer(&mut self.before, self.now, cost, patience)
     }
 }
 

@@ -42,9 +42,14 @@ impl Lines {
     }
 
     /// Whether somebody waits for `key`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn anyone_waits(&self, key: u64) -> bool {
-        self.waiting.load(Ordering::Acquire) != 0 && self.inner.lock().by_key.contains_key(&key)
+        self.len() != 0 && self.waits_for(key)
+    }
+
+    #[cold]
+    fn waits_for(&self, key: u64) -> bool {
+        self.inner.lock().by_key.contains_key(&key)
     }
 
     /// Stands at the end of the line: the ticket, and whether this is the first. `None` if the lines are full.
