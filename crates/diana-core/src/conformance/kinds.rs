@@ -117,9 +117,7 @@ pub(super) fn all() -> Vec<Kind> {
         Kind::new("smooth_bursty", "5/s", |size| {
             SmoothBursty::new(size.of(5.0, 2.0, 8.0)).map(|smooth| smooth.starting(Starts::Full))
         }),
-        Kind::new("smooth_warming_up", "5/s", move |size| {
-            SmoothWarmingUp::new(size.of(5.0, 2.0, 8.0), millis(2_000))
-        }),
+        Kind::new("smooth_warming_up", "5/s", move |size| SmoothWarmingUp::new(size.of(5.0, 2.0, 8.0), millis(2_000))),
         Kind::new("concurrency", "5", |size| Concurrency::new(size.of(5, 2, 8))),
         Kind::new("concurrency", "3, burst 4", move |size| {
             Concurrency::new(3).map(|limit| limit.burst(size.of(4, 1, 6)).delay(millis(100)))
