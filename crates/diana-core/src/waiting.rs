@@ -46,6 +46,24 @@ pub(crate) trait Source: Send + Sync {
     }
 }
 
+/// Asks an algorithm that reserves: when, and its answer. `None` if a place in line is needed instead.
+///
+/// The limit may change between the look and the ask. One that queues then denies for want of time what it would grant
+/// in line, so a denial counts only if those who wait are still not in line (tests/shuttle/changing.rs).
+pub(crate) fn reserve<S: Source + ?Sized>(
+    source: &S,
+    key: u64,
+    cost: Cost,
+    patience: Patience,
+) -> Option<(Timestamp, Answer)> {
+    if source.waiting() == Waiting::Queues {
+        return None;
+    }
+    let began = source.time().now();
+    let answer = source.take(key, began, cost, patience);
+    (answer.is_granted() || source.waiting() == Waiting::Reserves).then_some((began, answer))
+}
+
 /// One place in a line.
 pub(crate) struct Turn<'a, S: Source + ?Sized> {
     source: &'a S,

@@ -3,9 +3,9 @@
 //! Dropping the future stops the waiting: a reservation is given back (while it is the last one; those behind it keep
 //! their times), a place in line goes to the next.
 
-use super::{Source, Step, Turn, until};
+use super::{Source, Step, Turn, reserve, until};
 use crate::clock::Clock;
-use crate::{Answer, Cost, Patience, Receipt, Timestamp, Waiting};
+use crate::{Answer, Cost, Patience, Receipt, Timestamp};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -13,37 +13,31 @@ use std::time::Duration;
 
 /// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `patience`.
 pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
-    match source.waiting() {
-        Waiting::Reserves => {
-            let began = source.time().now();
-            let answer = source.take(key, began, cost, patience);
-            if let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) {
-                let reservation = Reservation { source, key, receipt: Some(receipt) };
-                sleep_until(source, began + wait).await;
-                reservation.keep();
-            }
-            answer
+    if let Some((began, answer)) = reserve(source, key, cost, patience) {
+        if let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) {
+            let reservation = Reservation { source, key, receipt: Some(receipt) };
+            sleep_until(source, began + wait).await;
+            reservation.keep();
         }
-        Waiting::Queues => {
-            let mut turn = Turn::new(source, key, cost, patience);
-            let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
-            poll_fn(|context| {
-                loop {
-                    match turn.poll(context.waker()) {
-                        Step::Done(answer) => return Poll::Ready(answer),
-                        Step::WaitUntil(then) => {
-                            let wait = until(then, source.time().now());
-                            timer.as_mut().reset(tokio_deadline(wait));
-                            if timer.as_mut().poll(context).is_pending() {
-                                return Poll::Pending;
-                            }
-                        }
+        return answer;
+    }
+    let mut turn = Turn::new(source, key, cost, patience);
+    let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
+    poll_fn(|context| {
+        loop {
+            match turn.poll(context.waker()) {
+                Step::Done(answer) => return Poll::Ready(answer),
+                Step::WaitUntil(then) => {
+                    let wait = until(then, source.time().now());
+                    timer.as_mut().reset(tokio_deadline(wait));
+                    if timer.as_mut().poll(context).is_pending() {
+                        return Poll::Pending;
                     }
                 }
-            })
-            .await
+            }
         }
-    }
+    })
+    .await
 }
 
 async fn sleep_until<S: Source + ?Sized>(source: &S, then: Timestamp) {
