@@ -215,11 +215,11 @@ impl MemoryStore {
     }
 
     /// Does `act` for every ask that is not the same as an earlier one, with its keys, its hash and its cost.
-    fn for_each<'a>(
+    fn for_each(
         &self,
         asks: &[Ask<'_>],
         places: &Places,
-        locked: &'a mut Locked<'_>,
+        locked: &mut Locked<'_>,
         now: Timestamp,
         mut act: impl FnMut(usize, &mut Keys, u64, crate::Cost) -> Option<Answer>,
     ) -> SmallVec<[Option<Answer>; 8]> {

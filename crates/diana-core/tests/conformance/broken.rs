@@ -1,5 +1,7 @@
 //! Stores that are broken in one way each: the in-process store behind a wrapper that gets something wrong.
 
+#![allow(clippy::disallowed_types, reason = "the shim with the other locks is not for tests")]
+
 use diana_core::{
     Answer, Ask, Cost, Decision, Limit, LimitId, LocalStore, MemoryStore, Outcome, Patience, Retry, Standing, Store,
     StoreError, Timestamp,
@@ -42,7 +44,6 @@ pub(crate) enum Fault {
 pub(crate) struct Broken {
     inner: MemoryStore,
     fault: Fault,
-    #[allow(clippy::disallowed_types, reason = "the shim's is not for tests")]
     seen: Mutex<Seen>,
 }
 

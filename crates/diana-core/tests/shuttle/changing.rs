@@ -29,7 +29,7 @@ fn takes_exactly(limiter: Limiter, change: impl Fn(&Limiter) + Send + 'static) {
 fn from_one_fast_limit_to_another() {
     check(|| {
         takes_exactly(Limiter::new(per_hour(4)), |limiter| {
-            limiter.set(TokenBucket::new(Quota::per_minute(4).unwrap()))
+            limiter.set(TokenBucket::new(Quota::per_minute(4).unwrap()));
         });
     });
 }

@@ -123,5 +123,17 @@ pub(super) async fn extreme_costs<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> 
     }
     pair.exhaust(&limit, b"y").await?;
     pair.decide(&[Ask::new(&limit, "y", Cost::MAX)], Patience::NONE).await?;
-    pair.look(&limit, &[b"y"]).await
+    pair.look(&limit, &[b"y"]).await?;
+    // Decades of debt are still counted exactly.
+    pair.charge(Ask::new(&limit, "y", cost(1_000_000_000))).await?;
+    pair.look(&limit, &[b"y"]).await?;
+    // Beyond the end of time stores may round, as long as they stay there.
+    for _ in 0..3 {
+        pair.charge(Ask::new(&limit, "y", Cost::MAX)).await?;
+        let answer = pair.store.decide(&[Ask::one(&limit, "y")], pair.now, Patience::NONE).await;
+        let asked = "decide one for \"y\" after charges of the largest cost";
+        let decision = pair.done(|| asked.to_owned(), answer)?;
+        pair.expect(!decision.is_granted(), asked, "denied", decision.answers())?;
+    }
+    Ok(())
 }
