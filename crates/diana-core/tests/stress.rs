@@ -8,12 +8,14 @@
 mod support;
 
 use diana_core::{
-    Ask, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MemoryStore, Patience,
-    Quota, SlidingLog, SlidingWindow, TableOptions, TokenBucket, Total,
+    Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MemoryStore,
+    Patience, Quota, SlidingLog, SlidingWindow, TableOptions, Timestamp, TokenBucket, Total,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use support::{T0, ms, quota};
+use std::time::Duration;
+use support::{T0, quota};
 
 const THREADS: u64 = 8;
 
@@ -193,12 +195,38 @@ fn whoever_waits_in_line_gets_in() {
     assert_eq!(limiter.standing("door").remaining, 2);
 }
 
+/// A clock that whoever waits for a moment moves there, and that leaves alone who waits for a wake-up.
+/// ([`ManualClock`] would be moved to the end of time by the second in line, who is ready to wait that long.)
+#[derive(Clone, Debug)]
+struct WindowClock(Arc<AtomicU64>);
+
+impl Clock for WindowClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn park(&self, at_most: Duration) {
+        if at_most > Duration::from_secs(3600) {
+            return thread::park();
+        }
+        self.0.fetch_max((self.now() + at_most).as_nanos(), Ordering::SeqCst);
+    }
+}
+
 #[test]
-fn waiting_for_time_moves_a_clock_that_is_moved_by_hand() {
-    let clock = ManualClock::at(T0);
-    let limiter = Limiter::with_algorithm(FixedWindow::new(quota("10/s"))).with_clock(clock.clone());
-    let served = on_all(|_| (0..50).filter(|_| limiter.acquire(1).unwrap().is_granted()).count() as u64);
-    assert_eq!(served, THREADS * 50);
-    // 400 at 10 a second; who waits moves the clock to the next window and no further than its own wait.
-    assert!(diana_core::Clock::now(&clock).since(T0) >= ms(39_000));
+fn those_in_line_are_let_in_window_by_window() {
+    let clock = WindowClock(Arc::new(AtomicU64::new(T0.as_nanos())));
+    let limiter = Limiter::with_algorithm(FixedWindow::new(quota("10/s"))).with_clock(clock);
+    let by_second = (0..10_000).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let served = on_all(|_| {
+        for _ in 0..100 {
+            let receipt = limiter.acquire(1).unwrap().receipt().unwrap();
+            let second = usize::try_from(receipt.at().since(T0).as_secs()).unwrap();
+            by_second[second].fetch_add(1, Ordering::SeqCst);
+        }
+        100
+    });
+    assert_eq!(served, THREADS * 100);
+    assert!(by_second.iter().all(|count| count.load(Ordering::SeqCst) <= 10), "{by_second:?}");
+    assert_eq!(limiter.waiting(), 0);
 }

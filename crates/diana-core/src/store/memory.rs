@@ -254,11 +254,13 @@ impl MemoryStore {
             Some(keys.take(hash, now, cost, patience))
         });
         let taken = Decision::new(taken.into_iter().flatten());
-        if !taken.is_granted() {
-            // Two new keys, and room for one: it was there when the first one looked.
-            self.give_back(asks, &places, &mut locked, &taken, now);
+        if taken.is_granted() {
+            return taken;
         }
-        taken
+        // Two new keys, and room for one: it was there when the first one looked.
+        self.give_back(asks, &places, &mut locked, &taken, now);
+        let answers = seen.answers().iter().zip(taken.answers());
+        Decision::new(answers.map(|(before, after)| if after.is_granted() { *before } else { *after }))
     }
 
     fn give_back(
