@@ -6,7 +6,7 @@ use crate::limiter::MOST_WAITING;
 use crate::store::budget::Budget;
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;
-use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::waiting::line::Lines;
 use crate::waiting::{Source, thread};
 use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, Patience, Quota, Receipt, Refund};
@@ -37,6 +37,8 @@ pub struct KeyedLimiter<K: ?Sized> {
     shards: Shards<Keys>,
     /// [`Waiting`] as a number, since the limit can change.
     queues: AtomicUsize,
+    /// Held by whoever changes the limit.
+    changing: Mutex<()>,
     options: TableOptions,
     budget: Arc<Budget>,
     lines: Lines,
@@ -62,6 +64,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         Self {
             shards,
             queues: AtomicUsize::new(usize::from(Algorithm::waiting(&algorithm) == Waiting::Queues)),
+            changing: Mutex::new(()),
             options,
             budget,
             lines: Lines::new(MOST_WAITING),
@@ -159,10 +162,16 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// Goes on with another limit; what each key has in use is kept, clamped to what the new one allows.
     pub fn set(&self, algorithm: impl Algorithm) {
         let algorithm: &dyn AnyAlgorithm = &algorithm;
+        // One after the other, or shards would end up with different limits.
+        let _one_at_a_time = self.changing.lock();
+        let queues = usize::from(algorithm.waiting() == Waiting::Queues);
+        // As long as any shard queues, it says so: whoever stands in line can wait for a reservation too, but not
+        // the other way round.
+        self.queues.fetch_max(queues, Ordering::AcqRel);
         for mut keys in self.shards.each() {
             keys.change_to(algorithm, self.options.full(), &self.budget, self.time.now());
         }
-        self.queues.store(usize::from(algorithm.waiting() == Waiting::Queues), Ordering::Release);
+        self.queues.store(queues, Ordering::Release);
         self.lines.wake_all();
     }
 

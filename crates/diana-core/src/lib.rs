@@ -31,6 +31,8 @@
 
 mod algorithm;
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod cost;
 mod decision;
 mod keyed;

@@ -47,6 +47,24 @@ pub(crate) trait Source: Send + Sync {
     }
 }
 
+/// Asks an algorithm that reserves. `None` if a place in line is needed instead.
+///
+/// The limit may change between the look and the ask. One that queues then denies for want of time what it would grant
+/// in line, so a denial counts only if those who wait are still not in line (tests/shuttle/changing.rs).
+pub(crate) fn reserve<S: Source + ?Sized>(
+    source: &S,
+    key: u64,
+    cost: Cost,
+    now: Timestamp,
+    patience: Patience,
+) -> Option<Answer> {
+    if source.waiting() == Waiting::Queues {
+        return None;
+    }
+    let answer = source.take(key, now, cost, patience);
+    (answer.is_granted() || source.waiting() == Waiting::Reserves).then_some(answer)
+}
+
 /// One place in a line.
 pub(crate) struct Turn<'a, S: Source + ?Sized> {
     source: &'a S,

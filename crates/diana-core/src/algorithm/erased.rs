@@ -55,6 +55,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn reset(&mut self, hash: u64, now: Timestamp);
     fn reclaim(&mut self, now: Timestamp);
+    fn look_around(&mut self, now: Timestamp);
     fn len(&self) -> usize;
     fn drain(&mut self, now: Timestamp) -> Uses;
     fn adopt(&mut self, uses: Uses, now: Timestamp);
@@ -85,6 +86,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn reclaim(&mut self, now: Timestamp) {
         self.reclaim(now);
+    }
+
+    fn look_around(&mut self, now: Timestamp) {
+        self.look_around(now);
     }
 
     fn len(&self) -> usize {
@@ -178,6 +183,10 @@ impl Keys {
 
     pub(crate) fn reclaim(&mut self, now: Timestamp) {
         either!(self, table => table.reclaim(now));
+    }
+
+    pub(crate) fn look_around(&mut self, now: Timestamp) {
+        either!(self, table => table.look_around(now));
     }
 
     pub(crate) fn len(&self) -> usize {

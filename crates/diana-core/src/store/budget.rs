@@ -7,20 +7,30 @@ use crate::sync::{AtomicUsize, Ordering};
 pub(crate) struct Budget {
     ceiling: usize,
     used: AtomicUsize,
+    /// 1 after something was refused, until an eighth is free.
+    short: AtomicUsize,
 }
 
 impl Budget {
     pub(crate) fn new(ceiling: usize) -> Self {
-        Self { ceiling, used: AtomicUsize::new(0) }
+        Self { ceiling, used: AtomicUsize::new(0), short: AtomicUsize::new(0) }
     }
 
     /// Takes `bytes`, if they stay under the ceiling.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        self.used
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|sum| *sum <= self.ceiling)
-            })
-            .is_ok()
+        let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|sum| *sum <= self.ceiling)
+        });
+        if taken.is_err() {
+            self.short.store(1, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// Whether somebody lately got less than they wanted: whoever holds what they do not need should give it back.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed) == 1
     }
 
     /// Takes `bytes` that are in use already, over the ceiling or not; tells whether they stay under it.
@@ -30,7 +40,10 @@ impl Budget {
 
     /// Gives `bytes` back.
     pub(crate) fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::AcqRel);
+        let left = self.used.fetch_sub(bytes, Ordering::AcqRel).saturating_sub(bytes);
+        if self.is_short() && left < self.ceiling - self.ceiling / 8 {
+            self.short.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Bytes in use.

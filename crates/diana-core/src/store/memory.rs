@@ -95,7 +95,13 @@ pub struct MemoryStore {
 }
 
 /// The keys of all limits whose hash leads to one lock.
-type Shard = HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>;
+#[derive(Debug, Default)]
+struct Shard {
+    limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>,
+    /// The limits in some order, and whose turn it is to look for keys that can go.
+    order: Vec<LimitId>,
+    turn: usize,
+}
 
 #[derive(Debug)]
 struct LimitKeys {
@@ -113,6 +119,18 @@ struct Place {
 
 type Places = SmallVec<[Place; 8]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
+
+impl Shard {
+    /// One limit at a time looks for keys that can go: one limit's dead keys must not keep another's living ones out.
+    #[cold]
+    fn look_around(&mut self, now: Timestamp) {
+        self.turn = (self.turn + 1) % self.order.len().max(1);
+        let limit = self.order.get(self.turn).and_then(|id| self.limits.get_mut(id));
+        if let Some(limit) = limit {
+            limit.keys.look_around(now);
+        }
+    }
+}
 
 impl Default for MemoryStore {
     fn default() -> Self {
@@ -132,7 +150,7 @@ impl MemoryStore {
 
     /// How many keys are kept, over all limits.
     pub fn len(&self) -> usize {
-        self.shards.each().map(|shard| shard.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
+        self.shards.each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
     }
 
     /// Whether no key is kept.
@@ -148,14 +166,15 @@ impl MemoryStore {
     /// Looks at every entry and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
     pub fn reclaim(&self, now: Timestamp) {
         for mut shard in self.shards.each() {
-            shard.values_mut().for_each(|limit| limit.keys.reclaim(now));
+            shard.limits.values_mut().for_each(|limit| limit.keys.reclaim(now));
         }
     }
 
     /// Drops all counts of a limit that is no longer in use.
     pub fn forget(&self, limit: &Limit) {
         for mut shard in self.shards.each() {
-            shard.remove(&limit.id());
+            shard.limits.remove(&limit.id());
+            shard.order.retain(|id| *id != limit.id());
         }
     }
 
@@ -180,9 +199,13 @@ impl MemoryStore {
 
     /// The keys of `limit` in a shard: begun if they are new, changed if the limit has.
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
-        let entry = shard.entry(limit.id()).or_insert_with(|| LimitKeys {
-            version: limit.version(),
-            keys: Keys::new(limit.erased(), self.on_full, Arc::clone(&self.budget)),
+        if self.budget.is_short() {
+            shard.look_around(now);
+        }
+        let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
+            shard.order.push(limit.id());
+            let keys = Keys::new(limit.erased(), self.on_full, Arc::clone(&self.budget));
+            LimitKeys { version: limit.version(), keys }
         });
         if entry.version < limit.version() {
             entry.version = limit.version();
@@ -231,11 +254,13 @@ impl MemoryStore {
             Some(keys.take(hash, now, cost, patience))
         });
         let taken = Decision::new(taken.into_iter().flatten());
-        if !taken.is_granted() {
-            // Two new keys, and room for one: it was there when the first one looked.
-            self.give_back(asks, &places, &mut locked, &taken, now);
+        if taken.is_granted() {
+            return taken;
         }
-        taken
+        // Two new keys, and room for one: it was there when the first one looked.
+        self.give_back(asks, &places, &mut locked, &taken, now);
+        let answers = seen.answers().iter().zip(taken.answers());
+        Decision::new(answers.map(|(before, after)| if after.is_granted() { *before } else { *after }))
     }
 
     fn give_back(

@@ -194,6 +194,12 @@ impl<S: Default> Segment<S> {
         (homes <= MAX_HOMES).then_some(homes)
     }
 
+    /// Bytes that the next size up takes, or both halves of a split.
+    pub(crate) fn bytes_to_grow(&self) -> usize {
+        let half = Self::homes_for(self.len / 2 + 1);
+        self.next_homes().map_or(2 * Self::bytes_of(half), Self::bytes_of)
+    }
+
     /// A size in which `len` keys take three quarters of the homes.
     pub(crate) fn homes_for(len: u32) -> u32 {
         (len + len / 3 + 1).max(MIN_HOMES)

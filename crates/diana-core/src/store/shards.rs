@@ -30,7 +30,7 @@ struct Padded<T>(Mutex<T>);
 impl<T> Shards<T> {
     /// At least `count` shards, a power of two.
     pub(crate) fn new(count: usize, make: impl FnMut() -> T) -> Self {
-        let count = count.next_power_of_two().min(MAX_SHARDS);
+        let count = count.min(MAX_SHARDS).next_power_of_two();
         let shards = std::iter::repeat_with(make).take(count).map(|value| Padded(Mutex::new(value))).collect();
         Self { shards, hasher: Hasher::default() }
     }

@@ -143,7 +143,9 @@ impl<A: Algorithm> Table<A> {
             let before = self.algorithm.heap_bytes(state);
             self.algorithm.charge(state, now, cost);
             let after = self.algorithm.heap_bytes(state);
-            self.account(before, after);
+            if !self.account(before, after) {
+                self.compact(hash);
+            }
             return;
         }
         let cell = self.cell_in_use(hash, now);
@@ -210,7 +212,7 @@ impl<A: Algorithm> Table<A> {
     /// What every key has in use; the table is empty afterwards.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Uses {
         let now = self.tick(now);
-        let mut uses = Uses { keys: Vec::with_capacity(self.len), cells: Vec::new() };
+        let mut uses = Uses { latest: now, keys: Vec::with_capacity(self.len), cells: Vec::new() };
         for index in 0..self.segments.len() {
             self.refresh(index, now);
             for (hash, state) in self.segments[index].iter_mut() {
@@ -226,8 +228,8 @@ impl<A: Algorithm> Table<A> {
 
     /// Takes over what keys had in use in another table.
     pub(crate) fn adopt(&mut self, uses: Uses, now: Timestamp) {
-        let now = self.tick(now);
-        let Uses { keys, cells: mut shared } = uses;
+        let Uses { latest, keys, cells: mut shared } = uses;
+        let now = self.tick(now.max(latest));
         for (hash, used) in keys.into_iter().filter(|(_, used)| *used > 0) {
             let state = self.algorithm.occupied(used, now);
             if self.insert(hash, state, now).is_err() {
@@ -235,8 +237,11 @@ impl<A: Algorithm> Table<A> {
             }
         }
         for (cell, used) in shared.into_iter().filter(|(_, used)| *used > 0) {
-            if let Ok(cost) = Cost::new(used) {
-                self.algorithm.charge(cell_mut(&mut self.cells, &self.algorithm, now, cell), now, cost);
+            let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
+            // Several may come together here. Clamped, as each would be on its own: whoever was at the limit still is.
+            let left = self.algorithm.standing(state, now).remaining;
+            if let Ok(cost) = Cost::new(used.min(left)) {
+                self.algorithm.charge(state, now, cost);
             }
         }
     }
@@ -269,10 +274,14 @@ impl<A: Algorithm> Table<A> {
     fn refresh(&mut self, index: usize, now: Timestamp) {
         let segment = &mut self.segments[index];
         let Some((_, old)) = self.past.iter().find(|(version, _)| *version == segment.version) else { return };
+        let (mut before, mut after) = (0, 0);
         for (_, state) in segment.iter_mut() {
+            before += self.algorithm.heap_bytes(state);
             self.algorithm.rescale(state, old, now);
+            after += self.algorithm.heap_bytes(state);
         }
         segment.version = self.version;
+        self.account(before, after);
     }
 
     /// [`take`](Self::take) for a key that has no entry.
@@ -280,6 +289,8 @@ impl<A: Algorithm> Table<A> {
     #[inline(never)]
     fn take_new(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         if let Some(cell) = self.cell_in_use(hash, now) {
+            // New keys pay for tidying up even if they find no place of their own, or nothing would ever go.
+            self.look_around(now);
             return self.take_from_cell(cell, now, cost, patience);
         }
         let mut state = self.algorithm.fresh(now);
@@ -310,9 +321,23 @@ impl<A: Algorithm> Table<A> {
     #[cold]
     fn grown(&mut self, hash: u64, now: Timestamp, answer: Answer, before: usize, after: usize) -> Answer {
         let fits = self.account(before, after);
-        let (false, Some(receipt)) = (fits || self.on_full == OnFull::Allow, answer.receipt()) else { return answer };
+        let (false, Some(receipt)) = (fits, answer.receipt()) else { return answer };
         self.refund(hash, now, &receipt);
-        self.turned_away(now)
+        self.compact(hash);
+        match self.on_full {
+            OnFull::Allow => answer,
+            OnFull::Share | OnFull::Deny => self.turned_away(now),
+        }
+    }
+
+    /// Gives back what a state has allocated and does not use: a clone has just what it needs.
+    fn compact(&mut self, hash: u64) {
+        let index = self.index(hash);
+        let Some(state) = self.segments[index].get_mut(hash) else { return };
+        let before = self.algorithm.heap_bytes(state);
+        *state = state.clone();
+        let after = self.algorithm.heap_bytes(state);
+        self.account(before, after);
     }
 
     /// Writes down that a state's own memory went from `before` to `after` bytes; tells whether that is within the budget.
@@ -352,14 +377,18 @@ impl<A: Algorithm> Table<A> {
             }
         }
         self.len += 1;
+        self.look_around(now);
+        Ok(())
+    }
+
+    /// A new key's share of the search for states that can go; a segment is looked through when it is paid for.
+    pub(crate) fn look_around(&mut self, now: Timestamp) {
+        let now = self.tick(now);
         self.credit += LOOKS;
-        self.hand = if self.hand < self.segments.len() { self.hand } else { 0 };
         if self.credit > self.segments[self.hand].len() as usize {
             self.credit = 0;
-            self.sweep(self.hand, now);
-            self.hand += 1;
+            self.sweep_next(now);
         }
-        Ok(())
     }
 
     /// Whether a new key would find a place.
@@ -371,20 +400,26 @@ impl<A: Algorithm> Table<A> {
     /// Drops what can go from a full segment, or else makes it larger, or splits it. `false` if the memory is used up.
     #[cold]
     fn make_room(&mut self, index: usize, now: Timestamp) -> bool {
-        let depth = self.segments[index].depth;
-        let next = self.segments[index].next_homes();
-        let half = Segment::<A::State>::homes_for(self.segments[index].len() / 2 + 1);
-        let needed = next.map_or(2 * Segment::<A::State>::bytes_of(half), Segment::<A::State>::bytes_of);
+        let mut needed = self.segments[index].bytes_to_grow();
         if !self.budget.reserve(needed) {
-            // At the ceiling every new key comes here: they look through the segment only when they have paid for it.
+            // At the ceiling every new key comes here: they look through segments only when they have paid for it.
             self.credit += LOOKS;
-            let paid = self.credit > self.segments[index].len() as usize;
-            if paid {
-                self.credit = 0;
-                self.sweep(index, now);
+            if self.credit <= self.segments[index].len() as usize {
+                return false;
             }
-            return paid && !self.segments[index].is_full();
+            self.credit = 0;
+            self.sweep(index, now);
+            if !self.segments[index].is_full() {
+                return true;
+            }
+            // Nothing can go from here, or everything could and did, places and all: memory may be elsewhere.
+            self.sweep_next(now);
+            needed = self.segments[index].bytes_to_grow();
+            if !self.budget.reserve(needed) {
+                return false;
+            }
         }
+        let (depth, next) = (self.segments[index].depth, self.segments[index].next_homes());
         self.bytes += needed;
         let before = self.segments[index].len();
         self.sweep(index, now);
@@ -427,6 +462,12 @@ impl<A: Algorithm> Table<A> {
             }
         }
         bytes
+    }
+
+    /// Drops what can go from the segment whose turn it is.
+    fn sweep_next(&mut self, now: Timestamp) {
+        self.sweep(self.hand, now);
+        self.hand = (self.hand + 1) % self.segments.len();
     }
 
     /// Drops what can go from one segment, and gives back memory that it no longer needs.
@@ -505,6 +546,8 @@ fn cell_mut<'a, A: Algorithm>(
 /// Permits in use, by key and by shared cell: what can be carried from one kind of algorithm to another.
 #[derive(Debug)]
 pub(crate) struct Uses {
+    /// The latest time that the table had seen.
+    latest: Timestamp,
     keys: Vec<(u64, u64)>,
     cells: Vec<(usize, u64)>,
 }

@@ -3,9 +3,9 @@
 //! Dropping the future stops the waiting: a reservation is given back (while it is the last one; those behind it keep
 //! their times), a place in line goes to the next.
 
-use super::{Source, Step, Turn, waited};
+use super::{Source, Step, Turn, reserve, waited};
 use crate::clock::Clock;
-use crate::{Answer, Cost, Patience, Receipt, Timestamp, Waiting};
+use crate::{Answer, Cost, Patience, Receipt, Timestamp};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -14,9 +14,9 @@ use std::time::Duration;
 /// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `patience`.
 pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
     let began = source.time().now();
-    let (answer, taken) = match source.waiting() {
-        Waiting::Reserves => (source.take(key, began, cost, patience), began),
-        Waiting::Queues => stand_in_line(source, Turn::new(source, key, cost, began, patience)).await,
+    let (answer, taken) = match reserve(source, key, cost, began, patience) {
+        Some(answer) => (answer, began),
+        None => stand_in_line(source, Turn::new(source, key, cost, began, patience)).await,
     };
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
     let then = taken + wait;

@@ -1,17 +1,17 @@
 //! Waiting as a thread.
 
-use super::{Source, Step, Turn, waited};
+use super::{Source, Step, Turn, reserve, waited};
 use crate::sync::thread::{self, Thread};
-use crate::{Answer, Cost, Patience, Timestamp, Waiting};
+use crate::{Answer, Cost, Patience, Timestamp};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 /// Takes `cost`, and returns when the permits can be used, or when they can't be had within `patience`.
 pub(crate) fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
     let began = source.time().now();
-    let (answer, taken) = match source.waiting() {
-        Waiting::Reserves => (source.take(key, began, cost, patience), began),
-        Waiting::Queues => stand_in_line(source, Turn::new(source, key, cost, began, patience)),
+    let (answer, taken) = match reserve(source, key, cost, began, patience) {
+        Some(answer) => (answer, began),
+        None => stand_in_line(source, Turn::new(source, key, cost, began, patience)),
     };
     let Some(wait) = answer.wait() else { return answer };
     let then = taken + wait;

@@ -1,7 +1,7 @@
 //! One key under one algorithm, on a clock that the test owns, so that a test reads as a transcript.
 
 #![allow(dead_code, reason = "no test file uses all of it")]
-#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 use diana_core::{
     Algorithm, Clock, Cost, ManualClock, Outcome, Patience, Quota, Receipt, Refund, Retry, Standing, Timestamp,

@@ -1,1 +1,319 @@
+//! A table is a map from keys to the algorithm's states, whatever its size, its age and its changes.
 
+use super::super::budget::Budget;
+use super::{MAX_PAST, OnFull, Table};
+use crate::sync::Arc;
+use crate::{
+    Algorithm, Cost, FixedWindow, Patience, Quota, Receipt, SlidingLog, SlidingWindow, Timestamp, TokenBucket, Total,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const AMPLE: usize = 1 << 30;
+const T0: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// SplitMix64: hashes that look like hashes, and numbers for scripts.
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)).max(1)
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn five_a_second() -> Quota {
+    Quota::per_second(5).unwrap()
+}
+
+fn table<A: Algorithm>(algorithm: A, on_full: OnFull, ceiling: usize) -> (Table<A>, Arc<Budget>) {
+    let budget = Arc::new(Budget::new(ceiling));
+    (Table::new(algorithm, on_full, Arc::clone(&budget)), budget)
+}
+
+impl<A: Algorithm> Table<A> {
+    /// Panics unless the books are right and every key is found where it is.
+    fn assert_consistent(&mut self) {
+        let (mut len, mut bytes) = (0, 0);
+        let mut hashes = Vec::new();
+        for (index, segment) in self.segments.iter_mut().enumerate() {
+            len += segment.len() as usize;
+            bytes += segment.bytes();
+            for (hash, state) in segment.iter_mut() {
+                bytes += self.algorithm.heap_bytes(state);
+                hashes.push((hash, index));
+            }
+        }
+        assert_eq!(self.len, len, "keys");
+        assert_eq!(self.bytes, bytes, "bytes");
+        for (hash, index) in hashes {
+            assert_eq!(self.index(hash), index, "the directory leads astray");
+        }
+    }
+
+    fn one(&mut self, hash: u64, now: Timestamp) -> bool {
+        self.take(hash, now, Cost::ONE, Patience::NONE).is_granted()
+    }
+}
+
+/// A random life of `keys` keys, beside a map of states that forgets nothing.
+fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
+    let (mut table, budget) = table(algorithm.clone(), OnFull::Share, AMPLE);
+    let mut model: BTreeMap<u64, A::State> = BTreeMap::new();
+    let mut receipts: Vec<(u64, Receipt, Receipt)> = Vec::new();
+    let mut now = T0;
+    for step in 0..steps {
+        let random = mix(step ^ 0xabcd_0000);
+        let hash = mix(random % keys);
+        let state = model.entry(hash).or_insert_with(|| algorithm.fresh(now));
+        let cost = Cost::new(1 + (random >> 20) % 3).unwrap();
+        match (random >> 40) % 40 {
+            0 => table.reclaim(now),
+            1 | 2 => {
+                table.charge(hash, now, cost);
+                algorithm.charge(state, now, cost);
+            }
+            3 => {
+                table.reset(hash, now);
+                *state = algorithm.fresh(now);
+            }
+            4..=8 if !receipts.is_empty() => {
+                let nth = usize::try_from(random >> 8).unwrap() % receipts.len();
+                let (hash, ours, theirs) = receipts.swap_remove(nth);
+                let state = model.get_mut(&hash).unwrap();
+                // What has been forgotten can't be returned; nor need it be.
+                let forgotten = algorithm.is_fresh(state, now);
+                let (ours, theirs) = (table.refund(hash, now, &ours), algorithm.refund(state, now, &theirs));
+                assert!(ours == theirs || forgotten, "step {step}: {ours:?}, not {theirs:?}");
+            }
+            9 | 10 => now = now + ms((random >> 50) % 400),
+            11..=15 => {
+                let seen = table.peek(hash, now, cost, Patience::FOREVER);
+                assert_eq!(seen.outcome, algorithm.peek(state, now, cost, Patience::FOREVER), "step {step}");
+                assert_eq!(seen.standing, algorithm.standing(state, now), "step {step}");
+            }
+            _ => {
+                let patience = if random & 4096 == 0 { Patience::NONE } else { Patience::up_to(ms(100)) };
+                let ours = table.take(hash, now, cost, patience);
+                let theirs = algorithm.answer(state, now, cost, patience);
+                assert_eq!(ours, theirs, "step {step}");
+                receipts.extend(ours.receipt().zip(theirs.receipt()).map(|(a, b)| (hash, a, b)));
+            }
+        }
+        if step % 1_000 == 0 {
+            table.assert_consistent();
+            assert_eq!(budget.used(), table.bytes);
+        }
+    }
+    table.assert_consistent();
+    drop(table);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn agrees_with_a_map_of_states_under_every_kind_of_state() {
+    lives_as_a_map(&TokenBucket::new(five_a_second()), 3_000, 60_000);
+    lives_as_a_map(&TokenBucket::new(Quota::per_second(3).unwrap()), 40, 20_000);
+    lives_as_a_map(&FixedWindow::new(five_a_second()), 3_000, 60_000);
+    lives_as_a_map(&SlidingWindow::new(five_a_second()), 2_000, 30_000);
+    lives_as_a_map(&SlidingLog::new(five_a_second()), 2_000, 30_000);
+    lives_as_a_map(&Total::new(20).unwrap(), 2_000, 30_000);
+}
+
+#[test]
+fn keeps_every_key_through_all_sizes_up_to_200_000() {
+    let (mut table, budget) = table(TokenBucket::new(Quota::per_hour(2).unwrap()), OnFull::Deny, AMPLE);
+    let mut checked = 1;
+    for key in 0..200_000 {
+        assert!(table.one(mix(key), T0));
+        if table.len() == checked {
+            table.assert_consistent();
+            assert_eq!(table.len() as u64, key + 1);
+            checked = checked * 3 / 2 + 1;
+        }
+    }
+    table.assert_consistent();
+    for key in 0..200_000 {
+        assert!(table.one(mix(key), T0), "key {key} has one left");
+        assert!(!table.one(mix(key), T0), "key {key} was forgiven");
+    }
+    let bytes = budget.used() as f64 / 200_000.0;
+    let entry = (size_of::<u64>() + size_of::<<TokenBucket as Algorithm>::State>()) as f64;
+    assert!(bytes < entry * 1.5, "{bytes} bytes a key, of {entry}");
+}
+
+#[test]
+fn what_has_come_back_goes_while_new_keys_come() {
+    const OLD: u64 = 50_000;
+    let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
+    (0..OLD).for_each(|key| assert!(table.one(mix(key), T0)));
+    let at_most = budget.used();
+    // Each new key pays for looking at four old ones; they come back to a table where nothing else can go.
+    let later = T0 + ms(10_000);
+    let mut new = 0;
+    while table.len() as u64 > new {
+        new += 1;
+        assert!(table.one(mix(OLD + new), later));
+        assert!(new <= OLD / 2, "{} old keys are still there", table.len() as u64 - new);
+    }
+    table.assert_consistent();
+    assert!(budget.used() < at_most, "{} bytes for {new} keys", budget.used());
+}
+
+#[test]
+fn reclaiming_in_quiet_times_leaves_nothing_behind() {
+    let (mut table, budget) = table(SlidingLog::new(five_a_second()), OnFull::Share, AMPLE);
+    (0..10_000).for_each(|key| assert!(table.one(mix(key), T0)));
+    table.reclaim(T0);
+    assert_eq!(table.len(), 10_000);
+    table.reclaim(T0 + ms(1_000));
+    table.assert_consistent();
+    assert_eq!((table.len(), budget.used()), (0, 0));
+}
+
+#[test]
+fn the_ceiling_holds_at_every_moment() {
+    const CEILING: usize = 50_000;
+    for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
+        let (mut table, budget) = table(TokenBucket::new(five_a_second()), on_full, CEILING);
+        for key in 0..40_000 {
+            // Now and then everything comes back at once.
+            let now = T0 + ms(key / 10_000 * 5_000);
+            let _ = table.one(mix(key), now);
+            assert!(budget.used() <= CEILING, "{} bytes at key {key}", budget.used());
+        }
+        table.assert_consistent();
+        assert!(table.len() > 500, "the memory is used: {} keys", table.len());
+    }
+}
+
+/// A state's own growth is known only after it has grown, so during the ask there may be one growth more; not after it.
+#[test]
+fn the_ceiling_holds_after_every_ask_for_logs_and_rings_too() {
+    const CEILING: usize = 100_000;
+    for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
+        let (mut logs, budget) = table(SlidingLog::new(Quota::per_second(64).unwrap()), on_full, CEILING);
+        for ask in 0..100_000 {
+            let granted = logs.one(mix(mix(ask) % 2_000), T0 + ms(ask / 4_000));
+            assert!(budget.used() <= CEILING, "{} bytes at ask {ask}", budget.used());
+            assert!(granted || on_full != OnFull::Allow);
+        }
+        logs.assert_consistent();
+    }
+
+    let (mut rings, budget) = table(SlidingWindow::new(five_a_second()), OnFull::Deny, CEILING);
+    for ask in 0..20_000 {
+        let _ = rings.one(mix(ask), T0 + ms(ask / 100));
+        assert!(budget.used() <= CEILING, "{} bytes at ask {ask}", budget.used());
+    }
+    rings.assert_consistent();
+}
+
+#[test]
+fn what_has_come_back_goes_while_new_keys_are_counted_in_shared_cells() {
+    let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, 60_000);
+    (0..10_000).for_each(|key| {
+        let _ = table.one(mix(key), T0);
+    });
+    let (later, full) = (T0 + ms(1_000), budget.used());
+    // As fast as they come, no cell comes back in full.
+    for key in 10_000..20_000 {
+        let _ = table.one(mix(key), later);
+    }
+    table.assert_consistent();
+    assert!(budget.used() < full / 2, "{} of {full} bytes are still held", budget.used());
+}
+
+#[test]
+fn a_full_table_has_room_again_once_other_segments_have_come_back() {
+    /// The bit that tells the first two segments apart.
+    const SIDE: u64 = 1 << super::DIRECTORY_SHIFT;
+    let (mut table, _) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 100_000);
+    let sides = (0..10_000).map(|key| (mix(key) | SIDE, mix(key) & !SIDE));
+    let kept = sides.filter(|(busy, quiet)| [*busy, *quiet].map(|hash| table.one(hash, T0))[0]).collect::<Vec<_>>();
+    assert!(kept.len() < 10_000 && table.segments.len() > 1);
+    // On one side every entry still matters, and new keys lead there; on the other nothing does.
+    let later = T0 + ms(1_000);
+    kept.iter().for_each(|(busy, _)| assert!(table.one(*busy, later)));
+    let denied = (10_000..20_000).take_while(|key| !table.one(mix(*key) | SIDE, later)).count();
+    assert!(denied <= 1_024, "{denied} were denied for the sake of keys that have come back");
+}
+
+#[test]
+fn a_changed_limit_is_carried_over_wherever_its_keys_are() {
+    let size = |permits| FixedWindow::new(Quota::per_second(permits).unwrap());
+    let (mut table, _) = table(size(10), OnFull::Share, AMPLE);
+    // Key k uses k mod 10.
+    for key in 0..20_000 {
+        (0..key % 10).for_each(|_| assert!(table.one(mix(key), T0)));
+    }
+    // More changes than are kept, with a few keys asked for in between, so that segments are of every version.
+    for (nth, permits) in (11..11 + 3 * MAX_PAST as u64).enumerate() {
+        table.change(size(permits), T0);
+        for key in (0..20).map(|n| mix(nth as u64 * 20 + n) % 20_000) {
+            let standing = table.peek(mix(key), T0, Cost::ONE, Patience::NONE).standing;
+            assert_eq!((standing.limit, standing.remaining), (permits, permits - key % 10), "key {key}");
+        }
+    }
+    table.change(size(4), T0);
+    for key in 0..20_000 {
+        let standing = table.peek(mix(key), T0, Cost::ONE, Patience::NONE).standing;
+        assert_eq!((standing.limit, standing.remaining), (4, 4_u64.saturating_sub(key % 10)), "key {key}");
+    }
+    table.assert_consistent();
+}
+
+#[test]
+fn the_books_stay_right_when_a_change_makes_states_smaller_or_larger() {
+    let buckets = |n| SlidingWindow::new(five_a_second()).with_buckets(n).unwrap();
+    let (mut table, budget) = table(buckets(10), OnFull::Share, AMPLE);
+    (0..2_000).for_each(|key| assert!(table.one(mix(key), T0)));
+    for n in [2, 50, 1, 20, 5, 8, 3] {
+        table.change(buckets(n), T0);
+        // A part of the keys is touched, and some go.
+        for key in 0..500 {
+            let _ = table.one(mix(key), T0);
+            table.reset(mix(key + 1_000), T0);
+        }
+        table.assert_consistent();
+        assert_eq!(budget.used(), table.bytes);
+    }
+    table.reclaim(T0 + ms(60_000));
+    assert_eq!((table.len(), budget.used()), (0, 0));
+}
+
+#[test]
+fn an_hour_ago_gives_nothing() {
+    let (mut table, _) = table(FixedWindow::new(five_a_second()), OnFull::Share, AMPLE);
+    assert_eq!((0..9).filter(|_| table.one(7, T0)).count(), 5);
+    for back in [1, 999, 1_000, 3_600_000] {
+        let earlier = Timestamp::from_nanos(T0.as_nanos() - back * 1_000_000);
+        assert!(!table.one(7, earlier), "{back} ms back");
+        assert!(!table.one(7, T0));
+    }
+    // Nor after a change to another kind of table, told of at an earlier time.
+    let uses = table.drain(Timestamp::EPOCH);
+    let (mut other, _) = super::tests::table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
+    other.adopt(uses, Timestamp::EPOCH);
+    assert!(!other.one(7, T0));
+    assert!(!other.one(7, Timestamp::from_secs(3)));
+}
+
+#[test]
+fn uses_that_find_no_room_in_another_table_share_cells_and_are_clamped() {
+    let (mut small, _) = table(Total::new(1_000).unwrap(), OnFull::Share, AMPLE);
+    for key in 0..500 {
+        assert!(small.take(mix(key), T0, Cost::new(900).unwrap(), Patience::NONE).is_granted());
+    }
+    let uses = small.drain(T0);
+    let (mut full, budget) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 0);
+    full.adopt(uses, T0);
+    assert_eq!((full.len(), budget.used()), (0, 0));
+    assert!((0..500).all(|key| !full.one(mix(key), T0)), "somebody was forgiven");
+    // Nobody owes more than the limit, so a second later all cells are full again.
+    let later = T0 + ms(1_000);
+    assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, Patience::NONE).standing.limit == 5));
+    assert!((0..super::CELLS as u64).all(|cell| full.cell_in_use(cell << super::DIRECTORY_SHIFT, later).is_none()));
+}

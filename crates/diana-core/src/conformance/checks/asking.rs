@@ -1,0 +1,139 @@
+//! Asking: who gets what, and who does not get in whose way.
+
+use crate::conformance::kinds::Kind;
+use crate::conformance::pair::{Pair, Verdict};
+use crate::conformance::script::Script;
+use crate::{Ask, Cost, Patience, Store};
+
+pub(super) fn cost(permits: u64) -> Cost {
+    Cost::new(permits).unwrap_or(Cost::MAX)
+}
+
+pub(super) async fn random_script<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limits = [kind.limit("a"), kind.limit("b")];
+    Script { limits: &limits, keys: &[b"x", b"y", b"z"], at_once: 1 }.play(pair).await
+}
+
+pub(super) async fn denial_changes_nothing<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limit = kind.limit("a");
+    pair.exhaust(&limit, b"x").await?;
+    for _ in 0..20 {
+        pair.decide(&[Ask::one(&limit, "x")], Patience::NONE).await?;
+        pair.decide(&[Ask::new(&limit, "x", cost(3))], Patience::NONE).await?;
+    }
+    // If a denial was charged, the key comes back later than the algorithm says.
+    for _ in 0..8 {
+        pair.wait(125);
+        pair.look(&limit, &[b"x"]).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn peek_changes_nothing<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limit = kind.limit("a");
+    for permits in [1, 2, 1, 4, 30, 1, 1, 1, 1] {
+        let ask = [Ask::new(&limit, "x", cost(permits))];
+        for patience in [Patience::NONE, Patience::FOREVER, Patience::NONE] {
+            pair.peek(&ask, patience).await?;
+        }
+        pair.decide(&ask, Patience::NONE).await?;
+        pair.wait(50);
+    }
+    Ok(())
+}
+
+pub(super) async fn same_count_twice<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limit = kind.limit("a");
+    let twice = [Ask::one(&limit, "x"), Ask::new(&limit, "x", cost(2)), Ask::one(&limit, "y"), Ask::one(&limit, "x")];
+    pair.peek(&twice, Patience::NONE).await?;
+    let both = pair.decide(&twice, Patience::NONE).await?;
+    pair.look(&limit, &[b"x", b"y"]).await?;
+    pair.refund(&twice, &both).await?;
+    pair.look(&limit, &[b"x", b"y"]).await?;
+    for _ in 0..6 {
+        pair.decide(&twice, Patience::NONE).await?;
+    }
+    pair.look(&limit, &[b"x", b"y"]).await
+}
+
+pub(super) async fn keys_are_apart<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limit = kind.limit("a");
+    let (long, longer) = ([b'k'; 1024], [b'k'; 1025]);
+    let keys: [&[u8]; 19] = [
+        b"x",
+        b"",
+        b"\0",
+        b"\0\0",
+        b"\n",
+        b"\r\n",
+        b" ",
+        b"x ",
+        b"X",
+        b"{x}",
+        b"{}",
+        b"a:b",
+        b"a",
+        b"\xff",
+        b"\xfe",
+        b"\xc3\x28",
+        "\u{e9}".as_bytes(),
+        &long,
+        &longer,
+    ];
+    for key in keys {
+        // Whoever comes later finds their count untouched.
+        pair.look(&limit, &[key]).await?;
+        pair.exhaust(&limit, key).await?;
+    }
+    pair.look(&limit, &keys).await
+}
+
+pub(super) async fn alike_limits_are_apart<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limits = [kind.limit("a"), kind.limit("b")];
+    pair.exhaust(&limits[0], b"x").await?;
+    pair.look(&limits[1], &[b"x"]).await?;
+    pair.exhaust(&limits[1], b"x").await?;
+    pair.reset(&limits[1], b"x").await?;
+    pair.look(&limits[0], &[b"x"]).await?;
+    pair.look(&limits[1], &[b"x"]).await
+}
+
+pub(super) async fn later_and_never<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limit = kind.limit("a");
+    for permits in 1..40 {
+        for patience in [Patience::NONE, Patience::up_to(pair.setup.unit() * 700), Patience::FOREVER] {
+            pair.peek(&[Ask::new(&limit, "x", cost(permits))], patience).await?;
+        }
+    }
+    pair.exhaust(&limit, b"x").await?;
+    for permits in 1..40 {
+        pair.decide(&[Ask::new(&limit, "x", cost(permits))], Patience::NONE).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn extreme_costs<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
+    let limit = kind.limit("a");
+    for permits in [u64::from(u32::MAX), cost(u64::MAX).get() - 1, cost(u64::MAX).get()] {
+        let ask = [Ask::new(&limit, "x", cost(permits))];
+        pair.peek(&ask, Patience::NONE).await?;
+        pair.peek(&ask, Patience::FOREVER).await?;
+        pair.decide(&ask, Patience::NONE).await?;
+        pair.look(&limit, &[b"x", b"y"]).await?;
+    }
+    pair.exhaust(&limit, b"y").await?;
+    pair.decide(&[Ask::new(&limit, "y", Cost::MAX)], Patience::NONE).await?;
+    pair.look(&limit, &[b"y"]).await?;
+    // Decades of debt are still counted exactly.
+    pair.charge(Ask::new(&limit, "y", cost(1_000_000_000))).await?;
+    pair.look(&limit, &[b"y"]).await?;
+    // Beyond the end of time stores may round, as long as they stay there.
+    for _ in 0..3 {
+        pair.charge(Ask::new(&limit, "y", Cost::MAX)).await?;
+        let answer = pair.store.decide(&[Ask::one(&limit, "y")], pair.now, Patience::NONE).await;
+        let asked = "decide one for \"y\" after charges of the largest cost";
+        let decision = pair.done(|| asked.to_owned(), answer)?;
+        pair.expect(!decision.is_granted(), asked, "denied", decision.answers())?;
+    }
+    Ok(())
+}

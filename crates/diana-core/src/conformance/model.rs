@@ -1,0 +1,92 @@
+//! What a store should answer: the pure algorithms, and one state for each limit and key.
+//!
+//! As simple as it can be: nothing is ever forgotten, shared, or done at the same time as something else. It is what the
+//! contract of [`LocalStore`](crate::LocalStore) means.
+
+use crate::limiter::cell::AnyState;
+use crate::{Answer, Ask, Cost, Decision, Limit, LimitId, Patience, Standing, Timestamp};
+use std::collections::BTreeMap;
+
+/// One state for each limit and key.
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    keys: BTreeMap<(LimitId, Vec<u8>), Key>,
+}
+
+#[derive(Debug)]
+struct Key {
+    version: u64,
+    state: Box<dyn AnyState>,
+}
+
+impl Model {
+    pub(super) fn decide(&mut self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+        let seen = self.peek(asks, now, patience);
+        if !seen.is_granted() {
+            return seen;
+        }
+        self.answer(asks, |model, ask, cost| model.key(ask.limit, ask.key, now).take(now, cost, patience))
+    }
+
+    pub(super) fn peek(&mut self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+        self.answer(asks, |model, ask, cost| model.key(ask.limit, ask.key, now).peek(now, cost, patience))
+    }
+
+    pub(super) fn refund(&mut self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
+        if !decision.is_granted() {
+            return;
+        }
+        for (index, (ask, answer)) in asks.iter().zip(decision.answers()).enumerate() {
+            let charged = first_of(asks, index) == index;
+            if let Some(receipt) = answer.receipt().filter(|_| charged) {
+                self.key(ask.limit, ask.key, now).refund(now, &receipt);
+            }
+        }
+    }
+
+    pub(super) fn charge(&mut self, ask: &Ask<'_>, now: Timestamp) {
+        self.key(ask.limit, ask.key, now).charge(now, ask.cost);
+    }
+
+    pub(super) fn reset(&mut self, limit: &Limit, key: &[u8], now: Timestamp) {
+        self.key(limit, key, now).reset(now);
+    }
+
+    /// Answers each count once, at the largest cost that is asked of it.
+    fn answer(&mut self, asks: &[Ask<'_>], mut each: impl FnMut(&mut Self, &Ask<'_>, Cost) -> Answer) -> Decision {
+        let mut answers: Vec<Answer> = Vec::new();
+        for (index, ask) in asks.iter().enumerate() {
+            let first = first_of(asks, index);
+            let answer = match answers.get(first) {
+                Some(earlier) => *earlier,
+                None => {
+                    let same = asks.iter().filter(|other| other.same_count(ask));
+                    let cost = same.map(|other| other.cost).fold(ask.cost, Ord::max);
+                    each(self, ask, cost)
+                }
+            };
+            answers.push(answer);
+        }
+        Decision::new(answers)
+    }
+
+    /// The state of a key: begun if it is new, carried over if the limit has changed.
+    fn key(&mut self, limit: &Limit, key: &[u8], now: Timestamp) -> &mut dyn AnyState {
+        let algorithm = limit.erased();
+        let new = || Key { version: limit.version(), state: algorithm.new_state(now) };
+        let key = self.keys.entry((limit.id(), key.to_vec())).or_insert_with(new);
+        if key.version < limit.version() {
+            key.version = limit.version();
+            if !key.state.change_to(algorithm, now) {
+                let Standing { limit, remaining, .. } = key.state.standing(now);
+                key.state = algorithm.occupied(limit - remaining, now);
+            }
+        }
+        &mut *key.state
+    }
+}
+
+/// The first ask that asks for the same count.
+fn first_of(asks: &[Ask<'_>], index: usize) -> usize {
+    asks.iter().position(|ask| ask.same_count(&asks[index])).unwrap_or(index)
+}

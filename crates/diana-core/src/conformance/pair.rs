@@ -1,0 +1,183 @@
+//! A store and the model side by side: whatever one is asked, the other is asked too, and they must agree.
+
+use super::Setup;
+use super::model::Model;
+use super::report::Difference;
+use crate::{Answer, Ask, Decision, Limit, Outcome, Patience, Retry, Store, StoreError, Timestamp};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// A store and the model side by side.
+pub(super) struct Pair<S> {
+    pub(super) store: S,
+    pub(super) model: Model,
+    pub(super) now: Timestamp,
+    pub(super) setup: Setup,
+}
+
+/// What both decided, which was the same.
+#[derive(Debug)]
+pub(super) struct Both {
+    store: Decision,
+    model: Decision,
+}
+
+pub(super) type Verdict<T = ()> = Result<T, Difference>;
+
+impl Both {
+    pub(super) fn is_granted(&self) -> bool {
+        self.model.is_granted()
+    }
+}
+
+impl<S: Store> Pair<S> {
+    pub(super) fn new(store: S, setup: &Setup) -> Self {
+        Self { store, model: Model::default(), now: setup.begins(), setup: setup.clone() }
+    }
+
+    /// Lets `units` milliseconds pass, or as long as the store's ticks make of them.
+    pub(super) fn wait(&mut self, units: u32) {
+        self.now = self.now + self.setup.unit() * units;
+    }
+
+    pub(super) async fn decide(&mut self, asks: &[Ask<'_>], patience: Patience) -> Verdict<Both> {
+        let asked = || format!("decide {} at {:?}, {patience:?}", in_words(asks), self.now);
+        let model = self.model.decide(asks, self.now, patience);
+        let store = self.store.decide(asks, self.now, patience).await;
+        let store = self.compare(asked, &model, store)?;
+        Ok(Both { store, model })
+    }
+
+    pub(super) async fn peek(&mut self, asks: &[Ask<'_>], patience: Patience) -> Verdict {
+        let asked = || format!("peek {} at {:?}, {patience:?}", in_words(asks), self.now);
+        let model = self.model.peek(asks, self.now, patience);
+        let store = self.store.peek(asks, self.now, patience).await;
+        self.compare(asked, &model, store).map(drop)
+    }
+
+    pub(super) async fn refund(&mut self, asks: &[Ask<'_>], both: &Both) -> Verdict {
+        self.model.refund(asks, &both.model, self.now);
+        let done = self.store.refund(asks, &both.store, self.now).await;
+        self.done(|| format!("refund of {}", in_words(asks)), done)
+    }
+
+    pub(super) async fn charge(&mut self, ask: Ask<'_>) -> Verdict {
+        self.model.charge(&ask, self.now);
+        let done = self.store.charge(ask, self.now).await;
+        self.done(|| format!("charge of {}", in_words(&[ask])), done)
+    }
+
+    pub(super) async fn reset(&mut self, limit: &Limit, key: &[u8]) -> Verdict {
+        self.model.reset(limit, key, self.now);
+        let done = self.store.reset(limit, key, self.now).await;
+        self.done(|| format!("reset of {:?} of `{}`", Key(key), limit.name()), done)
+    }
+
+    /// Asks for one permit after the other until one is denied; tells how many were granted. (One hundred are enough.)
+    pub(super) async fn exhaust(&mut self, limit: &Limit, key: &[u8]) -> Verdict<usize> {
+        for granted in 0..100 {
+            if !self.decide(&[Ask::one(limit, key)], Patience::NONE).await?.is_granted() {
+                return Ok(granted);
+            }
+        }
+        Ok(100)
+    }
+
+    /// Looks where each key stands, which changes nothing.
+    pub(super) async fn look(&mut self, limit: &Limit, keys: &[&[u8]]) -> Verdict {
+        for key in keys {
+            self.peek(&[Ask::one(limit, key)], Patience::NONE).await?;
+        }
+        Ok(())
+    }
+
+    /// A failure unless `holds`; for what the model can't tell.
+    pub(super) fn expect(
+        &self,
+        holds: bool,
+        asked: impl Into<String>,
+        expected: impl Debug,
+        answered: impl Debug,
+    ) -> Verdict {
+        let difference = || Difference {
+            asked: format!("{} at {:?}", asked.into(), self.now),
+            expected: format!("{expected:?}"),
+            answered: format!("{answered:?}"),
+        };
+        if holds { Ok(()) } else { Err(difference()) }
+    }
+
+    /// What the store answered, if it did.
+    pub(super) fn done<T>(&self, asked: impl Fn() -> String, answered: Result<T, StoreError>) -> Verdict<T> {
+        answered.map_err(|error| Difference {
+            asked: format!("{} at {:?}", asked(), self.now),
+            expected: "an answer (a store that can't keep an algorithm leaves it out with `Setup::without`)".to_owned(),
+            answered: error.to_string(),
+        })
+    }
+
+    fn compare(
+        &self,
+        asked: impl Fn() -> String,
+        model: &Decision,
+        store: Result<Decision, StoreError>,
+    ) -> Verdict<Decision> {
+        let store = self.done(&asked, store)?;
+        let same = model.answers().len() == store.answers().len()
+            && model.answers().iter().zip(store.answers()).all(|(model, store)| self.same(model, store));
+        if same {
+            return Ok(store);
+        }
+        let words = |decision: &Decision| decision.answers().iter().map(answer_in_words).collect::<Vec<_>>().join("; ");
+        Err(Difference { asked: asked(), expected: words(model), answered: words(&store) })
+    }
+
+    /// Whether two answers are the same to this store. What a receipt is marked with is each store's own.
+    fn same(&self, model: &Answer, store: &Answer) -> bool {
+        let outcomes = match (model.outcome, store.outcome) {
+            (Outcome::Granted { wait: a, receipt }, Outcome::Granted { wait: b, receipt: other }) => {
+                self.setup.same(a, b) && receipt.cost() == other.cost()
+            }
+            (Outcome::Denied { retry: Retry::After(a) }, Outcome::Denied { retry: Retry::After(b) }) => {
+                self.setup.same(a, b)
+            }
+            (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
+            _ => false,
+        };
+        let (a, b) = (model.standing, store.standing);
+        outcomes && a.limit == b.limit && a.remaining == b.remaining && self.setup.same(a.reset, b.reset)
+    }
+}
+
+/// A key as people can read it.
+struct Key<'a>(&'a [u8]);
+
+impl Debug for Key<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.len() {
+            0..=40 => write!(f, "\"{}\"", self.0.escape_ascii()),
+            long => write!(f, "\"{}...\" ({long} bytes)", self.0[..40].escape_ascii()),
+        }
+    }
+}
+
+pub(super) fn in_words(asks: &[Ask<'_>]) -> String {
+    let each = |ask: &Ask<'_>| {
+        let version = ask.limit.version();
+        let version = if version == 0 { String::new() } else { format!(" (version {version})") };
+        format!("{} of `{}`{version} for {:?}", ask.cost.get(), ask.limit.name(), Key(ask.key))
+    };
+    format!("[{}]", asks.iter().map(each).collect::<Vec<_>>().join(", "))
+}
+
+fn answer_in_words(answer: &Answer) -> String {
+    let outcome = match answer.outcome {
+        Outcome::Granted { wait: Duration::ZERO, receipt } => format!("granted {}", receipt.cost().get()),
+        Outcome::Granted { wait, receipt } => format!("granted {} after {wait:?}", receipt.cost().get()),
+        Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry in {wait:?}"),
+        Outcome::Denied { retry: Retry::WhenReturned } => "denied until something is returned".to_owned(),
+        Outcome::Denied { retry: Retry::Never } => "denied for good".to_owned(),
+    };
+    let standing = answer.standing;
+    format!("{outcome}, {} of {} left, reset in {:?}", standing.remaining, standing.limit, standing.reset)
+}

@@ -1,0 +1,123 @@
+//! Random scripts: asks, refunds, charges, resets and the passing of time, over a few limits and keys.
+//!
+//! The numbers come from SplitMix64, so that a seed tells the whole script and a failure can be repeated.
+
+use super::pair::{Both, Pair, Verdict};
+use crate::{Ask, Cost, Limit, Patience, Store};
+use std::time::Duration;
+
+/// A few limits, and the keys that are asked for under each of them.
+pub(super) struct Script<'a> {
+    pub(super) limits: &'a [Limit],
+    pub(super) keys: &'a [&'a [u8]],
+    /// The most asks in one request.
+    pub(super) at_once: u64,
+}
+
+/// A request that was granted, and could be given back.
+struct Granted {
+    asks: Vec<(usize, usize, Cost)>,
+    both: Both,
+}
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): small, and random enough for a script.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// One of the first `n` numbers.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(0)
+    }
+
+    fn cost(&mut self) -> Cost {
+        let permits = match self.below(20) {
+            0 => 5 + self.below(8),
+            1..=6 => 2 + self.below(3),
+            _ => 1,
+        };
+        Cost::new(permits).unwrap_or_default()
+    }
+
+    fn patience(&mut self, unit: Duration) -> Patience {
+        match self.below(8) {
+            0 => Patience::FOREVER,
+            1 | 2 => Patience::up_to(unit * u32::try_from(self.below(600)).unwrap_or(0)),
+            _ => Patience::NONE,
+        }
+    }
+}
+
+impl Script<'_> {
+    /// Plays the script, as long as the setup says.
+    pub(super) async fn play<S: Store>(&self, pair: &mut Pair<S>) -> Verdict {
+        let (seed, steps) = pair.setup.script();
+        let mut random = Random::new(seed);
+        let mut granted: Vec<Granted> = Vec::new();
+        for _ in 0..steps {
+            match random.below(20) {
+                0..=4 => pair.wait(u32::try_from(random.below(300)).unwrap_or(0)),
+                // Long enough for most states to come back in full.
+                5 => pair.wait(u32::try_from(random.below(12_000)).unwrap_or(0)),
+                6..=8 if !granted.is_empty() => {
+                    let Granted { asks, both } = granted.swap_remove(random.index(granted.len()));
+                    pair.refund(&self.asks(&asks), &both).await?;
+                }
+                9 => {
+                    let ask = self.one(&mut random);
+                    pair.charge(self.asks(&[ask])[0]).await?;
+                }
+                10 if random.below(3) == 0 => {
+                    let (limit, key, _) = self.one(&mut random);
+                    pair.reset(&self.limits[limit], self.keys[key]).await?;
+                }
+                11 | 12 => {
+                    let asks = self.several(&mut random);
+                    let patience = random.patience(pair.setup.unit());
+                    pair.peek(&self.asks(&asks), patience).await?;
+                }
+                _ => {
+                    let asks = self.several(&mut random);
+                    let patience = random.patience(pair.setup.unit());
+                    let both = pair.decide(&self.asks(&asks), patience).await?;
+                    // Refunds of denials are tried as well: they give nothing.
+                    if both.is_granted() || random.below(4) == 0 {
+                        granted.push(Granted { asks, both });
+                    }
+                }
+            }
+        }
+        for limit in self.limits {
+            pair.look(limit, self.keys).await?;
+        }
+        Ok(())
+    }
+
+    fn one(&self, random: &mut Random) -> (usize, usize, Cost) {
+        (random.index(self.limits.len()), random.index(self.keys.len()), random.cost())
+    }
+
+    fn several(&self, random: &mut Random) -> Vec<(usize, usize, Cost)> {
+        let count = 1 + random.below(self.at_once);
+        (0..count).map(|_| self.one(random)).collect()
+    }
+
+    fn asks(&self, places: &[(usize, usize, Cost)]) -> Vec<Ask<'_>> {
+        places.iter().map(|(limit, key, cost)| Ask::new(&self.limits[*limit], self.keys[*key], *cost)).collect()
+    }
+}

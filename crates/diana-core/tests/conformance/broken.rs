@@ -1,0 +1,245 @@
+//! Stores that are broken in one way each: the in-process store behind a wrapper that gets something wrong.
+
+#![allow(clippy::disallowed_types, reason = "the shim with the other locks is not for tests")]
+
+use diana_core::{
+    Answer, Ask, Cost, Decision, Limit, LimitId, LocalStore, MemoryStore, Outcome, Patience, Retry, Standing, Store,
+    StoreError, Timestamp,
+};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::task::Poll;
+use std::time::Duration;
+
+/// What a store gets wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    ChargesDenials,
+    ChargesUntilDenied,
+    ChargesDuplicates,
+    PeekTakes,
+    PeekTellsAfter,
+    ForgetsRefunds,
+    RefundsDenials,
+    RefundsAll,
+    AsksBeforeCharging,
+    IgnoresResets,
+    TimeGoesBack,
+    CutsKeys,
+    EndsKeysAtNul,
+    ReadsKeysAsText,
+    MergesLimits,
+    ForgivesOnChange,
+    IgnoresChanges,
+    LaterForNever,
+    CutsCosts,
+    ForgetsEarly,
+    RoundsTime,
+    TwoSteps,
+    HasNoLogs,
+}
+
+/// A store with a fault.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    inner: MemoryStore,
+    fault: Fault,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    latest: Timestamp,
+    limits: BTreeMap<LimitId, Limit>,
+    first: Option<Limit>,
+}
+
+/// An ask that has been through the fault.
+struct Bent {
+    limit: Limit,
+    key: Vec<u8>,
+    cost: Cost,
+}
+
+impl Broken {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { inner: MemoryStore::default(), fault, seen: Mutex::default() }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+
+    fn bend(&self, asks: &[Ask<'_>], now: Timestamp) -> Vec<Bent> {
+        asks.iter().map(|ask| self.bend_one(ask, now)).collect()
+    }
+
+    fn bend_one(&self, ask: &Ask<'_>, now: Timestamp) -> Bent {
+        let mut bent = Bent { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost };
+        let mut seen = self.seen.lock().unwrap();
+        match self.fault {
+            Fault::CutsKeys => bent.key.truncate(1024),
+            Fault::EndsKeysAtNul => bent.key = ask.key.split(|byte| *byte == 0).next().unwrap().to_vec(),
+            Fault::ReadsKeysAsText => bent.key = String::from_utf8_lossy(ask.key).into_owned().into_bytes(),
+            Fault::MergesLimits => bent.limit = seen.first.get_or_insert(bent.limit).clone(),
+            Fault::CutsCosts => bent.cost = Cost::new(ask.cost.get() & 0xffff_ffff).unwrap_or_default(),
+            Fault::IgnoresChanges => bent.limit = seen.limits.entry(ask.limit.id()).or_insert(bent.limit).clone(),
+            Fault::ForgivesOnChange => {
+                let known = seen.limits.insert(ask.limit.id(), bent.limit.clone());
+                if known.is_some_and(|known| known.version() < ask.limit.version()) {
+                    self.inner.forget(ask.limit);
+                }
+            }
+            Fault::TimeGoesBack if now < seen.latest => LocalStore::reset(&self.inner, ask.limit, ask.key, now),
+            Fault::ForgetsEarly if now.since(seen.latest) >= Duration::from_secs(1) => self.inner.forget(ask.limit),
+            _ => {}
+        }
+        drop(seen);
+        bent
+    }
+
+    /// The time that the store goes by.
+    fn time(&self, now: Timestamp) -> Timestamp {
+        let mut seen = self.seen.lock().unwrap();
+        seen.latest = seen.latest.max(now);
+        match self.fault {
+            Fault::RoundsTime => Timestamp::from_millis(now.as_nanos() / 10_000_000 * 10),
+            _ => now,
+        }
+    }
+
+    fn take(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+        let seen = LocalStore::peek(&self.inner, asks, now, patience);
+        match self.fault {
+            Fault::ChargesDenials if !seen.is_granted() => {
+                asks.iter().for_each(|ask| LocalStore::charge(&self.inner, *ask, now));
+                seen
+            }
+            Fault::ChargesUntilDenied if asks.len() > 1 => {
+                for ask in asks {
+                    if !LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, patience).is_granted() {
+                        break;
+                    }
+                }
+                seen
+            }
+            Fault::ChargesDuplicates if seen.is_granted() => {
+                let each = asks.iter().flat_map(|ask| {
+                    let decision = LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, Patience::FOREVER);
+                    decision.answers().to_vec()
+                });
+                Decision::new(each)
+            }
+            Fault::LaterForNever => {
+                let decision = LocalStore::decide(&self.inner, asks, now, patience);
+                let later = |answer: &Answer| match answer.retry() {
+                    Some(Retry::Never) => Answer { outcome: Outcome::denied_for(1), ..*answer },
+                    _ => *answer,
+                };
+                Decision::new(decision.answers().iter().map(later))
+            }
+            _ => LocalStore::decide(&self.inner, asks, now, patience),
+        }
+    }
+
+    fn supports(&self, asks: &[Ask<'_>]) -> Result<(), StoreError> {
+        let log = |ask: &&Ask<'_>| ask.limit.algorithm::<diana_core::SlidingLog>().is_some();
+        match asks.iter().find(log) {
+            Some(ask) if self.has(Fault::HasNoLogs) => Err(StoreError::Unsupported {
+                store: "test".to_owned(),
+                limit: ask.limit.name().to_owned(),
+                reason: "no logs".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn lend(bent: &[Bent]) -> Vec<Ask<'_>> {
+    bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost)).collect()
+}
+
+/// Lets others go first.
+async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+impl Store for Broken {
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+        self.supports(asks)?;
+        let bent = self.bend(asks, now);
+        let now = self.time(now);
+        if self.has(Fault::TwoSteps) {
+            let seen = LocalStore::peek(&self.inner, &lend(&bent), now, patience);
+            pause().await;
+            if seen.is_granted() {
+                lend(&bent).into_iter().for_each(|ask| LocalStore::charge(&self.inner, ask, now));
+            }
+            return Ok(seen);
+        }
+        Ok(self.take(&lend(&bent), now, patience))
+    }
+
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+        self.supports(asks)?;
+        let bent = self.bend(asks, now);
+        let (asks, now) = (lend(&bent), self.time(now));
+        let seen = LocalStore::peek(&self.inner, &asks, now, patience);
+        Ok(match self.fault {
+            Fault::PeekTakes => LocalStore::decide(&self.inner, &asks, now, patience),
+            Fault::PeekTellsAfter if seen.is_granted() => {
+                let after = |answer: &Answer| {
+                    let remaining = answer.standing.remaining.saturating_sub(1);
+                    Answer { standing: Standing { remaining, ..answer.standing }, ..*answer }
+                };
+                Decision::new(seen.answers().iter().map(after))
+            }
+            _ => seen,
+        })
+    }
+
+    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
+        self.supports(asks)?;
+        let bent = self.bend(asks, now);
+        let (asks, now) = (lend(&bent), self.time(now));
+        match self.fault {
+            Fault::ForgetsRefunds => {}
+            Fault::RefundsDenials => {
+                for (ask, answer) in asks.iter().zip(decision.answers()) {
+                    LocalStore::refund(&self.inner, std::slice::from_ref(ask), &Decision::new([*answer]), now);
+                }
+            }
+            Fault::RefundsAll => asks.iter().for_each(|ask| LocalStore::reset(&self.inner, ask.limit, ask.key, now)),
+            _ => LocalStore::refund(&self.inner, &asks, decision, now),
+        }
+        Ok(())
+    }
+
+    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
+        self.supports(&[ask])?;
+        let bent = self.bend(&[ask], now);
+        let (asks, now) = (lend(&bent), self.time(now));
+        match self.fault {
+            Fault::AsksBeforeCharging => {
+                let _ = LocalStore::decide(&self.inner, &asks, now, Patience::NONE);
+            }
+            _ => LocalStore::charge(&self.inner, asks[0], now),
+        }
+        Ok(())
+    }
+
+    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        let ask = [Ask::one(limit, key)];
+        self.supports(&ask)?;
+        let bent = self.bend(&ask, now);
+        if !self.has(Fault::IgnoresResets) {
+            LocalStore::reset(&self.inner, &bent[0].limit, &bent[0].key, self.time(now));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The table and the waiters under many random schedules: nothing is lost, nothing is given twice, nobody is stuck.
+//!
+//! Run by `cargo xtask test` with `--cfg shuttle`. A thread that waits for nothing but a wake-up parks for good, and
+//! shuttle tells when all that is left is parked: a lost wake-up is a failure here and not a slow test.
+
+#![cfg(shuttle)]
+#![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+
+#[path = "shuttle/changing.rs"]
+mod changing;
+#[path = "shuttle/store.rs"]
+mod store;
+#[path = "shuttle/waiting.rs"]
+mod waiting;
+
+use diana_core::{Clock, Timestamp};
+use shuttle::sync::Arc;
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread;
+use std::time::Duration;
+
+const ITERATIONS: usize = 2_000;
+const T0: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+/// Runs `body` under many random schedules.
+fn check(body: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(body, ITERATIONS);
+}
+
+/// A clock that moves when somebody waits for it, and for nobody who waits for a wake-up.
+#[derive(Clone, Debug)]
+struct TestClock(Arc<AtomicU64>);
+
+impl TestClock {
+    fn new() -> Self {
+        Self(Arc::new(AtomicU64::new(T0.as_nanos())))
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn park(&self, at_most: Duration) {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        if at_most > DAY {
+            return thread::park();
+        }
+        // Others may run for a while before the time is over; or the time is over at once.
+        let over = self.now() + at_most;
+        thread::yield_now();
+        self.0.fetch_max(over.as_nanos(), Ordering::SeqCst);
+    }
+}

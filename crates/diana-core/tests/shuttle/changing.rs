@@ -1,0 +1,110 @@
+//! A limit that changes while threads take from it: from the atomic word to the lock, and back.
+
+use crate::{TestClock, check};
+use diana_core::{Concurrency, FixedWindow, KeyedLimiter, Limiter, Quota, TableOptions, TokenBucket, Total};
+use shuttle::sync::Arc;
+use shuttle::thread;
+
+fn per_hour(permits: u64) -> Quota {
+    Quota::per_hour(permits).unwrap()
+}
+
+/// Two threads take while a third changes the limit; whatever the order, the capacity is granted and no more.
+fn takes_exactly(limiter: Limiter, change: impl Fn(&Limiter) + Send + 'static) {
+    let limiter = Arc::new(limiter.with_clock(TestClock::new()));
+    let takers = [0, 1].map(|_| {
+        let limiter = Arc::clone(&limiter);
+        thread::spawn(move || (0..3).filter(|_| limiter.check().is_granted()).count())
+    });
+    let changer = {
+        let limiter = Arc::clone(&limiter);
+        thread::spawn(move || change(&limiter))
+    };
+    let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+    changer.join().unwrap();
+    assert_eq!((granted, limiter.standing().remaining), (4, 0));
+}
+
+#[test]
+fn from_one_fast_limit_to_another() {
+    check(|| {
+        takes_exactly(Limiter::new(per_hour(4)), |limiter| {
+            limiter.set(TokenBucket::new(Quota::per_minute(4).unwrap()));
+        });
+    });
+}
+
+#[test]
+fn from_fast_to_slow_and_back() {
+    check(|| {
+        takes_exactly(Limiter::new(per_hour(4)), |limiter| {
+            limiter.set(FixedWindow::new(per_hour(4)));
+            limiter.set(TokenBucket::new(per_hour(4)));
+        });
+    });
+}
+
+#[test]
+fn from_slow_to_slow_and_fast() {
+    check(|| {
+        takes_exactly(Limiter::with_algorithm(Total::new(4).unwrap()), |limiter| {
+            limiter.set(FixedWindow::new(per_hour(4)));
+            limiter.set(TokenBucket::new(per_hour(4)));
+            limiter.set(Total::new(4).unwrap());
+        });
+    });
+}
+
+/// Who waits for as long as it takes is granted, also if how to wait changes just then.
+#[test]
+fn a_change_from_reserving_to_standing_in_line_denies_nobody_who_waits() {
+    check(|| {
+        let limiter = Arc::new(Limiter::new(Quota::per_second(1).unwrap()).with_clock(TestClock::new()));
+        let keyed = KeyedLimiter::<str>::new(Quota::per_second(1).unwrap()).with_clock(TestClock::new());
+        let keyed = Arc::new(keyed);
+        assert!(limiter.check().is_granted() && keyed.check("alice").is_granted());
+        let waiter = {
+            let (limiter, keyed) = (Arc::clone(&limiter), Arc::clone(&keyed));
+            thread::spawn(move || {
+                assert!(limiter.acquire(1).unwrap().is_granted());
+                assert!(keyed.acquire("alice", 1).unwrap().is_granted());
+            })
+        };
+        limiter.set(FixedWindow::new(Quota::per_second(1).unwrap()));
+        keyed.set(FixedWindow::new(Quota::per_second(1).unwrap()));
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn a_change_from_standing_in_line_to_reserving_lets_everybody_through() {
+    check(|| {
+        let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TestClock::new());
+        let limiter = Arc::new(limiter);
+        assert!(limiter.check().is_granted());
+        let waiters = [0, 1].map(|_| {
+            let limiter = Arc::clone(&limiter);
+            thread::spawn(move || assert!(limiter.acquire(1).unwrap().is_granted()))
+        });
+        limiter.set(TokenBucket::new(Quota::per_second(1).unwrap()));
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(limiter.waiting(), 0);
+    });
+}
+
+#[test]
+fn two_changes_at_once_leave_one_limit_for_all_keys() {
+    check(|| {
+        let keyed = Arc::new(KeyedLimiter::<u64>::with_options(
+            TokenBucket::new(per_hour(4)),
+            TableOptions::default().shards(4),
+        ));
+        let changers = [5, 6].map(|permits| {
+            let keyed = Arc::clone(&keyed);
+            thread::spawn(move || keyed.set(FixedWindow::new(per_hour(permits))))
+        });
+        changers.into_iter().for_each(|changer| changer.join().unwrap());
+        let limits = (0..16).map(|key| keyed.standing(&key).limit).collect::<Vec<_>>();
+        assert!(limits.iter().all(|limit| *limit == limits[0]), "{limits:?}");
+    });
+}

@@ -1,0 +1,138 @@
+//! Requests that span keys, in opposite orders, while others look on and limits change.
+
+use crate::{T0, check};
+use diana_core::{
+    Ask, Concurrency, FixedWindow, Limit, LocalStore, MemoryStore, Patience, Quota, TableOptions, TokenBucket, Total,
+};
+use shuttle::sync::Arc;
+use shuttle::thread;
+
+/// Two limits of different kinds with as much capacity, and a store.
+#[derive(Clone)]
+struct Case {
+    store: Arc<MemoryStore>,
+    bucket: Limit,
+    total: Limit,
+}
+
+impl Case {
+    fn new(permits: u64) -> Self {
+        Self {
+            store: Arc::new(MemoryStore::new(TableOptions::default().shards(4))),
+            bucket: Limit::new("bucket", TokenBucket::new(Quota::per_hour(permits).unwrap())),
+            total: Limit::new("total", Total::new(permits).unwrap()),
+        }
+    }
+
+    fn there(&self) -> [Ask<'_>; 3] {
+        [Ask::one(&self.bucket, "alice"), Ask::one(&self.total, "bob"), Ask::one(&self.total, "carol")]
+    }
+
+    fn back(&self) -> [Ask<'_>; 3] {
+        let [a, b, c] = self.there();
+        [c, b, a]
+    }
+
+    fn used(&self) -> Vec<u64> {
+        let seen = self.store.peek(&self.there(), T0, Patience::NONE);
+        seen.answers().iter().map(|answer| answer.standing.limit - answer.standing.remaining).collect()
+    }
+}
+
+#[test]
+fn overlapping_requests_in_opposite_orders_are_counted_exactly_and_seen_whole() {
+    check(|| {
+        let case = Case::new(3);
+        let takers = [false, true, false].map(|reversed| {
+            let case = case.clone();
+            thread::spawn(move || {
+                let asks = if reversed { case.back() } else { case.there() };
+                (0..2).filter(|_| case.store.decide(&asks, T0, Patience::NONE).is_granted()).count()
+            })
+        });
+        let onlooker = {
+            let case = case.clone();
+            thread::spawn(move || {
+                for _ in 0..3 {
+                    let used = case.used();
+                    assert!(used.iter().all(|one| *one == used[0]), "half a request was seen: {used:?}");
+                }
+            })
+        };
+        let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+        onlooker.join().unwrap();
+        assert_eq!((granted, case.used()), (3, vec![3, 3, 3]));
+    });
+}
+
+#[test]
+fn refunds_give_back_whole_requests() {
+    check(|| {
+        let case = Case::new(1);
+        let takers = [false, true].map(|reversed| {
+            let case = case.clone();
+            thread::spawn(move || {
+                let asks = if reversed { case.back() } else { case.there() };
+                let decision = case.store.decide(&asks, T0, Patience::NONE);
+                case.store.refund(&asks, &decision, T0);
+                decision.is_granted()
+            })
+        });
+        let granted = takers.map(|taker| taker.join().unwrap());
+        assert!(granted.contains(&true));
+        assert_eq!(case.used(), [0, 0, 0]);
+    });
+}
+
+#[test]
+fn a_change_of_a_limit_loses_no_grant() {
+    check(|| {
+        let case = Case::new(3);
+        let versions = [
+            case.bucket.clone(),
+            case.bucket.changed_to(TokenBucket::new(Quota::per_minute(3).unwrap())),
+            case.bucket.changed_to(Total::new(9).unwrap()).changed_to(FixedWindow::new(Quota::per_hour(3).unwrap())),
+        ];
+        let latest = versions[2].clone();
+        let takers = versions.map(|version| {
+            let case = case.clone();
+            thread::spawn(move || {
+                let asks = [Ask::one(&version, "alice"), Ask::one(&case.total, "bob")];
+                (0..2).filter(|_| case.store.decide(&asks, T0, Patience::NONE).is_granted()).count()
+            })
+        });
+        let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+        assert_eq!(granted, 3);
+        let seen = case.store.peek(&[Ask::one(&latest, "alice")], T0, Patience::NONE);
+        assert_eq!(seen.answers()[0].standing.remaining, 0);
+    });
+}
+
+#[test]
+fn tidying_up_meanwhile_forgets_nothing_that_matters() {
+    check(|| {
+        let case = Case::new(2);
+        let flights = Limit::new("flights", Concurrency::new(1).unwrap());
+        let taker = {
+            let (case, flights) = (case.clone(), flights.clone());
+            thread::spawn(move || {
+                let asks = [Ask::one(&flights, "alice"), Ask::one(&case.bucket, "bob")];
+                let decision = case.store.decide(&asks, T0, Patience::NONE);
+                assert!(decision.is_granted());
+                case.store.refund(&asks[..1], &decision, T0);
+            })
+        };
+        let tidier = {
+            let case = case.clone();
+            thread::spawn(move || {
+                case.store.reclaim(T0);
+                case.store.len()
+            })
+        };
+        taker.join().unwrap();
+        assert!(tidier.join().unwrap() <= 2);
+        let asks = [Ask::one(&flights, "alice"), Ask::one(&case.bucket, "bob")];
+        let seen = case.store.peek(&asks, T0, Patience::NONE);
+        assert_eq!(seen.answers().iter().map(|answer| answer.standing.remaining).collect::<Vec<_>>(), [1, 1]);
+    });
+}
