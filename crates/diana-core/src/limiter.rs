@@ -79,13 +79,20 @@ impl Limiter {
     /// Takes one permit, now or not at all.
     #[inline(always)]
     pub fn check(&self) -> Answer {
-        Source::check(self, KEY, self.time.now(), Cost::ONE)
+        self.check_cost(Cost::ONE)
     }
 
     /// Takes `n` permits, now or not at all.
     #[inline(always)]
     pub fn check_n(&self, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(Source::check(self, KEY, self.time.now(), Cost::new(n)?))
+        Ok(self.check_cost(Cost::new(n)?))
+    }
+
+    #[inline(always)]
+    fn check_cost(&self, cost: Cost) -> Answer {
+        let now = self.time.now();
+        // An algorithm in one word reserves, so nobody stands in line.
+        self.cell.take_one_word(now, cost, Patience::NONE).unwrap_or_else(|| Source::check(self, KEY, now, cost))
     }
 
     /// What [`check_n`](Self::check_n) would answer, without taking anything.

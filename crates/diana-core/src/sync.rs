@@ -12,26 +12,6 @@ mod plain {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use std::thread;
-
-    /// Locks what is only ever locked for some tens of nanoseconds: worth spinning for, not worth going to sleep for.
-    #[inline(always)]
-    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock()
-    }
-
-    #[cold]
-    fn contended<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        // Some microseconds; then whoever holds it has been put to sleep, or a rare sweep is under way.
-        for _ in 0..200 {
-            if !mutex.is_locked()
-                && let Some(guard) = mutex.try_lock()
-            {
-                return guard;
-            }
-            std::hint::spin_loop();
-        }
-        mutex.lock()
-    }
 }
 
 #[cfg(shuttle)]
@@ -39,7 +19,7 @@ pub(crate) use self::shuttled::*;
 
 #[cfg(shuttle)]
 mod shuttled {
-    pub(crate) use super::unpoisoned::{Mutex, MutexGuard, lock};
+    pub(crate) use super::unpoisoned::{Mutex, MutexGuard};
     pub(crate) use shuttle::sync::Arc;
     pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use shuttle::thread;
@@ -50,7 +30,7 @@ pub(crate) use self::loomed::*;
 
 #[cfg(loom)]
 mod loomed {
-    pub(crate) use super::unpoisoned::{Mutex, MutexGuard, lock};
+    pub(crate) use super::unpoisoned::{Mutex, MutexGuard};
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -76,10 +56,6 @@ mod unpoisoned {
 
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(checked::Mutex<T>);
-
-    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-        mutex.lock()
-    }
 
     impl<T> Mutex<T> {
         pub(crate) fn new(value: T) -> Self {

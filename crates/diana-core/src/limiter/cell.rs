@@ -24,16 +24,14 @@ impl Cell {
         }
     }
 
+    /// Takes, if the algorithm in force has one word.
     // Inlined whole, so that who asks only whether it was granted does not pay for working out the rest.
     #[inline(always)]
-    pub(crate) fn take(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        let fast = self.fast.update(|bucket, state| bucket.answer(state, now, cost, patience));
-        fast.unwrap_or_else(|| self.take_closed(now, cost, patience))
+    pub(crate) fn take_one_word(&self, now: Timestamp, cost: Cost, patience: Patience) -> Option<Answer> {
+        self.fast.update(|bucket, state| bucket.answer(state, now, cost, patience))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn take_closed(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    pub(crate) fn take(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         self.with(|bucket, state| bucket.answer(state, now, cost, patience), |held| held.take(now, cost, patience))
     }
 

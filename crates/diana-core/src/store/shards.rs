@@ -1,6 +1,6 @@
 //! Many locks instead of one, and the hash that chooses among them.
 
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard};
 use std::hash::{BuildHasher, Hash};
 
 /// The hash of keys. Random for each process, so that nobody outside can make keys collide; fixed under the model
@@ -56,11 +56,11 @@ impl<T> Shards<T> {
     /// The shard at `index`. Who locks several locks them in ascending order.
     #[inline(always)]
     pub(crate) fn lock_at(&self, index: usize) -> MutexGuard<'_, T> {
-        lock(&self.shards[index].0)
+        self.shards[index].0.lock()
     }
 
     /// Every shard, one after the other.
     pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
-        self.shards.iter().map(|shard| lock(&shard.0))
+        self.shards.iter().map(|shard| shard.0.lock())
     }
 }

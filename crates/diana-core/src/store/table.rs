@@ -25,6 +25,7 @@ use super::segment::{Full, Segment};
 use crate::algorithm::token_bucket::OneWordBucket;
 use crate::sync::Arc;
 use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp};
+use smallvec::{SmallVec, smallvec};
 
 /// What happens to keys that are new when the memory is used up and every entry matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,7 +63,8 @@ pub(crate) struct Table<A: Algorithm> {
     version: u32,
     algorithm: A,
     directory: Vec<u32>,
-    segments: Vec<Segment<A::State>>,
+    /// The first one stands here itself: a small table has no other, and is found without a detour.
+    segments: SmallVec<[Segment<A::State>; 1]>,
     past: Vec<(u32, A)>,
     cells: Option<Box<[A::State]>>,
     len: usize,
@@ -82,7 +84,7 @@ impl<A: Algorithm> Table<A> {
             version: 0,
             past: Vec::new(),
             directory: vec![0],
-            segments: vec![Segment::empty()],
+            segments: smallvec![Segment::empty()],
             cells: None,
             len: 0,
             hand: 0,
@@ -265,6 +267,9 @@ impl<A: Algorithm> Table<A> {
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "masked to the directory's length")]
     fn index(&self, hash: u64) -> usize {
+        if self.directory.len() == 1 {
+            return 0;
+        }
         let bits = (hash >> DIRECTORY_SHIFT) as usize;
         self.directory[bits & (self.directory.len() - 1)] as usize
     }
