@@ -94,7 +94,7 @@ impl Time {
 /// A clock that is moved by hand, for tests and simulations. Clones share the time.
 ///
 /// A thread that waits on it moves it, as Guava's fake stopwatch does: waiting takes no real time and leaves the clock
-/// where the wait ends, so a test reads as a transcript.
+/// where the wait ends, so a test reads as a transcript. (A wait without an end is really waited for.)
 ///
 /// ```
 /// use diana_core::{Clock, ManualClock, Timestamp};
@@ -137,6 +137,11 @@ impl Clock for ManualClock {
     }
 
     fn park(&self, at_most: Duration) {
-        self.advance(at_most);
+        // A wait without an end moves nothing: only somebody else can end it, so this looks again soon, in real time.
+        if self.now() + at_most == Timestamp::MAX {
+            crate::sync::thread::park_timeout(Duration::from_millis(1));
+        } else {
+            self.advance(at_most);
+        }
     }
 }

@@ -13,6 +13,12 @@ pub struct Decision {
     answers: SmallVec<[Answer; 4]>,
 }
 
+impl From<SmallVec<[Answer; 4]>> for Decision {
+    fn from(answers: SmallVec<[Answer; 4]>) -> Self {
+        Self { answers }
+    }
+}
+
 impl Decision {
     /// The decision that consists of these answers, one for each ask, in the order of the asks.
     pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {

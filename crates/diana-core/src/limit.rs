@@ -48,8 +48,11 @@ impl Limit {
     /// clamped to what the new one allows, and from then on answers by the new one whoever asks.
     #[must_use]
     pub fn changed_to(&self, algorithm: impl Algorithm) -> Self {
-        let Inner { id, version, name, .. } = &*self.inner;
-        let (id, version) = (*id, version + 1);
+        // Numbered over all limits, so that of two changes of the same limit the later one counts.
+        static CHANGES: AtomicU64 = AtomicU64::new(1);
+        let version = CHANGES.fetch_add(1, Ordering::Relaxed);
+        let Inner { id, name, .. } = &*self.inner;
+        let id = *id;
         Self { inner: Arc::new(Inner { id, version, name: name.clone(), algorithm: Box::new(algorithm) }) }
     }
 
@@ -58,7 +61,7 @@ impl Limit {
         self.inner.id
     }
 
-    /// How often the limit has changed.
+    /// Which of the limit's versions this is: 0 as it was made, and higher with each change.
     pub fn version(&self) -> u64 {
         self.inner.version
     }

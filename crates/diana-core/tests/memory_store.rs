@@ -312,3 +312,26 @@ fn any_number_of_shards_will_do() {
         assert!(!granted(&store, &limit, "alice", T0));
     }
 }
+
+#[test]
+fn of_two_changes_of_a_limit_the_later_one_counts() {
+    let store = MemoryStore::default();
+    let limit = Limit::new("each-account", TokenBucket::new(quota("5/s")));
+    let (first, second) =
+        (limit.changed_to(TokenBucket::new(quota("7/s"))), limit.changed_to(TokenBucket::new(quota("9/s"))));
+    assert_eq!(remaining(&store, &first, "alice", T0), 7);
+    assert_eq!(remaining(&store, &second, "alice", T0), 9);
+    assert_eq!(remaining(&store, &first, "alice", T0), 9, "a version that came before does not turn it back");
+}
+
+#[test]
+fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
+    let store = MemoryStore::default();
+    let bucket = Limit::new("each-account", TokenBucket::new(quota("5/s")));
+    let asks = [Ask::one(&bucket, "alice")];
+    let decision = store.decide(&asks, T0, Patience::NONE);
+    let flight = bucket.changed_to(Concurrency::new(1).unwrap());
+    assert!(granted(&store, &flight, "alice", T0));
+    store.refund(&asks, &decision, T0);
+    assert!(!granted(&store, &flight, "alice", T0), "who is in flight has not come back");
+}

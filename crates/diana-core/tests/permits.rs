@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
-use diana_core::{ManualClock, NoPermit, Permits};
+use diana_core::{Clock, ManualClock, NoPermit, Permits, Timestamp};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -93,4 +93,20 @@ fn a_larger_pool_serves_those_who_wait() {
         pool.resize(2).unwrap();
         assert!(waiter.join().unwrap());
     });
+}
+
+#[test]
+fn a_wait_without_an_end_does_not_move_a_clock_that_is_moved_by_hand() {
+    let clock = ManualClock::new();
+    let pool = pool(1).with_clock(clock.clone());
+    let held = pool.acquire(1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.acquire(1).is_ok());
+        while pool.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert!(waiter.join().unwrap());
+    });
+    assert_eq!(clock.now(), Timestamp::EPOCH);
 }

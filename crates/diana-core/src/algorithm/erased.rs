@@ -59,6 +59,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn len(&self) -> usize;
     fn drain(&mut self, now: Timestamp) -> Uses;
     fn adopt(&mut self, uses: Uses, now: Timestamp);
+    fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool;
     /// Goes on with `algorithm` if it is of the same kind; `false` if it is not.
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
 }
@@ -104,6 +105,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
         self.adopt(uses, now);
     }
 
+    fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
+        algorithm.as_any().is::<A>()
+    }
+
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool {
         let Some(same_kind) = algorithm.as_any().downcast_ref::<A>() else { return false };
         self.change(same_kind.clone(), now);
@@ -134,6 +139,14 @@ impl Keys {
         match algorithm.one_word() {
             Some(OneWord(bucket)) => Self::OneWord(Table::new(bucket, on_full, budget)),
             None => Self::Any(algorithm.new_table(on_full, budget)),
+        }
+    }
+
+    /// Whether `algorithm` is of the kind that keeps these keys.
+    pub(crate) fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
+        match self {
+            Self::OneWord(_) => algorithm.one_word().is_some(),
+            Self::Any(table) => algorithm.one_word().is_none() && table.is_of_kind(algorithm),
         }
     }
 

@@ -10,7 +10,7 @@ use super::table::OnFull;
 use super::{Ask, LocalStore};
 use crate::algorithm::erased::Keys;
 use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, Decision, Limit, LimitId, Patience, Timestamp};
+use crate::{Answer, Cost, Decision, Limit, LimitId, Patience, Timestamp};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -117,6 +117,7 @@ struct Place {
     same_as: Option<usize>,
 }
 
+type Answers = SmallVec<[Answer; 4]>;
 type Places = SmallVec<[Place; 8]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 
@@ -214,46 +215,41 @@ impl MemoryStore {
         &mut entry.keys
     }
 
-    /// Does `act` for every ask that is not the same as an earlier one, with its keys, its hash and its cost.
-    fn for_each(
+    /// What `ask` gets of each ask; one that asks for the same count as an earlier one gets what that one got.
+    fn answers(
         &self,
         asks: &[Ask<'_>],
         places: &Places,
         locked: &mut Locked<'_>,
         now: Timestamp,
-        mut act: impl FnMut(usize, &mut Keys, u64, crate::Cost) -> Option<Answer>,
-    ) -> SmallVec<[Option<Answer>; 8]> {
-        let mut results = SmallVec::with_capacity(asks.len());
-        for (index, (ask, place)) in asks.iter().zip(places).enumerate() {
-            if let Some(first) = place.same_as {
-                let earlier: Option<Answer> = results[first];
-                results.push(earlier);
-                continue;
-            }
-            let same = asks.iter().zip(places).filter(|(_, other)| other.same_as == Some(index));
-            let cost = same.map(|(other, _)| other.cost).fold(ask.cost, Ord::max);
-            let shard = locked.iter_mut().find(|(shard, _)| *shard == place.shard);
-            let Some((_, shard)) = shard else { unreachable!("every place's shard was locked") };
-            results.push(act(index, self.keys(shard, ask.limit, now), place.hash, cost));
+        ask: impl Fn(&mut Keys, u64, Cost) -> Answer,
+    ) -> Decision {
+        let mut answers = Answers::with_capacity(asks.len());
+        for (index, place) in places.iter().enumerate() {
+            let answer = match place.same_as {
+                Some(first) => answers[first],
+                None => {
+                    let same = asks.iter().zip(places).filter(|(_, other)| other.same_as == Some(index));
+                    let cost = same.map(|(other, _)| other.cost).fold(asks[index].cost, Ord::max);
+                    ask(self.keys(shard_of(locked, place), asks[index].limit, now), place.hash, cost)
+                }
+            };
+            answers.push(answer);
         }
-        results
+        Decision::from(answers)
     }
 
     /// `decide` for more than one ask.
     fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
-        let seen = self.for_each(asks, &places, &mut locked, now, |_, keys, hash, cost| {
-            Some(keys.peek(hash, now, cost, patience))
-        });
-        let seen = Decision::new(seen.into_iter().flatten());
+        let peek = |keys: &mut Keys, hash, cost| keys.peek(hash, now, cost, patience);
+        let seen = self.answers(asks, &places, &mut locked, now, peek);
         if !seen.is_granted() {
             return seen;
         }
-        let taken = self.for_each(asks, &places, &mut locked, now, |_, keys, hash, cost| {
-            Some(keys.take(hash, now, cost, patience))
-        });
-        let taken = Decision::new(taken.into_iter().flatten());
+        let take = |keys: &mut Keys, hash, cost| keys.take(hash, now, cost, patience);
+        let taken = self.answers(asks, &places, &mut locked, now, take);
         if taken.is_granted() {
             return taken;
         }
@@ -271,12 +267,21 @@ impl MemoryStore {
         decision: &Decision,
         now: Timestamp,
     ) {
-        self.for_each(asks, places, locked, now, |index, keys, hash, _| {
-            let receipt = decision.answers().get(index)?.receipt()?;
-            keys.refund(hash, now, &receipt);
-            None
-        });
+        for ((ask, place), answer) in asks.iter().zip(places).zip(decision.answers()) {
+            let (None, Some(receipt)) = (place.same_as, answer.receipt()) else { continue };
+            let keys = self.keys(shard_of(locked, place), ask.limit, now);
+            // A receipt means something only to the kind of algorithm that wrote it.
+            if keys.is_of_kind(ask.limit.erased()) {
+                keys.refund(place.hash, now, &receipt);
+            }
+        }
     }
+}
+
+/// The locked shard of a place.
+fn shard_of<'a>(locked: &'a mut Locked<'_>, place: &Place) -> &'a mut Shard {
+    let found = locked.iter_mut().find(|(shard, _)| *shard == place.shard);
+    found.map_or_else(|| unreachable!("every place's shard was locked"), |(_, shard)| shard)
 }
 
 impl LocalStore for MemoryStore {
@@ -293,10 +298,8 @@ impl LocalStore for MemoryStore {
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
-        let seen = self.for_each(asks, &places, &mut locked, now, |_, keys, hash, cost| {
-            Some(keys.peek(hash, now, cost, patience))
-        });
-        Decision::new(seen.into_iter().flatten())
+        let peek = |keys: &mut Keys, hash, cost| keys.peek(hash, now, cost, patience);
+        self.answers(asks, &places, &mut locked, now, peek)
     }
 
     fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {

@@ -1,7 +1,8 @@
 //! A table is a map from keys to the algorithm's states, whatever its size, its age and its changes.
 
 use super::super::budget::Budget;
-use super::{MAX_PAST, OnFull, Table};
+use super::carry::MAX_PAST;
+use super::{OnFull, Table};
 use crate::sync::Arc;
 use crate::{
     Algorithm, Cost, FixedWindow, Patience, Quota, Receipt, SlidingLog, SlidingWindow, Timestamp, TokenBucket, Total,
