@@ -23,6 +23,7 @@
 //!   an entry and its home.
 //! - An entry's hash is not 0: that marks an empty place.
 
+use crate::Timestamp;
 use std::mem;
 
 /// One place: a key's hash, and its state.
@@ -42,6 +43,8 @@ pub(crate) struct Segment<S> {
     pub(crate) version: u32,
     /// How many bits of the directory lead here.
     pub(crate) depth: u32,
+    /// When it was last looked through for states that can go.
+    pub(crate) swept: Timestamp,
 }
 
 /// What a segment can't take in without growing.
@@ -56,13 +59,13 @@ const MIN_HOMES: u32 = 8;
 impl<S: Default> Segment<S> {
     /// A segment without any place, which costs no memory.
     pub(crate) fn empty() -> Self {
-        Self { slots: Box::default(), homes: 0, len: 0, version: 0, depth: 0 }
+        Self { slots: Box::default(), homes: 0, len: 0, version: 0, depth: 0, swept: Timestamp::EPOCH }
     }
 
     /// A segment with `homes` homes and `places` places: some lie behind the last home, for those that get pushed there.
     fn with_places(homes: u32, places: usize, version: u32, depth: u32) -> Self {
         let slots = (0..places).map(|_| Slot::default()).collect();
-        Self { slots, homes, len: 0, version, depth }
+        Self { slots, homes, len: 0, version, depth, swept: Timestamp::EPOCH }
     }
 
     /// Bytes that a segment with `homes` homes takes, as a rule.

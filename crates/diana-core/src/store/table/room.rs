@@ -7,9 +7,17 @@
 use super::super::segment::{Full, Segment};
 use super::{DIRECTORY_SHIFT, Table};
 use crate::{Algorithm, Timestamp};
+use std::time::Duration;
 
 /// How many entries each new key pays to look at, in search of those that can go.
 const LOOKS: usize = 4;
+/// A segment of so few keys grows without being swept: that would save little, and its keys may be back soon.
+const SMALL: u32 = 48;
+/// After so long a time, a full segment is likely to have states that can go.
+const WORTH_ANOTHER_SWEEP: Duration = Duration::from_millis(10);
+/// A sweep is paid for with at least this many looks: in a small table, keys that are soon back would otherwise be
+/// dropped and put in again all the time.
+const WORTH_A_SWEEP: usize = 256;
 /// The directory has at most this many bits.
 const MAX_DEPTH: u32 = 24;
 
@@ -52,7 +60,7 @@ impl<A: Algorithm> Table<A> {
     pub(crate) fn look_around(&mut self, now: Timestamp) {
         let now = self.tick(now);
         self.credit += LOOKS;
-        if self.credit > self.segments[self.hand].len() as usize {
+        if self.credit > (self.segments[self.hand].len() as usize).max(WORTH_A_SWEEP) {
             self.credit = 0;
             self.sweep_next(now);
         }
@@ -69,9 +77,11 @@ impl<A: Algorithm> Table<A> {
     pub(super) fn make_room(&mut self, index: usize, now: Timestamp) -> bool {
         let mut needed = self.segments[index].bytes_to_grow();
         if !self.budget.reserve(needed) {
-            // At the ceiling every new key comes here: they look through segments only when they have paid for it.
+            // At the ceiling every new key comes here: they look through segments only when they have paid for it, or
+            // when so much time has passed that it is likely to be worth it.
             self.credit += LOOKS;
-            if self.credit <= self.segments[index].len() as usize {
+            let is_paid = self.credit > self.segments[index].len() as usize;
+            if !is_paid && now.since(self.segments[index].swept) < WORTH_ANOTHER_SWEEP {
                 return false;
             }
             self.credit = 0;
@@ -89,7 +99,9 @@ impl<A: Algorithm> Table<A> {
         let (depth, next) = (self.segments[index].depth, self.segments[index].next_homes());
         self.bytes += needed;
         let before = self.segments[index].len();
-        self.sweep(index, now);
+        if before > SMALL {
+            self.sweep(index, now);
+        }
         let went = before - self.segments[index].len();
         if went * 4 > before {
             self.bytes -= needed;
@@ -159,7 +171,8 @@ impl<A: Algorithm> Table<A> {
                 *segment = whole.resized(homes);
             }
         }
-        let new = self.segments[index].bytes();
+        segment.swept = now;
+        let new = segment.bytes();
         self.account(freed + old, new);
     }
 
