@@ -155,10 +155,7 @@ impl Algorithm for LeakyBucket {
 
     #[inline]
     fn take(&self, state: &mut LineState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        let mut over_at = state.0.get();
-        let outcome = self.schedule.take(&mut over_at, now, cost, patience, self.departure());
-        state.0 = over_at.into();
-        outcome
+        state.0.update(|over_at| self.schedule.take(over_at, now, cost, patience, self.departure()))
     }
 
     #[inline]
@@ -172,16 +169,11 @@ impl Algorithm for LeakyBucket {
     }
 
     fn charge(&self, state: &mut LineState, now: Timestamp, cost: Cost) {
-        let mut over_at = state.0.get();
-        self.schedule.charge(&mut over_at, now, cost);
-        state.0 = over_at.into();
+        state.0.update(|over_at| self.schedule.charge(over_at, now, cost));
     }
 
     fn refund(&self, state: &mut LineState, now: Timestamp, receipt: &Receipt) -> Refund {
-        let mut over_at = state.0.get();
-        let refund = self.schedule.refund(&mut over_at, now, receipt, self.departure());
-        state.0 = over_at.into();
-        refund
+        state.0.update(|over_at| self.schedule.refund(over_at, now, receipt, self.departure()))
     }
 
     fn is_fresh(&self, state: &LineState, now: Timestamp) -> bool {
@@ -189,9 +181,7 @@ impl Algorithm for LeakyBucket {
     }
 
     fn rescale(&self, state: &mut LineState, old: &Self, now: Timestamp) {
-        let mut over_at = state.0.get();
-        self.schedule.rescale(&mut over_at, &old.schedule, now);
-        state.0 = over_at.into();
+        state.0.update(|over_at| self.schedule.rescale(over_at, &old.schedule, now));
     }
 
     fn waiting(&self) -> Waiting {

@@ -134,6 +134,15 @@ impl Moment {
     pub(crate) fn get(self) -> u128 {
         (u128::from(self.0[0]) << 64) | u128::from(self.0[1])
     }
+
+    /// Works on the moment as one number.
+    #[inline]
+    pub(crate) fn update<R>(&mut self, work: impl FnOnce(&mut u128) -> R) -> R {
+        let mut ticks = self.get();
+        let result = work(&mut ticks);
+        *self = ticks.into();
+        result
+    }
 }
 
 impl From<u128> for Moment {

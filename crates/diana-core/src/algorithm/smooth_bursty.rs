@@ -18,8 +18,7 @@
 //! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
 //! - An idle key equals a fresh one if it [starts full](Starts::Full).
 
-use super::smooth::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, SmoothState, check_rate};
-use crate::{Algorithm, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use super::smooth::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 
 /// Guava's `SmoothBursty`, to the microsecond: an even flow, with a store for quiet spells.
 ///
@@ -171,41 +170,5 @@ impl SmoothBursty {
             after_unlimited: max_permits,
         };
         Ok(Self { burst_seconds, starts, smooth }.starting(starts))
-    }
-}
-
-impl Algorithm for SmoothBursty {
-    type State = SmoothState;
-
-    fn fresh(&self, now: Timestamp) -> SmoothState {
-        self.smooth.fresh(now.as_micros())
-    }
-
-    fn take(&self, state: &mut SmoothState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        self.smooth.take(state, now, cost, patience)
-    }
-
-    fn standing(&self, state: &SmoothState, now: Timestamp) -> Standing {
-        self.smooth.standing(state, now)
-    }
-
-    fn charge(&self, state: &mut SmoothState, now: Timestamp, cost: Cost) {
-        self.smooth.charge(state, now, cost);
-    }
-
-    fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
-        self.smooth.refund(state, now, receipt)
-    }
-
-    fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
-        self.smooth.is_fresh(state, now)
-    }
-
-    fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
-        self.smooth.set_rate(state, &old.smooth, now.as_micros());
-    }
-
-    fn waiting(&self) -> Waiting {
-        Waiting::Reserves
     }
 }

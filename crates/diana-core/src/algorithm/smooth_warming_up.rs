@@ -28,8 +28,7 @@
 //! - From cold, the permits above the threshold take the warm-up, however they are portioned.
 //! - A key starts cold, and is cold again after a quiet warm-up: an idle key equals a fresh one.
 
-use super::smooth::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, SmoothState, check_rate};
-use crate::{Algorithm, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use super::smooth::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 use std::time::Duration;
 
 /// Guava's cold factor, where none is given.
@@ -148,41 +147,5 @@ impl SmoothWarmingUp {
             after_unlimited: 0.0,
         };
         Ok(Self { warm_up_micros, cold_factor, smooth })
-    }
-}
-
-impl Algorithm for SmoothWarmingUp {
-    type State = SmoothState;
-
-    fn fresh(&self, now: Timestamp) -> SmoothState {
-        self.smooth.fresh(now.as_micros())
-    }
-
-    fn take(&self, state: &mut SmoothState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        self.smooth.take(state, now, cost, patience)
-    }
-
-    fn standing(&self, state: &SmoothState, now: Timestamp) -> Standing {
-        self.smooth.standing(state, now)
-    }
-
-    fn charge(&self, state: &mut SmoothState, now: Timestamp, cost: Cost) {
-        self.smooth.charge(state, now, cost);
-    }
-
-    fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
-        self.smooth.refund(state, now, receipt)
-    }
-
-    fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
-        self.smooth.is_fresh(state, now)
-    }
-
-    fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
-        self.smooth.set_rate(state, &old.smooth, now.as_micros());
-    }
-
-    fn waiting(&self) -> Waiting {
-        Waiting::Reserves
     }
 }

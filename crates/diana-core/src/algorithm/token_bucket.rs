@@ -71,10 +71,7 @@ impl Algorithm for TokenBucket {
 
     #[inline]
     fn take(&self, state: &mut BucketState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        let mut full_at = state.0.get();
-        let outcome = self.schedule.take(&mut full_at, now, cost, patience, Departure::Fits);
-        state.0 = full_at.into();
-        outcome
+        state.0.update(|full_at| self.schedule.take(full_at, now, cost, patience, Departure::Fits))
     }
 
     #[inline]
@@ -83,16 +80,11 @@ impl Algorithm for TokenBucket {
     }
 
     fn charge(&self, state: &mut BucketState, now: Timestamp, cost: Cost) {
-        let mut full_at = state.0.get();
-        self.schedule.charge(&mut full_at, now, cost);
-        state.0 = full_at.into();
+        state.0.update(|full_at| self.schedule.charge(full_at, now, cost));
     }
 
     fn refund(&self, state: &mut BucketState, now: Timestamp, receipt: &Receipt) -> Refund {
-        let mut full_at = state.0.get();
-        let refund = self.schedule.refund(&mut full_at, now, receipt, Departure::Fits);
-        state.0 = full_at.into();
-        refund
+        state.0.update(|full_at| self.schedule.refund(full_at, now, receipt, Departure::Fits))
     }
 
     fn is_fresh(&self, state: &BucketState, now: Timestamp) -> bool {
@@ -100,9 +92,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn rescale(&self, state: &mut BucketState, old: &Self, now: Timestamp) {
-        let mut full_at = state.0.get();
-        self.schedule.rescale(&mut full_at, &old.schedule, now);
-        state.0 = full_at.into();
+        state.0.update(|full_at| self.schedule.rescale(full_at, &old.schedule, now));
     }
 
     fn waiting(&self) -> Waiting {

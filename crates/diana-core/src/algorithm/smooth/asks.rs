@@ -15,7 +15,8 @@
 //! earlier, the microsecond in question has not begun, and the answer is still no.
 
 use super::{END, SmoothRate, SmoothState, whole_micros};
-use crate::{Cost, MAX_PERMITS, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
+use crate::{Algorithm, Cost, MAX_PERMITS, Outcome, Patience, Receipt, Refund, SmoothBursty, SmoothWarmingUp};
+use crate::{Standing, Timestamp, Waiting};
 use std::time::Duration;
 
 impl SmoothRate {
@@ -117,3 +118,48 @@ fn state_of(mark: u128) -> SmoothState {
 fn whole_permits(permits: f64) -> u64 {
     (permits as u64).min(MAX_PERMITS)
 }
+
+/// Both of Guava's limiters differ in how they are set up, and in nothing else.
+macro_rules! smooth_algorithms {
+    ($($limiter:ty),+) => {
+        $(
+        impl Algorithm for $limiter {
+            type State = SmoothState;
+
+            fn fresh(&self, now: Timestamp) -> SmoothState {
+                self.in_micros().fresh(now.as_micros())
+            }
+
+            fn take(&self, state: &mut SmoothState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+                self.in_micros().take(state, now, cost, patience)
+            }
+
+            fn standing(&self, state: &SmoothState, now: Timestamp) -> Standing {
+                self.in_micros().standing(state, now)
+            }
+
+            fn charge(&self, state: &mut SmoothState, now: Timestamp, cost: Cost) {
+                self.in_micros().charge(state, now, cost);
+            }
+
+            fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
+                self.in_micros().refund(state, now, receipt)
+            }
+
+            fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
+                self.in_micros().is_fresh(state, now)
+            }
+
+            fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
+                self.in_micros().set_rate(state, old.in_micros(), now.as_micros());
+            }
+
+            fn waiting(&self) -> Waiting {
+                Waiting::Reserves
+            }
+        }
+        )+
+    };
+}
+
+smooth_algorithms!(SmoothBursty, SmoothWarmingUp);
