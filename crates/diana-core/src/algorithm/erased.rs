@@ -51,6 +51,7 @@ impl<A: Algorithm> AnyAlgorithm for A {
 pub(crate) trait AnyTable: Debug + Send {
     fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
     fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool;
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost);
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn reset(&mut self, hash: u64, now: Timestamp);
@@ -71,6 +72,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         self.peek(hash, now, cost, patience)
+    }
+
+    fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool {
+        self.grants(hash, now, cost, patience)
     }
 
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
@@ -180,6 +185,11 @@ impl Keys {
 
     pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         either!(self, table => table.peek(hash, now, cost, patience))
+    }
+
+    /// Whether [`take`](Self::take) would grant.
+    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool {
+        either!(self, table => table.grants(hash, now, cost, patience))
     }
 
     pub(crate) fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {

@@ -229,9 +229,8 @@ impl MemoryStore {
             let answer = match place.same_as {
                 Some(first) => answers[first],
                 None => {
-                    let same = asks.iter().zip(places).filter(|(_, other)| other.same_as == Some(index));
-                    let cost = same.map(|(other, _)| other.cost).fold(asks[index].cost, Ord::max);
-                    ask(self.keys(shard_of(locked, place), asks[index].limit, now), place.hash, cost)
+                    let keys = self.keys(shard_of(locked, place), asks[index].limit, now);
+                    ask(keys, place.hash, cost_of(asks, places, index))
                 }
             };
             answers.push(answer);
@@ -244,9 +243,19 @@ impl MemoryStore {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
         let peek = |keys: &mut Keys, hash, cost| keys.peek(hash, now, cost, patience);
-        let seen = self.answers(asks, &places, &mut locked, now, peek);
-        if !seen.is_granted() {
-            return seen;
+        let all_grant = places.iter().enumerate().all(|(index, place)| {
+            let cost = cost_of(asks, &places, index);
+            place.same_as.is_some()
+                || self
+                    .keys(shard_of(&mut locked, place), asks[index].limit, now)
+                    .grants(place.hash, now, cost, patience)
+        });
+        if !all_grant {
+            let seen = self.answers(asks, &places, &mut locked, now, peek);
+            // In a table that was full, the second look may have made room.
+            if !seen.is_granted() {
+                return seen;
+            }
         }
         let take = |keys: &mut Keys, hash, cost| keys.take(hash, now, cost, patience);
         let taken = self.answers(asks, &places, &mut locked, now, take);
@@ -255,8 +264,9 @@ impl MemoryStore {
         }
         // Two new keys, and room for one: it was there when the first one looked.
         self.give_back(asks, &places, &mut locked, &taken, now);
-        let answers = seen.answers().iter().zip(taken.answers());
-        Decision::new(answers.map(|(before, after)| if after.is_granted() { *before } else { *after }))
+        let given_back = self.answers(asks, &places, &mut locked, now, peek);
+        let answers = given_back.answers().iter().zip(taken.answers());
+        Decision::new(answers.map(|(now, then)| if then.is_granted() { *now } else { *then }))
     }
 
     fn give_back(
@@ -276,6 +286,12 @@ impl MemoryStore {
             }
         }
     }
+}
+
+/// What the ask at `index` costs: the most that anybody asks of the same count.
+fn cost_of(asks: &[Ask<'_>], places: &Places, index: usize) -> Cost {
+    let same = asks.iter().zip(places).filter(|(_, place)| place.same_as == Some(index));
+    same.map(|(ask, _)| ask.cost).fold(asks[index].cost, Ord::max)
 }
 
 /// The locked shard of a place.

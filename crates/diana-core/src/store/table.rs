@@ -113,7 +113,13 @@ impl<A: Algorithm> Table<A> {
         self.grown(hash, now, answer, before, after)
     }
 
+    /// Whether [`take`](Self::take) would grant: a peek without working out where the key stands.
+    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool {
+        self.peek(hash, now, cost, patience).is_granted()
+    }
+
     /// What [`take`](Self::take) would answer, and where the key stands before it.
+    #[inline(always)]
     pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let now = self.tick(now);
         let index = self.touch(hash, now);
