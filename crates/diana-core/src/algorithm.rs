@@ -52,7 +52,7 @@ pub use total::Total;
 /// 6. Nothing overflows or panics, whatever the time and the cost.
 ///
 /// `tests/laws.rs` checks these for every algorithm here.
-pub trait Algorithm: Clone + Debug + Send + Sync + 'static {
+pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// What is kept for each key. Its `Default` only fills unused places; [`fresh`](Self::fresh) begins a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;
 
@@ -85,7 +85,8 @@ pub trait Algorithm: Clone + Debug + Send + Sync + 'static {
     /// Who makes a patient request wait: the algorithm, or a queue in front of it.
     fn waiting(&self) -> Waiting;
 
-    /// Bytes that `state` keeps outside of itself, for the memory ceiling.
+    /// Bytes that `state` keeps outside of itself, for the memory ceiling. A function of the state alone: it must not
+    /// depend on the parameters.
     fn heap_bytes(&self, _state: &Self::State) -> usize {
         0
     }

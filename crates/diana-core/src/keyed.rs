@@ -73,9 +73,10 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         }
     }
 
-    /// The same limits on another clock.
+    /// The same limits, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
+        self.shards.each().for_each(|mut keys| keys.restart());
         Self { time: Time::from_clock(clock), ..self }
     }
 
@@ -159,7 +160,8 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         self.lines.wake(hash);
     }
 
-    /// Goes on with another limit; what each key has in use is kept, clamped to what the new one allows.
+    /// Goes on with another limit; what each key has in use is kept, clamped to what the new one allows. Those who wait
+    /// for a time that they were promised keep that time.
     pub fn set(&self, algorithm: impl Algorithm) {
         let algorithm: &dyn AnyAlgorithm = &algorithm;
         // One after the other, or shards would end up with different limits.

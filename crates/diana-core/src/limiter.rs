@@ -143,7 +143,8 @@ impl Limiter {
         self.lines.wake(KEY);
     }
 
-    /// Goes on with another limit; what is in use is kept, clamped to what the new one allows.
+    /// Goes on with another limit; what is in use is kept, clamped to what the new one allows. Those who wait for a time
+    /// that they were promised keep that time. The same limit once more changes nothing.
     pub fn set(&self, algorithm: impl Algorithm) {
         self.cell.change_to(&algorithm, self.time.now());
         self.lines.wake(KEY);

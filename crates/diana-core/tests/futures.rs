@@ -1,6 +1,7 @@
 //! Waiting as futures: exact on paused time, fair by arrival, and safe to drop.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+#![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
 use diana_core::{Clock, Concurrency, FixedWindow, KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
 use std::time::Duration;
@@ -125,4 +126,37 @@ async fn futures_can_be_sent() {
         served += task.await.unwrap();
     }
     assert_eq!((served, permits.available()), (50, 2));
+}
+
+/// A waker may be all that keeps a task alive, and the task may wait in the same line.
+#[test]
+fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::{Arc, Mutex as Plain, mpsc};
+    use std::task::{Context, Wake, Waker};
+
+    type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+    struct Owner(#[allow(dead_code, reason = "held to be dropped")] Plain<Option<Waiting>>);
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    let (done, finished) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let pool = Permits::new("slots", 1).unwrap();
+        let _held = pool.acquire(1).unwrap();
+        let wait = |pool: Permits| -> Waiting { Box::pin(async move { drop(pool.acquire_async(1).await) }) };
+        let mut inner = wait(pool.clone());
+        assert!(inner.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let owner = Waker::from(Arc::new(Owner(Plain::new(Some(inner)))));
+        let mut outer = wait(pool.clone());
+        assert!(outer.as_mut().poll(&mut Context::from_waker(&owner)).is_pending());
+        drop(owner);
+        drop(outer);
+        done.send(pool.waiting()).unwrap();
+    });
+    assert_eq!(finished.recv_timeout(Duration::from_secs(10)), Ok(0));
 }

@@ -55,6 +55,9 @@ pub(crate) trait AnyTable: Debug + Send {
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost);
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn reset(&mut self, hash: u64, now: Timestamp);
+    fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any>;
+    fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
+    fn restart(&mut self);
     fn reclaim(&mut self, now: Timestamp);
     fn look_around(&mut self, now: Timestamp);
     fn len(&self) -> usize;
@@ -88,6 +91,18 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn reset(&mut self, hash: u64, now: Timestamp) {
         self.reset(hash, now);
+    }
+
+    fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+        self.save(hash, now)
+    }
+
+    fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp) {
+        self.restore(hash, saved, now);
+    }
+
+    fn restart(&mut self) {
+        self.restart();
     }
 
     fn reclaim(&mut self, now: Timestamp) {
@@ -202,6 +217,21 @@ impl Keys {
 
     pub(crate) fn reset(&mut self, hash: u64, now: Timestamp) {
         either!(self, table => table.reset(hash, now));
+    }
+
+    /// What the key is now, to put it back.
+    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+        either!(self, table => table.save(hash, now))
+    }
+
+    /// Puts the key back as it was saved.
+    pub(crate) fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp) {
+        either!(self, table => table.restore(hash, saved, now));
+    }
+
+    /// Forgets everything, the time too.
+    pub(crate) fn restart(&mut self) {
+        either!(self, table => table.restart());
     }
 
     pub(crate) fn reclaim(&mut self, now: Timestamp) {

@@ -118,7 +118,9 @@ impl AtomicBucket {
     /// Goes on with other parameters; what is in use is kept, clamped. `false` if the bucket is closed.
     pub(crate) fn change(&self, bucket: &OneWordBucket, now: Timestamp) -> bool {
         let Some((old, mut full_at)) = self.close() else { return false };
-        crate::Algorithm::rescale(bucket, &mut full_at, &old, now);
+        if *bucket != old {
+            crate::Algorithm::rescale(bucket, &mut full_at, &old, now);
+        }
         self.open(bucket, full_at);
         true
     }

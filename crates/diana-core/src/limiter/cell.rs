@@ -193,6 +193,9 @@ impl<A: Algorithm> AnyState for Held<A> {
 
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool {
         let Some(same_kind) = algorithm.as_any().downcast_ref::<A>() else { return false };
+        if *same_kind == self.algorithm {
+            return true;
+        }
         let now = self.tick(now);
         let old = std::mem::replace(&mut self.algorithm, same_kind.clone());
         self.algorithm.rescale(&mut self.state, &old, now);

@@ -33,6 +33,13 @@ impl Budget {
         self.short.load(Ordering::Relaxed) == 1
     }
 
+    /// Whether one request could come up against the ceiling: less than a sixteenth, or less than 64 KiB, is free.
+    #[inline]
+    pub(crate) fn is_nearly_used_up(&self) -> bool {
+        let free = self.ceiling.saturating_sub(self.used.load(Ordering::Relaxed));
+        free < (self.ceiling / 16).max(64 << 10)
+    }
+
     /// Takes `bytes` that are in use already, over the ceiling or not; tells whether they stay under it.
     pub(crate) fn record(&self, bytes: usize) -> bool {
         self.used.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) <= self.ceiling

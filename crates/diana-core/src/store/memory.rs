@@ -12,6 +12,7 @@ use crate::algorithm::erased::Keys;
 use crate::sync::{Arc, MutexGuard};
 use crate::{Answer, Cost, Decision, Limit, LimitId, Patience, Timestamp};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -257,13 +258,27 @@ impl MemoryStore {
                 return seen;
             }
         }
+        // Near the ceiling, there may be room for one new key and not for two, which is known only then.
+        let mut saved: SmallVec<[(usize, Box<dyn Any>); 4]> = SmallVec::new();
+        if self.budget.is_nearly_used_up() {
+            for (index, place) in places.iter().enumerate().filter(|(_, place)| place.same_as.is_none()) {
+                let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
+                saved.push((index, keys.save(place.hash, now)));
+            }
+        }
         let take = |keys: &mut Keys, hash, cost| keys.take(hash, now, cost, patience);
         let taken = self.answers(asks, &places, &mut locked, now, take);
         if taken.is_granted() {
             return taken;
         }
-        // Two new keys, and room for one: it was there when the first one looked.
-        self.give_back(asks, &places, &mut locked, &taken, now);
+        if saved.is_empty() {
+            // One key's own memory was more than all that was free.
+            self.give_back(asks, &places, &mut locked, &taken, now);
+        }
+        for (index, before) in saved {
+            let place = &places[index];
+            self.keys(shard_of(&mut locked, place), asks[index].limit, now).restore(place.hash, before, now);
+        }
         let given_back = self.answers(asks, &places, &mut locked, now, peek);
         let answers = given_back.answers().iter().zip(taken.answers());
         Decision::new(answers.map(|(now, then)| if then.is_granted() { *now } else { *then }))

@@ -3,7 +3,8 @@
 //! # How it works
 //! A directory, indexed by some bits of the hash, leads to small [segments](super::segment). A segment that is full grows
 //! by a quarter; one that is large splits in two, and the directory tells the halves apart by one bit more. So no
-//! decision ever pays for copying more than one segment, and the table is about four fifths full at every size.
+//! decision pays for copying more than one segment (unless the limit changes to another kind of algorithm, which carries
+//! a whole shard over), and the table is about four fifths full at every size.
 //!
 //! ```text
 //!   hash  ┌ shard ┬── directory ──┬──── order within the segment ────┐
@@ -29,8 +30,11 @@ use smallvec::{SmallVec, smallvec};
 mod carry;
 mod one_word;
 mod room;
+mod undo;
 
+use carry::Past;
 pub(crate) use carry::Uses;
+use room::WORTH_ANOTHER_SWEEP;
 
 /// What happens to keys that are new when the memory is used up and every entry matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,9 +42,9 @@ pub enum OnFull {
     /// They share a fixed number of counts. Nobody is locked out for good, and nobody gets more than the limit.
     #[default]
     Share,
-    /// They are denied.
+    /// They are denied, and told to ask again in 10 ms. A charge to them is lost.
     Deny,
-    /// They are granted and not counted.
+    /// They are granted and not counted. A charge to them is lost.
     Allow,
 }
 
@@ -63,7 +67,7 @@ pub(crate) struct Table<A: Algorithm> {
     directory: Vec<u32>,
     /// The first one stands here itself: a small table has no other, and is found without a detour.
     segments: SmallVec<[Segment<A::State>; 1]>,
-    past: Vec<(u32, A)>,
+    past: Vec<Past<A>>,
     cells: Option<Box<[A::State]>>,
     len: usize,
     /// The segment that is looked at next in search of states that can go, and what has been paid for it.
@@ -102,7 +106,7 @@ impl<A: Algorithm> Table<A> {
     /// Takes `cost` from the key with `hash`, waiting at most `patience`.
     pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let now = self.tick(now);
-        let index = self.touch(hash, now);
+        let index = self.touch(hash);
         let Some(state) = self.segments[index].get_mut(hash) else { return self.take_new(hash, now, cost, patience) };
         let before = self.algorithm.heap_bytes(state);
         let answer = self.algorithm.answer(state, now, cost, patience);
@@ -121,8 +125,9 @@ impl<A: Algorithm> Table<A> {
     /// What [`take`](Self::take) would answer, and where the key stands before it.
     #[inline(always)]
     pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        let now = self.tick(now);
-        let index = self.touch(hash, now);
+        // Not written down: who looks ahead does not make it later for the others.
+        let now = self.latest.max(now);
+        let index = self.touch(hash);
         let look = |algorithm: &A, state: &A::State| Answer {
             outcome: algorithm.peek(state, now, cost, patience),
             standing: algorithm.standing(state, now),
@@ -134,8 +139,9 @@ impl<A: Algorithm> Table<A> {
             return look(&self.algorithm, cell_mut(&mut self.cells, &self.algorithm, now, cell));
         }
         let answer = look(&self.algorithm, &self.algorithm.fresh(now));
-        // Whether there is room matters only to those who would be turned away. Making it changes no answer.
-        if self.on_full == OnFull::Deny && answer.is_granted() && !self.has_room(hash, now) {
+        // Whether there is room matters only to those who would be turned away. Making it changes no answer, as long as
+        // only what can go by now goes, and not what could go by then.
+        if self.on_full == OnFull::Deny && answer.is_granted() && !self.has_room(hash, self.latest) {
             return self.turned_away(now);
         }
         answer
@@ -144,7 +150,7 @@ impl<A: Algorithm> Table<A> {
     /// Takes `cost` without asking.
     pub(crate) fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
         let now = self.tick(now);
-        let index = self.touch(hash, now);
+        let index = self.touch(hash);
         if let Some(state) = self.segments[index].get_mut(hash) {
             let before = self.algorithm.heap_bytes(state);
             self.algorithm.charge(state, now, cost);
@@ -161,14 +167,18 @@ impl<A: Algorithm> Table<A> {
             return;
         }
         if let Some(cell) = cell.or_else(|| (self.on_full == OnFull::Share).then(|| cell_of(hash))) {
-            self.algorithm.charge(cell_mut(&mut self.cells, &self.algorithm, now, cell), now, cost);
+            let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
+            let before = self.algorithm.heap_bytes(state);
+            self.algorithm.charge(state, now, cost);
+            let after = self.algorithm.heap_bytes(state);
+            self.account(before, after);
         }
     }
 
     /// Gives back what `receipt` says was taken.
     pub(crate) fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund {
         let now = self.tick(now);
-        let index = self.touch(hash, now);
+        let index = self.touch(hash);
         if let Some(state) = self.segments[index].get_mut(hash) {
             let before = self.algorithm.heap_bytes(state);
             let refund = self.algorithm.refund(state, now, receipt);
@@ -177,13 +187,18 @@ impl<A: Algorithm> Table<A> {
             return refund;
         }
         let Some(cell) = self.cell_in_use(hash, now) else { return Refund::Void };
-        self.algorithm.refund(cell_mut(&mut self.cells, &self.algorithm, now, cell), now, receipt)
+        let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
+        let before = self.algorithm.heap_bytes(state);
+        let refund = self.algorithm.refund(state, now, receipt);
+        let after = self.algorithm.heap_bytes(state);
+        self.account(before, after);
+        refund
     }
 
     /// Makes the key as good as new. A key that shares a cell stays as it is: others are counted there.
     pub(crate) fn reset(&mut self, hash: u64, now: Timestamp) {
-        let now = self.tick(now);
-        let index = self.touch(hash, now);
+        self.tick(now);
+        let index = self.touch(hash);
         if let Some(state) = self.segments[index].remove(hash) {
             self.len -= 1;
             self.account(self.algorithm.heap_bytes(&state), 0);
@@ -206,10 +221,10 @@ impl<A: Algorithm> Table<A> {
 
     /// The segment of `hash`, brought up to date.
     #[inline]
-    fn touch(&mut self, hash: u64, now: Timestamp) -> usize {
+    fn touch(&mut self, hash: u64) -> usize {
         let index = self.index(hash);
         if self.segments[index].version != self.version {
-            self.refresh(index, now);
+            self.refresh(index);
         }
         index
     }
@@ -247,13 +262,27 @@ impl<A: Algorithm> Table<A> {
 
     fn take_from_cell(&mut self, cell: usize, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
-        self.algorithm.answer(state, now, cost, patience)
+        let before = self.algorithm.heap_bytes(state);
+        let answer = self.algorithm.answer(state, now, cost, patience);
+        let after = self.algorithm.heap_bytes(state);
+        if self.account(before, after) {
+            return answer;
+        }
+        // What the cells keep outside of themselves is under the ceiling as well.
+        let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
+        if let Some(receipt) = answer.receipt() {
+            self.algorithm.refund(state, now, &receipt);
+        }
+        *state = state.clone();
+        let compact = self.algorithm.heap_bytes(state);
+        self.account(after, compact);
+        self.turned_away(now)
     }
 
     fn turned_away(&self, now: Timestamp) -> Answer {
         let fresh = self.algorithm.standing(&self.algorithm.fresh(now), now);
-        // No clock can tell when another key's entry becomes free.
-        let outcome = Outcome::Denied { retry: Retry::WhenReturned };
+        // No clock can tell when another key's entry becomes free; by then it is worth to ask again.
+        let outcome = Outcome::Denied { retry: Retry::After(WORTH_ANOTHER_SWEEP) };
         Answer { outcome, standing: Standing { remaining: 0, ..fresh } }
     }
 

@@ -54,41 +54,48 @@ impl Lines {
 
     /// Stands at the end of the line: the ticket, and whether this is the first. `None` if the lines are full.
     pub(crate) fn join(&self, key: u64, waker: &Waker) -> Option<(u64, bool)> {
+        let waker = waker.clone();
         let mut inner = self.inner.lock();
         if self.waiting.load(Ordering::Acquire) >= self.most {
+            drop(inner);
             return None;
         }
         self.waiting.fetch_add(1, Ordering::AcqRel);
         let ticket = inner.next_ticket;
         inner.next_ticket += 1;
         let line = inner.by_key.entry(key).or_default();
-        line.push_back(Waiter { ticket, waker: waker.clone() });
+        line.push_back(Waiter { ticket, waker });
         Some((ticket, line.len() == 1))
     }
 
     /// Says whom to wake; tells whether this is the first in line.
     pub(crate) fn leave_waker(&self, key: u64, ticket: u64, waker: &Waker) -> bool {
+        // Wakers are somebody else's code, and dropping one may lead back here: never under the lock.
+        let mut waker = waker.clone();
         let mut inner = self.inner.lock();
         let Some(line) = inner.by_key.get_mut(&key) else { return false };
-        if let Some(waiter) = line.iter_mut().find(|waiter| waiter.ticket == ticket) {
-            waiter.waker.clone_from(waker);
+        if let Ok(place) = line.binary_search_by_key(&ticket, |waiter| waiter.ticket) {
+            std::mem::swap(&mut line[place].waker, &mut waker);
         }
-        line.front().is_some_and(|first| first.ticket == ticket)
+        let is_first = line.front().is_some_and(|first| first.ticket == ticket);
+        drop(inner);
+        is_first
     }
 
     /// Leaves the line; if this was the first, the next one is woken.
     pub(crate) fn leave(&self, key: u64, ticket: u64) {
-        let next = {
+        let (_left, next) = {
             let mut inner = self.inner.lock();
             let Some(line) = inner.by_key.get_mut(&key) else { return };
-            let Some(place) = line.iter().position(|waiter| waiter.ticket == ticket) else { return };
-            line.remove(place);
+            let Ok(place) = line.binary_search_by_key(&ticket, |waiter| waiter.ticket) else { return };
+            // Dropped when the lock is free again.
+            let left = line.remove(place);
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             let next = line.front().filter(|_| place == 0).map(|first| first.waker.clone());
             if line.is_empty() {
                 inner.by_key.remove(&key);
             }
-            next
+            (left, next)
         };
         if let Some(waker) = next {
             waker.wake();

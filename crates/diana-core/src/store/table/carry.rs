@@ -10,6 +10,14 @@ use crate::{Algorithm, Cost, Standing, Timestamp};
 /// Changes of parameters that are carried over lazily; at one more, everything is brought up to date.
 pub(super) const MAX_PAST: usize = 4;
 
+/// Parameters that were in force, and until when.
+#[derive(Debug)]
+pub(super) struct Past<A> {
+    version: u32,
+    algorithm: A,
+    until: Timestamp,
+}
+
 /// Permits in use, by key and by shared cell: what can be carried from one kind of algorithm to another.
 #[derive(Debug)]
 pub(crate) struct Uses {
@@ -20,32 +28,44 @@ pub(crate) struct Uses {
 }
 
 impl<A: Algorithm> Table<A> {
-    /// Goes on with other parameters. Each key's use is carried over, clamped, when its segment is next touched.
+    /// Goes on with other parameters. Each key's use is carried over, clamped, when its segment is next touched. The same
+    /// parameters once more change nothing.
     pub(crate) fn change(&mut self, algorithm: A, now: Timestamp) {
         let now = self.tick(now);
+        if algorithm == self.algorithm {
+            return;
+        }
         if self.past.len() >= MAX_PAST {
             for index in 0..self.segments.len() {
-                self.refresh(index, now);
+                self.refresh(index);
             }
             self.past.clear();
         }
         let old = std::mem::replace(&mut self.algorithm, algorithm);
+        let (mut before, mut after) = (0, 0);
         for cell in self.cells.iter_mut().flatten() {
+            before += old.heap_bytes(cell);
             self.algorithm.rescale(cell, &old, now);
+            after += self.algorithm.heap_bytes(cell);
         }
-        self.past.push((self.version, old));
+        self.account(before, after);
+        self.past.push(Past { version: self.version, algorithm: old, until: now });
         self.version = self.version.wrapping_add(1);
     }
 
-    /// Carries a segment's states over to the present parameters.
+    /// Carries a segment's states over to the present parameters: through every change since, each at its own time, as if
+    /// the segment had been touched then.
     #[cold]
-    pub(super) fn refresh(&mut self, index: usize, now: Timestamp) {
+    pub(super) fn refresh(&mut self, index: usize) {
         let segment = &mut self.segments[index];
-        let Some((_, old)) = self.past.iter().find(|(version, _)| *version == segment.version) else { return };
+        let Some(first) = self.past.iter().position(|past| past.version == segment.version) else { return };
         let (mut before, mut after) = (0, 0);
         for (_, state) in segment.iter_mut() {
-            before += self.algorithm.heap_bytes(state);
-            self.algorithm.rescale(state, old, now);
+            before += self.past[first].algorithm.heap_bytes(state);
+            for (change, past) in self.past.iter().enumerate().skip(first) {
+                let next = self.past.get(change + 1).map_or(&self.algorithm, |next| &next.algorithm);
+                next.rescale(state, &past.algorithm, past.until);
+            }
             after += self.algorithm.heap_bytes(state);
         }
         segment.version = self.version;
@@ -57,16 +77,20 @@ impl<A: Algorithm> Table<A> {
         let now = self.tick(now);
         let mut uses = Uses { latest: now, keys: Vec::with_capacity(self.len), cells: Vec::new() };
         for index in 0..self.segments.len() {
-            self.refresh(index, now);
+            self.refresh(index);
             for (hash, state) in self.segments[index].iter_mut() {
                 uses.keys.push((hash, used(&self.algorithm, state, now)));
             }
         }
         let cells = self.cells.iter().flatten();
         uses.cells.extend(cells.map(|state| used(&self.algorithm, state, now)).enumerate());
-        let (algorithm, on_full, budget) = (self.algorithm.clone(), self.on_full, Arc::clone(&self.budget));
-        *self = Self::new(algorithm, on_full, budget);
+        self.restart();
         uses
+    }
+
+    /// Forgets everything, the time too.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.algorithm.clone(), self.on_full, Arc::clone(&self.budget));
     }
 
     /// Takes over what keys had in use in another table.
@@ -84,7 +108,10 @@ impl<A: Algorithm> Table<A> {
             // Several may come together here. Clamped, as each would be on its own: whoever was at the limit still is.
             let left = self.algorithm.standing(state, now).remaining;
             if let Ok(cost) = Cost::new(used.min(left)) {
+                let before = self.algorithm.heap_bytes(state);
                 self.algorithm.charge(state, now, cost);
+                let after = self.algorithm.heap_bytes(state);
+                self.account(before, after);
             }
         }
     }

@@ -18,7 +18,7 @@ impl Table<OneWordBucket> {
     #[inline(always)]
     pub(crate) fn step(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Option<OneWordStep> {
         let now = self.tick(now);
-        let index = self.touch(hash, now);
+        let index = self.touch(hash);
         let state = self.segments[index].get_mut(hash)?;
         let step = OneWordStep { bucket: self.algorithm, before: *state, now };
         let _told_later = self.algorithm.take(state, now, cost, patience);

@@ -14,7 +14,7 @@ const LOOKS: usize = 4;
 /// A segment of so few keys grows without being swept: that would save little, and its keys may be back soon.
 const SMALL: u32 = 48;
 /// After so long a time, a full segment is likely to have states that can go.
-const WORTH_ANOTHER_SWEEP: Duration = Duration::from_millis(10);
+pub(super) const WORTH_ANOTHER_SWEEP: Duration = Duration::from_millis(10);
 /// A sweep is paid for with at least this many looks: in a small table, keys that are soon back would otherwise be
 /// dropped and put in again all the time.
 const WORTH_A_SWEEP: usize = 256;
@@ -24,7 +24,7 @@ const MAX_DEPTH: u32 = 24;
 impl<A: Algorithm> Table<A> {
     /// Writes down that a state's own memory went from `before` to `after` bytes; tells whether that is within the budget.
     pub(super) fn account(&mut self, before: usize, after: usize) -> bool {
-        self.bytes = self.bytes + after - before;
+        self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
         if after > before {
             return self.budget.record(after - before);
         }
@@ -35,13 +35,13 @@ impl<A: Algorithm> Table<A> {
     /// Puts in a new key, or hands its state back if there is no room.
     pub(super) fn insert(&mut self, hash: u64, state: A::State, now: Timestamp) -> Result<(), A::State> {
         let heap = self.algorithm.heap_bytes(&state);
-        if heap > 0 && !self.budget.reserve(heap) {
+        if heap > 0 && !self.budget.reserve(heap) && !self.make_room_beside(hash, heap, now) {
             return Err(state);
         }
         self.bytes += heap;
         let mut state = state;
         loop {
-            let index = self.touch(hash, now);
+            let index = self.touch(hash);
             match self.segments[index].insert(hash, state) {
                 Ok(()) => break,
                 Err((Full, rejected)) if self.make_room(index, now) => state = rejected,
@@ -66,9 +66,36 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
+    /// Makes room for what a new key's state keeps outside of itself, by dropping what can go.
+    #[cold]
+    fn make_room_beside(&mut self, hash: u64, heap: usize, now: Timestamp) -> bool {
+        let index = self.touch(hash);
+        if !self.sweep_if_worth_it(index, now) {
+            return false;
+        }
+        if !self.budget.reserve(heap) {
+            self.sweep_next(now);
+            return self.budget.reserve(heap);
+        }
+        true
+    }
+
+    /// At the ceiling every new key would like a look through its segment. It gets one when those before it have paid for
+    /// it, or when so much time has passed that it is likely to be worth it.
+    fn sweep_if_worth_it(&mut self, index: usize, now: Timestamp) -> bool {
+        self.credit += LOOKS;
+        let is_paid = self.credit > self.segments[index].len() as usize;
+        if !is_paid && now.since(self.segments[index].swept) < WORTH_ANOTHER_SWEEP {
+            return false;
+        }
+        self.credit = 0;
+        self.sweep(index, now);
+        true
+    }
+
     /// Whether a new key would find a place.
     pub(super) fn has_room(&mut self, hash: u64, now: Timestamp) -> bool {
-        let index = self.touch(hash, now);
+        let index = self.touch(hash);
         !self.segments[index].is_full() || self.make_room(index, now)
     }
 
@@ -77,15 +104,9 @@ impl<A: Algorithm> Table<A> {
     pub(super) fn make_room(&mut self, index: usize, now: Timestamp) -> bool {
         let mut needed = self.segments[index].bytes_to_grow();
         if !self.budget.reserve(needed) {
-            // At the ceiling every new key comes here: they look through segments only when they have paid for it, or
-            // when so much time has passed that it is likely to be worth it.
-            self.credit += LOOKS;
-            let is_paid = self.credit > self.segments[index].len() as usize;
-            if !is_paid && now.since(self.segments[index].swept) < WORTH_ANOTHER_SWEEP {
+            if !self.sweep_if_worth_it(index, now) {
                 return false;
             }
-            self.credit = 0;
-            self.sweep(index, now);
             if !self.segments[index].is_full() {
                 return true;
             }
@@ -151,7 +172,7 @@ impl<A: Algorithm> Table<A> {
 
     /// Drops what can go from one segment, and gives back memory that it no longer needs.
     pub(super) fn sweep(&mut self, index: usize, now: Timestamp) {
-        self.refresh(index, now);
+        self.refresh(index);
         let segment = &mut self.segments[index];
         let (before, mut freed) = (segment.len(), 0);
         segment.retain(|state| {
@@ -173,6 +194,14 @@ impl<A: Algorithm> Table<A> {
         }
         segment.swept = now;
         let new = segment.bytes();
+        // What idle cells keep is not needed either.
+        for cell in self.cells.iter_mut().flatten() {
+            let held = self.algorithm.heap_bytes(cell);
+            if held > 0 && self.algorithm.is_fresh(cell, now) {
+                *cell = self.algorithm.fresh(now);
+                freed += held - self.algorithm.heap_bytes(cell);
+            }
+        }
         self.account(freed + old, new);
     }
 

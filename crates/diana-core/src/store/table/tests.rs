@@ -47,6 +47,7 @@ impl<A: Algorithm> Table<A> {
                 hashes.push((hash, index));
             }
         }
+        bytes += self.cells.iter().flatten().map(|cell| self.algorithm.heap_bytes(cell)).sum::<usize>();
         assert_eq!(self.len, len, "keys");
         assert_eq!(self.bytes, bytes, "bytes");
         for (hash, index) in hashes {
