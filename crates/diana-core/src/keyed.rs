@@ -116,6 +116,9 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     }
 
     /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
@@ -123,6 +126,9 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     }
 
     /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);

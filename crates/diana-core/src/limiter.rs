@@ -113,12 +113,18 @@ impl Limiter {
     }
 
     /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, n: u64) -> Result<Answer, InvalidCost> {
         Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::FOREVER).await)
     }
 
     /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::up_to(timeout)).await)

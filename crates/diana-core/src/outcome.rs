@@ -58,6 +58,9 @@ pub struct Answer {
 ///
 /// A refund is void once its window has passed, since time has given the permits back already. A reservation (a grant
 /// with a wait) is given back only while it is the last one: those behind it keep the times that they were promised.
+///
+/// A receipt is a note, not a coin: nobody counts how often it is handed in. Give it back once, to the limit and key that
+/// granted it; twice, or elsewhere, it gives back what others have in use, up to its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     cost: Cost,

@@ -71,12 +71,18 @@ impl Permits {
     }
 
     /// [`acquire`](Self::acquire) as a future. Dropped, it leaves the line.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, n: u64) -> Result<Permit, NoPermit> {
         self.guard(n, self.pool.limiter.acquire_async(n).await)
     }
 
     /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it leaves the line.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Permit, NoPermit> {
         self.guard(n, self.pool.limiter.try_acquire_async(n, timeout).await)

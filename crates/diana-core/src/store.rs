@@ -43,7 +43,7 @@ impl<'a> Ask<'a> {
 /// 1. `decide` is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
 /// 2. A denied request leaves every key as it was.
 /// 3. The same limit and key twice in one request is charged once, at the larger cost.
-/// 4. `peek` answers what `decide` would and changes nothing; its standings are those before.
+/// 4. `peek` answers what `decide` would, as long as there is memory, and changes nothing; its standings are those before.
 /// 5. `refund` gives back what a granted decision took, as far as time has not; `charge` takes without asking.
 /// 6. A key whose state equals a fresh one may be forgotten; nobody can tell.
 /// 7. A limit that [changed](Limit::changed_to) keeps each key's use, clamped.
@@ -56,7 +56,7 @@ pub trait LocalStore: Send + Sync {
     /// What [`decide`](Self::decide) would answer, without the effect.
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision;
 
-    /// Gives back what `decision`, the answer to `asks`, took. A denied decision took nothing.
+    /// Gives back what `decision`, the answer to these very `asks`, took: once. A denied decision took nothing.
     fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp);
 
     /// Takes `ask.cost` without asking, even beyond the capacity.

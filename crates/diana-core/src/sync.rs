@@ -1,6 +1,6 @@
 //! The one door to locks, atomics and threads, so that model checkers can stand behind it.
 //!
-//! `--cfg loom` checks every interleaving of the atomic paths, memory orders included; `--cfg shuttle` runs the table
+//! `--cfg loom` checks the interleavings of the atomic paths, memory orders included; `--cfg shuttle` runs the table
 //! and the waiters under many random schedules. Ordinary builds use parking_lot and std.
 
 #[cfg(not(any(loom, shuttle)))]

@@ -160,3 +160,12 @@ fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
     });
     assert_eq!(finished.recv_timeout(Duration::from_secs(10)), Ok(0));
 }
+
+#[test]
+fn who_need_not_wait_needs_no_timer() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let permits = Permits::new("slots", 1).unwrap();
+    assert!(runtime.block_on(permits.acquire_async(1)).is_ok());
+    let limiter = Limiter::new(quota("1/s"));
+    assert!(runtime.block_on(limiter.acquire_async(1)).unwrap().is_granted());
+}

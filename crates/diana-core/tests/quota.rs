@@ -59,6 +59,8 @@ fn says_what_is_wrong_and_what_would_do() {
         ("1/99999999999h", "`99999999999h` is longer than 584 years".to_owned()),
         ("1/99999999999999999999s", "`99999999999999999999` is too large a number".to_owned()),
         ("5/s burst 0", "burst 0: must be a whole number from 1 to 9007199254740992".to_owned()),
+        ("1/1.5s", "`1.5s` is not a whole number of units; write `1500ms` for one and a half seconds".to_owned()),
+        ("1/M", format!("`M` is not a unit of time; {units}")),
         ("5/s burst", "the burst `` is not a whole number above 0".to_owned()),
         ("5", "write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
         ("", "write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),

@@ -198,3 +198,12 @@ fn a_large_burst_at_a_slow_rate_lets_exactly_the_burst_through() {
     assert_eq!(granted, 4_294_967_295);
     assert_eq!(key.ask(1), "denied, retry in 86400s");
 }
+
+#[test]
+fn a_receipt_from_before_a_change_gives_back_nothing_that_time_has_given_back() {
+    let mut key = bucket("7/s");
+    assert_eq!(key.ask(7), "granted, 0 left");
+    key.rescale(TokenBucket::new("3/s burst 7".parse().unwrap()));
+    key.clock.advance(secs(100));
+    assert_eq!(key.refund_nth(0), Refund::Void);
+}

@@ -269,7 +269,9 @@ impl<T: Ticks> Schedule<T> {
             Departure::InLine { grace } => grace.saturating_add(self.ticks_of(1)),
         };
         let somebody_waits = (*moment).saturating_sub(time) > settled;
-        let left = mark.saturating_sub(time).min(price);
+        // Nothing lies behind the moment. A mark that does is from before somebody else's refund, or from before the
+        // limit changed.
+        let left = mark.min(*moment).saturating_sub(time).min(price);
         if left == T::ZERO || (somebody_waits && *moment != mark) {
             return Refund::Void;
         }

@@ -97,7 +97,7 @@ impl SmoothBursty {
         Self::build(self.smooth.rate_given, burst_seconds, self.starts)
     }
 
-    /// The same limiter at another rate; [`rescale`](Algorithm::rescale) brings a state over, as Guava's `setRate` does.
+    /// The same limiter at another rate; [`rescale`](crate::Algorithm::rescale) brings a state over, as Guava's `setRate` does.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, Patience, SmoothBursty, Timestamp};

@@ -91,7 +91,7 @@ impl SmoothWarmingUp {
         Self::build(self.smooth.rate_given, self.warm_up_micros, cold_factor)
     }
 
-    /// The same limiter at another rate; [`rescale`](Algorithm::rescale) brings a state over, as Guava's `setRate` does.
+    /// The same limiter at another rate; [`rescale`](crate::Algorithm::rescale) brings a state over, as Guava's `setRate` does.
     ///
     /// ```
     /// use diana_core::SmoothWarmingUp;

@@ -18,7 +18,9 @@ pub(crate) const KNOWN: &str = "ns, us, ms, s, min, h, day, week or month";
 
 /// The nanoseconds of one `name`, if it is a unit.
 pub(crate) fn nanos_of(name: &str) -> Option<u64> {
-    UNITS.iter().find(|(_, _, names)| names.iter().any(|n| n.eq_ignore_ascii_case(name))).map(|unit| unit.0)
+    // `M` could be a minute, a month or a million: it is none of them.
+    let is_named = |known: &&str| known.eq_ignore_ascii_case(name) && name != "M";
+    UNITS.iter().find(|(_, _, names)| names.iter().any(is_named)).map(|unit| unit.0)
 }
 
 /// `nanos` as a count of the largest unit that divides it.
@@ -36,6 +38,9 @@ pub(crate) fn parse_nanos(text: &str) -> Result<u64, String> {
         "" => 1,
         _ => count.parse().map_err(|_| format!("`{count}` is too large a number"))?,
     };
+    if unit.starts_with(['.', ',']) {
+        return Err(format!("`{text}` is not a whole number of units; write `1500ms` for one and a half seconds"));
+    }
     if unit.is_empty() {
         return Err(format!("`{text}` has no unit; write one of {KNOWN}"));
     }
