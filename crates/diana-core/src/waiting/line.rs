@@ -4,11 +4,17 @@ use crate::sync::{AtomicUsize, Mutex, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 
+/// How many groups the keys are in, by the highest bits of their hashes.
+const GROUPS: usize = 64;
+const GROUP_SHIFT: u32 = 58;
+
 /// The lines before one limit's keys. Bounded: whoever finds them full is turned away.
 #[derive(Debug)]
 pub(crate) struct Lines {
     /// How many wait, over all keys; read without the lock, since most of the time it is nobody.
     waiting: AtomicUsize,
+    /// The same for each group of keys, so that whoever waits for one key costs few others a look at its line.
+    by_group: Box<[AtomicUsize]>,
     most: usize,
     inner: Mutex<Inner>,
 }
@@ -28,7 +34,8 @@ struct Waiter {
 impl Lines {
     /// Lines for at most `most` waiters in all.
     pub(crate) fn new(most: usize) -> Self {
-        Self { waiting: AtomicUsize::new(0), most, inner: Mutex::new(Inner::default()) }
+        let by_group = (0..GROUPS).map(|_| AtomicUsize::new(0)).collect();
+        Self { waiting: AtomicUsize::new(0), by_group, most, inner: Mutex::new(Inner::default()) }
     }
 
     /// The same, empty, with another bound.
@@ -49,7 +56,11 @@ impl Lines {
 
     #[cold]
     fn waits_for(&self, key: u64) -> bool {
-        self.inner.lock().by_key.contains_key(&key)
+        self.group(key).load(Ordering::Acquire) != 0 && self.inner.lock().by_key.contains_key(&key)
+    }
+
+    fn group(&self, key: u64) -> &AtomicUsize {
+        &self.by_group[(key >> GROUP_SHIFT) as usize % GROUPS]
     }
 
     /// Stands at the end of the line: the ticket, and whether this is the first. `None` if the lines are full.
@@ -61,6 +72,7 @@ impl Lines {
             return None;
         }
         self.waiting.fetch_add(1, Ordering::AcqRel);
+        self.group(key).fetch_add(1, Ordering::AcqRel);
         let ticket = inner.next_ticket;
         inner.next_ticket += 1;
         let line = inner.by_key.entry(key).or_default();
@@ -91,6 +103,7 @@ impl Lines {
             // Dropped when the lock is free again.
             let left = line.remove(place);
             self.waiting.fetch_sub(1, Ordering::AcqRel);
+            self.group(key).fetch_sub(1, Ordering::AcqRel);
             let next = line.front().filter(|_| place == 0).map(|first| first.waker.clone());
             if line.is_empty() {
                 inner.by_key.remove(&key);
