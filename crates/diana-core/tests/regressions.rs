@@ -1,4 +1,4 @@
-//! What a reviewer found on a fresh clone, each as the claim that holds since.
+//! Faults that were once there, each as the claim that holds since.
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
