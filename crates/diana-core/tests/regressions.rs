@@ -150,3 +150,34 @@ fn another_clock_begins_anew() {
     clock.advance(secs(1));
     assert!(limiter.check("alice").is_granted());
 }
+
+/// At the ceiling every visitor looks around for what can go. One who looks ahead must not: by then, others could go.
+#[test]
+fn to_look_ahead_when_memory_is_short_forgives_nobody() {
+    let limit = Limit::new("hourly", SlidingLog::new(quota("1/h")));
+    let keys: Vec<_> = (0..500).map(|n| format!("k{n}")).collect();
+    for memory in (4_000..20_000).step_by(397) {
+        let store = MemoryStore::new(tiny(memory, OnFull::Share));
+        let ask = |key: &String| store.decide(&[Ask::one(&limit, key)], T0, Patience::NONE).is_granted();
+        keys.iter().for_each(|key| _ = ask(key));
+        for key in &keys {
+            let _ = store.peek(&[Ask::one(&limit, key)], T0 + secs(7_200), Patience::NONE);
+        }
+        assert_eq!(keys.iter().filter(|key| ask(key)).count(), 0, "{memory} bytes");
+    }
+}
+
+#[test]
+fn to_look_ahead_at_a_limit_that_has_changed_makes_it_no_later_for_others() {
+    let limit = Limit::new("hourly", FixedWindow::new(quota("1/h")));
+    for changed in [limit.changed_to(FixedWindow::new(quota("2/h"))), limit.changed_to(SlidingLog::new(quota("2/h")))] {
+        let store = MemoryStore::new(TableOptions::default().shards(1));
+        assert!(store.decide(&[Ask::one(&limit, "alice")], T0, Patience::NONE).is_granted());
+        let _ = store.peek(&[Ask::one(&changed, "bob")], Timestamp::MAX, Patience::NONE);
+        let carol = [Ask::one(&changed, "carol")];
+        assert!(store.decide(&carol, T0, Patience::NONE).is_granted());
+        assert!(store.decide(&carol, T0, Patience::NONE).is_granted());
+        let retry = store.decide(&carol, T0, Patience::NONE).retry();
+        assert!(matches!(retry, Some(Retry::After(wait)) if wait <= secs(3_600)), "{retry:?}");
+    }
+}

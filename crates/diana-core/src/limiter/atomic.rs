@@ -32,7 +32,7 @@ pub(crate) struct AtomicBucket {
     limit: AtomicU64,
 }
 
-/// The word while closed. No bucket is ever full as late as that, whatever the mask.
+/// The word while closed: a time at the other end of the range from any that a bucket has, charges without end aside.
 const CLOSED: u64 = u64::MAX;
 
 impl AtomicBucket {

@@ -118,6 +118,8 @@ struct Place {
     same_as: Option<usize>,
 }
 
+/// How the keys of a limit are come by: `MemoryStore::keys` or `keys_to_look_at`.
+type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
 type Answers = SmallVec<[Answer; 4]>;
 type Places = SmallVec<[Place; 8]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
@@ -199,11 +201,18 @@ impl MemoryStore {
         indexes.into_iter().map(|index| (index, self.shards.lock_at(index))).collect()
     }
 
-    /// The keys of `limit` in a shard: begun if they are new, changed if the limit has.
+    /// The keys of `limit` in a shard, for one who takes or gives: if memory is short, that is paid for with a look around.
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         if self.budget.is_short() {
             shard.look_around(now);
         }
+        self.keys_to_look_at(shard, limit, now)
+    }
+
+    /// The keys of `limit` in a shard: begun if they are new, changed if the limit has.
+    ///
+    /// Who only looks may look ahead, so nothing is dropped that could go by then.
+    fn keys_to_look_at<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
             shard.order.push(limit.id());
             let keys = Keys::new(limit.erased(), self.on_full, Arc::clone(&self.budget));
@@ -219,6 +228,7 @@ impl MemoryStore {
     /// What `ask` gets of each ask; one that asks for the same count as an earlier one gets what that one got.
     fn answers(
         &self,
+        find: FindKeys,
         asks: &[Ask<'_>],
         places: &Places,
         locked: &mut Locked<'_>,
@@ -230,7 +240,7 @@ impl MemoryStore {
             let answer = match place.same_as {
                 Some(first) => answers[first],
                 None => {
-                    let keys = self.keys(shard_of(locked, place), asks[index].limit, now);
+                    let keys = find(self, shard_of(locked, place), asks[index].limit, now);
                     ask(keys, place.hash, cost_of(asks, places, index))
                 }
             };
@@ -252,7 +262,7 @@ impl MemoryStore {
                     .grants(place.hash, now, cost, patience)
         });
         if !all_grant {
-            let seen = self.answers(asks, &places, &mut locked, now, peek);
+            let seen = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
             // In a table that was full, the second look may have made room.
             if !seen.is_granted() {
                 return seen;
@@ -267,7 +277,7 @@ impl MemoryStore {
             }
         }
         let take = |keys: &mut Keys, hash, cost| keys.take(hash, now, cost, patience);
-        let taken = self.answers(asks, &places, &mut locked, now, take);
+        let taken = self.answers(Self::keys, asks, &places, &mut locked, now, take);
         if taken.is_granted() {
             return taken;
         }
@@ -279,7 +289,7 @@ impl MemoryStore {
             let place = &places[index];
             self.keys(shard_of(&mut locked, place), asks[index].limit, now).restore(place.hash, before, now);
         }
-        let given_back = self.answers(asks, &places, &mut locked, now, peek);
+        let given_back = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
         let answers = given_back.answers().iter().zip(taken.answers());
         Decision::new(answers.map(|(now, then)| if then.is_granted() { *now } else { *then }))
     }
@@ -330,7 +340,7 @@ impl LocalStore for MemoryStore {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
         let peek = |keys: &mut Keys, hash, cost| keys.peek(hash, now, cost, patience);
-        self.answers(asks, &places, &mut locked, now, peek)
+        self.answers(Self::keys_to_look_at, asks, &places, &mut locked, now, peek)
     }
 
     fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {

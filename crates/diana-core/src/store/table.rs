@@ -52,6 +52,7 @@ pub enum OnFull {
 const CELLS: usize = 16;
 /// The directory's bits begin here.
 const DIRECTORY_SHIFT: u32 = 32;
+
 /// The keys of one limit in one shard.
 ///
 /// In the order in which a decision needs them: what each one writes stands first, beside the shard's lock, so that it

@@ -31,7 +31,8 @@ impl<A: Algorithm> Table<A> {
     /// Goes on with other parameters. Each key's use is carried over, clamped, when its segment is next touched. The same
     /// parameters once more change nothing.
     pub(crate) fn change(&mut self, algorithm: A, now: Timestamp) {
-        let now = self.tick(now);
+        // Not written down as seen: the first to come with the changed limit may be one who looks ahead.
+        let now = self.latest.max(now);
         if algorithm == self.algorithm {
             return;
         }
@@ -74,8 +75,9 @@ impl<A: Algorithm> Table<A> {
 
     /// What every key has in use; the table is empty afterwards.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Uses {
-        let now = self.tick(now);
-        let mut uses = Uses { latest: now, keys: Vec::with_capacity(self.len), cells: Vec::new() };
+        let latest = self.latest;
+        let now = latest.max(now);
+        let mut uses = Uses { latest, keys: Vec::with_capacity(self.len), cells: Vec::new() };
         for index in 0..self.segments.len() {
             self.refresh(index);
             for (hash, state) in self.segments[index].iter_mut() {
@@ -96,7 +98,7 @@ impl<A: Algorithm> Table<A> {
     /// Takes over what keys had in use in another table.
     pub(crate) fn adopt(&mut self, uses: Uses, now: Timestamp) {
         let Uses { latest, keys, cells: mut shared } = uses;
-        let now = self.tick(now.max(latest));
+        let now = self.tick(latest).max(now);
         for (hash, used) in keys.into_iter().filter(|(_, used)| *used > 0) {
             let state = self.algorithm.occupied(used, now);
             if self.insert(hash, state, now).is_err() {

@@ -58,7 +58,7 @@ impl<A: Algorithm> Table<A> {
 
     /// A new key's share of the search for states that can go; a segment is looked through when it is paid for.
     pub(crate) fn look_around(&mut self, now: Timestamp) {
-        let now = self.tick(now);
+        let now = self.latest.max(now);
         self.credit += LOOKS;
         if self.credit > (self.segments[self.hand].len() as usize).max(WORTH_A_SWEEP) {
             self.credit = 0;
