@@ -38,7 +38,7 @@ pub use sliding_window::{MAX_BUCKETS, SlidingWindow, SlidingWindowState};
 pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
 pub use smooth_bursty::{SmoothBursty, Starts};
 pub use smooth_warming_up::SmoothWarmingUp;
-pub use token_bucket::TokenBucket;
+pub use token_bucket::{BucketState, TokenBucket};
 pub use total::Total;
 
 /// One way to limit, with its parameters; the state of each key is kept outside.

@@ -52,7 +52,7 @@ pub use algorithm::Calendar;
 #[doc(hidden)]
 pub use algorithm::OneWord;
 pub use algorithm::{
-    Algorithm, Concurrency, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow, LeakyBucket, MAX_BUCKETS,
+    Algorithm, BucketState, Concurrency, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow, LeakyBucket, MAX_BUCKETS,
     MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
     SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket,
     Total, Waiting,

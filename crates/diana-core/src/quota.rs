@@ -88,8 +88,15 @@ impl Quota {
         self.burst
     }
 
-    /// The time of one permit in nanoseconds, as a fraction in lowest terms.
-    pub(crate) const fn interval(&self) -> (u64, u64) {
+    /// The time of one permit in nanoseconds, as a fraction in lowest terms: the exact rate.
+    ///
+    /// ```
+    /// use diana_core::Quota;
+    ///
+    /// assert_eq!(Quota::per_second(3)?.interval(), (1_000_000_000, 3));
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub const fn interval(&self) -> (u64, u64) {
         let divisor = greatest_common_divisor(self.period_nanos, self.permits);
         (self.period_nanos / divisor, self.permits / divisor)
     }

@@ -108,8 +108,23 @@ impl Algorithm for TokenBucket {
 }
 
 /// The state of a [`TokenBucket`]: when it will be full again.
+///
+/// Counted in ticks, of which a nanosecond has as many as the denominator of [`Quota::interval`] says. A store that keeps
+/// its states elsewhere reads and writes them as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState(Moment);
+
+impl BucketState {
+    /// The state of a bucket that will be full at `ticks`.
+    pub fn from_ticks(ticks: u128) -> Self {
+        Self(ticks.into())
+    }
+
+    /// When the bucket will be full.
+    pub fn ticks(&self) -> u128 {
+        self.0.get()
+    }
+}
 
 /// A token bucket whose state is one word, in nanoseconds: what the atomic limiter and the 16-byte table entry use.
 ///

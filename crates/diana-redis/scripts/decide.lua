@@ -1,0 +1,79 @@
+-- Answers requests, each of them all or nothing.
+--
+-- KEYS     the key of each ask's state, all on one node, in the order of the asks
+-- ARGV     what prelude.lua tells, and from ARGV[4] on, for each request:
+--            how many asks it has, and for each of them
+--              algorithm    the name of the file
+--              parameters   what the state must have been written under
+--              since        when these parameters came into force, for a state that is new
+--              n            how many arguments follow
+--              ...          what the algorithm's file tells
+-- returns  now, and for each request
+--            { 1, seen... } if it was granted (all its states are written), or, of a charge or a refund, if it was done
+--            { 0, seen... } if it was denied (none is written), or if this was a peek and it would have been
+--            { 'changed', i } if the state of its i-th ask was written under other parameters (nothing is written)
+--          where `seen` are the numbers of each state before, empty if there was none.
+--          Or now and 'late', if this came after the deadline.
+--
+-- An algorithm is a table of functions `take`, `charge` and `refund`. Each gets the key, the parameters and the place in
+-- ARGV before its own arguments, writes nothing, and returns
+--   granted    false if the state does not allow it; nil if the parameters are not those of the state
+--   seen       the numbers of the state before
+--   value      what to write: a text; false to delete; a function that writes; nil to leave the key as it is
+--   fresh_at   the microsecond from which on the new state is as good as none: when it may expire
+--
+-- Why here and not in Rust: of several gateways that read, reckon and write, the last one would win. Why so little here:
+-- Rust reckons what is shown (what remains, when to come again) from what was seen, with the same code as in process.
+local handed_in = argv[2] ~= ''
+local op = argv[1]
+local writes = op ~= 'peek'
+if not writes then op = 'take' end
+
+local function write(key, value, fresh_at)
+  if type(value) == 'function' then
+    value(key)
+  elseif value then
+    if fresh_at == math.huge then
+      redis.call('SET', key, value)
+      return
+    elseif fresh_at > now then
+      if handed_in then
+        redis.call('SET', key, value, 'PX', '3600000')
+      else
+        redis.call('SET', key, value, 'PXAT', format('%.0f', ceil(fresh_at / 1000)))
+      end
+      return
+    end
+    redis.call('DEL', key)
+  elseif value == false then
+    redis.call('DEL', key)
+  end
+end
+
+local reply = { now }
+local place, key, last = 4, 0, #argv
+while place <= last do
+  local asks = tonumber(argv[place])
+  local granted, seen, values, fresh = true, { 0 }, {}, {}
+  place = place + 1
+  for ask = 1, asks do
+    local allowed, before, value, fresh_at = algorithms[argv[place]][op](KEYS[key + ask], argv[place + 1], place + 3)
+    if allowed == nil then
+      if granted ~= nil then seen = { 'changed', ask } end
+      granted = nil
+    elseif granted ~= nil then
+      granted = granted and allowed
+      seen[ask + 1], values[ask], fresh[ask] = before, value, fresh_at
+    end
+    place = place + 4 + argv[place + 3]
+  end
+  if granted then
+    seen[1] = 1
+    if writes then
+      for ask = 1, asks do write(KEYS[key + ask], values[ask], fresh[ask]) end
+    end
+  end
+  key = key + asks
+  reply[#reply + 1] = seen
+end
+return reply

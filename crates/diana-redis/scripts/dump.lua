@@ -1,0 +1,6 @@
+-- Tells what is at a key.
+--
+-- KEYS[1]  the state
+-- returns  Redis's time, in microseconds since 1970, and what lib/dump.lua makes of the state
+local time = redis.call('TIME')
+return { time[1] * 1000000 + time[2], dump(KEYS[1]) }

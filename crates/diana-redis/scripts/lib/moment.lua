@@ -1,0 +1,65 @@
+-- A moment on the time axis, exact where the interval of a rate is no whole number of microseconds: microseconds, and a
+-- numerator over the interval's denominator. 3/s is 333333 1/3, so its moments count thirds.
+--
+-- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD SINCE, where AHEAD is how far ahead of its time the moment lay when it
+-- was written, in whole seconds, rounded up. Time only brings it closer, so one that lies further ahead was written by a
+-- clock that has since been put back (a replica took over): it is put back likewise.
+local moment = {}
+
+-- The moment at `key`, and since when its parameters are in force; nil if they are others.
+function moment.read(key, parameters, place)
+  local raw = redis.pcall('GET', key)
+  if not raw then return 0, 0, argv[place - 1] end
+  if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
+  local micros, numerator, ahead, since = match(raw, '^(%d+) (%d+) (%d+) (%S+)$', #parameters + 2)
+  micros, numerator = tonumber(micros), tonumber(numerator)
+  local furthest = now + ahead * 1000000
+  if micros > furthest then micros, numerator = furthest, 0 end
+  return micros, numerator, since
+end
+
+-- Its text.
+function moment.text(parameters, micros, numerator, since)
+  return format('%s %.0f %.0f %.0f %s', parameters, micros, numerator, ceil((micros - now) / 1000000), since)
+end
+
+-- The moment later by a time, both with this denominator.
+function moment.add(micros, numerator, more_micros, more_numerator, denominator)
+  micros, numerator = micros + more_micros, numerator + more_numerator
+  if numerator >= denominator then micros, numerator = micros + 1, numerator - denominator end
+  if micros > END then return END, 0 end
+  return micros, numerator
+end
+
+-- The moment earlier by a time.
+function moment.subtract(micros, numerator, less_micros, less_numerator, denominator)
+  micros, numerator = micros - less_micros, numerator - less_numerator
+  if numerator < 0 then micros, numerator = micros - 1, numerator + denominator end
+  return micros, numerator
+end
+
+-- Whether one is earlier than another.
+function moment.earlier(micros, numerator, other_micros, other_numerator)
+  return micros < other_micros or (micros == other_micros and numerator < other_numerator)
+end
+
+-- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
+--   place + 1, 2  where the segment ends
+--   place + 3, 4  how long it is
+--   place + 5, 6  how far ahead the moment may lie while nobody waits
+--   place + 7     the denominator
+function moment.refund(key, parameters, place)
+  local micros, numerator, since = moment.read(key, parameters, place)
+  if not micros then return end
+  local mark, mark_numerator = tonumber(argv[place + 1]), tonumber(argv[place + 2])
+  local price, price_numerator = tonumber(argv[place + 3]), tonumber(argv[place + 4])
+  local denominator = tonumber(argv[place + 7])
+  local waits = moment.earlier(tonumber(argv[place + 5]), tonumber(argv[place + 6]), micros - now, numerator)
+  local is_last = micros == mark and numerator == mark_numerator
+  local left, left_numerator = micros - now, numerator
+  if moment.earlier(mark, mark_numerator, micros, numerator) then left, left_numerator = mark - now, mark_numerator end
+  if moment.earlier(price, price_numerator, left, left_numerator) then left, left_numerator = price, price_numerator end
+  if not moment.earlier(0, 0, left, left_numerator) or (waits and not is_last) then return true end
+  micros, numerator = moment.subtract(micros, numerator, left, left_numerator, denominator)
+  return true, nil, moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+end

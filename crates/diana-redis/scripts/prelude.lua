@@ -1,0 +1,34 @@
+-- What every script begins with: the time, the deadline, and the arguments.
+--
+-- The script that is sent is put together from this file, from the libraries and algorithms that the request needs, and
+-- from decide.lua, which tells the whole of KEYS and ARGV. Here:
+--
+--   ARGV[1]  take, peek, charge or refund
+--   ARGV[2]  now, in microseconds since 1970; empty: what Redis's TIME says
+--   ARGV[3]  the deadline, in the same measure; empty: none
+--
+-- All gateways go by Redis's clock, so that they need not agree among themselves. A time that is handed in is for tests:
+-- it may lie in the past, so keys are then kept for an hour rather than until the moment at which they are as good as new.
+--
+-- Whoever asked has given up at the deadline, and has decided without Redis. To charge the request now (Redis was frozen,
+-- the network was slow) would charge it twice.
+--
+-- Numbers are doubles, and whole ones are exact up to 2^53: microseconds since 1970 fit until 2255. They must not be
+-- turned into text by `..`, which keeps 14 digits, but by `%.0f`.
+local argv = ARGV
+local format, match, sub = string.format, string.match, string.sub
+local ceil, floor, fmod = math.ceil, math.floor, math.fmod
+
+local now = tonumber(argv[2])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+if argv[3] ~= '' and now > tonumber(argv[3]) then
+  return { now, 'late' }
+end
+
+-- The last microsecond that is told apart; what lies beyond stays there.
+local END = 9000000000000000
+
+local algorithms = {}

@@ -1,0 +1,3 @@
+//! The algorithms of diana-core, each with its script.
+
+mod token_bucket;

@@ -1,0 +1,102 @@
+//! A scripted algorithm without its type, so that limits of different kinds stand in one list.
+
+use crate::args::Args;
+use crate::module::{Module, Needs};
+use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
+use diana_core::{Answer, Limit, Receipt, Timestamp};
+use std::any::Any;
+use std::fmt::Debug;
+
+/// A [`Scripted`] algorithm, and the text of its parameters.
+#[derive(Debug)]
+pub(crate) struct Kept<A> {
+    algorithm: A,
+    parameters: String,
+    needs: Needs,
+}
+
+impl<A: Scripted> Kept<A> {
+    pub(crate) fn new(algorithm: A, kind: usize) -> Self {
+        let parameters = format!("{}{}", A::MODULE.letter, algorithm.parameters());
+        Self { algorithm, parameters, needs: Needs::one(kind) }
+    }
+}
+
+/// Any [`Kept`] algorithm.
+pub(crate) trait AnyKept: Debug + Send + Sync {
+    fn module(&self) -> &'static Module;
+    fn needs(&self) -> Needs;
+    fn parameters(&self) -> &str;
+    fn take(&self, args: &mut Args, asking: &Asking);
+    fn charge(&self, args: &mut Args, asking: &Asking);
+    fn refund(&self, args: &mut Args, receipt: &Receipt);
+    fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
+    /// What `other`, a state of which is written as `body`, comes to under these parameters.
+    fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
+    /// The algorithm and the state that is written as `body`.
+    fn state(&self, body: &Body, now: Timestamp) -> Option<State>;
+    /// The limit with the share of one of `instances`.
+    fn divided(&self, limit: &Limit, instances: u64) -> Limit;
+}
+
+/// A state, and the algorithm that keeps it.
+pub(crate) struct State {
+    algorithm: Box<dyn Any>,
+    state: Box<dyn Any>,
+    /// How many permits are in use.
+    used: u64,
+}
+
+impl<A: Scripted> AnyKept for Kept<A> {
+    fn module(&self) -> &'static Module {
+        &A::MODULE
+    }
+
+    fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    fn parameters(&self) -> &str {
+        &self.parameters
+    }
+
+    fn take(&self, args: &mut Args, asking: &Asking) {
+        self.algorithm.take_args(args, asking);
+    }
+
+    fn charge(&self, args: &mut Args, asking: &Asking) {
+        self.algorithm.charge_args(args, asking);
+    }
+
+    fn refund(&self, args: &mut Args, receipt: &Receipt) {
+        self.algorithm.refund_args(args, receipt);
+    }
+
+    fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        self.algorithm.answer_to(numbers, asking, now, effect)
+    }
+
+    fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written> {
+        let State { algorithm, state, used } = other.state(body, now)?;
+        let state = match (algorithm.downcast::<A>(), state.downcast::<A::State>()) {
+            (Ok(old), Ok(mut state)) => {
+                self.algorithm.rescale(&mut state, &old, now);
+                *state
+            }
+            // Of another kind: what is in use is all that both understand.
+            _ => self.algorithm.occupied(used, now),
+        };
+        Some(self.algorithm.write(&state, now))
+    }
+
+    fn state(&self, body: &Body, now: Timestamp) -> Option<State> {
+        let state = self.algorithm.read(body, now)?;
+        let standing = self.algorithm.standing(&state, now);
+        let used = standing.limit.saturating_sub(standing.remaining);
+        Some(State { algorithm: Box::new(self.algorithm.clone()), state: Box::new(state), used })
+    }
+
+    fn divided(&self, limit: &Limit, instances: u64) -> Limit {
+        limit.changed_to(self.algorithm.divided(instances))
+    }
+}

@@ -1,0 +1,51 @@
+//! Which algorithms have a script. A new one is a new line here, a file in `algorithm/` and one in `scripts/`.
+
+use crate::kept::{AnyKept, Kept};
+use crate::module::Module;
+use crate::scripted::Scripted;
+use diana_core::{Limit, TokenBucket};
+use std::sync::Arc;
+
+/// One algorithm that has a script.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) module: &'static Module,
+    of_limit: fn(&Limit, usize) -> Option<Result<Arc<dyn AnyKept>, String>>,
+    of_text: fn(&str, usize) -> Option<Arc<dyn AnyKept>>,
+}
+
+/// All of them. Their order is this version's own: nothing on Redis depends on it.
+pub(crate) static KINDS: &[Kind] = &[Kind::of::<TokenBucket>()];
+
+impl Kind {
+    const fn of<A: Scripted>() -> Self {
+        Self { module: &A::MODULE, of_limit: of_limit::<A>, of_text: of_text::<A> }
+    }
+}
+
+/// The limit's algorithm with its script, or why it can't be kept on Redis.
+pub(crate) fn kept(limit: &Limit) -> Result<Arc<dyn AnyKept>, String> {
+    let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
+    found.unwrap_or_else(|| Err("its algorithm has no script; count it in process".to_owned()))
+}
+
+/// The algorithm that wrote `parameters` at the head of a state.
+pub(crate) fn written_by(parameters: &str) -> Option<Arc<dyn AnyKept>> {
+    let letter = parameters.chars().next()?;
+    let (index, kind) = KINDS.iter().enumerate().find(|(_, kind)| kind.module.letter == letter)?;
+    (kind.of_text)(parameters, index)
+}
+
+fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<Result<Arc<dyn AnyKept>, String>> {
+    let algorithm = limit.algorithm::<A>()?;
+    Some(match algorithm.why_not() {
+        Some(reason) => Err(reason),
+        None => Ok(Arc::new(Kept::new(algorithm.clone(), index))),
+    })
+}
+
+fn of_text<A: Scripted>(parameters: &str, index: usize) -> Option<Arc<dyn AnyKept>> {
+    let algorithm = A::from_parameters(parameters.strip_prefix(A::MODULE.letter)?)?;
+    let is_kept = algorithm.why_not().is_none();
+    is_kept.then(|| -> Arc<dyn AnyKept> { Arc::new(Kept::new(algorithm, index)) })
+}

@@ -1,0 +1,189 @@
+//! One request on its way to Redis: the keys, the arguments, and how to read the reply.
+
+use crate::args::Args;
+use crate::kept::AnyKept;
+use crate::module::{Needs, Script};
+use crate::plans::Plan;
+use crate::scripted::{Asking, Effect, Numbers};
+use diana_core::{Answer, Receipt, Timestamp};
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What a script is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Take,
+    Peek,
+    Charge,
+    Refund,
+}
+
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Peek => "peek",
+            Self::Charge => "charge",
+            Self::Refund => "refund",
+        }
+    }
+}
+
+/// One ask of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) plan: Arc<Plan>,
+    /// The name of the state on Redis.
+    pub(crate) name: Vec<u8>,
+    pub(crate) asking: Asking,
+}
+
+/// A request as decide.lua reads it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Request {
+    names: SmallVec<[Vec<u8>; 2]>,
+    args: Args,
+    needs: Needs,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reply<'a> {
+    /// Granted or done, or not, and what was seen of each state.
+    Done { granted: bool, seen: &'a [Value] },
+    /// The state of this ask, counted from 0, was written under other parameters.
+    Changed(usize),
+}
+
+impl Request {
+    /// Asks for all of `items`, or looks at them, or charges them.
+    pub(crate) fn asks(op: Op, items: &[Item]) -> Self {
+        let mut request = Self::default();
+        request.args.push(items.len());
+        for Item { plan, name, asking } in items {
+            request.add(plan, name.clone(), |kept, args| match op {
+                Op::Charge => kept.charge(args, asking),
+                _ => kept.take(args, asking),
+            });
+        }
+        request
+    }
+
+    /// Gives back what the receipts say.
+    pub(crate) fn refunds<'a>(items: impl ExactSizeIterator<Item = (&'a Arc<Plan>, Vec<u8>, Receipt)>) -> Self {
+        let mut request = Self::default();
+        request.args.push(items.len());
+        for (plan, name, receipt) in items {
+            request.add(plan, name, |kept, args| kept.refund(args, &receipt));
+        }
+        request
+    }
+
+    fn add(&mut self, plan: &Plan, name: Vec<u8>, own: impl FnOnce(&dyn AnyKept, &mut Args)) {
+        self.names.push(name);
+        self.needs = self.needs.and(plan.kept.needs());
+        self.args.push(plan.kept.module().name);
+        self.args.push(plan.kept.parameters());
+        self.args.push(&plan.since);
+        let mut arguments = Args::default();
+        own(&*plan.kept, &mut arguments);
+        self.args.push(arguments.len());
+        self.args.extend(&arguments);
+    }
+
+    pub(crate) fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    pub(crate) fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+}
+
+/// When a script runs, and until when it may.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timing {
+    /// A time that is handed in, in microseconds; Redis's own if there is none.
+    pub(crate) now: Option<u64>,
+    /// In Redis's time, in microseconds.
+    pub(crate) deadline: Option<u64>,
+}
+
+/// The command that runs `script` for all of `requests`.
+pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, requests: &[Request]) -> Cmd {
+    let mut cmd = redis::cmd(how.command());
+    cmd.arg(how.argument(script));
+    cmd.arg(requests.iter().map(|request| request.names.len()).sum::<usize>());
+    for name in requests.iter().flat_map(|request| &request.names) {
+        cmd.arg(name);
+    }
+    cmd.arg(op.name()).arg(text(timing.now)).arg(text(timing.deadline));
+    for argument in requests.iter().flat_map(|request| request.args.iter()) {
+        cmd.arg(argument);
+    }
+    cmd
+}
+
+/// How Redis is told which script to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    /// By its hash, which is short.
+    ByHash,
+    /// By its text, which Redis remembers from then on.
+    ByText,
+}
+
+impl How {
+    pub(crate) fn command(self) -> &'static str {
+        match self {
+            Self::ByHash => "EVALSHA",
+            Self::ByText => "EVAL",
+        }
+    }
+
+    pub(crate) fn argument(self, script: &Script) -> &str {
+        match self {
+            Self::ByHash => &script.sha,
+            Self::ByText => &script.text,
+        }
+    }
+}
+
+fn text(micros: Option<u64>) -> String {
+    micros.map_or_else(String::new, |micros| micros.to_string())
+}
+
+/// The reply to several requests: Redis's time in microseconds, and one part for each of them. `None` if they came late.
+pub(crate) fn parts(reply: &Value) -> Option<(u64, Option<&[Value]>)> {
+    let Value::Array(parts) = reply else { return None };
+    let (Value::Int(now), rest) = parts.split_first()? else { return None };
+    let now = u64::try_from(*now).ok()?;
+    match rest {
+        [Value::BulkString(late)] if late == b"late" => Some((now, None)),
+        rest => Some((now, Some(rest))),
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// Reads one request's part of a reply.
+    pub(crate) fn read(part: &'a Value) -> Option<Self> {
+        let Value::Array(part) = part else { return None };
+        match part.split_first()? {
+            (Value::Int(granted), seen) => Some(Self::Done { granted: *granted == 1, seen }),
+            (Value::BulkString(word), [Value::Int(ask)]) if word == b"changed" => {
+                usize::try_from(*ask).ok()?.checked_sub(1).map(Self::Changed)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What each of `items` answers to what a script saw; `None` if that makes no sense.
+pub(crate) fn answers(items: &[Item], seen: &[Value], now: Timestamp, effect: Effect) -> Option<SmallVec<[Answer; 4]>> {
+    let each = items.iter().enumerate().map(|(index, item)| {
+        let Value::Array(numbers) = seen.get(index)? else { return None };
+        item.plan.kept.answer(Numbers(numbers), &item.asking, now, effect)
+    });
+    each.collect()
+}

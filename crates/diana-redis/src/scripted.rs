@@ -1,0 +1,113 @@
+//! What an algorithm of diana-core needs in order to live on Redis.
+
+use crate::args::Args;
+use crate::module::Module;
+use diana_core::{Algorithm, Answer, Cost, Patience, Receipt, Timestamp};
+use redis::Value;
+
+/// An algorithm that has a script.
+///
+/// The script keeps the state and decides; what is shown is reckoned here from the state that the script saw, with the
+/// algorithm itself. So there is one place where remaining permits and retry times come from, and a script that decides
+/// otherwise than the algorithm is found out (`tests/conformance.rs`).
+pub(crate) trait Scripted: Algorithm {
+    /// Its file.
+    const MODULE: Module;
+
+    /// Why a limit with these parameters can't be kept on Redis, if it can't.
+    fn why_not(&self) -> Option<String> {
+        None
+    }
+
+    /// The parameters as text without blanks, which is written with each state: whoever finds other ones than its own
+    /// knows from them how to carry the state over.
+    fn parameters(&self) -> String;
+
+    /// The algorithm with these parameters.
+    fn from_parameters(text: &str) -> Option<Self>;
+
+    /// The script's arguments to take.
+    fn take_args(&self, args: &mut Args, asking: &Asking);
+
+    /// The script's arguments to charge.
+    fn charge_args(&self, args: &mut Args, asking: &Asking);
+
+    /// The script's arguments to give back.
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt);
+
+    /// The state that the script saw.
+    fn seen(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Self::State>;
+
+    /// What the algorithm answers to the state that the script saw. `None` if it makes no sense of it.
+    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let mut state = self.seen(numbers, now)?;
+        Some(match effect {
+            Effect::Taken => Algorithm::answer(self, &mut state, now, asking.cost, asking.patience),
+            Effect::None => Answer {
+                outcome: self.peek(&state, now, asking.cost, asking.patience),
+                standing: self.standing(&state, now),
+            },
+        })
+    }
+
+    /// The state that was written as `body`.
+    fn read(&self, body: &Body, now: Timestamp) -> Option<Self::State>;
+
+    /// What to write for `state`.
+    fn write(&self, state: &Self::State, now: Timestamp) -> Written;
+
+    /// The share of one instance when `instances` go by counts of their own: at least 1.
+    #[must_use]
+    fn divided(&self, instances: u64) -> Self;
+}
+
+/// One ask, as an algorithm needs to know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub(crate) cost: Cost,
+    /// In whole microseconds, as Redis counts.
+    pub(crate) patience: Patience,
+    /// What the time is here: a guess at Redis's, for those who need to know the date.
+    pub(crate) about: Timestamp,
+    /// A number that no other ask has.
+    pub(crate) ticket: u128,
+}
+
+/// Whether a request took what it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Taken,
+    None,
+}
+
+/// What a script saw of one state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers<'a>(pub(crate) &'a [Value]);
+
+impl Numbers<'_> {
+    /// The number at `place`, if it is a whole one.
+    pub(crate) fn whole(&self, place: usize) -> Option<u64> {
+        match self.0.get(place)? {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+/// What is written at a key, without the parameters and since when they are in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    Text(String),
+    /// Members of a sorted set, each with its score.
+    Set(Vec<(String, String)>),
+}
+
+/// A state to write.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    /// `None` if it is as good as none.
+    pub(crate) body: Option<Body>,
+    /// When it will be as good as none, in microseconds; `None` for never.
+    pub(crate) fresh_at: Option<u64>,
+}
