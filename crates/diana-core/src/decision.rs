@@ -11,18 +11,30 @@ use std::time::Duration;
 #[must_use = "a denied request must not go on"]
 pub struct Decision {
     answers: SmallVec<[Answer; 4]>,
+    note: u64,
 }
 
 impl From<SmallVec<[Answer; 4]>> for Decision {
     fn from(answers: SmallVec<[Answer; 4]>) -> Self {
-        Self { answers }
+        Self { answers, note: 0 }
     }
 }
 
 impl Decision {
     /// The decision that consists of these answers, one for each ask, in the order of the asks.
     pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self { answers: answers.into_iter().collect() }
+        Self { answers: answers.into_iter().collect(), note: 0 }
+    }
+
+    /// The same decision with a number that its store knows it by again when it is refunded.
+    #[must_use]
+    pub fn with_note(self, note: u64) -> Self {
+        Self { note, ..self }
+    }
+
+    /// What the store noted with [`with_note`](Self::with_note); 0 if nothing.
+    pub fn note(&self) -> u64 {
+        self.note
     }
 
     /// Each limit's answer, in the order of the asks.

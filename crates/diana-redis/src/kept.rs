@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::module::{Module, Needs};
 use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
-use diana_core::{Answer, Limit, Receipt, Timestamp};
+use diana_core::{Answer, Limit, Outcome, Receipt, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -37,6 +37,8 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn state(&self, body: &Body, now: Timestamp) -> Option<State>;
     /// The limit with the share of one of `instances`.
     fn divided(&self, limit: &Limit, instances: u64) -> Limit;
+    /// What is shown of a key that was not asked about: it does not stand in the way, and may be as good as new.
+    fn unasked(&self, asking: &Asking, now: Timestamp) -> Answer;
 }
 
 /// A state, and the algorithm that keeps it.
@@ -98,5 +100,10 @@ impl<A: Scripted> AnyKept for Kept<A> {
 
     fn divided(&self, limit: &Limit, instances: u64) -> Limit {
         limit.changed_to(self.algorithm.divided(instances))
+    }
+
+    fn unasked(&self, asking: &Asking, now: Timestamp) -> Answer {
+        let standing = self.algorithm.standing(&self.algorithm.fresh(now), now);
+        Answer { outcome: Outcome::granted(Receipt::new(asking.cost, now)), standing }
     }
 }

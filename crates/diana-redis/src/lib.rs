@@ -2,7 +2,11 @@
 
 mod algorithm;
 mod args;
+mod batch;
+mod caller;
 mod carry;
+mod error;
+mod fallback;
 mod fraction;
 mod kept;
 mod key;
@@ -12,10 +16,14 @@ mod module;
 mod options;
 mod parameters;
 mod plans;
+mod refusals;
 mod remote;
 mod request;
 mod scripted;
+mod status;
 mod store;
 
-pub use options::{Options, Times};
+pub use error::ConnectError;
+pub use options::{Batching, Leases, Options, Refusals, Times, WhenDown};
+pub use status::{Health, LinkStatus};
 pub use store::RedisStore;

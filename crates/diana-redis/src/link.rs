@@ -1,70 +1,275 @@
-//! The connection to Redis.
+//! The link to Redis: the connection, a time-out for whole requests, and a breaker.
+//!
+//! A request has one [`Budget`] for all that it needs of Redis. When it is used up, or the connection fails, the part of
+//! Redis that was asked is *down*, and nobody asks it again until the [repairer](repair) has written to it in time.
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+mod connection;
+mod counters;
+mod error;
+mod offset;
+mod part;
+mod repair;
+mod target;
+
+use crate::key::slot;
+use connection::Connection;
+pub(crate) use counters::{Counted, Counters};
+use diana_core::{Clock, SystemClock, Timestamp};
+pub(crate) use error::CallError;
+use offset::Offset;
+use parking_lot::RwLock;
+use part::{Part, Trouble, part_of, probes};
+use redis::{Cmd, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+pub(crate) use target::Target;
+use tokio::sync::Notify;
 
-/// The connection to Redis, with a time-out.
-#[derive(Clone)]
+/// How long a new connection may take.
+const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+
+/// The link to Redis. Clones are the same link; when the last one is dropped, so is the connection.
+#[derive(Clone, Debug)]
 pub(crate) struct Link {
-    connection: MultiplexedConnection,
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    target: Target,
+    prefix: String,
     timeout: Duration,
+    instance: u64,
+    clock: SystemClock,
+    connection: RwLock<Option<Connection>>,
+    parts: Box<[Part]>,
+    /// Of a cluster: a name in each part.
+    probes: Vec<String>,
+    offset: Offset,
+    counters: Counters,
+    /// Wakes the repairer.
+    woken: Arc<Notify>,
+    jitter: AtomicU64,
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("timeout", &self.timeout).finish_non_exhaustive()
+        f.debug_struct("Link").field("target", &self.target).field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
 
-/// Why a call gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    #[error("no answer within {0:?}")]
-    TimedOut(Duration),
-    #[error("{0}")]
-    Away(String),
-    #[error("the script is not loaded")]
-    NoScript,
-    #[error("Redis ran the script after its deadline, and charged nothing")]
-    Late,
-    #[error("{0}")]
-    Foreign(String),
+/// Until when a request waits for Redis, whatever it needs of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// When it began, by our clock.
+    pub(crate) began: Timestamp,
+    until: tokio::time::Instant,
 }
 
-impl CallError {
-    pub(crate) fn nonsense() -> Self {
-        Self::Foreign("Redis gave a reply that no script of Diana's gives".to_owned())
+impl Budget {
+    /// The one that ends later.
+    pub(crate) fn later(self, other: Self) -> Self {
+        if other.until > self.until { other } else { self }
     }
 
-    pub(crate) fn disagreement() -> Self {
-        Self::Foreign("the script and the algorithm disagree; please report this".to_owned())
-    }
-
-    pub(crate) fn busy() -> Self {
-        Self::Foreign("the key changes its parameters all the time; do two configurations compete?".to_owned())
+    /// What `future` comes to, if that is within the budget.
+    pub(crate) async fn wait_for<T>(self, future: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout_at(self.until, future).await.ok()
     }
 }
 
 impl Link {
-    pub(crate) async fn open(url: &str, timeout: Duration) -> Result<Self, RedisError> {
-        let client = redis::Client::open(url)?;
-        let connection = client.get_multiplexed_async_connection().await?;
-        Ok(Self { connection, timeout })
+    /// A link that is down, and its repairer.
+    pub(crate) fn new(target: Target, prefix: &str, timeout: Duration, instance: u64) -> Self {
+        let probes = if target.is_cluster() { probes(prefix) } else { Vec::new() };
+        let clock = SystemClock;
+        let parts = (0..probes.len().max(1)).map(|_| Part::default()).collect::<Box<[_]>>();
+        for part in &parts {
+            part.take_down(0, Trouble { since: clock.now(), reason: "not connected yet".to_owned() });
+        }
+        let inner = Arc::new(Inner {
+            target,
+            prefix: prefix.to_owned(),
+            timeout,
+            instance,
+            clock,
+            connection: RwLock::default(),
+            parts,
+            probes,
+            offset: Offset::default(),
+            counters: Counters::default(),
+            woken: Arc::default(),
+            jitter: AtomicU64::new(instance | 1),
+        });
+        Self { inner }
     }
 
-    pub(crate) async fn call(&self, cmd: &Cmd) -> Result<Value, CallError> {
-        let mut connection = self.connection.clone();
-        let answer = async { connection.req_packed_command(cmd).await.and_then(Value::extract_error) };
-        match tokio::time::timeout(self.timeout, answer).await {
-            Err(_) => Err(CallError::TimedOut(self.timeout)),
-            Ok(Err(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => Err(CallError::NoScript),
-            Ok(Err(error)) => Err(CallError::Away(error.to_string())),
-            Ok(Ok(value)) => Ok(value),
+    /// Connects for the first time, and keeps the link in repair from then on.
+    pub(crate) async fn open(&self) -> Result<(), redis::RedisError> {
+        let opened = self.first_connection().await;
+        tokio::spawn(repair::run(Arc::downgrade(&self.inner)));
+        opened
+    }
+
+    async fn first_connection(&self) -> Result<(), redis::RedisError> {
+        let inner = &self.inner;
+        // Nothing waits for this but the start.
+        let mut connection = inner.target.connect(Duration::from_secs(1)).await?;
+        check_version(&mut connection).await?;
+        if let Err(error) = repair::announce(inner, &mut connection).await {
+            inner.tell(&error.to_string());
+            return Ok(());
+        }
+        inner.install(&connection);
+        for part in &inner.parts {
+            part.bring_up();
+        }
+        Ok(())
+    }
+
+    /// The time that a request may take, from now on.
+    pub(crate) fn budget(&self) -> Budget {
+        let inner = &self.inner;
+        Budget { began: inner.clock.now(), until: tokio::time::Instant::now() + inner.timeout }
+    }
+
+    /// What the time is here.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    /// Which part of Redis keeps this name.
+    pub(crate) fn part(&self, name: &[u8]) -> usize {
+        if self.is_cluster() { part_of(slot(name)) } else { 0 }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.inner.target.is_cluster()
+    }
+
+    /// Whether this part of Redis is up.
+    pub(crate) fn is_up(&self, part: usize) -> bool {
+        self.inner.parts.get(part).is_some_and(|part| part.up().is_some())
+    }
+
+    /// Asks a part of Redis. If there is no answer within the budget, the part is down from then on.
+    pub(crate) async fn call(&self, part: usize, cmd: &Cmd, budget: Budget) -> Result<Value, CallError> {
+        let inner = &self.inner;
+        let part = inner.parts.get(part).ok_or(CallError::Open)?;
+        let turn = part.up().ok_or(CallError::Open)?;
+        let mut connection = inner.connection().ok_or(CallError::Open)?;
+        inner.counters.count(Counted::Command);
+        let error = match tokio::time::timeout_at(budget.until, connection.send(cmd)).await {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => CallError::from(error),
+            Err(_) => CallError::TimedOut(inner.timeout),
+        };
+        if matches!(error, CallError::Away(_) | CallError::TimedOut(_)) {
+            inner.break_off(part, turn, &error.to_string());
+        }
+        Err(error)
+    }
+
+    /// The error of a request that waited as long as requests do.
+    pub(crate) fn timed_out(&self) -> CallError {
+        CallError::TimedOut(self.inner.timeout)
+    }
+
+    /// The end of a budget in Redis's time, in microseconds, if that is known.
+    pub(crate) fn deadline(&self, budget: Budget) -> Option<u64> {
+        self.inner.offset.redis_micros(budget.began + self.inner.timeout)
+    }
+
+    /// Learns Redis's time from a reply that has just come.
+    pub(crate) fn learn(&self, redis_micros: u64) {
+        self.inner.learn(redis_micros);
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// Since when something is down and why, if something is.
+    pub(crate) fn trouble(&self) -> Option<(Timestamp, String)> {
+        let first = self.inner.parts.iter().filter_map(Part::trouble).min_by_key(|trouble| trouble.since);
+        first.map(|trouble| (trouble.since, trouble.reason))
+    }
+
+    /// The URL without its password.
+    pub(crate) fn shown(&self) -> &str {
+        self.inner.target.shown()
+    }
+}
+
+impl Inner {
+    /// The part that the instances are announced in.
+    fn home(&self) -> &Part {
+        let home = if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 };
+        self.parts.get(home).unwrap_or_else(|| unreachable!("there is a part for every slot"))
+    }
+
+    fn is_whole(&self) -> bool {
+        self.parts.iter().all(|part| part.up().is_some())
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        self.connection.read().clone()
+    }
+
+    fn install(&self, connection: &Connection) {
+        *self.connection.write() = Some(connection.clone());
+    }
+
+    fn learn(&self, redis_micros: u64) {
+        self.offset.learn(redis_micros, self.clock.now());
+    }
+
+    fn break_off(&self, part: &Part, turn: u64, reason: &str) {
+        if part.take_down(turn, Trouble { since: self.clock.now(), reason: reason.to_owned() }) {
+            tracing::warn!(redis = self.target.shown(), reason, "Redis is away");
+            self.woken.notify_one();
         }
     }
 
-    pub(crate) fn deadline(&self) -> Option<u64> {
-        None
+    fn restore(&self, part: &Part) {
+        if let Some(trouble) = part.bring_up() {
+            let away = self.clock.now().since(trouble.since);
+            tracing::info!(redis = self.target.shown(), ?away, "Redis is back");
+        }
     }
+
+    fn tell(&self, reason: &str) {
+        tracing::debug!(redis = self.target.shown(), reason, "Redis is still away");
+    }
+
+    /// A factor from 0.5 to 1, so that instances don't come all at once.
+    fn jitter(&self) -> f64 {
+        // Steele, Lea and Flood's SplitMix64: enough for that.
+        let z = self.jitter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let share = u32::try_from((z ^ (z >> 31)) >> 32).unwrap_or(0);
+        0.5 + f64::from(share) / f64::from(u32::MAX) / 2.0
+    }
+}
+
+/// An error unless Redis is new enough: 6.2, which has `SET` with `PXAT`.
+async fn check_version(connection: &mut Connection) -> Result<(), redis::RedisError> {
+    let mut cmd = redis::cmd("INFO");
+    cmd.arg("server");
+    let info: String = match connection {
+        Connection::One(connection) => cmd.query_async(connection).await?,
+        Connection::Cluster(connection) => {
+            let route = redis::cluster_routing::RoutingInfo::SingleNode(
+                redis::cluster_routing::SingleNodeRoutingInfo::Random,
+            );
+            redis::from_redis_value(connection.route_command(cmd, route).await?)?
+        }
+    };
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("").trim();
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let (major, minor) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if (major, minor) >= (6, 2) {
+        return Ok(());
+    }
+    Err((redis::ErrorKind::InvalidClientConfig, "too old", format!("Redis {version} is too old: 6.2 is needed")).into())
 }

@@ -1,16 +1,20 @@
 //! The store's contract on Redis, without any comforts: each request is one script call.
 
+use crate::batch::Batches;
+use crate::caller::{Caller, Moment};
 use crate::carry::{Dump, push_swap};
-use crate::link::{CallError, Link};
-use crate::module::{Needs, Script, Scripts};
-use crate::options::Times;
+use crate::key::slot;
+use crate::link::{CallError, Counted};
+use crate::options::{Batching, Times};
 use crate::plans::{Plan, Plans};
-use crate::request::{How, Item, Op, Reply, Request, Timing, answers, command, parts};
+use crate::request::{Item, Op, Reply, Request, Timing, answers};
 use crate::scripted::{Asking, Effect};
-use diana_core::{Ask, Decision, Limit, Patience, Receipt, Timestamp};
+use diana_core::{Answer, Ask, Decision, Limit, Patience, Receipt, StoreError, Timestamp};
 use redis::Value;
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// How often a state is tried to be carried over while others write it, before its old parameters are gone by once more.
 const CARRIES: usize = 4;
@@ -18,39 +22,55 @@ const CARRIES: usize = 4;
 /// Redis as a store.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    pub(crate) link: Link,
+    pub(crate) caller: Arc<Caller>,
     pub(crate) plans: Plans,
-    scripts: Scripts,
-    times: Times,
+    batches: Option<Batches>,
     /// The upper half of this instance's tickets, and how many it gave out.
     tickets: (u64, AtomicU64),
 }
 
-/// The time of a call: when a request was made, and what it was told of the time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    /// The caller's time.
-    pub(crate) now: Timestamp,
+/// What a refund gives back: the plan, the name of the state, and the receipt.
+pub(crate) type Returned = (Arc<Plan>, Vec<u8>, Receipt);
+
+/// The asks of a request, each count once.
+#[derive(Debug)]
+pub(crate) struct Items {
+    pub(crate) items: SmallVec<[Item; 2]>,
+    /// For each ask, which of the items is its own.
+    places: SmallVec<[usize; 4]>,
+}
+
+impl Items {
+    /// The decision over the asks, from that over the items.
+    pub(crate) fn spread(&self, decision: &Decision) -> Decision {
+        Decision::new(self.places.iter().filter_map(|place| decision.answers().get(*place).copied()))
+    }
+
+    /// The decision over the items, from that over the asks.
+    pub(crate) fn gather(&self, decision: &Decision) -> Decision {
+        let first = |item| self.places.iter().position(|place| *place == item);
+        Decision::new((0..self.items.len()).filter_map(|item| decision.answers().get(first(item)?).copied()))
+    }
 }
 
 impl Remote {
-    pub(crate) fn new(link: Link, prefix: &str, times: Times, instance: u64) -> Self {
-        let tickets = (instance, AtomicU64::new(0));
-        Self { link, plans: Plans::new(prefix), scripts: Scripts::default(), times, tickets }
+    pub(crate) fn new(caller: Caller, prefix: &str, batching: Batching, instance: u64) -> Self {
+        let caller = Arc::new(caller);
+        // Times that are handed in differ from request to request, and a cluster's script can't leave its slot.
+        let batches = batching == Batching::On && caller.times == Times::OfRedis && !caller.link.is_cluster();
+        let batches = batches.then(|| Batches::new(Arc::clone(&caller)));
+        Self { caller, plans: Plans::new(prefix), batches, tickets: (instance, AtomicU64::new(0)) }
     }
 
-    /// The asks as items: each count once, at the largest cost; and for each ask which of the items is its own.
-    pub(crate) fn items(
-        &self,
-        asks: &[Ask<'_>],
-        now: Timestamp,
-        patience: Patience,
-    ) -> Result<(Vec<Item>, Vec<usize>), diana_core::StoreError> {
-        let (mut items, mut places) = (Vec::<Item>::with_capacity(asks.len()), Vec::with_capacity(asks.len()));
+    /// The asks as items: each count once, at the largest cost.
+    pub(crate) fn items(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Items, StoreError> {
+        // In whole microseconds, as Redis counts: what is finer would be granted here and denied there.
+        let patience = Patience::up_to(Duration::from_micros(patience.as_nanos() / 1_000));
+        let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for (index, ask) in asks.iter().enumerate() {
             let first = asks.iter().take(index).position(|other| other.same_count(ask));
             if let Some(place) = first.and_then(|first| places.get(first).copied()) {
-                if let Some(item) = items.get_mut::<usize>(place) {
+                if let Some(item) = items.get_mut(place) {
                     item.asking.cost = item.asking.cost.max(ask.cost);
                 }
                 places.push(place);
@@ -58,30 +78,96 @@ impl Remote {
             }
             let plan = self.plans.find(ask.limit, now)?;
             let name = plan.keys.name(ask.key);
-            // In whole microseconds, as Redis counts: what is finer would be granted here and denied there.
-            let patience = Patience::up_to(std::time::Duration::from_micros(patience.as_nanos() / 1_000));
-            let ticket = u128::from(self.tickets.0) << 64 | u128::from(self.tickets.1.fetch_add(1, Ordering::Relaxed));
             places.push(items.len());
-            items.push(Item { plan, name, asking: Asking { cost: ask.cost, patience, about: now, ticket } });
+            let asking = Asking { cost: ask.cost, patience, about: now, ticket: self.ticket() };
+            items.push(Item { plan, name, asking });
         }
-        Ok((items, places))
+        Ok(Items { items, places })
+    }
+
+    /// A number that no other instance gives out, and this one never again.
+    pub(crate) fn ticket(&self) -> u128 {
+        u128::from(self.tickets.0) << 64 | u128::from(self.tickets.1.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The budget of a request that begins now, at the caller's `now`.
+    pub(crate) fn moment(&self, now: Timestamp) -> Moment {
+        Moment { now, budget: self.caller.link.budget() }
+    }
+
+    /// Whether all parts of Redis are up that keep these items.
+    pub(crate) fn is_up(&self, items: &[Item]) -> bool {
+        items.iter().all(|item| self.caller.link.is_up(self.caller.link.part(&item.name)))
     }
 
     /// Takes all of `items`, or looks at them.
-    pub(crate) async fn ask(&self, op: Op, items: &mut [Item], moment: Moment) -> Result<Decision, CallError> {
-        for _ in 0..=items.len() * (CARRIES + 1) {
-            let request = Request::asks(op, items);
-            let value = self.run(op, std::slice::from_ref(&request), moment).await?;
-            let (now, part) = first_part(&value)?;
-            match Reply::read(part).ok_or_else(CallError::nonsense)? {
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        op: Op,
+        items: &mut [Item],
+        moment: Moment,
+    ) -> Result<Decision, CallError> {
+        self.caller.link.counters().count(Counted::Wait);
+        if self.caller.link.is_cluster() && items.windows(2).any(|two| slot(&two[0].name) != slot(&two[1].name)) {
+            return self.ask_across(op, items, moment).await;
+        }
+        self.ask_at_once(op, items, moment).await.map(Decision::from)
+    }
+
+    /// Asks one part of Redis after the other. Once one refuses, what the others took is given back.
+    ///
+    /// Two such requests may stand in each other's way, and both be refused; but what is taken is taken, so never is too
+    /// much granted. If this process dies in between, what it took is gone until time gives it back.
+    async fn ask_across(
+        self: &Arc<Self>,
+        op: Op,
+        items: &mut [Item],
+        moment: Moment,
+    ) -> Result<Decision, CallError> {
+        let mut order = items.iter().map(|item| slot(&item.name)).enumerate().collect::<Vec<_>>();
+        order.sort_by_key(|(_, slot)| *slot);
+        let mut all: Vec<Option<Answer>> = vec![None; items.len()];
+        let (mut taken, mut op) = (Taken { remote: self, returned: Vec::new() }, op);
+        for group in order.chunk_by(|(_, a), (_, b)| a == b) {
+            let mut asked = group.iter().map(|(index, _)| items[*index].clone()).collect::<SmallVec<[Item; 2]>>();
+            let answers = self.ask_at_once(op, &mut asked, moment).await?;
+            let granted = answers.iter().all(Answer::is_granted);
+            for (((index, _), item), answer) in group.iter().zip(asked).zip(answers) {
+                if let Some(receipt) = answer.receipt().filter(|_| granted && op == Op::Take) {
+                    taken.returned.push((Arc::clone(&item.plan), item.name.clone(), receipt));
+                }
+                items[*index] = item;
+                all[*index] = Some(answer);
+            }
+            if !granted && op == Op::Take {
+                // The rest is only looked at, for what is shown.
+                taken.give_back(moment.now);
+                op = Op::Peek;
+            }
+        }
+        taken.keep();
+        all.into_iter().collect::<Option<SmallVec<[Answer; 4]>>>().map(Decision::from).ok_or_else(CallError::nonsense)
+    }
+
+    /// Asks for items that are on one node.
+    async fn ask_at_once(
+        &self,
+        op: Op,
+        items: &mut [Item],
+        moment: Moment,
+    ) -> Result<SmallVec<[Answer; 4]>, CallError> {
+        for _ in 0..=items.len() * CARRIES {
+            let (now, part) = self.run(op, Request::asks(op, items), moment).await?;
+            match Reply::read(&part).ok_or_else(CallError::nonsense)? {
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
                     item.plan = self.bring_over(&item.plan, &item.name, moment).await?;
                 }
                 Reply::Done { granted, seen } => {
                     let effect = if granted && op == Op::Take { Effect::Taken } else { Effect::None };
-                    let decision = Decision::from(answers(items, seen, now, effect).ok_or_else(CallError::nonsense)?);
-                    return if decision.is_granted() == granted { Ok(decision) } else { Err(CallError::disagreement()) };
+                    let answers = answers(items, seen, now, effect).ok_or_else(CallError::nonsense)?;
+                    let agrees = answers.iter().all(Answer::is_granted) == granted;
+                    return if agrees { Ok(answers) } else { Err(CallError::disagreement()) };
                 }
             }
         }
@@ -91,9 +177,8 @@ impl Remote {
     /// Charges `item` without asking.
     pub(crate) async fn charge(&self, item: &mut Item, moment: Moment) -> Result<(), CallError> {
         for _ in 0..=CARRIES {
-            let request = Request::asks(Op::Charge, std::slice::from_ref(item));
-            let value = self.run(Op::Charge, std::slice::from_ref(&request), moment).await?;
-            match Reply::read(first_part(&value)?.1).ok_or_else(CallError::nonsense)? {
+            let (_, part) = self.run(Op::Charge, Request::asks(Op::Charge, std::slice::from_ref(item)), moment).await?;
+            match Reply::read(&part).ok_or_else(CallError::nonsense)? {
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(_) => item.plan = self.bring_over(&item.plan, &item.name, moment).await?,
             }
@@ -102,19 +187,22 @@ impl Remote {
     }
 
     /// Gives back what the receipts say.
-    pub(crate) async fn refund(
-        &self,
-        items: &mut [(Arc<Plan>, Vec<u8>, Receipt)],
-        moment: Moment,
-    ) -> Result<(), CallError> {
-        for _ in 0..=items.len() * (CARRIES + 1) {
-            let request =
-                Request::refunds(items.iter().map(|(plan, name, receipt)| (plan, name.clone(), *receipt)));
-            let value = self.run(Op::Refund, std::slice::from_ref(&request), moment).await?;
-            match Reply::read(first_part(&value)?.1).ok_or_else(CallError::nonsense)? {
+    pub(crate) async fn refund(&self, returned: &mut [Returned], moment: Moment) -> Result<(), CallError> {
+        returned.sort_by_key(|(_, name, _)| if self.caller.link.is_cluster() { slot(name) } else { 0 });
+        let is_cluster = self.caller.link.is_cluster();
+        for group in returned.chunk_by_mut(|(_, a, _), (_, b, _)| !is_cluster || slot(a) == slot(b)) {
+            self.refund_at_once(group, moment).await?;
+        }
+        Ok(())
+    }
+
+    async fn refund_at_once(&self, returned: &mut [Returned], moment: Moment) -> Result<(), CallError> {
+        for _ in 0..=returned.len() * CARRIES {
+            let (_, part) = self.run(Op::Refund, Request::refunds(returned), moment).await?;
+            match Reply::read(&part).ok_or_else(CallError::nonsense)? {
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(index) => {
-                    let (plan, name, _) = items.get_mut(index).ok_or_else(CallError::nonsense)?;
+                    let (plan, name, _) = returned.get_mut(index).ok_or_else(CallError::nonsense)?;
                     *plan = self.bring_over(plan, name, moment).await?;
                 }
             }
@@ -123,25 +211,31 @@ impl Remote {
     }
 
     /// Makes a key as good as new.
-    pub(crate) async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), CallError> {
-        let plan = self.plans.find(limit, now).map_err(|error| CallError::Foreign(error.to_string()))?;
+    pub(crate) async fn reset(&self, plan: &Plan, key: &[u8], moment: Moment) -> Result<(), CallError> {
+        let name = plan.keys.name(key);
         let mut cmd = redis::cmd("UNLINK");
-        cmd.arg(plan.keys.name(key));
-        self.link.call(&cmd).await.map(drop)
+        cmd.arg(&name);
+        self.caller.link.call(self.caller.link.part(&name), &cmd, moment.budget).await.map(drop)
+    }
+
+    /// The plan of a limit.
+    pub(crate) fn plan(&self, limit: &Limit, now: Timestamp) -> Result<Arc<Plan>, StoreError> {
+        self.plans.find(limit, now)
     }
 
     /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer: the plan to
     /// ask again with.
     async fn bring_over(&self, plan: &Arc<Plan>, name: &[u8], moment: Moment) -> Result<Arc<Plan>, CallError> {
+        let (caller, part) = (&self.caller, self.caller.link.part(name));
         let mut last = None;
         for _ in 0..CARRIES {
-            let value = self.run_script(&self.scripts.dump, |cmd| {
+            let value = caller.script(&caller.scripts.dump, part, moment.budget, |cmd| {
                 cmd.arg(1).arg(name);
             });
             let value = value.await?;
             let (redis_now, text) = dumped(&value).ok_or_else(CallError::nonsense)?;
             let Some(text) = text else { return Ok(Arc::clone(plan)) };
-            let foreign = |reason| CallError::Foreign(format!("key `{}`: {reason}", name.escape_ascii()));
+            let foreign = |reason| CallError::Unanswerable(format!("key `{}`: {reason}", name.escape_ascii()));
             let dump = Dump::read(text).map_err(foreign)?;
             if dump.kept.parameters() == plan.kept.parameters() {
                 return Ok(Arc::clone(plan));
@@ -149,11 +243,12 @@ impl Remote {
             if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since) {
                 return Ok(newer);
             }
-            let now = self.handed_in(moment).map_or(redis_now, |micros| micros);
-            let written = dump.carried(plan, Timestamp::from_micros(now)).ok_or_else(CallError::nonsense)?;
-            let swapped = self.run_script(&self.scripts.swap, |cmd| {
+            let handed_in = caller.handed_in(moment);
+            let now = Timestamp::from_micros(handed_in.unwrap_or(redis_now));
+            let written = dump.carried(plan, now).ok_or_else(CallError::nonsense)?;
+            let swapped = caller.script(&caller.scripts.swap, part, moment.budget, |cmd| {
                 cmd.arg(1).arg(name);
-                push_swap(cmd, text, plan, &written, self.times == Times::OfCaller);
+                push_swap(cmd, text, plan, &written, handed_in.is_some());
             });
             if swapped.await? == Value::Int(1) {
                 return Ok(Arc::clone(plan));
@@ -165,41 +260,61 @@ impl Remote {
         Ok(Arc::new(plan.as_written(&dump.kept, &dump.since)))
     }
 
-    /// Runs decide.lua.
-    async fn run(&self, op: Op, requests: &[Request], moment: Moment) -> Result<Value, CallError> {
-        let needs = requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs()));
-        let script = self.scripts.decide(needs);
-        let timing = Timing { now: self.handed_in(moment), deadline: self.link.deadline() };
-        let timing = if timing.now.is_some() { Timing { deadline: None, ..timing } } else { timing };
-        let by = |how| command(&script, how, op, timing, requests);
-        match self.link.call(&by(How::ByHash)).await {
-            Err(CallError::NoScript) => self.link.call(&by(How::ByText)).await,
+    /// Runs decide.lua for one request: Redis's time, and what became of it.
+    async fn run(&self, op: Op, request: Request, moment: Moment) -> Result<(Timestamp, Value), CallError> {
+        match self.run_once(op, request.clone(), moment).await {
+            // The answer is here, so it was not late: Redis's clock was set. By now it is known to be.
+            Err(CallError::Late) => self.run_once(op, request, moment).await,
             other => other,
         }
     }
 
-    async fn run_script(&self, script: &Script, arguments: impl Fn(&mut redis::Cmd)) -> Result<Value, CallError> {
-        let by = |how: How| {
-            let mut cmd = redis::cmd(how.command());
-            cmd.arg(how.argument(script));
-            arguments(&mut cmd);
-            cmd
-        };
-        match self.link.call(&by(How::ByHash)).await {
-            Err(CallError::NoScript) => self.link.call(&by(How::ByText)).await,
-            other => other,
+    async fn run_once(&self, op: Op, request: Request, moment: Moment) -> Result<(Timestamp, Value), CallError> {
+        if let Some(batches) = self.batches.as_ref().filter(|_| op == Op::Take) {
+            return batches.take(request, moment).await;
         }
-    }
-
-    fn handed_in(&self, moment: Moment) -> Option<u64> {
-        (self.times == Times::OfCaller).then(|| moment.now.as_micros())
+        // A refund that comes late is still right.
+        let deadline = if op == Op::Refund { None } else { self.caller.deadline(moment) };
+        let timing = Timing { now: self.caller.handed_in(moment), deadline };
+        let part = request.names().first().map_or(0, |name| self.caller.link.part(name));
+        let (now, replies) = self.caller.decide(op, &[request], part, timing, moment.budget).await?;
+        replies.into_iter().next().map(|reply| (now, reply)).ok_or_else(CallError::nonsense)
     }
 }
 
-fn first_part(value: &Value) -> Result<(Timestamp, &Value), CallError> {
-    let (now, parts) = parts(value).ok_or_else(CallError::nonsense)?;
-    let part = parts.ok_or(CallError::Late)?.first().ok_or_else(CallError::nonsense)?;
-    Ok((Timestamp::from_micros(now), part))
+/// What a request across slots has taken so far. Dropped, it gives that back: when a later part refuses, fails, or nobody
+/// waits for the answer any more.
+struct Taken<'a> {
+    remote: &'a Arc<Remote>,
+    returned: Vec<Returned>,
+}
+
+impl Taken<'_> {
+    fn give_back(&mut self, now: Timestamp) {
+        let (remote, mut returned) = (Arc::clone(self.remote), std::mem::take(&mut self.returned));
+        if returned.is_empty() {
+            return;
+        }
+        // The request has waited long enough, so this is done behind it.
+        tokio::spawn(async move {
+            let moment = remote.moment(now);
+            if let Err(error) = remote.refund(&mut returned, moment).await {
+                tracing::warn!(%error, "what a refused request took could not be given back; time will do it");
+            }
+        });
+    }
+
+    /// It was granted.
+    fn keep(mut self) {
+        self.returned.clear();
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let now = self.remote.caller.link.now();
+        self.give_back(now);
+    }
 }
 
 /// Redis's time, and the text of a state if there is one.

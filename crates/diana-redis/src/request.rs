@@ -71,11 +71,11 @@ impl Request {
     }
 
     /// Gives back what the receipts say.
-    pub(crate) fn refunds<'a>(items: impl ExactSizeIterator<Item = (&'a Arc<Plan>, Vec<u8>, Receipt)>) -> Self {
+    pub(crate) fn refunds(returned: &[(Arc<Plan>, Vec<u8>, Receipt)]) -> Self {
         let mut request = Self::default();
-        request.args.push(items.len());
-        for (plan, name, receipt) in items {
-            request.add(plan, name, |kept, args| kept.refund(args, &receipt));
+        request.args.push(returned.len());
+        for (plan, name, receipt) in returned {
+            request.add(plan, name.clone(), |kept, args| kept.refund(args, receipt));
         }
         request
     }
@@ -154,14 +154,17 @@ fn text(micros: Option<u64>) -> String {
     micros.map_or_else(String::new, |micros| micros.to_string())
 }
 
-/// The reply to several requests: Redis's time in microseconds, and one part for each of them. `None` if they came late.
-pub(crate) fn parts(reply: &Value) -> Option<(u64, Option<&[Value]>)> {
-    let Value::Array(parts) = reply else { return None };
-    let (Value::Int(now), rest) = parts.split_first()? else { return None };
-    let now = u64::try_from(*now).ok()?;
-    match rest {
+/// The reply to several requests: Redis's time in microseconds, and one part for each of them. No parts if they came late.
+pub(crate) fn parts(reply: Value) -> Option<(u64, Option<Vec<Value>>)> {
+    let Value::Array(mut parts) = reply else { return None };
+    let now = match parts.first()? {
+        Value::Int(now) => u64::try_from(*now).ok()?,
+        _ => return None,
+    };
+    parts.remove(0);
+    match &parts[..] {
         [Value::BulkString(late)] if late == b"late" => Some((now, None)),
-        rest => Some((now, Some(rest))),
+        _ => Some((now, Some(parts))),
     }
 }
 

@@ -1,68 +1,250 @@
-//! The store that users hold.
+//! The store that users hold: Redis, and all that spares it or stands in for it.
 
-use crate::link::{CallError, Link};
-use crate::options::Options;
-use crate::remote::{Moment, Remote};
-use crate::request::Op;
-use diana_core::{Ask, Decision, Limit, Patience, Store, StoreError, Timestamp};
+use crate::caller::Caller;
+use crate::error::ConnectError;
+use crate::fallback::{Fallback, Looking};
+use crate::link::{CallError, Counted, Link, Target};
+use crate::options::{self, Options, Times};
+use crate::refusals::Refusals;
+use crate::remote::{Items, Remote};
+use crate::request::{Item, Op};
+use crate::status::{Health, LinkStatus};
+use diana_core::{Answer, Ask, Decision, Limit, Patience, Store, StoreError, Timestamp};
+use redis::{ErrorKind, ServerErrorKind};
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
+/// What is noted on a decision that Redis knows nothing of.
+const DECIDED_HERE: u64 = 1;
+
 /// Counts that many processes share, on Redis.
+///
+/// Clones are the same store. It must be made, and used, within a tokio runtime.
+///
+/// ```no_run
+/// use diana_core::{Ask, Clock, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
+/// use diana_redis::{Options, RedisStore};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = RedisStore::connect("redis://127.0.0.1:6379", Options::default()).await?;
+/// let limit = Limit::new("each-account", TokenBucket::new(Quota::per_second(100)?));
+///
+/// let now = SystemClock.now();
+/// let decision = store.decide(&[Ask::one(&limit, "alice")], now, Patience::NONE).await?;
+/// assert!(decision.is_granted());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RedisStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
     remote: Arc<Remote>,
+    fallback: Fallback,
+    refusals: Option<Refusals>,
+    times: Times,
 }
 
 impl RedisStore {
-    /// Connects to the Redis at `url`.
-    pub async fn connect(url: &str, options: Options) -> Result<Self, redis::RedisError> {
-        let link = Link::open(url, options.timeout).await?;
-        Ok(Self { remote: Arc::new(Remote::new(link, &options.prefix, options.times, 0)) })
+    /// Connects to the Redis at `url`: `redis://`, `rediss://` (TLS), `redis+cluster://HOST:PORT,HOST:PORT` or
+    /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`.
+    ///
+    /// A Redis that can't be reached is no error, since a gateway must start in an outage too: requests are answered as
+    /// [`Options::when_down`] says until it is there. What no waiting would mend is: a URL that makes no sense, a wrong
+    /// password, a Redis before 6.2.
+    pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
+        let target = Target::parse(url).map_err(|reason| ConnectError::Url { url: shown(url), reason })?;
+        let instance = RandomState::new().hash_one("instance");
+        let link = Link::new(target, &options.prefix, options.timeout, instance);
+        if let Err(error) = link.open().await {
+            let (url, reason) = (link.shown().to_owned(), error.to_string());
+            match error.kind() {
+                ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
+                    return Err(ConnectError::Refused { url, reason });
+                }
+                ErrorKind::InvalidClientConfig => {
+                    let reason = error.detail().map_or(reason, str::to_owned);
+                    return Err(ConnectError::TooOld { url, reason });
+                }
+                _ if error.code() == Some("NOAUTH") => return Err(ConnectError::Refused { url, reason }),
+                _ => tracing::warn!(redis = url, reason, "Redis is away"),
+            }
+        }
+        let caller = Caller { link, scripts: crate::module::Scripts::default(), times: options.times };
+        let remote = Remote::new(caller, &options.prefix, options.batching, instance);
+        Ok(Self {
+            inner: Arc::new(Inner {
+                remote: Arc::new(remote),
+                fallback: Fallback::new(options.when_down),
+                refusals: (options.refusals == options::Refusals::Remembered).then(Refusals::default),
+                times: options.times,
+            }),
+        })
     }
 
-    async fn ask(&self, op: Op, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        let (mut items, places) = self.remote.items(asks, now, patience)?;
-        let decision = self.remote.ask(op, &mut items, Moment { now }).await.map_err(failed)?;
-        Ok(Decision::new(places.iter().filter_map(|place| decision.answers().get(*place).copied())))
+    /// How the link to Redis is.
+    pub fn link(&self) -> LinkStatus {
+        let link = &self.inner.remote.caller.link;
+        let counters = link.counters();
+        LinkStatus {
+            health: match link.trouble() {
+                None => Health::Healthy,
+                Some((since, reason)) => Health::Degraded { since, reason },
+            },
+            commands: counters.get(Counted::Command),
+            waits: counters.get(Counted::Wait),
+            saved_by_refusals: counters.get(Counted::ByRefusal),
+            saved_by_leases: counters.get(Counted::ByLease),
+            saved_by_batching: counters.get(Counted::ByBatching),
+            leased: 0,
+            instances: counters.instances(),
+        }
     }
 }
 
-fn failed(error: CallError) -> StoreError {
-    StoreError::Unreachable { store: "redis".to_owned(), reason: error.to_string() }
+impl Inner {
+    /// The time by which what is kept here goes: ours, or the one that is handed in.
+    fn here(&self, now: Timestamp) -> Timestamp {
+        match self.times {
+            Times::OfRedis => self.remote.caller.link.now(),
+            Times::OfCaller => now,
+        }
+    }
+
+    fn instances(&self) -> u64 {
+        self.remote.caller.link.counters().instances()
+    }
+
+    async fn ask(&self, op: Op, items: &mut Items, now: Timestamp) -> Decision {
+        if op == Op::Take {
+            if let Some(decision) = self.remembered(&items.items, now) {
+                return items.spread(&decision);
+            }
+        }
+        if self.remote.is_up(&items.items) {
+            let asked = self.here(now);
+            let moment = self.remote.moment(now);
+            match self.remote.ask(op, &mut items.items, moment).await {
+                Ok(decision) => {
+                    if let Some(refusals) = &self.refusals {
+                        for (item, answer) in items.items.iter().zip(decision.answers()) {
+                            refusals.remember(item, answer, asked);
+                        }
+                    }
+                    return items.spread(&decision);
+                }
+                Err(error) => tell(&error),
+            }
+        }
+        let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
+        let decision = self.fallback.answer(&items.items, looking, self.instances(), now);
+        items.spread(&decision).with_note(DECIDED_HERE)
+    }
+
+    /// The denial of `items`, if one of them is known to be refused.
+    fn remembered(&self, items: &[Item], now: Timestamp) -> Option<Decision> {
+        let (refusals, here) = (self.refusals.as_ref()?, self.here(now));
+        let refused = items.iter().map(|item| refusals.answer(item, here)).collect::<Vec<Option<Answer>>>();
+        if refused.iter().all(Option::is_none) {
+            return None;
+        }
+        self.remote.caller.link.counters().count(Counted::ByRefusal);
+        let known = |(item, answer): (&Item, Option<Answer>)| answer.unwrap_or_else(|| item.plan.kept.unasked(&item.asking, now));
+        Some(Decision::new(items.iter().zip(refused).map(known)))
+    }
+
+    fn forget(&self, name: &[u8]) {
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(name);
+        }
+    }
 }
 
 impl Store for RedisStore {
+    /// An answer in any case: from Redis, from what is known here, or as [`Options::when_down`] says. An error only for a
+    /// limit that can't be kept on Redis.
     async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        self.ask(Op::Take, asks, now, patience).await
+        let mut items = self.inner.remote.items(asks, now, patience)?;
+        Ok(self.inner.ask(Op::Take, &mut items, now).await)
     }
 
     async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        self.ask(Op::Peek, asks, now, patience).await
+        let mut items = self.inner.remote.items(asks, now, patience)?;
+        Ok(self.inner.ask(Op::Peek, &mut items, now).await)
     }
 
+    /// Gives back where it was taken from. An error if that was Redis and it is away: then time gives it back.
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
         if !decision.is_granted() {
             return Ok(());
         }
-        let mut items = Vec::new();
-        for (index, (ask, answer)) in asks.iter().zip(decision.answers()).enumerate() {
-            let charged = !asks.iter().take(index).any(|other| other.same_count(ask));
-            if let Some(receipt) = answer.receipt().filter(|_| charged) {
-                let plan = self.remote.plans.find(ask.limit, now)?;
-                let name = plan.keys.name(ask.key);
-                items.push((plan, name, receipt));
-            }
+        let inner = &self.inner;
+        let items = inner.remote.items(asks, now, Patience::NONE)?;
+        let own = items.gather(decision);
+        if decision.note() == DECIDED_HERE {
+            inner.fallback.refund(&items.items, &own, inner.instances(), now);
+            return Ok(());
         }
-        self.remote.refund(&mut items, Moment { now }).await.map_err(failed)
+        let mut returned = Vec::with_capacity(items.items.len());
+        for (item, answer) in items.items.into_iter().zip(own.answers()) {
+            inner.forget(&item.name);
+            returned.extend(answer.receipt().map(|receipt| (item.plan, item.name, receipt)));
+        }
+        let moment = inner.remote.moment(now);
+        let done = inner.remote.refund(&mut returned, moment).await;
+        for (_, name, _) in &returned {
+            // Again, since somebody may have been refused meanwhile.
+            inner.forget(name);
+        }
+        done.map_err(|error| self.failed(&error))
     }
 
     async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
-        let (mut items, _) = self.remote.items(&[ask], now, Patience::NONE)?;
-        let Some(item) = items.first_mut() else { return Ok(()) };
-        self.remote.charge(item, Moment { now }).await.map_err(failed)
+        let inner = &self.inner;
+        let mut items = inner.remote.items(&[ask], now, Patience::NONE)?;
+        let Some(item) = items.items.first_mut() else { return Ok(()) };
+        let moment = inner.remote.moment(now);
+        if let Err(error) = inner.remote.charge(item, moment).await {
+            tell(&error);
+            inner.fallback.charge(item, inner.instances(), now);
+        }
+        Ok(())
     }
 
+    /// Makes a key as good as new, here at once and on Redis. An error if Redis is away: there it is as it was.
     async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
-        self.remote.reset(limit, key, now).await.map_err(failed)
+        let inner = &self.inner;
+        let plan = inner.remote.plan(limit, now)?;
+        let name = plan.keys.name(key);
+        inner.fallback.reset(&plan, &name, inner.instances(), now);
+        let moment = inner.remote.moment(now);
+        let done = inner.remote.reset(&plan, key, moment).await;
+        inner.forget(&name);
+        done.map_err(|error| self.failed(&error))
     }
+}
+
+impl RedisStore {
+    fn failed(&self, error: &CallError) -> StoreError {
+        let store = self.inner.remote.caller.link.shown().to_owned();
+        match error {
+            CallError::TimedOut(after) => StoreError::TimedOut { store, after: *after },
+            error => StoreError::Unreachable { store, reason: error.to_string() },
+        }
+    }
+}
+
+/// The link tells of its own troubles; what is wrong with a single request is told here.
+fn tell(error: &CallError) {
+    if let CallError::Unanswerable(reason) = error {
+        tracing::warn!(reason, "Redis could not decide a request; it is decided without");
+    }
+}
+
+fn shown(url: &str) -> String {
+    url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, hosts)| format!("***@{hosts}"))
 }

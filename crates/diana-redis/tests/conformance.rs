@@ -18,7 +18,7 @@ async fn the_shared_store_passes() {
     let next = AtomicU64::new(0);
     let report = conformance::run(&setup, async || {
         let prefix = format!("diana-{}", next.fetch_add(1, Ordering::Relaxed));
-        let options = Options::default().prefix(prefix).times(Times::OfCaller).timeout(Duration::from_secs(5));
+        let options = Options::default().prefix(prefix).times(Times::OfCaller).timeout(Duration::from_secs(5)).refusals(diana_redis::Refusals::AskedAgain);
         RedisStore::connect(&url, options).await.unwrap()
     })
     .await;

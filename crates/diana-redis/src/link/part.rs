@@ -1,0 +1,113 @@
+//! The breaker: whether a part of Redis is up.
+//!
+//! ```text
+//!           a request fails or waits too long
+//!   up ────────────────────────────────────────▶ down: nobody asks
+//!      ◀────────────────────────────────────────
+//!           the repairer could write, in time
+//! ```
+//!
+//! A single server is one part. A cluster has many, since one of its masters may be away while the others are not: blocks
+//! of neighbouring slots, which is how clusters share them out.
+
+use diana_core::Timestamp;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Into how many parts a cluster is divided.
+pub(crate) const CLUSTER_PARTS: u16 = 64;
+const SLOTS: u16 = 16_384;
+
+/// One part of Redis.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    /// Odd while the part is down; it grows with each change, so that a late failure can't break what has been repaired.
+    turn: AtomicU64,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+/// Since when a part is down, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) since: Timestamp,
+    pub(crate) reason: String,
+}
+
+impl Part {
+    /// The turn in which the part is up; `None` while it is down.
+    pub(crate) fn up(&self) -> Option<u64> {
+        let turn = self.turn.load(Ordering::Acquire);
+        turn.is_multiple_of(2).then_some(turn)
+    }
+
+    /// Takes the part down, if this is still the turn in which it failed; whether this call did it.
+    pub(crate) fn take_down(&self, turn: u64, trouble: Trouble) -> bool {
+        let mut current = self.trouble.lock();
+        let is_first = self.turn.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_first {
+            *current = Some(trouble);
+        }
+        is_first
+    }
+
+    /// Brings the part up again: since when it was down.
+    pub(crate) fn bring_up(&self) -> Option<Trouble> {
+        let trouble = self.trouble.lock().take();
+        if trouble.is_some() {
+            self.turn.fetch_add(1, Ordering::AcqRel);
+        }
+        trouble
+    }
+
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        self.trouble.lock().clone()
+    }
+}
+
+/// The part of a cluster that a slot belongs to.
+pub(crate) fn part_of(slot: u16) -> usize {
+    usize::from(slot / (SLOTS / CLUSTER_PARTS))
+}
+
+/// A name in each part of a cluster, to try it.
+pub(crate) fn probes(prefix: &str) -> Vec<String> {
+    let name = |tag: u32| format!("{prefix}:probe:{{{tag}}}");
+    let mut probes = vec![None; usize::from(CLUSTER_PARTS)];
+    let mut tags = 0..;
+    while probes.iter().any(Option::is_none) {
+        let Some(tag) = tags.next() else { break };
+        let part = part_of(crate::key::slot(name(tag).as_bytes()));
+        if let Some(probe) = probes.get_mut(part).filter(|probe| probe.is_none()) {
+            *probe = Some(name(tag));
+        }
+    }
+    probes.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_failure_does_not_break_what_was_repaired() {
+        let part = Part::default();
+        let trouble = || Trouble { since: Timestamp::from_secs(1), reason: "gone".to_owned() };
+        let before = part.up().unwrap();
+        assert!(part.take_down(before, trouble()));
+        assert!(!part.take_down(before, trouble()));
+        assert_eq!(part.up(), None);
+        assert_eq!(part.bring_up(), Some(trouble()));
+        assert!(!part.take_down(before, trouble()));
+        assert!(part.up().is_some());
+        assert_eq!(part.bring_up(), None);
+        assert!(part.up().is_some());
+    }
+
+    #[test]
+    fn every_part_has_a_name_of_its_own() {
+        for (part, probe) in probes("diana").iter().enumerate() {
+            assert_eq!(part_of(crate::key::slot(probe.as_bytes())), part);
+        }
+        assert_eq!(part_of(SLOTS - 1), usize::from(CLUSTER_PARTS) - 1);
+    }
+}

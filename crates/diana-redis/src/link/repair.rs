@@ -1,0 +1,102 @@
+//! What happens behind the requests: the instance is announced, and what is down is tried until it is up again.
+//!
+//! Requests never try. So none waits while Redis is away, and when it is back each instance comes with one connection
+//! and one small write, at a time of its own, before any request follows.
+
+use super::connection::Connection;
+use super::{CONNECT_WITHIN, Inner};
+use crate::link::error::CallError;
+use redis::Value;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How often an instance says that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long one counts as there after it last said so, in microseconds: three heartbeats.
+const ALIVE_MICROS: u64 = 3_000_000;
+/// How soon the first try comes, and how long the longest pause between two is. With the time that a try may take, that
+/// is less than the second within which Diana promises to be back.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+
+/// Runs until the link is dropped.
+pub(super) async fn run(link: Weak<Inner>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let Some(inner) = link.upgrade() else { return };
+        let woken = Arc::clone(&inner.woken);
+        if inner.is_whole() {
+            pause = FIRST_PAUSE;
+            drop(inner);
+            // Asleep without holding the link, so that it can be dropped.
+            let _ = tokio::time::timeout(HEARTBEAT, woken.notified()).await;
+            if let Some(inner) = link.upgrade().filter(|inner| inner.is_whole()) {
+                beat(&inner).await;
+            }
+            continue;
+        }
+        mend(&inner).await;
+        if !inner.is_whole() {
+            let jittered = pause.mul_f64(inner.jitter());
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            drop(inner);
+            tokio::time::sleep(jittered).await;
+        }
+    }
+}
+
+/// Announces the instance over the connection that is there.
+async fn beat(inner: &Inner) {
+    let Some(turn) = inner.home().up() else { return };
+    let Some(mut connection) = inner.connection() else { return };
+    if let Err(error) = announce(inner, &mut connection).await {
+        inner.break_off(inner.home(), turn, &error.to_string());
+    }
+}
+
+/// Tries what is down, over a new connection.
+async fn mend(inner: &Inner) {
+    let mut connection = match inner.target.connect(CONNECT_WITHIN).await {
+        Ok(connection) => connection,
+        Err(error) => return inner.tell(&error.to_string()),
+    };
+    for index in 0..inner.parts.len() {
+        let Some(part) = inner.parts.get(index).filter(|part| part.up().is_none()) else { continue };
+        let tried = match inner.probes.get(index) {
+            Some(probe) => try_to_write(inner, &mut connection, probe).await,
+            None => announce(inner, &mut connection).await,
+        };
+        match tried {
+            Ok(()) => {
+                inner.install(&connection);
+                inner.restore(part);
+            }
+            Err(error) => inner.tell(&error.to_string()),
+        }
+    }
+}
+
+/// Says that this instance is there, and learns how many there are, and Redis's time.
+pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Result<(), CallError> {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(format!("{}:instances", inner.prefix));
+    cmd.arg(format!("{:016x}", inner.instance)).arg(ALIVE_MICROS);
+    let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
+    let reply = reply.map_err(|_| CallError::TimedOut(inner.timeout))??;
+    let Value::Array(numbers) = reply else { return Err(CallError::nonsense()) };
+    let [Value::Int(now), Value::Int(instances)] = numbers[..] else { return Err(CallError::nonsense()) };
+    if let Ok(now) = u64::try_from(now) {
+        inner.learn(now);
+    }
+    inner.counters.set_instances(u64::try_from(instances).unwrap_or(1));
+    Ok(())
+}
+
+/// Writes a key that is gone at once, in a part of a cluster.
+async fn try_to_write(inner: &Inner, connection: &mut Connection, probe: &str) -> Result<(), CallError> {
+    let mut cmd = redis::cmd("SET");
+    cmd.arg(probe).arg("").arg("PX").arg(100);
+    let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
+    reply.map_err(|_| CallError::TimedOut(inner.timeout))??;
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Where Redis is: one server, a cluster, or a master that sentinels know.
+
+use super::connection::Connection;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError, TlsMode};
+use std::time::Duration;
+
+/// Where Redis is, as its URL says.
+pub(crate) struct Target {
+    place: Place,
+    /// The URL without its password, for people.
+    shown: String,
+}
+
+enum Place {
+    One(Client),
+    Cluster(Box<dyn Fn(Duration) -> Result<ClusterClient, RedisError> + Send + Sync>),
+    Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: SentinelNodeConnectionInfo },
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl Target {
+    /// Reads a URL; what is wrong with it, if something is.
+    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+        let shown = without_password(url);
+        let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
+        let place = match scheme {
+            "redis" | "rediss" | "redis+unix" | "unix" => {
+                Place::One(Client::open(url).map_err(|error| reason(&error))?)
+            }
+            "redis+cluster" | "rediss+cluster" => {
+                let (nodes, _) = nodes(scheme, rest)?;
+                // Not in vain: what the builder finds wrong is told now.
+                let build = move |timeout: Duration| {
+                    let builder = ClusterClientBuilder::new(nodes.clone()).retries(1);
+                    builder.connection_timeout(timeout).response_timeout(timeout).build()
+                };
+                build(Duration::from_secs(1)).map_err(|error| reason(&error))?;
+                Place::Cluster(Box::new(build))
+            }
+            "redis+sentinel" | "rediss+sentinel" => {
+                let (nodes, path) = nodes(scheme, rest)?;
+                let mut path = path.split('/');
+                let master = path.next().filter(|name| !name.is_empty());
+                let master = master.ok_or("it does not name the master, as in redis+sentinel://host:26379/mymaster")?;
+                let database = path.next().map_or(Ok(0), str::parse).map_err(|_| "the database is no number")?;
+                Self::sentinel(nodes, master.to_owned(), database)
+            }
+            _ => return Err(format!("`{scheme}` is no scheme of Redis")),
+        };
+        Ok(Self { place, shown })
+    }
+
+    /// What the URL says of user and password is for the master; sentinels are asked without.
+    fn sentinel(nodes: Vec<ConnectionInfo>, master: String, database: i64) -> Place {
+        let mut node = SentinelNodeConnectionInfo::default();
+        if let Some(first) = nodes.first() {
+            node = node.set_redis_connection_info(first.redis_settings().clone().set_db(database));
+            if matches!(first.addr(), redis::ConnectionAddr::TcpTls { .. }) {
+                node = node.set_tls_mode(TlsMode::Secure);
+            }
+        }
+        let bare = |node: ConnectionInfo| node.set_redis_settings(redis::RedisConnectionInfo::default());
+        Place::Sentinel { sentinels: nodes.into_iter().map(bare).collect(), master, node }
+    }
+
+    /// The URL without its password.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self.place, Place::Cluster(_))
+    }
+
+    /// A new connection, within this time.
+    pub(crate) async fn connect(&self, within: Duration) -> Result<Connection, RedisError> {
+        // Our own time-outs are for whole requests; the client's would only cut those short.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(within)).set_response_timeout(None);
+        let connecting = async {
+            match &self.place {
+                Place::One(client) => {
+                    client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
+                }
+                Place::Cluster(build) => build(within)?.get_async_connection().await.map(Connection::Cluster),
+                Place::Sentinel { sentinels, master, node } => {
+                    let mut client = SentinelClient::build(
+                        sentinels.clone(),
+                        master.clone(),
+                        Some(node.clone()),
+                        SentinelServerType::Master,
+                    )?;
+                    client.get_async_connection_with_config(&config).await.map(Connection::One)
+                }
+            }
+        };
+        match tokio::time::timeout(within, connecting).await {
+            Ok(connection) => connection,
+            Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "no connection in time").into()),
+        }
+    }
+}
+
+/// The nodes of a URL like `user:password@host:port,host:port/rest`, and the rest.
+fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a str), String> {
+    let plain = scheme.split('+').next().unwrap_or("redis");
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, hosts) = match authority.rsplit_once('@') {
+        Some((user, hosts)) => (format!("{user}@"), hosts),
+        None => (String::new(), authority),
+    };
+    let each = hosts.split(',').map(|host| {
+        if host.is_empty() {
+            return Err("a host is missing".to_owned());
+        }
+        format!("{plain}://{user}{host}").into_connection_info().map_err(|error| format!("host `{host}`: {}", reason(&error)))
+    });
+    Ok((each.collect::<Result<_, _>>()?, path))
+}
+
+fn reason(error: &RedisError) -> String {
+    error.detail().map_or_else(|| error.to_string(), str::to_owned)
+}
+
+/// The URL with `***` for the password.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (authority, path) = rest.split_once('/').map_or((rest, None), |(authority, path)| (authority, Some(path)));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, hosts)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{hosts}"),
+            None => format!("{user}@{hosts}"),
+        },
+        None => authority.to_owned(),
+    };
+    path.map_or_else(|| format!("{scheme}://{authority}"), |path| format!("{scheme}://{authority}/{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_kind_of_place() {
+        for url in [
+            "redis://127.0.0.1:6379",
+            "redis://:secret@127.0.0.1/2",
+            "rediss://redis.example:6380",
+            "redis+cluster://10.0.0.1:7000,10.0.0.2:7000",
+            "rediss+cluster://user:secret@10.0.0.1:7000",
+            "redis+sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster",
+            "redis+sentinel://:secret@10.0.0.1:26379/mymaster/1",
+        ] {
+            assert!(Target::parse(url).is_ok(), "{url}: {:?}", Target::parse(url));
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let wrong = |url: &str| Target::parse(url).unwrap_err();
+        assert_eq!(wrong("127.0.0.1:6379"), "it has no scheme");
+        assert_eq!(wrong("http://127.0.0.1"), "`http` is no scheme of Redis");
+        assert_eq!(wrong("redis+cluster://a:1,,b:2"), "a host is missing");
+        assert!(wrong("redis+sentinel://a:1").starts_with("it does not name the master"));
+        assert_eq!(wrong("redis+sentinel://a:1/m/x"), "the database is no number");
+        assert!(wrong("redis+cluster://a:port").starts_with("host `a:port`: "));
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let shown = |url| Target::parse(url).unwrap().shown().to_owned();
+        assert_eq!(shown("redis://user:s3cret@h:1/2"), "redis://user:***@h:1/2");
+        assert_eq!(shown("redis+cluster://:s3:@cret@h:1,i:2"), "redis+cluster://:***@h:1,i:2");
+        assert_eq!(shown("redis://h:1"), "redis://h:1");
+    }
+}
