@@ -1,4 +1,4 @@
--- Token bucket: the moment at which the bucket will be full again (lib/moment.lua).
+-- Token bucket: the moment at which the bucket will be full again (lib/moment.lua), and what is out on lease.
 --
 -- KEYS   the moment
 -- ARGV   take, charge:  1, 2  what the cost takes, as a time: microseconds, numerator
@@ -6,32 +6,146 @@
 --                             above the capacity; charge: unused
 --                       5     the denominator
 --        refund:        as moment.refund tells
--- seen   microseconds, numerator
-local function later(key, parameters, place)
-  local micros, numerator, since = moment.read(key, parameters, place)
+--        lease:         1     the denominator
+--                       2, 3  the capacity
+--                       4, 5  the id of the new lease, and for how many microseconds it is
+--                       6     how many leases are over, and for each of them
+--                               its id, and what was spent of it, as a time: microseconds, numerator
+--                       then  how many sizes would do, and for each of them, the largest first
+--                               how many permits, and as a time: microseconds, numerator
+-- seen   microseconds, numerator; of a lease also how many permits it has, 0 if there is none
+--
+-- Leases. An instance takes a block of permits at once, and spends them without asking. Until it says what it spent, or
+-- the lease ends, the block counts as used, wherever the moment is: else a bucket that refills meanwhile and the block
+-- together would be more than the capacity. So the block is not added to the moment, which time wears down, but to where
+-- the moment is looked at; it goes into the moment when it is over. What an instance never tells of counts as spent.
+-- As text, in front of the tail: ID:MICROSECONDS:NUMERATOR:END, a comma between two.
+
+-- No lease is longer; one that seems to be was given by a clock that has since been put back.
+local LONGEST = 60000000
+
+-- The moment with the leases that have ended in it, the time of those that have not, and when the last of them ends.
+local function settled(micros, numerator, tail, denominator)
+  local leases, since = match(tail, '^(%S+) (%S+)$')
+  if not leases then return micros, numerator, 0, 0, {}, tail, 0 end
+  local out, out_numerator, current, last = 0, 0, {}, 0
+  for id, time, part, ends in string.gmatch(leases, '([^:,]+):(%d+):(%d+):(%d+)') do
+    time, part, ends = tonumber(time), tonumber(part), tonumber(ends)
+    if ends <= now or ends > now + LONGEST then
+      ends = ends <= now and ends or now
+      if micros < ends then micros, numerator = ends, 0 end
+      micros, numerator = moment.add(micros, numerator, time, part, denominator)
+    else
+      out, out_numerator = moment.add(out, out_numerator, time, part, denominator)
+      current[#current + 1] = { id, time, part, ends }
+      if ends > last then last = ends end
+    end
+  end
+  return micros, numerator, out, out_numerator, current, since, last
+end
+
+-- What to write, and when it is as good as none: when the last lease has ended and what it took has come back.
+local function written(parameters, micros, numerator, out, out_numerator, current, since, last)
+  if #current == 0 then
+    return moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+  end
+  local texts = {}
+  for index, lease in ipairs(current) do
+    texts[index] = format('%s:%.0f:%.0f:%.0f', lease[1], lease[2], lease[3], lease[4])
+  end
+  local text = moment.text(parameters, micros, numerator, table.concat(texts, ',') .. ' ' .. since)
+  return text, (micros > last and micros or last) + out + 2
+end
+
+-- The state at `key`: what was seen, the moment, no earlier than now, and the leases.
+local function look(key, parameters, place, denominator)
+  local micros, numerator, tail = moment.read(key, parameters, place)
   if not micros then return end
+  local out, out_numerator, current, since, last
+  micros, numerator, out, out_numerator, current, since, last = settled(micros, numerator, tail, denominator)
   local seen = { micros, numerator }
   if micros < now then micros, numerator = now, 0 end
+  if #current > 0 then
+    local shown, shown_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+    seen = { shown, shown_numerator }
+  end
+  return seen, micros, numerator, out, out_numerator, current, since, last
+end
+
+-- Moves the moment by the time of a cost, if that leaves it within the room.
+local function take(key, parameters, place, has_room)
+  local denominator = tonumber(argv[place + 5])
+  local seen, micros, numerator, out, out_numerator, current, since, last = look(key, parameters, place, denominator)
+  if not seen then return end
   micros, numerator =
-    moment.add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), tonumber(argv[place + 5]))
-  return seen, micros, numerator, since
+    moment.add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), denominator)
+  if has_room then
+    local whole, whole_numerator = micros, numerator
+    if #current > 0 then
+      whole, whole_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+    end
+    if moment.earlier(tonumber(argv[place + 3]), tonumber(argv[place + 4]), whole - now, whole_numerator) then
+      return false, seen
+    end
+  end
+  return true, seen, written(parameters, micros, numerator, out, out_numerator, current, since, last)
 end
 
 return {
   take = function(key, parameters, place)
-    local seen, micros, numerator, since = later(key, parameters, place)
-    if not seen then return end
-    if moment.earlier(tonumber(argv[place + 3]), tonumber(argv[place + 4]), micros - now, numerator) then
-      return false, seen
-    end
-    return true, seen, moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+    return take(key, parameters, place, true)
   end,
 
   charge = function(key, parameters, place)
-    local seen, micros, numerator, since = later(key, parameters, place)
-    if not seen then return end
-    return true, seen, moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+    return take(key, parameters, place, false)
   end,
 
-  refund = moment.refund,
+  refund = function(key, parameters, place)
+    local done, _, text, fresh_at = moment.refund(key, parameters, place)
+    if not text then return done end
+    local micros, numerator, _, tail = match(text, '^(%-?%d+) (%d+) (%d+) (.+)$', #parameters + 2)
+    if not match(tail, ' ') then return done, nil, text, fresh_at end
+    return done, nil, written(parameters, settled(tonumber(micros), tonumber(numerator), tail, tonumber(argv[place + 7])))
+  end,
+
+  lease = function(key, parameters, place)
+    local denominator = tonumber(argv[place + 1])
+    local seen, micros, numerator, _, _, current, since = look(key, parameters, place, denominator)
+    if not seen then return end
+    local over, at = {}, place + 6
+    for _ = 1, tonumber(argv[at]) do
+      over[argv[at + 1]] = { tonumber(argv[at + 2]), tonumber(argv[at + 3]) }
+      at = at + 3
+    end
+    local out, out_numerator, last, kept = 0, 0, 0, {}
+    for _, lease in ipairs(current) do
+      local spent = over[lease[1]]
+      if spent then
+        micros, numerator = moment.add(micros, numerator, spent[1], spent[2], denominator)
+      else
+        out, out_numerator = moment.add(out, out_numerator, lease[2], lease[3], denominator)
+        kept[#kept + 1] = lease
+        if lease[4] > last then last = lease[4] end
+      end
+    end
+    local size = 0
+    at = at + 1
+    local used, used_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+    for _ = 1, tonumber(argv[at]) do
+      local time, part = tonumber(argv[at + 2]), tonumber(argv[at + 3])
+      -- Twice the block must fit, so that one instance never takes all that is left.
+      local after, after_numerator = moment.add(used, used_numerator, time, part, denominator)
+      after, after_numerator = moment.add(after, after_numerator, time, part, denominator)
+      if not moment.earlier(tonumber(argv[place + 2]), tonumber(argv[place + 3]), after - now, after_numerator) then
+        size = tonumber(argv[at + 1])
+        out, out_numerator = moment.add(out, out_numerator, time, part, denominator)
+        kept[#kept + 1] = { argv[place + 4], time, part, now + tonumber(argv[place + 5]) }
+        if kept[#kept][4] > last then last = kept[#kept][4] end
+        break
+      end
+      at = at + 3
+    end
+    local shown, shown_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+    return true, { shown, shown_numerator, size }, written(parameters, micros, numerator, out, out_numerator, kept, since, last)
+  end,
 }

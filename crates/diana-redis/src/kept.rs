@@ -2,8 +2,8 @@
 
 use crate::args::Args;
 use crate::module::{Module, Needs};
-use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
-use diana_core::{Answer, Limit, Outcome, Receipt, Timestamp};
+use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Scripted, Written};
+use diana_core::{Answer, Limit, Outcome, Receipt, Standing, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -35,6 +35,10 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
     /// The algorithm and the state that is written as `body`.
     fn state(&self, body: &Body, now: Timestamp) -> Option<State>;
+    fn leasing(&self) -> Leasing;
+    fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>);
+    /// Where the state that a script saw stands.
+    fn standing(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Standing>;
     /// The limit with the share of one of `instances`.
     fn divided(&self, limit: &Limit, instances: u64) -> Limit;
     /// What is shown of a key that was not asked about: it does not stand in the way, and may be as good as new.
@@ -96,6 +100,18 @@ impl<A: Scripted> AnyKept for Kept<A> {
         let standing = self.algorithm.standing(&state, now);
         let used = standing.limit.saturating_sub(standing.remaining);
         Some(State { algorithm: Box::new(self.algorithm.clone()), state: Box::new(state), used })
+    }
+
+    fn leasing(&self) -> Leasing {
+        self.algorithm.leasing()
+    }
+
+    fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>) {
+        self.algorithm.lease_args(args, lease);
+    }
+
+    fn standing(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Standing> {
+        Some(self.algorithm.standing(&self.algorithm.seen(numbers, now)?, now))
     }
 
     fn divided(&self, limit: &Limit, instances: u64) -> Limit {

@@ -11,6 +11,7 @@ mod fraction;
 mod kept;
 mod key;
 mod kind;
+mod leases;
 mod link;
 mod module;
 mod options;

@@ -64,7 +64,7 @@ pub enum Refusals {
 ///
 /// Token buckets, fixed windows and totals can. What is out on lease is counted as used, so the limit holds over all
 /// instances at every moment; but what one instance holds and does not use, the others can't use either, for a second at
-/// most. A lease is not waited for: requests with [`Patience`](diana_core::Patience) always ask.
+/// most. A request over several limits is answered without asking only if all of them have a block here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leases {
     /// None.

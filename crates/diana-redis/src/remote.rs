@@ -8,8 +8,8 @@ use crate::link::{CallError, Counted};
 use crate::options::{Batching, Times};
 use crate::plans::{Plan, Plans};
 use crate::request::{Item, Op, Reply, Request, Timing, answers};
-use crate::scripted::{Asking, Effect};
-use diana_core::{Answer, Ask, Decision, Limit, Patience, Receipt, StoreError, Timestamp};
+use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
+use diana_core::{Answer, Ask, Decision, Limit, Patience, Receipt, Standing, StoreError, Timestamp};
 use redis::Value;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -208,6 +208,27 @@ impl Remote {
             }
         }
         Err(CallError::busy())
+    }
+
+    /// Leases a block of one of the sizes that `lease` names: how many permits it has, and where the state stands then.
+    /// `None` if the state was written under other parameters.
+    pub(crate) async fn lease(
+        &self,
+        plan: &Plan,
+        name: &[u8],
+        lease: &LeaseCall<'_>,
+        moment: Moment,
+    ) -> Result<Option<(u64, Standing)>, CallError> {
+        let (now, part) = self.run(Op::Lease, Request::lease(plan, name.to_vec(), lease), moment).await?;
+        match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+            Reply::Changed(_) => Ok(None),
+            Reply::Done { seen, .. } => {
+                let Some(Value::Array(numbers)) = seen.first() else { return Err(CallError::nonsense()) };
+                let numbers = Numbers(numbers);
+                let leased = numbers.whole(2).zip(plan.kept.standing(numbers, now));
+                leased.map(Some).ok_or_else(CallError::nonsense)
+            }
+        }
     }
 
     /// Makes a key as good as new.

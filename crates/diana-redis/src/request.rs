@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::kept::AnyKept;
 use crate::module::{Needs, Script};
 use crate::plans::Plan;
-use crate::scripted::{Asking, Effect, Numbers};
+use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
 use diana_core::{Answer, Receipt, Timestamp};
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
@@ -17,6 +17,7 @@ pub(crate) enum Op {
     Peek,
     Charge,
     Refund,
+    Lease,
 }
 
 impl Op {
@@ -26,6 +27,7 @@ impl Op {
             Self::Peek => "peek",
             Self::Charge => "charge",
             Self::Refund => "refund",
+            Self::Lease => "lease",
         }
     }
 }
@@ -77,6 +79,14 @@ impl Request {
         for (plan, name, receipt) in returned {
             request.add(plan, name.clone(), |kept, args| kept.refund(args, receipt));
         }
+        request
+    }
+
+    /// Leases a block, and tells what became of others.
+    pub(crate) fn lease(plan: &Plan, name: Vec<u8>, lease: &LeaseCall<'_>) -> Self {
+        let mut request = Self::default();
+        request.args.push(1);
+        request.add(plan, name, |kept, args| kept.lease(args, lease));
         request
     }
 

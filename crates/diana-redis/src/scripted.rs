@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::module::Module;
 use diana_core::{Algorithm, Answer, Cost, Patience, Receipt, Timestamp};
 use redis::Value;
+use std::time::Duration;
 
 /// An algorithm that has a script.
 ///
@@ -56,6 +57,14 @@ pub(crate) trait Scripted: Algorithm {
     /// What to write for `state`.
     fn write(&self, state: &Self::State, now: Timestamp) -> Written;
 
+    /// How blocks of permits are leased, if they can be.
+    fn leasing(&self) -> Leasing {
+        Leasing::None
+    }
+
+    /// The script's arguments to lease, where that is done by the script.
+    fn lease_args(&self, _args: &mut Args, _lease: &LeaseCall<'_>) {}
+
     /// The share of one instance when `instances` go by counts of their own: at least 1.
     #[must_use]
     fn divided(&self, instances: u64) -> Self;
@@ -78,6 +87,35 @@ pub(crate) struct Asking {
 pub(crate) enum Effect {
     Taken,
     None,
+}
+
+/// How an algorithm leases blocks of permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leasing {
+    /// Not at all.
+    None,
+    /// The state keeps a note of each block until it is over, so that what comes back meanwhile is not granted twice.
+    ByScript,
+    /// A block is taken like a request of that cost. What is not spent is given back, as long as the window lasts.
+    ByTaking,
+}
+
+/// A call to lease a block, and to tell what became of others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseCall<'a> {
+    pub(crate) id: u128,
+    pub(crate) lasts: Duration,
+    /// The leases that are over.
+    pub(crate) over: &'a [Over],
+    /// How many permits the block may have, the largest first; none to take no block.
+    pub(crate) sizes: &'a [u64],
+}
+
+/// A lease that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Over {
+    pub(crate) id: u128,
+    pub(crate) spent: u64,
 }
 
 /// What a script saw of one state.

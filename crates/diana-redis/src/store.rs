@@ -3,6 +3,7 @@
 use crate::caller::Caller;
 use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
+use crate::leases::{Leases, TIDY_EVERY, Which};
 use crate::link::{CallError, Counted, Link, Target};
 use crate::options::{self, Options, Times};
 use crate::refusals::Refusals;
@@ -13,10 +14,12 @@ use diana_core::{Answer, Ask, Decision, Limit, Patience, Store, StoreError, Time
 use redis::{ErrorKind, ServerErrorKind};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// What is noted on a decision that Redis knows nothing of.
+/// What is noted on a decision that was made without Redis.
 const DECIDED_HERE: u64 = 1;
+/// What is noted on a decision that spends what was leased.
+const FROM_A_LEASE: u64 = 2;
 
 /// Counts that many processes share, on Redis.
 ///
@@ -46,6 +49,7 @@ struct Inner {
     remote: Arc<Remote>,
     fallback: Fallback,
     refusals: Option<Refusals>,
+    leases: Option<Arc<Leases>>,
     times: Times,
 }
 
@@ -75,10 +79,15 @@ impl RedisStore {
             }
         }
         let caller = Caller { link, scripts: crate::module::Scripts::default(), times: options.times };
-        let remote = Remote::new(caller, &options.prefix, options.batching, instance);
+        let remote = Arc::new(Remote::new(caller, &options.prefix, options.batching, instance));
+        let leases = Leases::new(&remote, options.leases);
+        if let Some(leases) = &leases {
+            tokio::spawn(tidy_up(Arc::downgrade(leases)));
+        }
         Ok(Self {
             inner: Arc::new(Inner {
-                remote: Arc::new(remote),
+                remote,
+                leases,
                 fallback: Fallback::new(options.when_down),
                 refusals: (options.refusals == options::Refusals::Remembered).then(Refusals::default),
                 times: options.times,
@@ -100,8 +109,27 @@ impl RedisStore {
             saved_by_refusals: counters.get(Counted::ByRefusal),
             saved_by_leases: counters.get(Counted::ByLease),
             saved_by_batching: counters.get(Counted::ByBatching),
-            leased: 0,
+            leased: self.inner.leases.as_ref().map_or(0, |leases| leases.held()),
             instances: counters.instances(),
+        }
+    }
+
+    /// Gives back what is out on lease, so that others can use it at once. For the end of a program: a store that is
+    /// dropped without takes its leases along, and others wait for a second at most.
+    pub async fn close(self) {
+        if let Some(leases) = &self.inner.leases {
+            leases.tidy(Which::All).await;
+        }
+    }
+}
+
+/// Gives back what nobody uses, as long as there are leases.
+async fn tidy_up(leases: Weak<Leases>) {
+    loop {
+        tokio::time::sleep(TIDY_EVERY).await;
+        match leases.upgrade() {
+            Some(leases) => leases.tidy(Which::Idle).await,
+            None => return,
         }
     }
 }
@@ -123,6 +151,9 @@ impl Inner {
         if op == Op::Take {
             if let Some(decision) = self.remembered(&items.items, now) {
                 return items.spread(&decision);
+            }
+            if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
+                return items.spread(&decision).with_note(FROM_A_LEASE);
             }
         }
         if self.remote.is_up(&items.items) {
@@ -185,9 +216,16 @@ impl Store for RedisStore {
         let inner = &self.inner;
         let items = inner.remote.items(asks, now, Patience::NONE)?;
         let own = items.gather(decision);
-        if decision.note() == DECIDED_HERE {
-            inner.fallback.refund(&items.items, &own, inner.instances(), now);
-            return Ok(());
+        match (decision.note(), &inner.leases) {
+            (DECIDED_HERE, _) => {
+                inner.fallback.refund(&items.items, &own, inner.instances(), now);
+                return Ok(());
+            }
+            (FROM_A_LEASE, Some(leases)) => {
+                leases.put_back(&items.items, &own);
+                return Ok(());
+            }
+            _ => {}
         }
         let mut returned = Vec::with_capacity(items.items.len());
         for (item, answer) in items.items.into_iter().zip(own.answers()) {
@@ -224,6 +262,9 @@ impl Store for RedisStore {
         let moment = inner.remote.moment(now);
         let done = inner.remote.reset(&plan, key, moment).await;
         inner.forget(&name);
+        if let Some(leases) = &inner.leases {
+            leases.forget(&name);
+        }
         done.map_err(|error| self.failed(&error))
     }
 }

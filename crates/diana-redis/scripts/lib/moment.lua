@@ -1,26 +1,28 @@
 -- A moment on the time axis, exact where the interval of a rate is no whole number of microseconds: microseconds, and a
 -- numerator over the interval's denominator. 3/s is 333333 1/3, so its moments count thirds.
 --
--- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD SINCE, where AHEAD is how far ahead of its time the moment lay when it
--- was written, in whole seconds, rounded up. Time only brings it closer, so one that lies further ahead was written by a
+-- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD TAIL. The tail ends with since when the parameters are in force; what
+-- else is in it is the algorithm's own. AHEAD is how far ahead of its time the moment lay when it was written, in whole
+-- seconds, rounded up. Time only brings it closer, so one that lies further ahead was written by a
 -- clock that has since been put back (a replica took over): it is put back likewise.
 local moment = {}
 
--- The moment at `key`, and since when its parameters are in force; nil if they are others.
+-- The moment at `key`, and the tail; nil if it was written under other parameters.
 function moment.read(key, parameters, place)
   local raw = redis.pcall('GET', key)
   if not raw then return 0, 0, argv[place - 1] end
   if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
-  local micros, numerator, ahead, since = match(raw, '^(%d+) (%d+) (%d+) (%S+)$', #parameters + 2)
+  local micros, numerator, ahead, tail = match(raw, '^(%d+) (%d+) (%d+) (.+)$', #parameters + 2)
   micros, numerator = tonumber(micros), tonumber(numerator)
   local furthest = now + ahead * 1000000
   if micros > furthest then micros, numerator = furthest, 0 end
-  return micros, numerator, since
+  return micros, numerator, tail
 end
 
 -- Its text.
-function moment.text(parameters, micros, numerator, since)
-  return format('%s %.0f %.0f %.0f %s', parameters, micros, numerator, ceil((micros - now) / 1000000), since)
+function moment.text(parameters, micros, numerator, tail)
+  local ahead = micros > now and ceil((micros - now) / 1000000) or 0
+  return format('%s %.0f %.0f %.0f %s', parameters, micros, numerator, ahead, tail)
 end
 
 -- The moment later by a time, both with this denominator.
@@ -49,7 +51,7 @@ end
 --   place + 5, 6  how far ahead the moment may lie while nobody waits
 --   place + 7     the denominator
 function moment.refund(key, parameters, place)
-  local micros, numerator, since = moment.read(key, parameters, place)
+  local micros, numerator, tail = moment.read(key, parameters, place)
   if not micros then return end
   local mark, mark_numerator = tonumber(argv[place + 1]), tonumber(argv[place + 2])
   local price, price_numerator = tonumber(argv[place + 3]), tonumber(argv[place + 4])
@@ -61,5 +63,5 @@ function moment.refund(key, parameters, place)
   if moment.earlier(price, price_numerator, left, left_numerator) then left, left_numerator = price, price_numerator end
   if not moment.earlier(0, 0, left, left_numerator) or (waits and not is_last) then return true end
   micros, numerator = moment.subtract(micros, numerator, left, left_numerator, denominator)
-  return true, nil, moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+  return true, nil, moment.text(parameters, micros, numerator, tail), micros + (numerator > 0 and 1 or 0)
 end

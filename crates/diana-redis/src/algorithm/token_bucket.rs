@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::fraction::{END, Fractions, Time};
 use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{Asking, Body, LeaseCall, Leasing, Numbers, Over, Scripted, Written};
 use diana_core::{BucketState, Quota, Receipt, Timestamp, TokenBucket};
 
 impl Scripted for TokenBucket {
@@ -59,12 +59,46 @@ impl Scripted for TokenBucket {
         Some(BucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
 
+    /// What is out on lease counts as spent.
     fn read(&self, body: &Body, now: Timestamp) -> Option<BucketState> {
-        read_moment(body, now).map(|time| BucketState::from_ticks(fractions(&self.quota()).ticks(time)))
+        let fractions = fractions(&self.quota());
+        let Body::Text(text) = body else { return None };
+        let leases = text.split(' ').nth(3).unwrap_or("").split(',').filter(|lease| !lease.is_empty());
+        let out = leases.map(|lease| {
+            let mut fields = lease.split(':').skip(1).map(|number| number.parse::<u64>().ok());
+            Some(fractions.ticks(Time { micros: fields.next()??, numerator: fields.next()?? }))
+        });
+        let out = out.sum::<Option<u128>>()?;
+        let ticks = fractions.ticks(read_moment(body, now)?);
+        let ticks = if out == 0 { ticks } else { ticks.max(fractions.of_nanos(now.as_nanos())) + out };
+        Some(BucketState::from_ticks(ticks))
     }
 
     fn write(&self, state: &BucketState, now: Timestamp) -> Written {
         write_moment(fractions(&self.quota()).time(state.ticks()), now)
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::ByScript
+    }
+
+    fn lease_args(&self, args: &mut Args, lease: &LeaseCall<'_>) {
+        let (quota, fractions) = (self.quota(), fractions(&self.quota()));
+        let time = |permits| fractions.time(ticks_of(&quota, permits));
+        args.push(fractions.denominator());
+        push(args, time(quota.burst()));
+        args.push(format_args!("{:x}", lease.id));
+        args.push(lease.lasts.as_micros());
+        args.push(lease.over.len());
+        for Over { id, spent } in lease.over {
+            args.push(format_args!("{id:x}"));
+            push(args, time(*spent));
+        }
+        args.push(lease.sizes.len());
+        for size in lease.sizes {
+            args.push(size);
+            push(args, time(*size));
+        }
     }
 
     fn divided(&self, instances: u64) -> Self {

@@ -1,0 +1,229 @@
+//! Leases: blocks of permits that a busy key takes at once, to spend them here without asking.
+//!
+//! ```text
+//!  asks      ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪
+//!  blocks    ├────── spent here ──────┤
+//!                               ├────── the next one, fetched before the first is used up
+//!  Redis   ▲                    ▲ "the first is spent, and I want another"
+//! ```
+//!
+//! What is out on lease counts as used on Redis until it is told what was spent, or the lease ends: so over all instances
+//! never more than the limit passes, in any span (scripts/token_bucket.lua tells how). Here a block ends a little earlier
+//! than there, since its time counts from when it was asked for.
+
+mod pool;
+
+use crate::link::Counted;
+use crate::options;
+use crate::plans::Plan;
+use crate::remote::Remote;
+use crate::request::{Item, Op};
+use crate::scripted::{LeaseCall, Leasing};
+use diana_core::{Cost, Decision, Receipt, Timestamp};
+use parking_lot::Mutex;
+use pool::{Block, IDLE, Pool};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a block of a bucket lasts on Redis.
+const LASTS: Duration = Duration::from_secs(1);
+/// How long it lasts here: clocks may differ in speed.
+const LASTS_HERE: Duration = Duration::from_millis(950);
+/// The most keys that are watched for being busy.
+const MOST_KEYS: usize = 16_384;
+/// How often blocks that nobody uses are given back.
+pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
+
+/// The blocks of all keys, by the names of their states.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    remote: Arc<Remote>,
+    size: options::Leases,
+    pools: Mutex<HashMap<Vec<u8>, Pool>>,
+}
+
+/// A block to fetch.
+#[derive(Debug)]
+struct Fetch {
+    item: Item,
+    size: u64,
+    /// When it was found to be wanted: no later than it is asked for.
+    asked: Timestamp,
+}
+
+impl Leases {
+    pub(crate) fn new(remote: &Arc<Remote>, size: options::Leases) -> Option<Arc<Self>> {
+        let leases = || Arc::new(Self { remote: Arc::clone(remote), size, pools: Mutex::default() });
+        (size != options::Leases::Off).then(leases)
+    }
+
+    /// Spends all of `items` from blocks, or none. Fetches new blocks where they are needed.
+    pub(crate) fn spend(self: &Arc<Self>, items: &[Item], here: Timestamp) -> Option<Decision> {
+        let mut fetches = Vec::new();
+        let decision = {
+            let mut pools = self.pools.lock();
+            for item in items {
+                let size = self.note(&mut pools, item, here);
+                fetches.extend(size.map(|size| Fetch { item: item.clone(), size, asked: here }));
+            }
+            let has = |pools: &mut HashMap<Vec<u8>, Pool>, item: &Item| {
+                pools.get_mut(&item.name).is_some_and(|pool| pool.has(item.asking.cost, here))
+            };
+            let all = items.iter().all(|item| has(&mut pools, item));
+            let spent = items.iter().filter(|_| all).map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
+            spent.collect::<Option<Vec<_>>>().filter(|_| all && !items.is_empty()).map(Decision::new)
+        };
+        for fetch in fetches {
+            let leases = Arc::clone(self);
+            tokio::spawn(async move { leases.fetch(fetch).await });
+        }
+        if decision.is_some() {
+            self.remote.caller.link.counters().count(Counted::ByLease);
+        }
+        decision
+    }
+
+    /// Notes that `item` was asked for: how large a block to fetch, if one is wanted.
+    fn note(&self, pools: &mut HashMap<Vec<u8>, Pool>, item: &Item, here: Timestamp) -> Option<u64> {
+        if item.plan.kept.leasing() == Leasing::None {
+            return None;
+        }
+        if !pools.contains_key(&item.name) {
+            if pools.len() >= MOST_KEYS {
+                return None;
+            }
+            pools.insert(item.name.clone(), Pool::new(&item.plan, here));
+        }
+        let pool = pools.get_mut(&item.name)?;
+        if !Arc::ptr_eq(&pool.plan, &item.plan) {
+            // The limit has changed; what is out under the old one ends by itself.
+            *pool = Pool::new(&item.plan, here);
+        }
+        pool.asked(item.asking.cost, here);
+        pool.wants(self.size, here)
+    }
+
+    /// Gives back what a decision of [`spend`](Self::spend) took.
+    pub(crate) fn put_back(&self, items: &[Item], decision: &Decision) {
+        let mut pools = self.pools.lock();
+        for (item, answer) in items.iter().zip(decision.answers()) {
+            if let (Some(pool), Some(receipt)) = (pools.get_mut(&item.name), answer.receipt()) {
+                pool.put_back(&receipt);
+            }
+        }
+    }
+
+    /// Drops what is held of a key that was reset: Redis has forgotten it too.
+    pub(crate) fn forget(&self, name: &[u8]) {
+        self.pools.lock().remove(name);
+    }
+
+    /// How many permits are held.
+    pub(crate) fn held(&self) -> u64 {
+        self.pools.lock().values().map(Pool::left).sum()
+    }
+
+    async fn fetch(&self, Fetch { item, size, asked }: Fetch) {
+        let moment = self.remote.moment(item.asking.about);
+        let (block, standing) = match item.plan.kept.leasing() {
+            Leasing::None => (None, None),
+            Leasing::ByScript => {
+                let over = self.pools.lock().get_mut(&item.name).map_or_else(Vec::new, |pool| std::mem::take(&mut pool.over));
+                let id = self.remote.ticket();
+                let sizes = [size, size / 4, size / 16].into_iter().filter(|size| *size > 0).collect::<Vec<_>>();
+                let call = LeaseCall { id, lasts: LASTS, over: &over, sizes: &sizes };
+                match self.remote.lease(&item.plan, &item.name, &call, moment).await {
+                    Ok(Some((size, standing))) => {
+                        let block = Block { id, size, left: size, until: asked + LASTS_HERE, receipt: None };
+                        ((size > 0).then_some(block), Some(standing))
+                    }
+                    // Under other parameters, or away: requests find out what to do.
+                    Ok(None) | Err(_) => (None, None),
+                }
+            }
+            Leasing::ByTaking => self.take_block(item.clone(), size, asked).await,
+        };
+        let mut pools = self.pools.lock();
+        if let Some(pool) = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.plan, &item.plan)) {
+            pool.fetched(block, standing, asked);
+        }
+    }
+
+    /// A block that is taken like a request.
+    async fn take_block(
+        &self,
+        mut item: Item,
+        size: u64,
+        asked: Timestamp,
+    ) -> (Option<Block>, Option<diana_core::Standing>) {
+        let moment = self.remote.moment(item.asking.about);
+        // At most half of what is left, so that one instance never takes all of it.
+        let Ok(seen) = self.remote.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else { return (None, None) };
+        let remaining = seen.answers().first().map_or(0, |answer| answer.standing.remaining);
+        let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
+        item.asking.cost = cost;
+        item.asking.ticket = self.remote.ticket();
+        let Ok(taken) = self.remote.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else { return (None, None) };
+        let Some(answer) = taken.answers().first() else { return (None, None) };
+        let block = answer.receipt().map(|receipt| Block {
+            id: item.asking.ticket,
+            size: cost.get(),
+            left: cost.get(),
+            // No clock gives a total back, so it has no window.
+            until: if answer.standing.reset.is_zero() { Timestamp::MAX } else { asked + answer.standing.reset },
+            receipt: Some(receipt),
+        });
+        (block, Some(answer.standing))
+    }
+
+    /// Gives back the blocks of keys that nobody asks for, or of all keys.
+    pub(crate) async fn tidy(&self, which: Which) {
+        let here = self.remote.caller.link.now();
+        let mut given = Vec::new();
+        self.pools.lock().retain(|name, pool| {
+            if which == Which::Idle && here.since(pool.last_asked) < IDLE {
+                return true;
+            }
+            let (over, receipts) = pool.empty(here);
+            if !over.is_empty() || !receipts.is_empty() {
+                given.push((Arc::clone(&pool.plan), name.clone(), over, receipts));
+            }
+            false
+        });
+        for (plan, name, over, receipts) in given {
+            let told = self.give_back(&plan, &name, &over, &receipts, here).await;
+            if let Err(error) = told {
+                tracing::debug!(%error, "a lease could not be given back; it ends by itself");
+            }
+        }
+    }
+
+    async fn give_back(
+        &self,
+        plan: &Arc<Plan>,
+        name: &[u8],
+        over: &[pool::Over],
+        receipts: &[Receipt],
+        now: Timestamp,
+    ) -> Result<(), crate::link::CallError> {
+        let moment = self.remote.moment(now);
+        if !over.is_empty() {
+            let call = LeaseCall { id: 0, lasts: LASTS, over, sizes: &[] };
+            self.remote.lease(plan, name, &call, moment).await?;
+        }
+        let mut returned = receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt)).collect::<Vec<_>>();
+        if !returned.is_empty() {
+            self.remote.refund(&mut returned, moment).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Which keys give their blocks back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those that nobody asks for.
+    Idle,
+    All,
+}
