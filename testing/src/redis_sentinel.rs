@@ -22,11 +22,15 @@ const QUORUM: usize = 2;
 const SENTINELS: usize = 3;
 
 /// After so long without a word the master counts as down; an attempt to fail over is given up after so long.
-const DOWN_AFTER_MILLIS: &str = "500";
+const DOWN_AFTER_MILLIS: &str = "1000";
 const FAILOVER_TIMEOUT_MILLIS: &str = "2000";
 
 /// Sentinels greet each other every 2 s and look at the servers every 10 s, which no configuration changes but this does.
-const HURRY: [&str; 6] = ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200"];
+///
+/// They ask for a sign of life every second, the first time a second after they got to know a server, but count its
+/// silence from the start. With a limit of a second or less they take every new master for dead, and at times depose it
+/// for one that has just come back empty. So they ask far more often than that.
+const HURRY: [&str; 8] = ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ping-period", "100"];
 
 /// Servers under the eyes of sentinels; all are killed on drop.
 #[derive(Debug)]
