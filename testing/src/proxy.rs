@@ -19,7 +19,7 @@
 use crate::ports::Port;
 use parking_lot::Mutex;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,8 +33,16 @@ use traffic::{Mode, Traffic};
 pub struct Proxy {
     port: Port,
     traffic: Arc<Traffic>,
-    /// The thread that accepts; none while new connections are refused.
-    door: Mutex<Option<JoinHandle<()>>>,
+    /// None while new connections are refused.
+    door: Mutex<Option<Door>>,
+}
+
+/// Where connections come in.
+#[derive(Debug)]
+struct Door {
+    listener: TcpListener,
+    /// Accepts until the listener is shut down.
+    acceptor: JoinHandle<()>,
 }
 
 impl Proxy {
@@ -74,13 +82,14 @@ impl Proxy {
         self.open(Mode::Swallow)
     }
 
-    /// Refuses new connections, as a port does where nobody listens, from when this returns. Those that are open go on.
+    /// Refuses new connections, as a port does where nobody listens, from when this returns. Those that are open pass.
     pub fn refuse(&self) -> io::Result<()> {
-        self.traffic.set_mode(Mode::Refuse);
+        self.traffic.set_mode(Mode::Pass);
         let Some(door) = self.door.lock().take() else { return Ok(()) };
-        // The thread is waiting for a connection; this one tells it to look at the mode, and leave.
-        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
-        door.join().map_err(|_| io::Error::other("the proxy's accepting thread panicked"))
+        // To close it would not do: a process that another thread is just starting has a copy until it runs its program,
+        // and with a copy the port still listens. This also wakes the thread that accepts.
+        rustix::net::shutdown(&door.listener, rustix::net::Shutdown::Both)?;
+        door.acceptor.join().map_err(|_| io::Error::other("the proxy's accepting thread panicked"))
     }
 
     /// Closes all open connections. New ones fare as before.
@@ -108,9 +117,10 @@ impl Proxy {
         let mut door = self.door.lock();
         if door.is_none() {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port()))?;
-            let traffic = Arc::clone(&self.traffic);
-            *door =
-                Some(std::thread::Builder::new().name("proxy".to_owned()).spawn(move || traffic.accept(&listener))?);
+            let (traffic, entrance) = (Arc::clone(&self.traffic), listener.try_clone()?);
+            let thread = std::thread::Builder::new().name("proxy".to_owned());
+            let acceptor = thread.spawn(move || traffic.accept(&entrance))?;
+            *door = Some(Door { listener, acceptor });
         }
         Ok(())
     }

@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What happens to connections and bytes.
+/// What happens to bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Pass,
     Delay(Duration),
     Swallow,
-    Refuse,
 }
 
 /// All connections of a proxy, and its counts.
@@ -97,12 +96,9 @@ impl Traffic {
         self.state.lock().open.drain(..).for_each(|connection| connection.close());
     }
 
-    /// Accepts until the mode is to refuse.
+    /// Accepts until the listener is shut down.
     pub(super) fn accept(self: &Arc<Self>, listener: &TcpListener) {
         while let Ok((client, _)) = listener.accept() {
-            if self.state.lock().mode == Mode::Refuse {
-                return;
-            }
             self.accepted.fetch_add(1, Ordering::SeqCst);
             // A client whose server can't be reached is dropped, which is what it would see of a broken way as well.
             let _ = self.admit(client);
@@ -168,7 +164,7 @@ impl Traffic {
         let mut state = self.state.lock();
         loop {
             match state.mode {
-                Mode::Pass | Mode::Refuse => return Fate::PassOn,
+                Mode::Pass => return Fate::PassOn,
                 Mode::Swallow => {
                     connection.lossy.store(true, Ordering::SeqCst);
                     return Fate::Lose;
