@@ -4,12 +4,14 @@ use std::process::ExitCode;
 
 mod bench;
 mod golden;
+mod install;
 mod test;
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test             everything that must hold before a change lands: format, lints, docs, tests, model checkers
+  test             everything that must hold before a change lands: format, lints, docs, tests, model checkers;
+                   installs the Redis servers that the tests start, where they are missing
   bench NAME       measure Diana beside its peers and print how it fares against the goals; no NAME lists what there is
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any
 ";

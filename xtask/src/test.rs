@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that must hold before a change lands, in the order in which it fails fastest.
 
+use crate::install;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -50,6 +51,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     if let Some(unknown) = args.first() {
         eprintln!("test: takes no argument, but got `{unknown}`; for one test use `cargo test NAME`");
         return ExitCode::from(2);
+    }
+    // First, though it is needed late: what can't be installed is better known now than after minutes of building.
+    println!("=== servers for the tests ===");
+    if let Err(problem) = install::programs() {
+        eprintln!("test: {problem}");
+        return ExitCode::FAILURE;
     }
     let mut times = Vec::new();
     for step in STEPS {

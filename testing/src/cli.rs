@@ -1,0 +1,38 @@
+//! `redis-cli`, for setting up and looking inside: slow beside a client library, but one more independent reader.
+
+use std::io;
+use std::process::{Command, Stdio};
+
+/// What a single command may take. A frozen server never answers, and `redis-cli` would wait for it forever.
+pub(crate) const COMMAND: &str = "10";
+
+/// What forming a cluster may take.
+pub(crate) const FORMING: &str = "60";
+
+/// Runs `redis-cli` with `args` for at most `seconds`; its output without the line's end, or its complaint as an error.
+pub(crate) fn redis_cli(seconds: &str, password: Option<&str>, args: &[&str]) -> io::Result<String> {
+    let mut command = Command::new("timeout");
+    command.args([seconds, "redis-cli"]).args(args).stdin(Stdio::null());
+    if let Some(password) = password {
+        // Not as an argument: redis-cli warns of those, and every process could read it.
+        command.env("REDISCLI_AUTH", password);
+    }
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Ok(said.trim_end().to_owned()),
+        Some(124) => {
+            let problem = format!("no answer to `redis-cli {}` within {seconds} s", args.join(" "));
+            Err(io::Error::new(io::ErrorKind::TimedOut, problem))
+        }
+        Some(127) => {
+            let problem = "redis-cli is not installed; `cargo xtask test` installs what tests need";
+            Err(io::Error::new(io::ErrorKind::NotFound, problem))
+        }
+        _ => {
+            let problem = format!("`redis-cli {}`: {} {}", args.join(" "), said.trim(), complaint.trim());
+            Err(io::Error::other(problem))
+        }
+    }
+}

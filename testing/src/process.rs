@@ -1,0 +1,117 @@
+//! A process that this one started: signals, CPU time, and an end that is waited for.
+
+use crate::wait::{LONG, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running child; killed and waited for on drop.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts `command` with neither input nor output.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| {
+            let program = command.get_program().to_string_lossy();
+            let hint = "`cargo xtask test` installs what tests need";
+            io::Error::new(error.kind(), format!("{program} can't be started: {error}; {hint}"))
+        })?;
+        Ok(Self { child })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it could answer: it has neither ended nor been stopped.
+    pub(crate) fn is_running(&self) -> bool {
+        self.stat().is_ok_and(|stat| !matches!(stat.state, 'T' | 'Z' | 'X'))
+    }
+
+    /// Whether it has ended by itself, or been killed.
+    pub(crate) fn has_ended(&self) -> bool {
+        // An ended child stays a zombie until it is waited for, so its id can't have become another's.
+        self.stat().map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
+    }
+
+    /// SIGKILL, and waits for the end. Does nothing to one that has ended.
+    pub(crate) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// SIGSTOP, and waits until it has stopped: the signal alone lets it finish what it is at.
+    pub(crate) fn freeze(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)?;
+        let stopped = || self.stat().is_ok_and(|stat| stat.state == 'T').then_some(());
+        wait_until("a process to stop", LONG, stopped)
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// User and system time of all its threads, in the kernel's ticks (10 ms as a rule).
+    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
+        let ticks = self.stat()?.ticks;
+        let per_second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_millis(ticks.saturating_mul(1_000) / per_second))
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        if self.has_ended() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("process {} has ended", self.pid())));
+        }
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
+    fn stat(&self) -> io::Result<Stat> {
+        let line = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
+        Stat::parse(&line).ok_or_else(|| io::Error::other(format!("unknown format: {line}")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // There is nobody to tell; an error here means that it has ended.
+        let _ = self.kill();
+    }
+}
+
+/// What we want of `/proc/PID/stat`; see proc(5).
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    ticks: u64,
+}
+
+impl Stat {
+    fn parse(line: &str) -> Option<Self> {
+        // The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
+        let (_, rest) = line.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let mut times = fields.skip(10);
+        let user: u64 = times.next()?.parse().ok()?;
+        let system: u64 = times.next()?.parse().ok()?;
+        Some(Self { state, ticks: user.saturating_add(system) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stat;
+
+    #[test]
+    fn the_programs_name_may_hold_anything() {
+        let line = "42 (a) b (c) S 1 42 42 0 -1 4194560 2108 0 0 0 120 34 0 0 20 0 5 0 1047 61444096 2730";
+        assert_eq!(Stat::parse(line), Some(Stat { state: 'S', ticks: 154 }));
+    }
+}

@@ -1,0 +1,88 @@
+//! Moving a slot from one master to another, in the steps that Redis prescribes (`CLUSTER SETSLOT` tells them).
+//!
+//! ```text
+//! begin         IMPORTING at the target, then MIGRATING at the source: known keys stay, unknown ones get ASK
+//! carry_keys    MIGRATE, until the source has none: from here on everything gets ASK
+//! finish        NODE at the target first, lest the slot be nobody's if we stopped half way: everything gets MOVED
+//! ```
+
+use super::{Node, RedisCluster};
+use crate::redis_server::RedisServer;
+use std::io;
+
+/// How many keys are carried at once, and how many milliseconds that may take.
+const BATCH: &str = "100";
+const BATCH_MILLIS: &str = "5000";
+
+/// A slot that is being moved. Dropped, it stays where it is: between two masters.
+#[derive(Debug)]
+pub struct SlotMove<'a> {
+    cluster: &'a RedisCluster,
+    slot: String,
+    source: (&'a RedisServer, String),
+    target: (&'a RedisServer, String),
+}
+
+impl<'a> SlotMove<'a> {
+    pub(super) fn begin(cluster: &'a RedisCluster, key: &str) -> io::Result<Self> {
+        let slot = cluster.slot_of(key)?.to_string();
+        let source = cluster.node_of(key)?;
+        let nodes = Node::parse_all(&source.cli(&["CLUSTER", "NODES"])?)?;
+        let id_of = |server: &RedisServer| {
+            nodes.iter().find(|node| node.port == server.port() && node.is_master()).map(|node| node.id.clone())
+        };
+        let mut others = cluster.running().filter(|server| server.port() != source.port());
+        let target = others.find_map(|server| Some((server, id_of(server)?)));
+        let target = target.ok_or_else(|| io::Error::other("no other master is running"))?;
+        let source_id = id_of(source).ok_or_else(|| io::Error::other("the slot's owner has been deposed"))?;
+        target.0.cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source_id])?;
+        source.cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target.1])?;
+        Ok(Self { cluster, slot, source: (source, source_id), target })
+    }
+
+    /// The port of the master that the slot comes from.
+    pub fn source_port(&self) -> u16 {
+        self.source.0.port()
+    }
+
+    /// The port of the master that the slot goes to.
+    pub fn target_port(&self) -> u16 {
+        self.target.0.port()
+    }
+
+    /// Moves the slot's keys over. A key that is written at the source meanwhile, as only known ones are, comes along.
+    pub fn carry_keys(&self) -> io::Result<()> {
+        let port = self.target_port().to_string();
+        loop {
+            let keys = self.source.0.cli(&["CLUSTER", "GETKEYSINSLOT", &self.slot, BATCH])?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", BATCH_MILLIS, "KEYS"];
+            migrate.extend(keys.lines());
+            self.source.0.cli(&migrate)?;
+        }
+    }
+
+    /// Makes the target the slot's owner, tells every running master, and gives the target's port.
+    ///
+    /// Keys that were not carried are an error, and the slot stays between the two.
+    pub fn finish(self) -> io::Result<u16> {
+        let id = &self.target.1;
+        let assign = ["CLUSTER", "SETSLOT", &self.slot, "NODE", id];
+        let left = self.source.0.cli(&["CLUSTER", "COUNTKEYSINSLOT", &self.slot])?;
+        if left != "0" {
+            return Err(io::Error::other(format!("slot {} still has {left} keys to carry", self.slot)));
+        }
+        self.target.0.cli(&assign)?;
+        self.source.0.cli(&assign)?;
+        let done = [self.target_port(), self.source_port()];
+        for server in self.cluster.running().filter(|server| !done.contains(&server.port())) {
+            // Replicas don't take it from us; they hear it from their masters.
+            if server.info("replication", "role")? == "master" {
+                server.cli(&assign)?;
+            }
+        }
+        Ok(self.target_port())
+    }
+}

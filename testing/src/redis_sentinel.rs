@@ -1,0 +1,140 @@
+//! A master and its replica, and three sentinels that watch them and fail over.
+//!
+//! ```no_run
+//! use diana_testing::RedisSentinel;
+//!
+//! let mut redis = RedisSentinel::start()?;
+//! let old = redis.kill_master()?;
+//! let new = redis.wait_for_failover()?;
+//! assert_ne!(old, new);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use crate::redis_server::{RedisServer, RedisServerBuilder};
+use crate::wait::{LONG, wait_until};
+use std::io;
+
+/// What the sentinels call the master.
+const NAME: &str = "diana";
+
+/// How many of the three sentinels must miss the master before one may act.
+const QUORUM: usize = 2;
+const SENTINELS: usize = 3;
+
+/// After so long without a word the master counts as down; an attempt to fail over is given up after so long.
+const DOWN_AFTER_MILLIS: &str = "1000";
+const FAILOVER_TIMEOUT_MILLIS: &str = "2000";
+
+/// Sentinels greet each other every 2 s and look at the servers every 10 s, which no configuration changes but this does.
+///
+/// They ask for a sign of life every second, the first time a second after they got to know a server, but count its
+/// silence from the start. With a limit of a second or less they take every new master for dead, and at times depose it
+/// for one that has just come back empty. So they ask far more often than that.
+const HURRY: [&str; 8] = ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ping-period", "100"];
+
+/// Servers under the eyes of sentinels; all are killed on drop.
+#[derive(Debug)]
+pub struct RedisSentinel {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+impl RedisSentinel {
+    /// Starts them all, and waits until every sentinel knows the replica and the other sentinels. Takes some seconds.
+    pub fn start() -> io::Result<Self> {
+        let master = RedisServer::start()?;
+        let replica = RedisServer::builder().replica_of(&master).start()?;
+        replica.wait_until_in_sync()?;
+        let builder = RedisServerBuilder::sentinel()
+            .arg("sentinel monitor", &format!("{NAME} 127.0.0.1 {} {QUORUM}", master.port()))
+            .arg("sentinel down-after-milliseconds", &format!("{NAME} {DOWN_AFTER_MILLIS}"))
+            .arg("sentinel failover-timeout", &format!("{NAME} {FAILOVER_TIMEOUT_MILLIS}"));
+        let sentinels = (0..SENTINELS).map(|_| builder.clone().start()).collect::<io::Result<Vec<_>>>()?;
+        for sentinel in &sentinels {
+            sentinel.cli(&HURRY)?;
+        }
+        let group = Self { servers: vec![master, replica], sentinels };
+        wait_until("sentinels to find each other", LONG, || group.all_know_all().ok()?.then_some(()))?;
+        Ok(group)
+    }
+
+    /// The URLs of the three sentinels.
+    pub fn sentinel_urls(&self) -> Vec<String> {
+        self.sentinels.iter().map(RedisServer::url).collect()
+    }
+
+    /// The name that clients ask the sentinels for.
+    pub fn master_name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The port of the master, by what the first running sentinel says: a dead one's until the failover is done.
+    pub fn master_port(&self) -> io::Result<u16> {
+        let mut running = self.sentinels.iter().filter(|sentinel| sentinel.is_running());
+        let sentinel = running.next().ok_or_else(|| io::Error::other("no sentinel is running"))?;
+        master_named_by(sentinel)
+    }
+
+    /// Master and replica, in the order in which they were started; a failover changes their parts, not their places.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The same, for killing and restarting one.
+    pub fn servers_mut(&mut self) -> &mut [RedisServer] {
+        &mut self.servers
+    }
+
+    /// The three sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// Kills the master, and gives its port.
+    pub fn kill_master(&mut self) -> io::Result<u16> {
+        let port = self.master_port()?;
+        for server in self.servers.iter_mut().filter(|server| server.port() == port) {
+            server.kill()?;
+        }
+        Ok(port)
+    }
+
+    /// Waits until all running sentinels name a master that runs and knows that it is one, and gives its port.
+    ///
+    /// For after a master was killed or frozen; with one that is well it returns at once.
+    pub fn wait_for_failover(&self) -> io::Result<u16> {
+        wait_until("sentinels to fail over", LONG, || self.agreed_master().ok()?)
+    }
+
+    fn agreed_master(&self) -> io::Result<Option<u16>> {
+        let port = self.master_port()?;
+        for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
+            if master_named_by(sentinel)? != port {
+                return Ok(None);
+            }
+        }
+        let master = self.servers.iter().find(|server| server.port() == port && server.is_running());
+        let Some(master) = master else { return Ok(None) };
+        Ok((master.info("replication", "role")? == "master").then_some(port))
+    }
+
+    fn all_know_all(&self) -> io::Result<bool> {
+        let others = (SENTINELS - 1).to_string();
+        for sentinel in &self.sentinels {
+            let text = sentinel.cli(&["SENTINEL", "MASTER", NAME])?;
+            let lines: Vec<&str> = text.lines().collect();
+            // Names and values in turn.
+            let is = |name: &str, value: &str| lines.chunks_exact(2).any(|pair| pair == [name, value]);
+            if !(is("flags", "master") && is("num-slaves", "1") && is("num-other-sentinels", &others)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn master_named_by(sentinel: &RedisServer) -> io::Result<u16> {
+    let address = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME])?;
+    let port = address.lines().nth(1).and_then(|port| port.parse().ok());
+    port.ok_or_else(|| io::Error::other(format!("not an address: {address}")))
+}

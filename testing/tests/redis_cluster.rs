@@ -1,0 +1,90 @@
+//! A cluster redirects, moves slots with their keys, and heals.
+
+use diana_testing::{RedisCluster, RedisServer};
+
+fn with_port(cluster: &RedisCluster, port: u16) -> Option<&RedisServer> {
+    cluster.nodes().iter().find(|node| node.port() == port)
+}
+
+/// What the server says instead of an answer; empty if it answers.
+fn error_of(server: &RedisServer, args: &[&str]) -> String {
+    server.cli(args).err().map(|error| error.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn three_masters_each_with_a_replica_in_sync() {
+    let cluster = RedisCluster::start().unwrap();
+    assert_eq!(cluster.urls().len(), 6);
+    let roles = cluster.nodes().iter().map(|node| node.info("replication", "role").unwrap());
+    assert_eq!(roles.filter(|role| role == "master").count(), 3);
+    for node in cluster.nodes() {
+        let field = if node.info("replication", "role").unwrap() == "master" {
+            ("connected_slaves", "1")
+        } else {
+            ("master_link_status", "up")
+        };
+        assert_eq!(node.info("replication", field.0).unwrap(), field.1);
+    }
+    // CRC16 of "123456789" is 0x31c3: the specification's own example.
+    assert_eq!(cluster.slot_of("123456789").unwrap(), 0x31c3);
+    let owner = cluster.node_of("alice").unwrap();
+    assert_eq!(owner.cli(&["SET", "alice", "1"]).unwrap(), "OK");
+    let others = cluster.nodes().iter().filter(|node| node.port() != owner.port());
+    let moved = format!("MOVED {} 127.0.0.1:{}", cluster.slot_of("alice").unwrap(), owner.port());
+    for other in others {
+        let error = error_of(other, &["GET", "alice"]);
+        assert!(error.contains(&moved), "{error}");
+    }
+}
+
+#[test]
+fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
+    let mut cluster = RedisCluster::start().unwrap();
+    let old = cluster.node_of("{alice}").unwrap();
+    for number in 0..250 {
+        old.cli(&["SET", &format!("{{alice}}{number}"), "1"]).unwrap();
+    }
+    let slot = cluster.slot_of("{alice}").unwrap().to_string();
+
+    let on_its_way = cluster.begin_move_of("{alice}").unwrap();
+    let (source, target) = (on_its_way.source_port(), on_its_way.target_port());
+    assert_eq!(source, old.port());
+    assert_eq!(old.cli(&["GET", "{alice}0"]).unwrap(), "1");
+    let error = error_of(old, &["GET", "{alice}new"]);
+    assert!(error.contains(&format!("ASK {slot} 127.0.0.1:{target}")), "{error}");
+    on_its_way.carry_keys().unwrap();
+    assert_eq!(on_its_way.finish().unwrap(), target);
+
+    assert_eq!(cluster.node_of("{alice}").unwrap().port(), target);
+    let new = with_port(&cluster, target).unwrap();
+    assert_eq!(new.cli(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).unwrap(), "250");
+    assert_eq!(old.cli(&["CLUSTER", "COUNTKEYSINSLOT", &slot]).unwrap(), "0");
+    let error = error_of(old, &["GET", "{alice}0"]);
+    assert!(error.contains(&format!("MOVED {slot} 127.0.0.1:{target}")), "{error}");
+    cluster.wait_until_whole().unwrap();
+
+    // All in one, and back or on to a third: with its keys again.
+    let third = cluster.move_slot_of("{alice}").unwrap();
+    assert_eq!(with_port(&cluster, third).unwrap().cli(&["GET", "{alice}249"]).unwrap(), "1");
+    cluster.wait_until_whole().unwrap();
+
+    let dead = cluster.kill_master_of("{alice}").unwrap();
+    assert_eq!(dead, third);
+    cluster.wait_until_whole().unwrap();
+    let heir = cluster.node_of("{alice}").unwrap();
+    assert_ne!(heir.port(), dead);
+    assert_eq!(heir.cli(&["GET", "{alice}249"]).unwrap(), "1");
+
+    // The dead one comes back as a replica of its heir.
+    let dead = cluster.nodes_mut().iter_mut().find(|node| node.port() == dead).unwrap();
+    dead.restart().unwrap();
+    cluster.wait_until_whole().unwrap();
+}
+
+#[test]
+fn a_slot_with_keys_left_behind_is_not_given_away() {
+    let cluster = RedisCluster::start().unwrap();
+    cluster.node_of("bob").unwrap().cli(&["SET", "bob", "1"]).unwrap();
+    let error = cluster.begin_move_of("bob").unwrap().finish().unwrap_err().to_string();
+    assert!(error.contains("still has 1 keys to carry"), "{error}");
+}

@@ -1,0 +1,165 @@
+//! A server is real, does as it is told, and leaves nothing behind.
+
+use diana_testing::{Port, RedisServer};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+/// Long enough for an answer that comes, short enough to wait for one that doesn't.
+const SILENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn connect(port: u16) -> std::io::Result<TcpStream> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn answers_on_its_own_port() {
+    let (one, other) = (RedisServer::start().unwrap(), RedisServer::start().unwrap());
+    assert_eq!(one.url(), format!("redis://127.0.0.1:{}", one.port()));
+    assert_eq!(one.cli(&["SET", "key", "of one"]).unwrap(), "OK");
+    assert_eq!(one.cli(&["GET", "key"]).unwrap(), "of one");
+    assert_eq!(other.cli(&["EXISTS", "key"]).unwrap(), "0");
+    assert_eq!(other.info("server", "process_id").unwrap(), other.pid().to_string());
+}
+
+#[test]
+fn never_writes_to_disk() {
+    let redis = RedisServer::start().unwrap();
+    assert_eq!(redis.cli(&["CONFIG", "GET", "save"]).unwrap(), "save");
+    assert_eq!(redis.info("persistence", "aof_enabled").unwrap(), "0");
+}
+
+#[test]
+fn an_error_reply_and_an_unknown_field_are_errors() {
+    let redis = RedisServer::start().unwrap();
+    let error = redis.cli(&["INCRBY", "key", "much"]).unwrap_err().to_string();
+    assert!(error.contains("ERR value is not an integer"), "{error}");
+    let error = redis.info("server", "weather").unwrap_err().to_string();
+    assert_eq!(error, "INFO server has no field weather");
+}
+
+#[test]
+fn frozen_it_takes_a_question_and_answers_after_the_thaw() {
+    let redis = RedisServer::start().unwrap();
+    let mut client = connect(redis.port()).unwrap();
+    redis.freeze().unwrap();
+    assert!(!redis.is_running());
+    client.write_all(b"PING\r\n").unwrap();
+    client.set_read_timeout(Some(SILENCE)).unwrap();
+    let mut answer = [0; 7];
+    assert_eq!(client.read(&mut answer).unwrap_err().kind(), ErrorKind::WouldBlock);
+    connect(redis.port()).expect("the kernel accepts for it");
+
+    redis.thaw().unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+PONG\r\n");
+    assert!(redis.is_running());
+}
+
+#[test]
+fn killed_it_refuses_and_restarted_it_is_empty_on_the_same_port() {
+    let mut redis = RedisServer::start().unwrap();
+    let (port, pid) = (redis.port(), redis.pid());
+    redis.cli(&["SET", "key", "value"]).unwrap();
+    let mut client = connect(port).unwrap();
+    client.write_all(b"PING\r\n").unwrap();
+    client.read_exact(&mut [0; 7]).unwrap(); // so it has accepted: a connection still in the kernel's queue is reset
+
+    redis.kill().unwrap();
+    assert!(!is_alive(pid));
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    assert_eq!(connect(port).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(redis.freeze().unwrap_err().kind(), ErrorKind::NotFound);
+    redis.kill().expect("killing the dead is no fault");
+
+    redis.restart().unwrap();
+    assert_eq!(redis.port(), port);
+    assert_ne!(redis.pid(), pid);
+    assert_eq!(redis.cli(&["DBSIZE"]).unwrap(), "0");
+}
+
+#[test]
+fn dropped_it_leaves_neither_process_nor_data() {
+    let redis = RedisServer::start().unwrap();
+    let (port, pid) = (redis.port(), redis.pid());
+    let folder = redis.cli(&["CONFIG", "GET", "dir"]).unwrap().lines().nth(1).unwrap().to_owned();
+    assert!(Path::new(&folder).join("redis.conf").exists());
+    redis.freeze().unwrap(); // even so
+    drop(redis);
+    assert!(!is_alive(pid));
+    assert!(!Path::new(&folder).exists());
+    assert_eq!(connect(port).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_password_is_asked_for() {
+    let redis = RedisServer::builder().password("open \"sesame\"").start().unwrap();
+    assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
+    let mut stranger = connect(redis.port()).unwrap();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    stranger.write_all(b"PING\r\n").unwrap();
+    let mut answer = [0; 7];
+    stranger.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"-NOAUTH");
+}
+
+#[test]
+fn a_password_is_in_the_url() {
+    let redis = RedisServer::builder().password("sesame").start().unwrap();
+    assert_eq!(redis.url(), format!("redis://:sesame@127.0.0.1:{}", redis.port()));
+}
+
+#[test]
+fn full_memory_refuses_to_write_and_still_reads() {
+    let redis = RedisServer::builder().max_memory(1).start().unwrap();
+    let error = redis.cli(&["SET", "key", "value"]).unwrap_err().to_string();
+    assert!(error.contains("OOM"), "{error}");
+    assert_eq!(redis.cli(&["GET", "key"]).unwrap(), "");
+}
+
+#[test]
+fn a_replica_follows_also_a_master_with_a_password_and_comes_back_in_sync() {
+    let master = RedisServer::builder().password("sesame").start().unwrap();
+    master.cli(&["SET", "key", "value"]).unwrap();
+    let mut replica = RedisServer::builder().replica_of(&master).start().unwrap();
+    replica.wait_until_in_sync().unwrap();
+    assert_eq!(replica.cli(&["GET", "key"]).unwrap(), "value");
+    let error = replica.cli(&["SET", "key", "other"]).unwrap_err().to_string();
+    assert!(error.contains("READONLY"), "{error}");
+
+    replica.restart().unwrap();
+    replica.wait_until_in_sync().unwrap();
+    assert_eq!(replica.cli(&["GET", "key"]).unwrap(), "value");
+}
+
+#[test]
+fn cpu_time_counts_what_the_server_does() {
+    let redis = RedisServer::start().unwrap();
+    let before = redis.cpu_time().unwrap();
+    let script =
+        "for i = 1, 2000000 do redis.sha1hex('') if i % 100 == 0 then redis.call('PING') end end return 'done'";
+    assert_eq!(redis.cli(&["EVAL", script, "0"]).unwrap(), "done");
+    assert!(redis.cpu_time().unwrap() - before >= Duration::from_millis(50));
+}
+
+#[test]
+fn a_server_that_does_not_start_says_why() {
+    let error = RedisServer::builder().arg("maxmemory-policy", "whatever").start().unwrap_err().to_string();
+    assert!(error.contains("redis-server ended at once"), "{error}");
+}
+
+#[test]
+fn no_two_claims_have_the_same_port() {
+    let ports: Vec<Port> = (0..100).map(|_| Port::claim().unwrap()).collect();
+    let mut numbers: Vec<u16> = ports.iter().map(Port::number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 100);
+}

@@ -1,0 +1,119 @@
+//! Installs the programs that tests start, where they are missing: Redis, through apt.
+//!
+//! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
+//! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+/// Each program, and the Debian package that has it.
+const PROGRAMS: &[(&str, &str)] =
+    &[("redis-server", "redis-server"), ("redis-sentinel", "redis-sentinel"), ("redis-cli", "redis-tools")];
+
+/// Run as root, with the packages as arguments.
+///
+/// Debian starts a service as soon as it is installed, and at each boot; the tests want the programs alone. `policy-rc.d`
+/// is where Debian asks whether it may; one that is there already is the machine's own word, and stays.
+const SCRIPT: &str = r#"
+set -e
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' > "$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+apt-get -qq -y -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"
+if command -v systemctl > /dev/null; then
+    for package in "$@"; do
+        systemctl --quiet disable "$package.service" 2> /dev/null || true
+    done
+fi
+"#;
+
+/// Installs what is missing; an error that says what to type if that doesn't work.
+pub(crate) fn programs() -> Result<(), String> {
+    let missing = missing();
+    if missing.is_empty() {
+        println!("redis-server, redis-sentinel and redis-cli are there");
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    println!("installing {} with apt-get", packages.join(", "));
+    install(&packages).map_err(|problem| advice(&missing, &problem))?;
+    let still = self::missing();
+    if still.is_empty() { Ok(()) } else { Err(advice(&still, "apt-get says that all is installed")) }
+}
+
+fn install(packages: &[&str]) -> Result<(), String> {
+    if !is_there("apt-get") {
+        return Err("there is no apt-get here".to_owned());
+    }
+    let mut command = if is_root() {
+        Command::new("sh")
+    } else if is_there("sudo") {
+        let mut sudo = Command::new("sudo");
+        // Without asking for a password: nobody may be there to type it.
+        sudo.args(["-n", "sh"]);
+        sudo
+    } else {
+        return Err("this is not root, and there is no sudo".to_owned());
+    };
+    // The first argument after the script is its own name, `$0`.
+    match command.args(["-c", SCRIPT, "install"]).args(packages).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("installing failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("the installing shell can't be started: {error}")),
+    }
+}
+
+fn advice(missing: &[(&str, &str)], problem: &str) -> String {
+    let (programs, packages): (Vec<&str>, Vec<&str>) = missing.iter().copied().unzip();
+    format!(
+        "{problem}\n\
+         The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
+         Elsewhere: Redis 7 or later, from your packages or https://redis.io.",
+        programs.join(" and "),
+        packages.join(" "),
+    )
+}
+
+fn missing() -> Vec<(&'static str, &'static str)> {
+    PROGRAMS.iter().copied().filter(|(program, _)| !is_there(program)).collect()
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    is_in(&path, program)
+}
+
+fn is_in(path: &OsStr, program: &str) -> bool {
+    std::env::split_paths(path).any(|folder| folder.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output();
+    output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{advice, is_in};
+    use std::ffi::OsStr;
+
+    #[test]
+    fn looks_in_every_folder_of_the_path() {
+        assert!(is_in(OsStr::new("/nowhere:/usr/bin:/bin"), "sh"));
+        assert!(!is_in(OsStr::new("/nowhere:/usr/bin:/bin"), "no such program"));
+        assert!(!is_in(OsStr::new(""), "sh"));
+    }
+
+    #[test]
+    fn advice_names_the_command_to_type() {
+        let advice = advice(&[("redis-cli", "redis-tools")], "there is no apt-get here");
+        assert!(advice.starts_with("there is no apt-get here\nThe tests start redis-cli, which"), "{advice}");
+        assert!(advice.contains("sudo apt-get install redis-tools\n"), "{advice}");
+    }
+}
