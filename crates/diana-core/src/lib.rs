@@ -52,8 +52,8 @@ pub use algorithm::Calendar;
 #[doc(hidden)]
 pub use algorithm::OneWord;
 pub use algorithm::{
-    Algorithm, BucketState, Concurrency, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow, LeakyBucket, MAX_BUCKETS,
-    MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
+    Algorithm, BucketState, Concurrency, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow, LeakyBucket,
+    MAX_BUCKETS, MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
     SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket,
     Total, Waiting,
 };

@@ -25,7 +25,8 @@ impl Dump {
         let mut characters = text.chars();
         let kind = characters.next();
         let rest = characters.as_str();
-        let foreign = || "it holds something that Diana did not write; delete it, or give Diana another prefix".to_owned();
+        let foreign =
+            || "it holds something that Diana did not write; delete it, or give Diana another prefix".to_owned();
         let (parameters, since, body) = match kind {
             Some('s') => {
                 let (parameters, rest) = rest.split_once(' ').ok_or_else(foreign)?;
@@ -43,7 +44,11 @@ impl Dump {
                 members.retain(|(member, _)| !member.starts_with(HEAD));
                 (parameters, since, Body::Set(members))
             }
-            _ => return Err(format!("it is a {rest}, which Diana never writes; delete it, or give Diana another prefix")),
+            _ => {
+                return Err(format!(
+                    "it is a {rest}, which Diana never writes; delete it, or give Diana another prefix"
+                ));
+            }
         };
         let kept = kind::written_by(parameters).ok_or_else(foreign)?;
         Ok(Self { kept, since: since.to_owned(), body })

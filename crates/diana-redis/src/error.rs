@@ -16,7 +16,9 @@ pub enum ConnectError {
         reason: String,
     },
     /// Redis does not let us in: no password, a wrong one, or a user without the rights.
-    #[error("Redis at `{url}` refuses us: {reason}; put user and password into the URL, as in redis://USER:PASSWORD@HOST")]
+    #[error(
+        "Redis at `{url}` refuses us: {reason}; put user and password into the URL, as in redis://USER:PASSWORD@HOST"
+    )]
     Refused {
         /// The URL, without its password.
         url: String,

@@ -71,7 +71,8 @@ impl Leases {
                 pools.get_mut(&item.name).is_some_and(|pool| pool.has(item.asking.cost, here))
             };
             let all = items.iter().all(|item| has(&mut pools, item));
-            let spent = items.iter().filter(|_| all).map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
+            let spent =
+                items.iter().filter(|_| all).map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
             spent.collect::<Option<Vec<_>>>().filter(|_| all && !items.is_empty()).map(Decision::new)
         };
         for fetch in fetches {
@@ -129,7 +130,8 @@ impl Leases {
         let (block, standing) = match item.plan.kept.leasing() {
             Leasing::None => (None, None),
             Leasing::ByScript => {
-                let over = self.pools.lock().get_mut(&item.name).map_or_else(Vec::new, |pool| std::mem::take(&mut pool.over));
+                let over =
+                    self.pools.lock().get_mut(&item.name).map_or_else(Vec::new, |pool| std::mem::take(&mut pool.over));
                 let id = self.remote.ticket();
                 let sizes = [size, size / 4, size / 16].into_iter().filter(|size| *size > 0).collect::<Vec<_>>();
                 let call = LeaseCall { id, lasts: LASTS, over: &over, sizes: &sizes };
@@ -159,12 +161,16 @@ impl Leases {
     ) -> (Option<Block>, Option<diana_core::Standing>) {
         let moment = self.remote.moment(item.asking.about);
         // At most half of what is left, so that one instance never takes all of it.
-        let Ok(seen) = self.remote.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else { return (None, None) };
+        let Ok(seen) = self.remote.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
+            return (None, None);
+        };
         let remaining = seen.answers().first().map_or(0, |answer| answer.standing.remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.asking.cost = cost;
         item.asking.ticket = self.remote.ticket();
-        let Ok(taken) = self.remote.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else { return (None, None) };
+        let Ok(taken) = self.remote.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else {
+            return (None, None);
+        };
         let Some(answer) = taken.answers().first() else { return (None, None) };
         let block = answer.receipt().map(|receipt| Block {
             id: item.asking.ticket,
@@ -212,7 +218,8 @@ impl Leases {
             let call = LeaseCall { id: 0, lasts: LASTS, over, sizes: &[] };
             self.remote.lease(plan, name, &call, moment).await?;
         }
-        let mut returned = receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt)).collect::<Vec<_>>();
+        let mut returned =
+            receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt)).collect::<Vec<_>>();
         if !returned.is_empty() {
             self.remote.refund(&mut returned, moment).await?;
         }

@@ -204,7 +204,8 @@ impl Link {
 impl Inner {
     /// The part that the instances are announced in.
     fn home(&self) -> &Part {
-        let home = if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 };
+        let home =
+            if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 };
         self.parts.get(home).unwrap_or_else(|| unreachable!("there is a part for every slot"))
     }
 
@@ -259,9 +260,8 @@ async fn check_version(connection: &mut Connection) -> Result<(), redis::RedisEr
     let info: String = match connection {
         Connection::One(connection) => cmd.query_async(connection).await?,
         Connection::Cluster(connection) => {
-            let route = redis::cluster_routing::RoutingInfo::SingleNode(
-                redis::cluster_routing::SingleNodeRoutingInfo::Random,
-            );
+            let route =
+                redis::cluster_routing::RoutingInfo::SingleNode(redis::cluster_routing::SingleNodeRoutingInfo::Random);
             redis::from_redis_value(connection.route_command(cmd, route).await?)?
         }
     };

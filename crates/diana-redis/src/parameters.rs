@@ -47,7 +47,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_quota() {
-        for text in ["", "1", "1/s", "1/1s", "0/1s*1", "1/0s*1", "1/1s*0", "1/1x*1", "a/1s*1", "1/99999999999999999999s*1"] {
+        for text in
+            ["", "1", "1/s", "1/1s", "0/1s*1", "1/0s*1", "1/1s*0", "1/1x*1", "a/1s*1", "1/99999999999999999999s*1"]
+        {
             assert_eq!(parse_quota(text), None, "{text}");
         }
     }

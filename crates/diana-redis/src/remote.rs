@@ -118,12 +118,7 @@ impl Remote {
     ///
     /// Two such requests may stand in each other's way, and both be refused; but what is taken is taken, so never is too
     /// much granted. If this process dies in between, what it took is gone until time gives it back.
-    async fn ask_across(
-        self: &Arc<Self>,
-        op: Op,
-        items: &mut [Item],
-        moment: Moment,
-    ) -> Result<Decision, CallError> {
+    async fn ask_across(self: &Arc<Self>, op: Op, items: &mut [Item], moment: Moment) -> Result<Decision, CallError> {
         let mut order = items.iter().map(|item| slot(&item.name)).enumerate().collect::<Vec<_>>();
         order.sort_by_key(|(_, slot)| *slot);
         let mut all: Vec<Option<Answer>> = vec![None; items.len()];

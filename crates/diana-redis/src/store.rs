@@ -184,7 +184,9 @@ impl Inner {
             return None;
         }
         self.remote.caller.link.counters().count(Counted::ByRefusal);
-        let known = |(item, answer): (&Item, Option<Answer>)| answer.unwrap_or_else(|| item.plan.kept.unasked(&item.asking, now));
+        let known = |(item, answer): (&Item, Option<Answer>)| {
+            answer.unwrap_or_else(|| item.plan.kept.unasked(&item.asking, now))
+        };
         Some(Decision::new(items.iter().zip(refused).map(known)))
     }
 

@@ -2,8 +2,8 @@
 
 use crate::options;
 use crate::plans::Plan;
-pub(super) use crate::scripted::Over;
 use crate::scripted::Leasing;
+pub(super) use crate::scripted::Over;
 use diana_core::{Answer, Cost, Outcome, Receipt, Standing, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -162,9 +162,11 @@ impl Pool {
         while let Some(block) = self.blocks.pop_front() {
             match block.receipt {
                 None => self.over.push(Over { id: block.id, spent: block.size - block.left }),
-                Some(receipt) => receipts.extend(Cost::new(block.left).ok().map(|unspent| {
-                    Receipt::new(unspent, receipt.at()).with_mark(receipt.mark())
-                })),
+                Some(receipt) => receipts.extend(
+                    Cost::new(block.left)
+                        .ok()
+                        .map(|unspent| Receipt::new(unspent, receipt.at()).with_mark(receipt.mark())),
+                ),
             }
         }
         (std::mem::take(&mut self.over), receipts)

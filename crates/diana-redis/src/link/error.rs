@@ -44,7 +44,9 @@ impl From<RedisError> for CallError {
             ErrorKind::Server(ServerErrorKind::NoScript) => Self::NoScript,
             // A script that failed; unless it did so because Redis can't write. (Before Redis 7 that is in the text.)
             ErrorKind::Server(ServerErrorKind::ResponseError)
-                if !["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "].iter().any(|code| error.to_string().contains(code)) =>
+                if !["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "]
+                    .iter()
+                    .any(|code| error.to_string().contains(code)) =>
             {
                 Self::Unanswerable(error.to_string())
             }

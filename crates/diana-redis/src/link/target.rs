@@ -119,7 +119,9 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
         if host.is_empty() {
             return Err("a host is missing".to_owned());
         }
-        format!("{plain}://{user}{host}").into_connection_info().map_err(|error| format!("host `{host}`: {}", reason(&error)))
+        format!("{plain}://{user}{host}")
+            .into_connection_info()
+            .map_err(|error| format!("host `{host}`: {}", reason(&error)))
     });
     Ok((each.collect::<Result<_, _>>()?, path))
 }

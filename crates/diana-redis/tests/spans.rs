@@ -1,0 +1,141 @@
+//! Never more than the limit in any span, over all instances, with everything on that spares trips.
+
+mod support;
+
+use diana_core::{Clock, SystemClock, Timestamp};
+use diana_redis::{Leases, Options, RedisStore};
+use diana_testing::RedisServer;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::{ask, ask_for, bucket, store};
+
+/// A grant: some time from when it was asked for to when the answer was there.
+#[derive(Clone, Copy)]
+struct Grant {
+    asked: Timestamp,
+    answered: Timestamp,
+}
+
+/// The most by which what was surely granted within a span exceeds `burst + rate × span`, over all spans.
+///
+/// For every pair of a beginning and an end: those that were asked for no earlier than the beginning and answered no
+/// later than the end were granted in between, however long they took.
+fn worst_excess(mut grants: Vec<Grant>, burst: f64, rate: f64) -> f64 {
+    grants.sort_by_key(|grant| grant.answered);
+    let mut begins = grants.iter().map(|grant| grant.asked).collect::<Vec<_>>();
+    begins.sort();
+    begins.dedup();
+    let mut worst = f64::MIN;
+    // Every beginning would be quadratic; every seventh is enough to catch what lasts.
+    for begin in begins.iter().step_by(7) {
+        let mut count = 0.0;
+        for grant in grants.iter().filter(|grant| grant.asked >= *begin) {
+            count += 1.0;
+            let span = grant.answered.since(*begin).as_secs_f64();
+            worst = worst.max(count - burst - rate * span);
+        }
+    }
+    worst
+}
+
+async fn hammer(leases: Leases, keys: &'static [(&'static str, Duration)]) {
+    const INSTANCES: usize = 8;
+    let redis = RedisServer::start().unwrap();
+    let (stop, limit) = (Arc::new(AtomicBool::new(false)), bucket("hot", "2000/s burst 300"));
+    let mut stores = Vec::new();
+    for _ in 0..INSTANCES {
+        stores.push(store(&redis.url(), Options::default().leases(leases).timeout(Duration::from_secs(2))).await);
+    }
+    let grants: Arc<Mutex<Vec<(usize, Grant)>>> = Arc::default();
+    let tasks = stores.iter().flat_map(|store| keys.iter().enumerate().map(move |key| (store.clone(), key)));
+    let tasks = tasks.map(|(store, (index, (key, pause)))| {
+        let (stop, limit, grants) = (Arc::clone(&stop), limit.clone(), Arc::clone(&grants));
+        tokio::spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let asked = SystemClock.now();
+                let granted = ask(&store, &limit, key).await.is_granted();
+                if granted {
+                    grants.lock().unwrap().push((index, Grant { asked, answered: SystemClock.now() }));
+                }
+                if granted && pause.is_zero() {
+                    tokio::task::yield_now().await;
+                } else {
+                    tokio::time::sleep(pause.max(&Duration::from_micros(200)).to_owned()).await;
+                }
+            }
+        })
+    });
+    let tasks = tasks.collect::<Vec<_>>();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    stop.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let grants = grants.lock().unwrap().clone();
+    let mut by_lease = 0;
+    for store in &stores {
+        let link = store.link();
+        assert!(support::is_healthy(store), "{link:?}");
+        by_lease += link.saved_by_leases;
+    }
+    for (index, (key, _)) in keys.iter().enumerate() {
+        let of_key = grants.iter().filter(|(of, _)| *of == index).map(|(_, grant)| *grant).collect::<Vec<_>>();
+        let worst = worst_excess(of_key.clone(), 300.0, 2_000.0);
+        assert!(worst <= 0.0, "`{key}`: {worst} too many within a span, of {}", of_key.len());
+        // And it is used: at least half of what there is, where it is asked for all the time.
+        assert!(key != &"hot" || of_key.len() > 3_000, "only {} granted", of_key.len());
+    }
+    assert_eq!(by_lease > 0, leases != Leases::Off);
+}
+
+const MIXED: &[(&str, Duration)] =
+    &[("hot", Duration::ZERO), ("warm", Duration::from_millis(3)), ("cold", Duration::from_millis(300))];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_instances_with_leases_by_use() {
+    hammer(Leases::Auto, MIXED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_instances_with_leases_of_fifty() {
+    hammer(Leases::Of(50), MIXED).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_instances_without_leases() {
+    hammer(Leases::Off, MIXED).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_is_held_while_the_bucket_refills_gives_no_more_than_the_burst() {
+    let redis = RedisServer::start().unwrap();
+    let options = || Options::default().timeout(Duration::from_secs(2));
+    let holder = store(&redis.url(), options().leases(Leases::Of(40))).await;
+    let other = store(&redis.url(), options()).await;
+    // Full again half a second after the lease; the lease lasts twice as long.
+    let limit = bucket("held", "200/s burst 100");
+    let takes_a_lease = async |store: &RedisStore| {
+        for _ in 0..200 {
+            ask(store, &limit, "x").await;
+            if store.link().leased > 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("no lease: {:?}", store.link());
+    };
+    takes_a_lease(&holder).await;
+    let leased = holder.link().leased;
+    assert!(leased >= 30, "{leased}");
+    tokio::time::sleep(Duration::from_millis(350)).await;
+    // All that others can have at once, and then all that is on lease.
+    let others = 100 - leased;
+    assert!(!ask_for(&other, &limit, "x", others + 2).await.is_granted());
+    assert!(ask_for(&other, &limit, "x", others - 1).await.is_granted());
+    let mut spent = 0;
+    while holder.link().leased > 0 && ask(&holder, &limit, "x").await.is_granted() {
+        spent += 1;
+    }
+    assert!(spent >= leased, "{spent} of {leased}");
+}
