@@ -2,6 +2,7 @@
 
 use crate::wait::{LONG, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fmt::Display;
 use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -36,14 +37,23 @@ impl Process {
     /// Whether it has ended by itself, or been killed.
     pub(crate) fn has_ended(&self) -> bool {
         // An ended child stays a zombie until it is waited for, so its id can't have become another's.
-        self.stat().map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
+        self.stat().map_or(true, |stat| stat.has_ended())
     }
 
-    /// SIGKILL, and waits for the end. Does nothing to one that has ended.
+    /// SIGKILL to it and to those it forked, and waits for their end. Does nothing to one that has ended.
+    ///
+    /// Redis forks to send a replica its data; such a child would outlive it, and write to a folder that is being removed.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
+        // Stopped, it neither forks nor waits for its children, so that their ids stay theirs. If it can't be stopped it
+        // has ended.
+        let forked = self.freeze().map(|()| self.forked()).unwrap_or_default();
+        for &child in &forked {
+            kill_process(child, Signal::KILL)?;
+        }
         self.child.kill()?;
         self.child.wait()?;
-        Ok(())
+        let gone = |child: &Pid| stat_of(child.as_raw_nonzero().get()).map_or(true, |stat| stat.has_ended());
+        wait_until("what a process forked to end", LONG, || forked.iter().all(gone).then_some(()))
     }
 
     /// SIGSTOP, and waits until it has stopped: the signal alone lets it finish what it is at.
@@ -72,9 +82,15 @@ impl Process {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
+    /// Its own children. Only its first thread forks.
+    fn forked(&self) -> Vec<Pid> {
+        let pid = self.pid();
+        let ids = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        ids.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
+    }
+
     fn stat(&self) -> io::Result<Stat> {
-        let line = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
-        Stat::parse(&line).ok_or_else(|| io::Error::other(format!("unknown format: {line}")))
+        stat_of(self.pid())
     }
 }
 
@@ -92,7 +108,16 @@ struct Stat {
     ticks: u64,
 }
 
+fn stat_of(pid: impl Display) -> io::Result<Stat> {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    Stat::parse(&line).ok_or_else(|| io::Error::other(format!("unknown format: {line}")))
+}
+
 impl Stat {
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     fn parse(line: &str) -> Option<Self> {
         // The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
         let (_, rest) = line.rsplit_once(')')?;

@@ -99,6 +99,22 @@ fn dropped_it_leaves_neither_process_nor_data() {
 }
 
 #[test]
+fn killed_it_takes_along_what_it_forked() {
+    let mut redis = RedisServer::start().unwrap();
+    // A child that saves takes 100 ms for each key, if told so: as long as this one lives, it would write.
+    redis.cli(&["CONFIG", "SET", "rdb-key-save-delay", "100000"]).unwrap();
+    let keys = "for i = 1, 100 do redis.call('SET', i, i) end";
+    redis.cli(&["EVAL", keys, "0"]).unwrap();
+    redis.cli(&["BGSAVE"]).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", redis.pid());
+    let child: u32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    assert!(is_alive(child));
+    redis.kill().unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_else(|_| ") Z".to_owned());
+    assert!(state.contains(") Z"), "{state}");
+}
+
+#[test]
 fn a_password_is_asked_for() {
     let redis = RedisServer::builder().password("open \"sesame\"").start().unwrap();
     assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
