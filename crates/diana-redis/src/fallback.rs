@@ -92,6 +92,11 @@ impl Fallback {
         self.counts.reset(&self.limit(plan, instances), name, now);
     }
 
+    /// Forgets the share of a limit that nobody asks for any more.
+    pub(crate) fn forget(&self, limit: LimitId) {
+        self.shares.lock().remove(&limit);
+    }
+
     fn limits(&self, items: &[Item], instances: u64) -> SmallVec<[Limit; 2]> {
         items.iter().map(|item| self.limit(&item.plan, instances)).collect()
     }

@@ -36,6 +36,8 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     /// The algorithm and the state that is written as `body`.
     fn state(&self, body: &Body, now: Timestamp) -> Option<State>;
     fn leasing(&self) -> Leasing;
+    /// Whether its refusals say until when they hold, so that they can be remembered.
+    fn is_remembered(&self) -> bool;
     fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>);
     /// Where the state that a script saw stands.
     fn standing(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Standing>;
@@ -104,6 +106,11 @@ impl<A: Scripted> AnyKept for Kept<A> {
 
     fn leasing(&self) -> Leasing {
         self.algorithm.leasing()
+    }
+
+    fn is_remembered(&self) -> bool {
+        // What is in flight comes back when somebody returns it; nobody can say when.
+        A::MODULE.name != "concurrency"
     }
 
     fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>) {

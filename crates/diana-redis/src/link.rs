@@ -19,7 +19,8 @@ pub(crate) use error::CallError;
 use offset::Offset;
 use parking_lot::RwLock;
 use part::{Part, Trouble, part_of, probes};
-use redis::{Cmd, Value};
+use futures_util::Stream;
+use redis::{Cmd, Msg, RedisError, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -105,13 +106,13 @@ impl Link {
     }
 
     /// Connects for the first time, and keeps the link in repair from then on.
-    pub(crate) async fn open(&self) -> Result<(), redis::RedisError> {
+    pub(crate) async fn open(&self) -> Result<(), RedisError> {
         let opened = self.first_connection().await;
         tokio::spawn(repair::run(Arc::downgrade(&self.inner)));
         opened
     }
 
-    async fn first_connection(&self) -> Result<(), redis::RedisError> {
+    async fn first_connection(&self) -> Result<(), RedisError> {
         let inner = &self.inner;
         // Nothing waits for this but the start.
         let mut connection = inner.target.connect(Duration::from_secs(1)).await?;
@@ -185,6 +186,18 @@ impl Link {
         self.inner.learn(redis_micros);
     }
 
+    /// What is said on a channel, over a connection of its own.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<impl Stream<Item = Msg> + use<>, RedisError> {
+        let mut listener = self.inner.target.listener(CONNECT_WITHIN).await?;
+        listener.subscribe(channel).await?;
+        Ok(listener.into_on_message())
+    }
+
+    /// The part that keeps what belongs to no key.
+    pub(crate) fn home(&self) -> usize {
+        self.inner.home_index()
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.inner.counters
     }
@@ -202,11 +215,13 @@ impl Link {
 }
 
 impl Inner {
+    fn home_index(&self) -> usize {
+        if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 }
+    }
+
     /// The part that the instances are announced in.
     fn home(&self) -> &Part {
-        let home =
-            if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 };
-        self.parts.get(home).unwrap_or_else(|| unreachable!("there is a part for every slot"))
+        self.parts.get(self.home_index()).unwrap_or_else(|| unreachable!("there is a part for every slot"))
     }
 
     fn is_whole(&self) -> bool {
@@ -254,7 +269,7 @@ impl Inner {
 }
 
 /// An error unless Redis is new enough: 6.2, which has `SET` with `PXAT`.
-async fn check_version(connection: &mut Connection) -> Result<(), redis::RedisError> {
+async fn check_version(connection: &mut Connection) -> Result<(), RedisError> {
     let mut cmd = redis::cmd("INFO");
     cmd.arg("server");
     let info: String = match connection {

@@ -76,6 +76,11 @@ impl Plans {
         Ok(plan)
     }
 
+    /// Forgets the plan of a limit that nobody asks for any more.
+    pub(crate) fn forget(&self, limit: LimitId) {
+        self.newest.write().remove(&limit);
+    }
+
     /// Goes on with parameters that were found on Redis, if they are newer than those of `plan`: the plan to go by.
     pub(crate) fn adopt(&self, plan: &Arc<Plan>, kept: &Arc<dyn AnyKept>, since: &str) -> Option<Arc<Plan>> {
         let since_millis = u64::from_str_radix(since, 36).ok()?;

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// How often a state is tried to be carried over while others write it, before its old parameters are gone by once more.
 const CARRIES: usize = 4;
@@ -24,9 +25,12 @@ const CARRIES: usize = 4;
 pub(crate) struct Remote {
     pub(crate) caller: Arc<Caller>,
     pub(crate) plans: Plans,
+    pub(crate) prefix: String,
     batches: Option<Batches>,
     /// The upper half of this instance's tickets, and how many it gave out.
     tickets: (u64, AtomicU64),
+    /// Where what is done behind a request is done.
+    runtime: Handle,
 }
 
 /// What a refund gives back: the plan, the name of the state, and the receipt.
@@ -59,7 +63,8 @@ impl Remote {
         // Times that are handed in differ from request to request, and a cluster's script can't leave its slot.
         let batches = batching == Batching::On && caller.times == Times::OfRedis && !caller.link.is_cluster();
         let batches = batches.then(|| Batches::new(Arc::clone(&caller)));
-        Self { caller, plans: Plans::new(prefix), batches, tickets: (instance, AtomicU64::new(0)) }
+        let tickets = (instance, AtomicU64::new(0));
+        Self { caller, plans: Plans::new(prefix), prefix: prefix.to_owned(), batches, tickets, runtime: Handle::current() }
     }
 
     /// The asks as items: each count once, at the largest cost.
@@ -312,7 +317,7 @@ impl Taken<'_> {
             return;
         }
         // The request has waited long enough, so this is done behind it.
-        tokio::spawn(async move {
+        self.remote.runtime.spawn(async move {
             let moment = remote.moment(now);
             if let Err(error) = remote.refund(&mut returned, moment).await {
                 tracing::warn!(%error, "what a refused request took could not be given back; time will do it");

@@ -5,6 +5,7 @@ use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
 use crate::leases::{Leases, TIDY_EVERY, Which};
 use crate::link::{CallError, Counted, Link, Target};
+use crate::news;
 use crate::options::{self, Options, Times};
 use crate::refusals::Refusals;
 use crate::remote::{Items, Remote};
@@ -15,6 +16,7 @@ use redis::{ErrorKind, ServerErrorKind};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
+use tokio::runtime::Handle;
 
 /// What is noted on a decision that was made without Redis.
 const DECIDED_HERE: u64 = 1;
@@ -48,9 +50,10 @@ pub struct RedisStore {
 struct Inner {
     remote: Arc<Remote>,
     fallback: Fallback,
-    refusals: Option<Refusals>,
+    refusals: Option<Arc<Refusals>>,
     leases: Option<Arc<Leases>>,
     times: Times,
+    runtime: Handle,
 }
 
 impl RedisStore {
@@ -84,13 +87,18 @@ impl RedisStore {
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
+        let refusals = (options.refusals == options::Refusals::Remembered).then(Arc::<Refusals>::default);
+        if let Some(refusals) = &refusals {
+            tokio::spawn(news::listen(Arc::downgrade(&remote), Arc::downgrade(refusals)));
+        }
         Ok(Self {
             inner: Arc::new(Inner {
                 remote,
                 leases,
                 fallback: Fallback::new(options.when_down),
-                refusals: (options.refusals == options::Refusals::Remembered).then(Refusals::default),
+                refusals,
                 times: options.times,
+                runtime: Handle::current(),
             }),
         })
     }
@@ -112,6 +120,17 @@ impl RedisStore {
             leased: self.inner.leases.as_ref().map_or(0, |leases| leases.held()),
             instances: counters.instances(),
         }
+    }
+
+    /// The runtime that the store lives in.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.inner.runtime
+    }
+
+    /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.
+    pub(crate) fn forget_limit(&self, limit: &Limit) {
+        self.inner.remote.plans.forget(limit.id());
+        self.inner.fallback.forget(limit.id());
     }
 
     /// Gives back what is out on lease, so that others can use it at once. For the end of a program: a store that is
@@ -190,6 +209,13 @@ impl Inner {
         Some(Decision::new(items.iter().zip(refused).map(known)))
     }
 
+    /// Tells the other instances what was given back, in case they remember that it was refused.
+    fn tell(&self, names: impl Iterator<Item = Vec<u8>>) {
+        if self.refusals.is_some() {
+            news::tell(&self.remote, names);
+        }
+    }
+
     fn forget(&self, name: &[u8]) {
         if let Some(refusals) = &self.refusals {
             refusals.forget(name);
@@ -240,6 +266,7 @@ impl Store for RedisStore {
             // Again, since somebody may have been refused meanwhile.
             inner.forget(name);
         }
+        inner.tell(returned.into_iter().filter(|(plan, ..)| plan.kept.is_remembered()).map(|(_, name, _)| name));
         done.map_err(|error| self.failed(&error))
     }
 
@@ -267,6 +294,7 @@ impl Store for RedisStore {
         if let Some(leases) = &inner.leases {
             leases.forget(&name);
         }
+        inner.tell(std::iter::once(name));
         done.map_err(|error| self.failed(&error))
     }
 }

@@ -117,7 +117,7 @@ async fn a_lease_that_is_held_while_the_bucket_refills_gives_no_more_than_the_bu
     let limit = bucket("held", "200/s burst 100");
     let takes_a_lease = async |store: &RedisStore| {
         for _ in 0..200 {
-            ask(store, &limit, "x").await;
+            let _ = ask(store, &limit, "x").await;
             if store.link().leased > 0 {
                 return;
             }

@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::aio::PubSub;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError, TlsMode};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(crate) struct Target {
 
 enum Place {
     One(Client),
-    Cluster(Box<dyn Fn(Duration) -> Result<ClusterClient, RedisError> + Send + Sync>),
+    Cluster(Vec<ConnectionInfo>),
     Sentinel { sentinels: Vec<ConnectionInfo>, master: String, node: SentinelNodeConnectionInfo },
 }
 
@@ -36,13 +37,9 @@ impl Target {
             }
             "redis+cluster" | "rediss+cluster" => {
                 let (nodes, _) = nodes(scheme, rest)?;
-                // Not in vain: what the builder finds wrong is told now.
-                let build = move |timeout: Duration| {
-                    let builder = ClusterClientBuilder::new(nodes.clone()).retries(1);
-                    builder.connection_timeout(timeout).response_timeout(timeout).build()
-                };
-                build(Duration::from_secs(1)).map_err(|error| reason(&error))?;
-                Place::Cluster(Box::new(build))
+                // What the client finds wrong is told now.
+                cluster(&nodes, Duration::from_secs(1)).map_err(|error| reason(&error))?;
+                Place::Cluster(nodes)
             }
             "redis+sentinel" | "rediss+sentinel" => {
                 let (nodes, path) = nodes(scheme, rest)?;
@@ -88,22 +85,57 @@ impl Target {
                 Place::One(client) => {
                     client.get_multiplexed_async_connection_with_config(&config).await.map(Connection::One)
                 }
-                Place::Cluster(build) => build(within)?.get_async_connection().await.map(Connection::Cluster),
+                Place::Cluster(nodes) => cluster(nodes, within)?.get_async_connection().await.map(Connection::Cluster),
                 Place::Sentinel { sentinels, master, node } => {
-                    let mut client = SentinelClient::build(
-                        sentinels.clone(),
-                        master.clone(),
-                        Some(node.clone()),
-                        SentinelServerType::Master,
-                    )?;
+                    let mut client = known_master(sentinels, master, node)?;
                     client.get_async_connection_with_config(&config).await.map(Connection::One)
                 }
             }
         };
-        match tokio::time::timeout(within, connecting).await {
-            Ok(connection) => connection,
-            Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "no connection in time").into()),
-        }
+        in_time(within, connecting).await
+    }
+
+    /// A connection to listen on: in a cluster to any node, since all of them hear everything.
+    pub(crate) async fn listener(&self, within: Duration) -> Result<PubSub, RedisError> {
+        let connecting = async {
+            match &self.place {
+                Place::One(client) => client.get_async_pubsub().await,
+                Place::Sentinel { sentinels, master, node } => {
+                    known_master(sentinels, master, node)?.async_get_client().await?.get_async_pubsub().await
+                }
+                Place::Cluster(nodes) => {
+                    let mut last = None;
+                    for node in nodes {
+                        match Client::open(node.clone())?.get_async_pubsub().await {
+                            Ok(listener) => return Ok(listener),
+                            Err(error) => last = Some(error),
+                        }
+                    }
+                    Err(last.unwrap_or_else(|| std::io::Error::other("no nodes").into()))
+                }
+            }
+        };
+        in_time(within, connecting).await
+    }
+}
+
+fn cluster(nodes: &[ConnectionInfo], within: Duration) -> Result<ClusterClient, RedisError> {
+    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(1);
+    builder.connection_timeout(within).response_timeout(within).build()
+}
+
+fn known_master(
+    sentinels: &[ConnectionInfo],
+    master: &str,
+    node: &SentinelNodeConnectionInfo,
+) -> Result<SentinelClient, RedisError> {
+    SentinelClient::build(sentinels.to_vec(), master.to_owned(), Some(node.clone()), SentinelServerType::Master)
+}
+
+async fn in_time<T>(within: Duration, connecting: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    match tokio::time::timeout(within, connecting).await {
+        Ok(connection) => connection,
+        Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "no connection in time").into()),
     }
 }
 

@@ -6,23 +6,23 @@ use diana_redis::{Health, Options, RedisStore};
 use std::time::Duration;
 
 /// A token bucket of this quota, under this name.
-pub fn bucket(name: &str, quota: &str) -> Limit {
+pub(crate) fn bucket(name: &str, quota: &str) -> Limit {
     Limit::new(name, TokenBucket::new(quota.parse::<Quota>().unwrap()))
 }
 
 /// One permit of `limit` for `key`, now.
-pub async fn ask(store: &RedisStore, limit: &Limit, key: &str) -> Decision {
+pub(crate) async fn ask(store: &RedisStore, limit: &Limit, key: &str) -> Decision {
     store.decide(&[Ask::one(limit, key)], SystemClock.now(), Patience::NONE).await.unwrap()
 }
 
 /// `cost` permits of `limit` for `key`, now.
-pub async fn ask_for(store: &RedisStore, limit: &Limit, key: &str, cost: u64) -> Decision {
+pub(crate) async fn ask_for(store: &RedisStore, limit: &Limit, key: &str, cost: u64) -> Decision {
     let ask = [Ask::new(limit, key, Cost::new(cost).unwrap())];
     store.decide(&ask, SystemClock.now(), Patience::NONE).await.unwrap()
 }
 
 /// How many of `asks` requests for one permit are granted.
-pub async fn granted(store: &RedisStore, limit: &Limit, key: &str, asks: usize) -> usize {
+pub(crate) async fn granted(store: &RedisStore, limit: &Limit, key: &str, asks: usize) -> usize {
     let mut granted = 0;
     for _ in 0..asks {
         granted += usize::from(ask(store, limit, key).await.is_granted());
@@ -31,16 +31,16 @@ pub async fn granted(store: &RedisStore, limit: &Limit, key: &str, asks: usize) 
 }
 
 /// A store on the Redis at `url`.
-pub async fn store(url: &str, options: Options) -> RedisStore {
+pub(crate) async fn store(url: &str, options: Options) -> RedisStore {
     RedisStore::connect(url, options).await.unwrap()
 }
 
-pub fn is_healthy(store: &RedisStore) -> bool {
+pub(crate) fn is_healthy(store: &RedisStore) -> bool {
     store.link().health == Health::Healthy
 }
 
 /// Waits until `holds`, for as long as `most`; how long that took. A failure if it does not hold by then.
-pub async fn until(most: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+pub(crate) async fn until(most: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let began = SystemClock.now();
     loop {
         let passed = SystemClock.now().since(began);
