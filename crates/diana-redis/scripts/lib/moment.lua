@@ -43,10 +43,36 @@ function moment.earlier(micros, numerator, other_micros, other_numerator)
   return micros < other_micros or (micros == other_micros and numerator < other_numerator)
 end
 
+-- Where a cost moves the moment to: later than it was, or than now if it is past. Before that what was seen, and after it
+-- since when the parameters are in force; nil if they are others.
+--   place + 1, 2  what the cost takes, as a time
+--   place + 3     the denominator
+function moment.later(key, parameters, place)
+  local micros, numerator, since = moment.read(key, parameters, place)
+  if not micros then return end
+  local seen = { micros, numerator }
+  if micros < now then micros, numerator = now, 0 end
+  micros, numerator =
+    moment.add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), tonumber(argv[place + 3]))
+  return seen, micros, numerator, since
+end
+
+-- What an algorithm returns that moves the moment here.
+function moment.moved(parameters, seen, micros, numerator, since)
+  return true, seen, moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+end
+
+-- Moves the moment without asking; `place` is as for moment.later.
+function moment.charge(key, parameters, place)
+  local seen, micros, numerator, since = moment.later(key, parameters, place)
+  if not seen then return end
+  return moment.moved(parameters, seen, micros, numerator, since)
+end
+
 -- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
 --   place + 1, 2  where the segment ends
 --   place + 3, 4  how long it is
---   place + 5, 6  how far ahead the moment may lie while nobody waits
+--   place + 5, 6  how far ahead the moment may lie while nobody waits; -1 if only the last segment is given back
 --   place + 7     the denominator
 function moment.refund(key, parameters, place)
   local micros, numerator, since = moment.read(key, parameters, place)
@@ -61,5 +87,5 @@ function moment.refund(key, parameters, place)
   if moment.earlier(price, price_numerator, left, left_numerator) then left, left_numerator = price, price_numerator end
   if not moment.earlier(0, 0, left, left_numerator) or (waits and not is_last) then return true end
   micros, numerator = moment.subtract(micros, numerator, left, left_numerator, denominator)
-  return true, nil, moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
+  return moment.moved(parameters, nil, micros, numerator, since)
 end
