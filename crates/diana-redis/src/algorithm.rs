@@ -1,3 +1,4 @@
 //! The algorithms of diana-core, each with its script.
 
+mod leaky_bucket;
 mod token_bucket;
