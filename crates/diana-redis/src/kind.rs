@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{LeakyBucket, Limit, TokenBucket};
+use diana_core::{LeakyBucket, Limit, MinInterval, TokenBucket};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -18,6 +18,7 @@ pub(crate) struct Kind {
 pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<LeakyBucket>(),
+    Kind::of::<MinInterval>(),
 ];
 
 impl Kind {
