@@ -3,3 +3,4 @@
 mod leaky_bucket;
 mod min_interval;
 mod token_bucket;
+mod total;
