@@ -2,5 +2,6 @@
 
 mod leaky_bucket;
 mod min_interval;
+mod refilling_bucket;
 mod token_bucket;
 mod total;

@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{LeakyBucket, Limit, MinInterval, TokenBucket, Total};
+use diana_core::{LeakyBucket, Limit, MinInterval, RefillingBucket, TokenBucket, Total};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -19,6 +19,7 @@ pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<LeakyBucket>(),
     Kind::of::<MinInterval>(),
+    Kind::of::<RefillingBucket>(),
     Kind::of::<Total>(),
 ];
 
