@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{LeakyBucket, Limit, MinInterval, RefillingBucket, TokenBucket, Total};
+use diana_core::{FixedWindow, LeakyBucket, Limit, MinInterval, RefillingBucket, TokenBucket, Total};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -20,6 +20,7 @@ pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<LeakyBucket>(),
     Kind::of::<MinInterval>(),
     Kind::of::<RefillingBucket>(),
+    Kind::of::<FixedWindow>(),
     Kind::of::<Total>(),
 ];
 
