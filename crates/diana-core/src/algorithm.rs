@@ -30,8 +30,8 @@ pub use calendar::Calendar;
 pub use concurrency::Concurrency;
 pub use fixed_window::{FixedWindow, FixedWindowState, Opens};
 pub use invalid_window::InvalidWindow;
-pub use leaky_bucket::LeakyBucket;
-pub use min_interval::MinInterval;
+pub use leaky_bucket::{LeakyBucket, LineState};
+pub use min_interval::{IntervalState, MinInterval};
 pub use refilling_bucket::{RefillingBucket, RefillingState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
 pub use sliding_window::{MAX_BUCKETS, SlidingWindow, SlidingWindowState};
@@ -39,7 +39,7 @@ pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
 pub use smooth_bursty::{SmoothBursty, Starts};
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::{BucketState, TokenBucket};
-pub use total::Total;
+pub use total::{Total, TotalState};
 
 /// One way to limit, with its parameters; the state of each key is kept outside.
 ///

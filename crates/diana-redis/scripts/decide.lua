@@ -12,13 +12,14 @@
 --            { 1, seen... } if it was granted (all its states are written), or, of a charge or a refund, if it was done
 --            { 0, seen... } if it was denied (none is written), or if this was a peek and it would have been
 --            { 'changed', i } if the state of its i-th ask was written under other parameters (nothing is written)
+--            an error if one of its asks makes no sense (nothing is written)
 --          where `seen` are the numbers of each state before, empty if there was none.
 --          Or now and 'late', if this came after the deadline.
 --
 -- An algorithm is a table of functions `take`, `charge` and `refund`. Each gets the key, the parameters and the place in
 -- ARGV before its own arguments, writes nothing, and returns
 --   granted    false if the state does not allow it; nil if the parameters are not those of the state
---   seen       the numbers of the state before
+--   seen       the numbers of the state before; with a `granted` of nil, an error if the ask makes no sense
 --   value      what to write: a text; false to delete; a function that writes; nil to leave the key as it is
 --   fresh_at   the microsecond from which on the new state is as good as none: when it may expire
 --
@@ -59,7 +60,7 @@ while place <= last do
   for ask = 1, asks do
     local allowed, before, value, fresh_at = algorithms[argv[place]][op](KEYS[key + ask], argv[place + 1], place + 3)
     if allowed == nil then
-      if granted ~= nil then seen = { 'changed', ask } end
+      if granted ~= nil then seen = before or { 'changed', ask } end
       granted = nil
     elseif granted ~= nil then
       granted = granted and allowed

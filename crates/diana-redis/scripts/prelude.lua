@@ -30,5 +30,7 @@ end
 
 -- The last microsecond that is told apart; what lies beyond stays there.
 local END = 9000000000000000
+-- The largest count of permits; what goes beyond stays there.
+local MOST = 9007199254740992
 
 local algorithms = {}

@@ -2,9 +2,9 @@
 --
 -- KEYS   the moment
 -- ARGV   take, charge:  1, 2  what the cost takes, as a time: microseconds, numerator
---                       3, 4  how far ahead the moment may lie after it: the capacity and the patience, or -1 for a cost
---                             above the capacity; charge: unused
---                       5     the denominator
+--                       3     the denominator
+--        take:          4, 5  how far ahead the moment may lie after it: the capacity and the patience, or -1 for a cost
+--                             above the capacity
 --        refund:        as moment.refund tells
 --        lease:         1     the denominator
 --                       2, 3  the capacity
@@ -74,7 +74,7 @@ end
 
 -- Moves the moment by the time of a cost, if that leaves it within the room.
 local function take(key, parameters, place, has_room)
-  local denominator = tonumber(argv[place + 5])
+  local denominator = tonumber(argv[place + 3])
   local seen, micros, numerator, out, out_numerator, current, since, last = look(key, parameters, place, denominator)
   if not seen then return end
   micros, numerator =
@@ -84,7 +84,7 @@ local function take(key, parameters, place, has_room)
     if #current > 0 then
       whole, whole_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
     end
-    if moment.earlier(tonumber(argv[place + 3]), tonumber(argv[place + 4]), whole - now, whole_numerator) then
+    if moment.earlier(tonumber(argv[place + 4]), tonumber(argv[place + 5]), whole - now, whole_numerator) then
       return false, seen
     end
   end
@@ -106,6 +106,11 @@ return {
     local micros, numerator, _, tail = match(text, '^(%-?%d+) (%d+) (%d+) (.+)$', #parameters + 2)
     if not match(tail, ' ') then return done, nil, text, fresh_at end
     return done, nil, written(parameters, settled(tonumber(micros), tonumber(numerator), tail, tonumber(argv[place + 7])))
+  end,
+
+  mend = function(key, parameters, place)
+    local micros, numerator, tail = moment.read(key, parameters, place)
+    return written(parameters, settled(micros, numerator, tail, tonumber(argv[place + 3])))
   end,
 
   lease = function(key, parameters, place)

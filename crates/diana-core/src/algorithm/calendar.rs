@@ -79,6 +79,15 @@ impl CalendarZone {
         Ok(Self { unit, zone })
     }
 
+    pub(crate) fn unit(&self) -> Calendar {
+        self.unit
+    }
+
+    /// The zone's name in the database that [`new`](Self::new) found it in.
+    pub(crate) fn name(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
     /// The end of the window around `now`; `None` beyond the calendar.
     pub(crate) fn ends(&self, now: Timestamp) -> Option<Timestamp> {
         let instant = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;

@@ -73,6 +73,8 @@ pub enum Opens {
 
 /// The state of a [`FixedWindow`]: 16 bytes, the end of the window and how much it has granted.
 ///
+/// A store that keeps its states elsewhere reads and writes them as these two.
+///
 /// ```
 /// assert_eq!(size_of::<diana_core::FixedWindowState>(), 16);
 /// ```
@@ -130,6 +132,33 @@ impl FixedWindow {
         self.quota
     }
 
+    /// What begins a window; `None` if the calendar does.
+    pub fn opened_by(&self) -> Option<Opens> {
+        match &self.edges {
+            Edges::Opened(opens) => Some(*opens),
+            #[cfg(feature = "calendar")]
+            Edges::Calendar(_) => None,
+        }
+    }
+
+    /// The calendar's unit and the name of its time zone, if the calendar begins the windows.
+    ///
+    /// ```
+    /// use diana_core::{Calendar, FixedWindow};
+    ///
+    /// let window = FixedWindow::calendar(1000, Calendar::Day, "europe/berlin")?;
+    /// assert_eq!(window.dates(), Some((Calendar::Day, "Europe/Berlin")));
+    /// assert_eq!(window.opened_by(), None);
+    /// # Ok::<(), diana_core::InvalidWindow>(())
+    /// ```
+    #[cfg(feature = "calendar")]
+    pub fn dates(&self) -> Option<(Calendar, &str)> {
+        match &self.edges {
+            Edges::Opened(_) => None,
+            Edges::Calendar(zone) => Some((zone.unit(), zone.name())),
+        }
+    }
+
     /// When a permit that is taken from a fresh state at `now` comes back: the end of the window around `now`.
     pub fn comes_back(&self, now: Timestamp) -> Timestamp {
         let length = self.quota.period_nanos();
@@ -152,6 +181,21 @@ impl FixedWindow {
 }
 
 impl FixedWindowState {
+    /// The state of a window until `ends` that has granted `count`; none has been opened if that is 0.
+    pub fn new(ends: Timestamp, count: u64) -> Self {
+        Self { ends, count }
+    }
+
+    /// The end of the window.
+    pub fn ends(&self) -> Timestamp {
+        self.ends
+    }
+
+    /// How much the window has granted; more than the limit after a `charge`.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Whether the window has passed; one that was never opened has. A `now` before it is in it: time does not go back.
     #[inline]
     fn is_over(&self, now: Timestamp) -> bool {

@@ -127,6 +127,29 @@ impl LeakyBucket {
         self.quota
     }
 
+    /// How many permits may stand in line: what [`queue`](Self::queue) was given.
+    pub fn queue_length(&self) -> u64 {
+        self.queue
+    }
+
+    /// How many of those in line go at once: what [`delay`](Self::delay) was given, or `None` for all of them
+    /// ([`nodelay`](Self::nodelay)).
+    ///
+    /// ```
+    /// use diana_core::{LeakyBucket, Quota};
+    ///
+    /// let bucket = LeakyBucket::new(Quota::per_second(10)?).queue(4);
+    /// assert_eq!((bucket.queue_length(), bucket.undelayed()), (4, Some(0)));
+    /// assert_eq!(bucket.nodelay().undelayed(), None);
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn undelayed(&self) -> Option<u64> {
+        match self.delay {
+            Delay::Behind(permits) => Some(permits),
+            Delay::Nobody => None,
+        }
+    }
+
     fn build(quota: Quota, queue: u64, delay: Delay) -> Self {
         // The one that is leaving is not in line, so there is room for one more than the queue.
         // A product of two 64-bit numbers fits 128 bits.
@@ -190,5 +213,20 @@ impl Algorithm for LeakyBucket {
 }
 
 /// The state of a [`LeakyBucket`]: when the turn of the last one in line will be over.
+///
+/// Counted in ticks, of which a nanosecond has as many as the denominator of [`Quota::interval`] says. A store that keeps
+/// its states elsewhere reads and writes them as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineState(Moment);
+
+impl LineState {
+    /// The state of a line whose last turn will be over at `ticks`.
+    pub fn from_ticks(ticks: u128) -> Self {
+        Self(ticks.into())
+    }
+
+    /// When the last turn will be over.
+    pub fn ticks(&self) -> u128 {
+        self.0.get()
+    }
+}

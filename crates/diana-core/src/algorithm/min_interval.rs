@@ -118,8 +118,23 @@ impl Algorithm for MinInterval {
     }
 }
 
-/// The state of a [`MinInterval`]: the next free moment, in nanoseconds.
+/// The state of a [`MinInterval`]: the next free moment.
+///
+/// A store that keeps its states elsewhere reads and writes them as that moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntervalState {
+    /// In nanoseconds.
     next_free: u64,
+}
+
+impl IntervalState {
+    /// The state in which nothing more is granted before `next_free`.
+    pub fn new(next_free: Timestamp) -> Self {
+        Self { next_free: next_free.as_nanos() }
+    }
+
+    /// The next free moment.
+    pub fn next_free(&self) -> Timestamp {
+        Timestamp::from_nanos(self.next_free)
+    }
 }

@@ -60,6 +60,8 @@ pub struct RefillingBucket {
 
 /// The state of a [`RefillingBucket`]: what is missing, since which refill, and when the last grant was.
 ///
+/// A store that keeps its states elsewhere reads and writes them as these three.
+///
 /// ```
 /// use diana_core::{Algorithm, Quota, RefillingBucket, RefillingState, Timestamp};
 ///
@@ -75,6 +77,44 @@ pub struct RefillingState {
     stepped: Timestamp,
     /// The last grant, from which the phase is remembered.
     granted: Timestamp,
+}
+
+impl RefillingState {
+    /// The state in which `missing` tokens are missing as of the refill step at `stepped`, last granted from at `granted`.
+    pub fn new(missing: u64, stepped: Timestamp, granted: Timestamp) -> Self {
+        Self { missing, stepped, granted }
+    }
+
+    /// The state right after the grant that `receipt` is for: where a refund reckons from.
+    ///
+    /// ```
+    /// use diana_core::{Algorithm, Cost, Patience, Quota, RefillingBucket, RefillingState, Timestamp};
+    ///
+    /// let bucket = RefillingBucket::new(Quota::per_second(5)?);
+    /// let mut state = bucket.fresh(Timestamp::EPOCH);
+    /// let granted = bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE);
+    /// assert_eq!(granted.receipt().map(|receipt| RefillingState::after(&receipt)), Some(state));
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn after(receipt: &Receipt) -> Self {
+        let (stepped, missing) = unmark(receipt.mark());
+        Self { missing, stepped, granted: receipt.at() }
+    }
+
+    /// How many tokens are missing; more than the capacity after a `charge`.
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// The refill step up to which [`missing`](Self::missing) is settled.
+    pub fn stepped(&self) -> Timestamp {
+        self.stepped
+    }
+
+    /// The last grant.
+    pub fn granted(&self) -> Timestamp {
+        self.granted
+    }
 }
 
 impl RefillingBucket {
@@ -155,9 +195,9 @@ impl Algorithm for RefillingBucket {
     /// the last ones, and each refill since then has come closer to them.
     fn refund(&self, state: &mut RefillingState, now: Timestamp, receipt: &Receipt) -> Refund {
         let settled = self.settle(state, now);
-        let (stepped, missing) = unmark(receipt.mark());
-        let refills = nanos_between(stepped, settled.stepped) / self.quota.period_nanos();
-        let left = missing.saturating_sub(refills.saturating_mul(self.quota.permits()));
+        let after = RefillingState::after(receipt);
+        let refills = nanos_between(after.stepped, settled.stepped) / self.quota.period_nanos();
+        let left = after.missing.saturating_sub(refills.saturating_mul(self.quota.permits()));
         let returned = left.min(receipt.cost().get()).min(settled.missing);
         if returned == 0 {
             return Refund::Void;

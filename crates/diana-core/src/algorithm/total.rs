@@ -102,7 +102,21 @@ impl Algorithm for Total {
 }
 
 /// The state of a [`Total`]: how many permits are gone.
+///
+/// A store that keeps its states elsewhere reads and writes them as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TotalState {
     used: u64,
+}
+
+impl TotalState {
+    /// The state in which `used` permits are gone; more than the limit after a `charge`.
+    pub fn new(used: u64) -> Self {
+        Self { used }
+    }
+
+    /// How many permits are gone.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
 }

@@ -15,7 +15,7 @@ function moment.read(key, parameters, place)
   local micros, numerator, ahead, tail = match(raw, '^(%d+) (%d+) (%d+) (.+)$', #parameters + 2)
   micros, numerator = tonumber(micros), tonumber(numerator)
   local furthest = now + ahead * 1000000
-  if micros > furthest then micros, numerator = furthest, 0 end
+  if micros > furthest then micros, numerator, put_back = furthest, 0, true end
   return micros, numerator, tail
 end
 
@@ -45,10 +45,36 @@ function moment.earlier(micros, numerator, other_micros, other_numerator)
   return micros < other_micros or (micros == other_micros and numerator < other_numerator)
 end
 
+-- Where a cost moves the moment to: later than it was, or than now if it is past. Before that what was seen, and after it
+-- the tail; nil if it was written under other parameters.
+--   place + 1, 2  what the cost takes, as a time
+--   place + 3     the denominator
+function moment.later(key, parameters, place)
+  local micros, numerator, tail = moment.read(key, parameters, place)
+  if not micros then return end
+  local seen = { micros, numerator }
+  if micros < now then micros, numerator = now, 0 end
+  micros, numerator =
+    moment.add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), tonumber(argv[place + 3]))
+  return seen, micros, numerator, tail
+end
+
+-- What an algorithm returns that moves the moment here.
+function moment.moved(parameters, seen, micros, numerator, tail)
+  return true, seen, moment.text(parameters, micros, numerator, tail), micros + (numerator > 0 and 1 or 0)
+end
+
+-- Moves the moment without asking; `place` is as for moment.later.
+function moment.charge(key, parameters, place)
+  local seen, micros, numerator, tail = moment.later(key, parameters, place)
+  if not seen then return end
+  return moment.moved(parameters, seen, micros, numerator, tail)
+end
+
 -- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
 --   place + 1, 2  where the segment ends
 --   place + 3, 4  how long it is
---   place + 5, 6  how far ahead the moment may lie while nobody waits
+--   place + 5, 6  how far ahead the moment may lie while nobody waits; -1 if only the last segment is given back
 --   place + 7     the denominator
 function moment.refund(key, parameters, place)
   local micros, numerator, tail = moment.read(key, parameters, place)
@@ -63,5 +89,11 @@ function moment.refund(key, parameters, place)
   if moment.earlier(price, price_numerator, left, left_numerator) then left, left_numerator = price, price_numerator end
   if not moment.earlier(0, 0, left, left_numerator) or (waits and not is_last) then return true end
   micros, numerator = moment.subtract(micros, numerator, left, left_numerator, denominator)
-  return true, nil, moment.text(parameters, micros, numerator, tail), micros + (numerator > 0 and 1 or 0)
+  return moment.moved(parameters, nil, micros, numerator, tail)
+end
+
+-- What to write for a moment that was put back.
+function moment.mend(key, parameters, place)
+  local micros, numerator, tail = moment.read(key, parameters, place)
+  return moment.text(parameters, micros, numerator, tail), micros + (numerator > 0 and 1 or 0)
 end

@@ -30,19 +30,18 @@ impl Scripted for TokenBucket {
     fn take_args(&self, args: &mut Args, asking: &Asking) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
         push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        args.push(fractions.denominator());
         if asking.cost.get() > quota.burst() {
             push_never(args);
         } else {
             let room = ticks_of(&quota, quota.burst()) + fractions.of_nanos(asking.patience.as_nanos());
             push(args, fractions.time(room));
         }
-        args.push(fractions.denominator());
     }
 
     fn charge_args(&self, args: &mut Args, asking: &Asking) {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
         push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
-        push(args, Time { micros: 0, numerator: 0 });
         args.push(fractions.denominator());
     }
 

@@ -1,0 +1,92 @@
+-- Fixed window: the end of the window that is counted, and the count.
+--
+-- KEYS   the window, as text: PARAMETERS ENDS COUNT SINCE, where ENDS is in microseconds, rounded up
+-- ARGV   take, charge:  1     the cost
+--                       2     the limit; charge: unused
+--                       3     what begins a window:
+--                     clock   4, 5  how long each is, counted from 1970: microseconds and a denominator
+--                     first   4     how long each is that the first request opens: microseconds, rounded up
+--                     dates   4     a time from which on these are all the windows' ends:
+--                             5...  the ends, in order
+--        refund:        1     the cost
+--                       2     where the window of its grant ends
+-- seen   the window's end and count; twice 0 if none is open
+--
+-- Which dates there are, only Rust knows, but not what the time is here: so it tells all that may be meant. If none of them
+-- is, the answer is an error, since whatever was charged would be charged to the wrong window.
+--
+-- A window that ends later than one that begins now was opened by a clock that has since been put back (a replica took
+-- over): it ends with that one, and its count stays.
+
+-- Where a window ends that begins now.
+local function ending(place)
+  local begins = argv[place + 3]
+  if begins == 'first' then
+    return now + argv[place + 4]
+  elseif begins == 'clock' then
+    local length, parts = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+    local rest = fmod(now, length)
+    -- Windows of `length / parts` that are over since the last multiple of `length`. Both dividends are less than 2^53, where
+    -- no quotient is rounded up or down to a whole number.
+    local over = floor(rest * parts / length)
+    return now - rest + ceil((over + 1) * length / parts)
+  end
+  if now >= tonumber(argv[place + 4]) then
+    for index = place + 5, place + argv[place] do
+      local ends = tonumber(argv[index])
+      if ends > now then return ends end
+    end
+  end
+end
+
+local function read(key, parameters, place)
+  local text = fields(key, parameters)
+  if text == nil then return end
+  if not text then return 0, 0, argv[place - 1] end
+  local ends, count, since = match(text, '^(%d+) (%d+) (%S+)$')
+  return tonumber(ends), tonumber(count), since
+end
+
+local function current(key, parameters, place)
+  local ends, count, since = read(key, parameters, place)
+  if not ends then return end
+  local latest = ending(place)
+  if not latest then
+    return nil, redis.error_reply('ERR the clocks of Redis and of the one who asks are more than a day apart')
+  end
+  latest = math.min(latest, END)
+  if count == 0 or now >= ends then return { 0, 0 }, latest, 0, since end
+  ends = math.min(ends, latest)
+  return { ends, count }, ends, count, since
+end
+
+local function written(parameters, seen, ends, count, since)
+  return true, seen, format('%s %.0f %.0f %s', parameters, ends, count, since), ends
+end
+
+return {
+  take = function(key, parameters, place)
+    local seen, ends, count, since = current(key, parameters, place)
+    if not seen then return nil, ends end
+    local cost = tonumber(argv[place + 1])
+    -- Not `count + cost > limit`: the sum might be rounded down.
+    if cost > argv[place + 2] - count then return false, seen end
+    return written(parameters, seen, ends, count + cost, since)
+  end,
+
+  charge = function(key, parameters, place)
+    local seen, ends, count, since = current(key, parameters, place)
+    if not seen then return nil, ends end
+    return written(parameters, seen, ends, math.min(count + argv[place + 1], MOST), since)
+  end,
+
+  refund = function(key, parameters, place)
+    local ends, count, since = read(key, parameters, place)
+    if not ends then return end
+    if count == 0 or now >= ends or ends ~= tonumber(argv[place + 2]) then return true end
+    count = count - argv[place + 1]
+    -- As if nobody had come: a window that its first request opened is closed again.
+    if count <= 0 then return true, nil, false end
+    return written(parameters, nil, ends, count, since)
+  end,
+}

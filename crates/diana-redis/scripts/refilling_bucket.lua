@@ -1,0 +1,79 @@
+-- Token bucket with whole refills: what is missing, as of which refill step, and when the last grant was.
+--
+-- KEYS   the bucket, as text: PARAMETERS MISSING STEPPED GRANTED SINCE, both times in microseconds
+-- ARGV   1  how many tokens a refill brings
+--        2  how often, in microseconds
+--        3  how long after the last grant the phase of the refills is remembered, in microseconds
+--        4  the cost
+--        take:    5  the capacity
+--        refund:  5  the refill step as of which the grant was made
+--                 6  how many tokens were missing after it
+-- seen   missing, stepped, granted
+--
+-- A time that lies ahead was written by a clock that has since been put back (a replica took over), and counts as now: else
+-- nothing would be refilled until then.
+--
+-- What is divided here is less than 2^53, so the rest is exact, and with it the quotient. A product that is not exact is
+-- larger than anything that can be missing.
+local function settle(key, parameters, place)
+  local text = fields(key, parameters)
+  if text == nil then return end
+  local missing, stepped, granted, since = 0, 0, 0, argv[place - 1]
+  if text then
+    missing, stepped, granted, since = match(text, '^(%d+) (%d+) (%d+) (%S+)$')
+    missing = tonumber(missing)
+    stepped = math.min(tonumber(stepped), now)
+    granted = math.min(tonumber(granted), now)
+  end
+  local seen = { missing, stepped, granted }
+  local every = tonumber(argv[place + 2])
+  local rest = fmod(now - stepped, every)
+  local left = math.max(missing - (now - stepped - rest) / every * argv[place + 1], 0)
+  if missing == 0 or (left == 0 and now - granted > tonumber(argv[place + 3])) then
+    -- The next grant begins a new phase.
+    return seen, 0, now, since
+  end
+  return seen, left, now - rest, since
+end
+
+-- What the state is written as, and when it is as good as none: when all is refilled, and strictly later than the phase is
+-- remembered.
+local function written(parameters, place, seen, missing, stepped, granted, since)
+  local tokens = tonumber(argv[place + 1])
+  local rest = fmod(missing, tokens)
+  local refills = (missing - rest) / tokens + (rest > 0 and 1 or 0)
+  local fresh_at = math.max(stepped + refills * argv[place + 2], granted + argv[place + 3] + 1)
+  local text = format('%s %.0f %.0f %.0f %s', parameters, missing, stepped, granted, since)
+  return true, seen, text, math.min(fresh_at, END)
+end
+
+return {
+  take = function(key, parameters, place)
+    local seen, missing, stepped, since = settle(key, parameters, place)
+    if not seen then return end
+    local cost = tonumber(argv[place + 4])
+    -- Not `missing + cost > capacity`: the sum might be rounded down.
+    if cost > argv[place + 5] - missing then return false, seen end
+    return written(parameters, place, seen, missing + cost, stepped, now, since)
+  end,
+
+  charge = function(key, parameters, place)
+    local seen, missing, stepped, since = settle(key, parameters, place)
+    if not seen then return end
+    return written(parameters, place, seen, math.min(missing + argv[place + 4], MOST), stepped, now, since)
+  end,
+
+  -- Refills make up for the oldest grants first, so the receipt's own tokens are the last of those that were missing after
+  -- its grant, and each refill since then has come closer to them.
+  refund = function(key, parameters, place)
+    local seen, missing, stepped, since = settle(key, parameters, place)
+    if not seen then return end
+    local elapsed = math.max(stepped - argv[place + 5], 0)
+    local every = tonumber(argv[place + 2])
+    local left = argv[place + 6] - (elapsed - fmod(elapsed, every)) / every * argv[place + 1]
+    local returned = math.min(left, tonumber(argv[place + 4]), missing)
+    if returned <= 0 then return true end
+    if returned == missing then return true, nil, false end
+    return written(parameters, place, nil, missing - returned, stepped, seen[3], since)
+  end,
+}

@@ -1,0 +1,43 @@
+-- Total: how many permits are gone. The key never expires, and stays even when all of it was given back: a key that was
+-- forgotten would be forgiven.
+--
+-- KEYS   the count, as text: PARAMETERS USED SINCE
+-- ARGV   1  the cost
+--        2  take: the limit
+-- seen   the count
+local function read(key, parameters, place)
+  local text = fields(key, parameters)
+  if text == nil then return end
+  if not text then return 0, argv[place - 1] end
+  local used, since = match(text, '^(%d+) (%S+)$')
+  return tonumber(used), since
+end
+
+local function granted(parameters, seen, used, since)
+  return true, { seen }, format('%s %.0f %s', parameters, used, since), math.huge
+end
+
+return {
+  take = function(key, parameters, place)
+    local used, since = read(key, parameters, place)
+    if not used then return end
+    local cost = tonumber(argv[place + 1])
+    -- Not `used + cost > limit`: the sum might be rounded down.
+    if cost > argv[place + 2] - used then return false, { used } end
+    return granted(parameters, used, used + cost, since)
+  end,
+
+  charge = function(key, parameters, place)
+    local used, since = read(key, parameters, place)
+    if not used then return end
+    return granted(parameters, used, math.min(used + argv[place + 1], MOST), since)
+  end,
+
+  refund = function(key, parameters, place)
+    local used, since = read(key, parameters, place)
+    if not used then return end
+    -- After a reset the receipts of before are void.
+    if used == 0 then return true end
+    return granted(parameters, used, math.max(used - argv[place + 1], 0), since)
+  end,
+}

@@ -1,0 +1,226 @@
+//! Fixed windows on Redis, on the clock, opened by the first request, or of the calendar: `scripts/fixed_window.lua`.
+
+use crate::args::Args;
+use crate::fraction::END;
+use crate::module::{Library, Module};
+use crate::parameters::{parse_quota, quota_text};
+use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use diana_core::{Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Opens, Quota, Receipt, Timestamp};
+use std::time::Duration;
+
+/// How far Redis's clock may be from the one here: the script is told the dates of all windows that it may then need.
+const APART: Duration = Duration::from_secs(86_400);
+
+/// What the parameters say of windows that the first request opens.
+const FIRST: &str = "+first";
+
+/// What calendar units are called.
+const UNITS: [(Calendar, &str); 3] = [(Calendar::Day, "day"), (Calendar::Week, "week"), (Calendar::Month, "month")];
+
+impl Scripted for FixedWindow {
+    const MODULE: Module = Module {
+        name: "fixed_window",
+        letter: 'f',
+        source: include_str!("../../scripts/fixed_window.lua"),
+        libraries: &[Library::FIELDS],
+    };
+
+    fn why_not(&self) -> Option<String> {
+        let quota = self.quota();
+        let (length, parts) = length(&quota);
+        // Half of what a script can count is left to the clock.
+        if quota.period().as_micros() >= u128::from(END / 2) {
+            return Some(format!("a window of {quota} is longer than 140 years"));
+        }
+        // On the clock the script multiplies what has passed of a window by the denominator.
+        let is_on_the_clock = self.opened_by() == Some(Opens::OnTheClock);
+        let is_too_fine = is_on_the_clock && parts > 1 && length.saturating_mul(parts) >= MAX_PERMITS;
+        is_too_fine.then(|| format!("a window of {quota} is longer than Redis can count to the nanosecond"))
+    }
+
+    /// `quota`, `quota+first`, or `limit/unit@zone`.
+    fn parameters(&self) -> String {
+        let quota = self.quota();
+        match (self.dates(), self.opened_by()) {
+            (Some((unit, zone)), _) => format!("{}/{}@{zone}", quota.permits(), name_of(unit)),
+            (None, Some(Opens::FirstRequest)) => format!("{}{FIRST}", quota_text(&quota)),
+            (None, Some(Opens::OnTheClock) | None) => quota_text(&quota),
+        }
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        if let Some((window, zone)) = text.split_once('@') {
+            let (limit, unit) = window.split_once('/')?;
+            let (unit, _) = UNITS.into_iter().find(|(_, name)| *name == unit)?;
+            return Self::calendar(limit.parse().ok()?, unit, zone).ok();
+        }
+        match text.strip_suffix(FIRST) {
+            Some(quota) => Some(Self::new(parse_quota(quota)?).opens(Opens::FirstRequest)),
+            None => Some(Self::new(parse_quota(text)?)),
+        }
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        let quota = self.quota();
+        args.push(asking.cost.get());
+        args.push(quota.permits());
+        match self.opened_by() {
+            Some(Opens::FirstRequest) => {
+                args.push("first");
+                args.push(quota.period().as_nanos().div_ceil(1_000));
+            }
+            Some(Opens::OnTheClock) => {
+                let (length, parts) = length(&quota);
+                args.push("clock");
+                args.push(length);
+                args.push(parts);
+            }
+            None => {
+                let (from, ends) = dates(self, asking.about);
+                args.push("dates");
+                args.push(from);
+                ends.for_each(|end| args.push(end));
+            }
+        }
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        self.take_args(args, asking);
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        args.push(receipt.cost().get());
+        args.push(receipt.mark().div_ceil(1_000).min(u128::from(END)));
+    }
+
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<FixedWindowState> {
+        Some(FixedWindowState::new(Timestamp::from_micros(numbers.whole(0)?), numbers.whole(1)?))
+    }
+
+    fn read(&self, body: &Body, now: Timestamp) -> Option<FixedWindowState> {
+        let Body::Text(text) = body else { return None };
+        let (ends, count) = text.split_once(' ')?;
+        let ends = Timestamp::from_micros(ends.parse().ok()?);
+        // Ends no later than one that begins now, as in the script.
+        let latest = Timestamp::from_micros(micros(self.comes_back(now)));
+        Some(FixedWindowState::new(ends.min(latest), count.parse().ok()?))
+    }
+
+    fn write(&self, state: &FixedWindowState, now: Timestamp) -> Written {
+        let (ends, count) = (micros(state.ends()), state.count().min(MAX_PERMITS));
+        let is_kept = count > 0 && ends > now.as_micros();
+        Written { body: is_kept.then(|| Body::Text(format!("{ends} {count}"))), fresh_at: Some(ends) }
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        let (quota, instances) = (self.quota(), instances.max(1));
+        let limit = (quota.permits() / instances).max(1);
+        let share = match self.dates() {
+            Some((unit, zone)) => Self::calendar(limit, unit, zone).ok(),
+            None => Quota::new(limit, quota.period())
+                .ok()
+                .map(|quota| Self::new(quota).opens(self.opened_by().unwrap_or_default())),
+        };
+        share.unwrap_or_else(|| self.clone())
+    }
+}
+
+/// The length of a window as a fraction of microseconds in lowest terms.
+fn length(quota: &Quota) -> (u64, u64) {
+    let nanos = u64::try_from(quota.period().as_nanos()).unwrap_or(u64::MAX);
+    let divisor = [1_000, 500, 250, 200, 125, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2]
+        .into_iter()
+        .find(|divisor| nanos.is_multiple_of(*divisor))
+        .unwrap_or(1);
+    (nanos / divisor, 1_000 / divisor)
+}
+
+/// A moment in microseconds, rounded up: the first one that is not before it.
+fn micros(moment: Timestamp) -> u64 {
+    moment.as_nanos().div_ceil(1_000).min(END)
+}
+
+/// A time that is at least [`APART`] earlier, and the ends of all windows from then on until as much later.
+fn dates(window: &FixedWindow, about: Timestamp) -> (u64, impl Iterator<Item = u64>) {
+    let from =
+        Timestamp::from_nanos(about.as_nanos().saturating_sub(u64::try_from(APART.as_nanos()).unwrap_or(u64::MAX)));
+    let until = about + APART;
+    let next = move |end: &Timestamp| (*end <= until).then(|| window.comes_back(*end)).filter(|next| next > end);
+    (from.as_micros(), std::iter::successors(Some(window.comes_back(from)), next).map(micros))
+}
+
+fn name_of(unit: Calendar) -> &'static str {
+    UNITS.into_iter().find(|(other, _)| *other == unit).map_or("", |(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(quota: &str) -> FixedWindow {
+        FixedWindow::new(quota.parse().unwrap())
+    }
+
+    fn days(limit: u64) -> FixedWindow {
+        FixedWindow::calendar(limit, Calendar::Day, "Europe/Berlin").unwrap()
+    }
+
+    #[test]
+    fn parameters_are_read_back() {
+        let opened = window("5/s burst 9").opens(Opens::FirstRequest);
+        assert_eq!(opened.parameters(), "5/1s*9+first");
+        assert_eq!(days(5).parameters(), "5/day@Europe/Berlin");
+        let months = FixedWindow::calendar(7, Calendar::Month, "UTC").unwrap();
+        let weeks = FixedWindow::calendar(7, Calendar::Week, "america/ARGENTINA/buenos_aires").unwrap();
+        for window in [window("5/s"), window("1/7ns"), opened, days(5), weeks, months] {
+            assert_eq!(FixedWindow::from_parameters(&window.parameters()), Some(window));
+        }
+        for text in
+            ["", "5/1s", "5/1s*5+last", "5/day@", "5/day@Europe/Atlantis", "5/year@UTC", "0/day@UTC", "/day@UTC"]
+        {
+            assert_eq!(FixedWindow::from_parameters(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_in_lowest_terms() {
+        for (nanos, fraction) in [(1_000, (1, 1)), (1, (1, 1_000)), (1_500, (3, 2)), (1_016, (127, 125)), (60, (3, 50))]
+        {
+            assert_eq!(length(&Quota::new(1, Duration::from_nanos(nanos)).unwrap()), fraction);
+        }
+    }
+
+    #[test]
+    fn windows_that_a_double_can_not_count_are_not_kept() {
+        assert_eq!(window("5/month").why_not(), None);
+        assert_eq!(window("5/7ns").why_not(), None);
+        let odd = Quota::new(5, Duration::from_secs(110 * 86_400) + Duration::from_nanos(1)).unwrap();
+        assert!(FixedWindow::new(odd).why_not().is_some());
+        assert_eq!(FixedWindow::new(odd).opens(Opens::FirstRequest).why_not(), None);
+        let long = Quota::new(5, Duration::from_secs(200 * 365 * 86_400)).unwrap();
+        assert!(FixedWindow::new(long).why_not().is_some());
+    }
+
+    #[test]
+    fn all_dates_within_a_day_are_told() {
+        let hours = |hours: u64| Timestamp::from_secs(hours * 3_600);
+        // 2024-03-31 in Berlin, which has 23 hours: from 30 March 23:00 UTC to 31 March 22:00 UTC.
+        let noon = hours(475_524);
+        let micros = |hours: u64| hours * 3_600_000_000;
+        let days = days(5);
+        let (from, ends) = dates(&days, noon);
+        assert_eq!(from, micros(475_500));
+        assert_eq!(ends.collect::<Vec<_>>(), [micros(475_511), micros(475_534), micros(475_558)]);
+        // Before the first day there is none.
+        let (from, ends) = dates(&days, hours(1));
+        assert_eq!((from, ends.collect::<Vec<_>>()), (0, vec![micros(23), micros(47)]));
+        assert!(dates(&days, Timestamp::MAX).1.count() < 5);
+    }
+
+    #[test]
+    fn a_share_keeps_the_windows() {
+        assert_eq!(window("5/s").divided(2), window("2/s"));
+        assert_eq!(window("5/s").opens(Opens::FirstRequest).divided(9), window("1/s").opens(Opens::FirstRequest));
+        assert_eq!(days(5).divided(2), days(2));
+    }
+}

@@ -1,0 +1,133 @@
+//! The leaky bucket on Redis: `scripts/leaky_bucket.lua`.
+
+use super::token_bucket::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
+use crate::args::Args;
+use crate::fraction::Time;
+use crate::module::{Library, Module};
+use crate::parameters::{parse_quota, quota_text};
+use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use diana_core::{LeakyBucket, LineState, Receipt, Timestamp};
+
+/// What the parameters say of a line in which nobody waits.
+const NODELAY: &str = "nodelay";
+
+impl Scripted for LeakyBucket {
+    const MODULE: Module = Module {
+        name: "leaky_bucket",
+        letter: 'l',
+        source: include_str!("../../scripts/leaky_bucket.lua"),
+        libraries: &[Library::MOMENT],
+    };
+
+    fn why_not(&self) -> Option<String> {
+        why_not(&self.quota(), room(self))
+    }
+
+    /// `quota,queue,delay`.
+    fn parameters(&self) -> String {
+        let delay = self.undelayed().map_or_else(|| NODELAY.to_owned(), |permits| permits.to_string());
+        format!("{},{},{delay}", quota_text(&self.quota()), self.queue_length())
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        let (quota, rest) = text.split_once(',')?;
+        let (queue, delay) = rest.split_once(',')?;
+        let line = Self::new(parse_quota(quota)?).queue(queue.parse().ok()?);
+        Some(if delay == NODELAY { line.nodelay() } else { line.delay(delay.parse().ok()?) })
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        let (quota, fractions) = (self.quota(), fractions(&self.quota()));
+        push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        args.push(fractions.denominator());
+        if asking.cost.get() > room(self) {
+            push_never(args);
+        } else {
+            push(args, fractions.time(ticks_of(&quota, room(self))));
+        }
+        let patience = fractions.of_nanos(asking.patience.as_nanos());
+        push(args, fractions.time(grace(self).saturating_add(patience)));
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        let (quota, fractions) = (self.quota(), fractions(&self.quota()));
+        push(args, fractions.time(ticks_of(&quota, asking.cost.get())));
+        args.push(fractions.denominator());
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        let (quota, fractions) = (self.quota(), fractions(&self.quota()));
+        push(args, fractions.time(receipt.mark()));
+        push(args, fractions.time(ticks_of(&quota, receipt.cost().get())));
+        // The last one waits if its turn begins later than `grace` from now, and it holds at least one permit.
+        push(args, fractions.time(grace(self).saturating_add(ticks_of(&quota, 1))));
+        args.push(fractions.denominator());
+    }
+
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LineState> {
+        let time = Time { micros: numbers.whole(0)?, numerator: numbers.whole(1)? };
+        Some(LineState::from_ticks(fractions(&self.quota()).ticks(time)))
+    }
+
+    fn read(&self, body: &Body, now: Timestamp) -> Option<LineState> {
+        read_moment(body, now).map(|time| LineState::from_ticks(fractions(&self.quota()).ticks(time)))
+    }
+
+    fn write(&self, state: &LineState, now: Timestamp) -> Written {
+        write_moment(fractions(&self.quota()).time(state.ticks()), now)
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        let instances = instances.max(1);
+        // What is divided is the room, so that all shares together have no more of it.
+        let line = Self::new(divided_rate(&self.quota(), instances)).queue((room(self) / instances).saturating_sub(1));
+        match self.undelayed() {
+            Some(permits) => line.delay(permits / instances),
+            None => line.nodelay(),
+        }
+    }
+}
+
+/// How many permits the bucket holds: one that leaves, and those in line.
+fn room(line: &LeakyBucket) -> u64 {
+    line.queue_length() + 1
+}
+
+/// How long before its turn a request may go, in ticks.
+fn grace(line: &LeakyBucket) -> u128 {
+    ticks_of(&line.quota(), line.undelayed().unwrap_or_else(|| room(line)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_back() {
+        let line = LeakyBucket::new("3/s burst 7".parse().unwrap()).queue(4);
+        assert_eq!(line.parameters(), "3/1s*7,4,0");
+        for line in [line.clone(), line.clone().delay(2), line.clone().delay(u64::MAX), line.nodelay()] {
+            assert_eq!(LeakyBucket::from_parameters(&line.parameters()), Some(line));
+        }
+        for text in ["", "3/1s*7", "3/1s*7,4", "3/1s*7,4,", "3/1s*7,-1,0", "3/1s*7,4,no", "3/1s*7,4,0,0"] {
+            assert_eq!(LeakyBucket::from_parameters(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_hold_no_more_than_the_whole() {
+        let line = LeakyBucket::new("10/s".parse().unwrap()).queue(4).delay(2);
+        let share = line.divided(2);
+        assert_eq!((share.queue_length(), share.undelayed()), (1, Some(1)));
+        assert_eq!(share.quota().interval(), (200_000_000, 1));
+        // At least the one that leaves.
+        assert_eq!(line.nodelay().divided(100), LeakyBucket::new("10/100s burst 1".parse().unwrap()).nodelay());
+    }
+
+    #[test]
+    fn a_line_of_centuries_is_not_kept() {
+        let line = LeakyBucket::new("1/day".parse().unwrap());
+        assert_eq!(line.why_not(), None);
+        assert!(line.queue(100_000).why_not().is_some());
+    }
+}

@@ -1,0 +1,83 @@
+//! The total on Redis: `scripts/total.lua`.
+
+use crate::args::Args;
+use crate::module::{Library, Module};
+use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use diana_core::{MAX_PERMITS, Receipt, Timestamp, Total, TotalState};
+
+impl Scripted for Total {
+    const MODULE: Module = Module {
+        name: "total",
+        letter: 'n',
+        source: include_str!("../../scripts/total.lua"),
+        libraries: &[Library::FIELDS],
+    };
+
+    fn parameters(&self) -> String {
+        self.limit().to_string()
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        Self::new(text.parse().ok()?).ok()
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        args.push(asking.cost.get());
+        args.push(self.limit());
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        args.push(asking.cost.get());
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        args.push(receipt.cost().get());
+    }
+
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<TotalState> {
+        numbers.whole(0).map(TotalState::new)
+    }
+
+    fn read(&self, body: &Body, _now: Timestamp) -> Option<TotalState> {
+        let Body::Text(used) = body else { return None };
+        used.parse().ok().map(TotalState::new)
+    }
+
+    fn write(&self, state: &TotalState, _now: Timestamp) -> Written {
+        Written { body: Some(Body::Text(state.used().min(MAX_PERMITS).to_string())), fresh_at: None }
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        Self::new((self.limit() / instances.max(1)).max(1)).unwrap_or_else(|_| self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_back() {
+        for limit in [1, 8, MAX_PERMITS] {
+            let total = Total::new(limit).unwrap();
+            assert_eq!(Total::from_parameters(&total.parameters()), Some(total));
+        }
+        for text in ["", "0", "-1", "9007199254740993"] {
+            assert_eq!(Total::from_parameters(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_still_kept() {
+        let written = Total::new(8).unwrap().write(&TotalState::new(0), Timestamp::EPOCH);
+        assert_eq!((written.body, written.fresh_at), (Some(Body::Text("0".to_owned())), None));
+    }
+
+    #[test]
+    fn a_share_is_at_least_one() {
+        let total = Total::new(8).unwrap();
+        assert_eq!(total.divided(3).limit(), 2);
+        assert_eq!(total.divided(9).limit(), 1);
+        assert_eq!(total.divided(0).limit(), 8);
+    }
+}
