@@ -52,10 +52,10 @@ pub use algorithm::Calendar;
 #[doc(hidden)]
 pub use algorithm::OneWord;
 pub use algorithm::{
-    Algorithm, BucketState, Concurrency, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow, LeakyBucket, MAX_BUCKETS,
-    MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow,
-    SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket,
-    Total, Waiting,
+    Algorithm, BucketState, Concurrency, ConcurrencyState, FixedWindow, FixedWindowState, InvalidSmooth, InvalidWindow,
+    LeakyBucket, MAX_BUCKETS, MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog, SlidingLogState,
+    SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, Starts,
+    TokenBucket, Total, Waiting,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
