@@ -1,3 +1,6 @@
 //! The algorithms of diana-core, each with its script.
 
+mod smooth;
+mod smooth_bursty;
+mod smooth_warming_up;
 mod token_bucket;

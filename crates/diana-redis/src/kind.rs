@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{Limit, TokenBucket};
+use diana_core::{Limit, SmoothBursty, SmoothWarmingUp, TokenBucket};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -15,7 +15,11 @@ pub(crate) struct Kind {
 }
 
 /// All of them. Their order is this version's own: nothing on Redis depends on it.
-pub(crate) static KINDS: &[Kind] = &[Kind::of::<TokenBucket>()];
+pub(crate) static KINDS: &[Kind] = &[
+    Kind::of::<TokenBucket>(),
+    Kind::of::<SmoothBursty>(),
+    Kind::of::<SmoothWarmingUp>(),
+];
 
 impl Kind {
     const fn of<A: Scripted>() -> Self {

@@ -93,6 +93,19 @@ impl Numbers<'_> {
             _ => None,
         }
     }
+
+    /// The text at `place`.
+    pub(crate) fn text(&self, place: usize) -> Option<&str> {
+        match self.0.get(place)? {
+            Value::BulkString(text) => std::str::from_utf8(text).ok(),
+            _ => None,
+        }
+    }
+
+    /// The number at `place`, if it is a finite one. Scripts must send it as text: of a number, Redis sends the whole part.
+    pub(crate) fn real(&self, place: usize) -> Option<f64> {
+        self.text(place)?.parse().ok().filter(|number: &f64| number.is_finite())
+    }
 }
 
 /// What is written at a key, without the parameters and since when they are in force.
