@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{Limit, SmoothBursty, SmoothWarmingUp, TokenBucket};
+use diana_core::{Limit, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -17,6 +17,7 @@ pub(crate) struct Kind {
 /// All of them. Their order is this version's own: nothing on Redis depends on it.
 pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
+    Kind::of::<SlidingWindow>(),
     Kind::of::<SmoothBursty>(),
     Kind::of::<SmoothWarmingUp>(),
 ];
