@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{Limit, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket};
+use diana_core::{Limit, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -18,6 +18,7 @@ pub(crate) struct Kind {
 pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<SlidingWindow>(),
+    Kind::of::<SlidingLog>(),
     Kind::of::<SmoothBursty>(),
     Kind::of::<SmoothWarmingUp>(),
 ];

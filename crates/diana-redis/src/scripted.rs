@@ -35,8 +35,10 @@ pub(crate) trait Scripted: Algorithm {
     /// The script's arguments to give back.
     fn refund_args(&self, args: &mut Args, receipt: &Receipt);
 
-    /// The state that the script saw.
-    fn seen(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Self::State>;
+    /// The state that the script saw. Not needed where [`answer_to`](Self::answer_to) does without it.
+    fn seen(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
+        None
+    }
 
     /// What the algorithm answers to the state that the script saw. `None` if it makes no sense of it.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
