@@ -1,5 +1,6 @@
 //! The algorithms of diana-core, each with its script.
 
+mod concurrency;
 mod sliding_log;
 mod sliding_window;
 mod smooth;

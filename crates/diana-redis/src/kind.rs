@@ -3,7 +3,7 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{Limit, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket};
+use diana_core::{Concurrency, Limit, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket};
 use std::sync::Arc;
 
 /// One algorithm that has a script.
@@ -21,6 +21,7 @@ pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<SlidingLog>(),
     Kind::of::<SmoothBursty>(),
     Kind::of::<SmoothWarmingUp>(),
+    Kind::of::<Concurrency>(),
 ];
 
 impl Kind {

@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How often a state is tried to be carried over while others write it, before its old parameters are gone by once more.
 const CARRIES: usize = 4;
 
+/// How long permits in flight are kept for somebody who does not give them back.
+const PERMITS_FOR: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Redis as a store.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -62,7 +65,11 @@ impl Remote {
             let patience = Patience::up_to(std::time::Duration::from_micros(patience.as_nanos() / 1_000));
             let ticket = u128::from(self.tickets.0) << 64 | u128::from(self.tickets.1.fetch_add(1, Ordering::Relaxed));
             places.push(items.len());
-            items.push(Item { plan, name, asking: Asking { cost: ask.cost, patience, about: now, ticket } });
+            items.push(Item {
+                plan,
+                name,
+                asking: Asking { cost: ask.cost, patience, about: now, ticket, permits_for: PERMITS_FOR },
+            });
         }
         Ok((items, places))
     }

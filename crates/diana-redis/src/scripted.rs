@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::module::Module;
 use diana_core::{Algorithm, Answer, Cost, Patience, Receipt, Timestamp};
 use redis::Value;
+use std::time::Duration;
 
 /// An algorithm that has a script.
 ///
@@ -58,6 +59,13 @@ pub(crate) trait Scripted: Algorithm {
     /// What to write for `state`.
     fn write(&self, state: &Self::State, now: Timestamp) -> Written;
 
+    /// What a state of `old`, which was written as `body`, comes to under these parameters.
+    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+        let mut state = old.read(body, now)?;
+        self.rescale(&mut state, old, now);
+        Some(self.write(&state, now))
+    }
+
     /// The share of one instance when `instances` go by counts of their own: at least 1.
     #[must_use]
     fn divided(&self, instances: u64) -> Self;
@@ -73,6 +81,8 @@ pub(crate) struct Asking {
     pub(crate) about: Timestamp,
     /// A number that no other ask has.
     pub(crate) ticket: u128,
+    /// How long permits in flight are kept for somebody who does not give them back.
+    pub(crate) permits_for: Duration,
 }
 
 /// Whether a request took what it asked for.
