@@ -27,7 +27,7 @@ mod total;
 
 #[cfg(feature = "calendar")]
 pub use calendar::Calendar;
-pub use concurrency::Concurrency;
+pub use concurrency::{Concurrency, ConcurrencyState};
 pub use fixed_window::{FixedWindow, FixedWindowState, Opens};
 pub use invalid_window::InvalidWindow;
 pub use leaky_bucket::{LeakyBucket, LineState};

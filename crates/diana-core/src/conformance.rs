@@ -31,8 +31,8 @@
 //! are asked for, and durations are compared within one.
 //!
 //! # What is not checked
-//! How long keys are remembered after they have come back in full, and what happens when there is no room or no
-//! connection: those are each store's own promises.
+//! How long keys are remembered after they have come back in full, what a receipt from before a reset gives back, and
+//! what happens when there is no room or no connection: those are each store's own promises.
 
 use crate::Store;
 use checks::Check;

@@ -52,9 +52,9 @@ pub use algorithm::Calendar;
 #[doc(hidden)]
 pub use algorithm::OneWord;
 pub use algorithm::{
-    Algorithm, BucketState, Concurrency, FixedWindow, FixedWindowState, IntervalState, InvalidSmooth, InvalidWindow,
-    LeakyBucket, LineState, MAX_BUCKETS, MinInterval, Opens, RefillingBucket, RefillingState, SlidingLog,
-    SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState,
+    Algorithm, BucketState, Concurrency, ConcurrencyState, FixedWindow, FixedWindowState, IntervalState, InvalidSmooth,
+    InvalidWindow, LeakyBucket, LineState, MAX_BUCKETS, MinInterval, Opens, RefillingBucket, RefillingState,
+    SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState,
     SmoothWarmingUp, Starts, TokenBucket, Total, TotalState, Waiting,
 };
 pub use clock::{Clock, ManualClock, SystemClock};

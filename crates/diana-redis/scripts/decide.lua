@@ -16,7 +16,8 @@
 --          where `seen` are the numbers of each state before, empty if there was none.
 --          Or now and 'late', if this came after the deadline.
 --
--- An algorithm is a table of functions `take`, `charge` and `refund`. Each gets the key, the parameters and the place in
+-- An algorithm is a table of functions `take`, `charge` and `refund`, and `mend`, if its states can lie ahead of their time,
+-- which returns what to write for one that was put back, as value and fresh_at. Each of the others gets the key, the parameters and the place in
 -- ARGV before its own arguments, writes nothing, and returns
 --   granted    false if the state does not allow it; nil if the parameters are not those of the state
 --   seen       the numbers of the state before; with a `granted` of nil, an error if the ask makes no sense
@@ -57,8 +58,19 @@ while place <= last do
   local asks = tonumber(argv[place])
   local granted, seen, values, fresh = true, { 0 }, {}, {}
   place = place + 1
+  local mends
   for ask = 1, asks do
-    local allowed, before, value, fresh_at = algorithms[argv[place]][op](KEYS[key + ask], argv[place + 1], place + 3)
+    local algorithm = algorithms[argv[place]]
+    local allowed, before, value, fresh_at = algorithm[op](KEYS[key + ask], argv[place + 1], place + 3)
+    if put_back then
+      put_back = false
+      -- A time that was handed in says nothing about clocks.
+      if allowed == false and not handed_in then
+        mends = mends or {}
+        mends[ask] = { algorithm.mend(KEYS[key + ask], argv[place + 1], place + 3) }
+        put_back = false
+      end
+    end
     if allowed == nil then
       if granted ~= nil then seen = before or { 'changed', ask } end
       granted = nil
@@ -73,6 +85,8 @@ while place <= last do
     if writes then
       for ask = 1, asks do write(KEYS[key + ask], values[ask], fresh[ask]) end
     end
+  elseif mends and writes then
+    for ask, mended in pairs(mends) do write(KEYS[key + ask], mended[1], mended[2]) end
   end
   key = key + asks
   reply[#reply + 1] = seen

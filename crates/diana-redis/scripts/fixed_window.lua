@@ -56,7 +56,7 @@ local function current(key, parameters, place)
   end
   latest = math.min(latest, END)
   if count == 0 or now >= ends then return { 0, 0 }, latest, 0, since end
-  ends = math.min(ends, latest)
+  if ends > latest then ends, put_back = latest, true end
   return { ends, count }, ends, count, since
 end
 
@@ -78,6 +78,11 @@ return {
     local seen, ends, count, since = current(key, parameters, place)
     if not seen then return nil, ends end
     return written(parameters, seen, ends, math.min(count + argv[place + 1], MOST), since)
+  end,
+
+  mend = function(key, parameters, place)
+    local _, ends, count, since = current(key, parameters, place)
+    return select(3, written(parameters, nil, ends, count, since))
   end,
 
   refund = function(key, parameters, place)

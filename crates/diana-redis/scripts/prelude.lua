@@ -33,4 +33,9 @@ local END = 9000000000000000
 -- The largest count of permits; what goes beyond stays there.
 local MOST = 9007199254740992
 
+-- Whether the state that was read last lay ahead of its time, since it was written by a clock that has been put back since
+-- (a replica took over), and was put back likewise. It must be written so even if the request is denied: else it would
+-- stay as far ahead of now as it is, for as long as the clock takes to catch up.
+local put_back = false
+
 local algorithms = {}

@@ -21,9 +21,10 @@ local function settle(key, parameters, place)
   local missing, stepped, granted, since = 0, 0, 0, argv[place - 1]
   if text then
     missing, stepped, granted, since = match(text, '^(%d+) (%d+) (%d+) (%S+)$')
-    missing = tonumber(missing)
-    stepped = math.min(tonumber(stepped), now)
-    granted = math.min(tonumber(granted), now)
+    missing, stepped, granted = tonumber(missing), tonumber(stepped), tonumber(granted)
+    if stepped > now or granted > now then
+      stepped, granted, put_back = math.min(stepped, now), math.min(granted, now), true
+    end
   end
   local seen = { missing, stepped, granted }
   local every = tonumber(argv[place + 2])
@@ -61,6 +62,11 @@ return {
     local seen, missing, stepped, since = settle(key, parameters, place)
     if not seen then return end
     return written(parameters, place, seen, math.min(missing + argv[place + 4], MOST), stepped, now, since)
+  end,
+
+  mend = function(key, parameters, place)
+    local seen, missing, stepped, since = settle(key, parameters, place)
+    return select(3, written(parameters, place, nil, missing, stepped, seen[3], since))
   end,
 
   -- Refills make up for the oldest grants first, so the receipt's own tokens are the last of those that were missing after

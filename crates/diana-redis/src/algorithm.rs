@@ -1,8 +1,14 @@
 //! The algorithms of diana-core, each with its script.
 
+mod concurrency;
 mod fixed_window;
 mod leaky_bucket;
 mod min_interval;
 mod refilling_bucket;
+mod sliding_log;
+mod sliding_window;
+mod smooth;
+mod smooth_bursty;
+mod smooth_warming_up;
 mod token_bucket;
 mod total;

@@ -33,8 +33,9 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
     /// What `other`, a state of which is written as `body`, comes to under these parameters.
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
-    /// The algorithm and the state that is written as `body`.
-    fn state(&self, body: &Body, now: Timestamp) -> Option<State>;
+    fn algorithm(&self) -> &dyn Any;
+    /// How many permits are in use in the state that is written as `body`.
+    fn used(&self, body: &Body, now: Timestamp) -> Option<u64>;
     fn leasing(&self) -> Leasing;
     /// Whether its refusals say until when they hold, so that they can be remembered.
     fn is_remembered(&self) -> bool;
@@ -45,14 +46,6 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn divided(&self, limit: &Limit, instances: u64) -> Limit;
     /// What is shown of a key that was not asked about: it does not stand in the way, and may be as good as new.
     fn unasked(&self, asking: &Asking, now: Timestamp) -> Answer;
-}
-
-/// A state, and the algorithm that keeps it.
-pub(crate) struct State {
-    algorithm: Box<dyn Any>,
-    state: Box<dyn Any>,
-    /// How many permits are in use.
-    used: u64,
 }
 
 impl<A: Scripted> AnyKept for Kept<A> {
@@ -85,23 +78,20 @@ impl<A: Scripted> AnyKept for Kept<A> {
     }
 
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written> {
-        let State { algorithm, state, used } = other.state(body, now)?;
-        let state = match (algorithm.downcast::<A>(), state.downcast::<A::State>()) {
-            (Ok(old), Ok(mut state)) => {
-                self.algorithm.rescale(&mut state, &old, now);
-                *state
-            }
+        match other.algorithm().downcast_ref::<A>() {
+            Some(old) => self.algorithm.carried(old, body, now),
             // Of another kind: what is in use is all that both understand.
-            _ => self.algorithm.occupied(used, now),
-        };
-        Some(self.algorithm.write(&state, now))
+            None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
+        }
     }
 
-    fn state(&self, body: &Body, now: Timestamp) -> Option<State> {
-        let state = self.algorithm.read(body, now)?;
-        let standing = self.algorithm.standing(&state, now);
-        let used = standing.limit.saturating_sub(standing.remaining);
-        Some(State { algorithm: Box::new(self.algorithm.clone()), state: Box::new(state), used })
+    fn algorithm(&self) -> &dyn Any {
+        &self.algorithm
+    }
+
+    fn used(&self, body: &Body, now: Timestamp) -> Option<u64> {
+        let standing = self.algorithm.standing(&self.algorithm.read(body, now)?, now);
+        Some(standing.limit.saturating_sub(standing.remaining))
     }
 
     fn leasing(&self) -> Leasing {

@@ -3,14 +3,20 @@
 use crate::kept::{AnyKept, Kept};
 use crate::module::Module;
 use crate::scripted::Scripted;
-use diana_core::{FixedWindow, LeakyBucket, Limit, MinInterval, RefillingBucket, TokenBucket, Total};
+use diana_core::{
+    Concurrency, FixedWindow, LeakyBucket, Limit, MinInterval, RefillingBucket, SlidingLog, SlidingWindow,
+};
+use diana_core::{SmoothBursty, SmoothWarmingUp, TokenBucket, Total};
 use std::sync::Arc;
+
+/// A limit's algorithm with its script, or why it can't be kept on Redis.
+type Found = Result<Arc<dyn AnyKept>, String>;
 
 /// One algorithm that has a script.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) module: &'static Module,
-    of_limit: fn(&Limit, usize) -> Option<Result<Arc<dyn AnyKept>, String>>,
+    of_limit: fn(&Limit, usize) -> Option<Found>,
     of_text: fn(&str, usize) -> Option<Arc<dyn AnyKept>>,
 }
 
@@ -22,6 +28,11 @@ pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<RefillingBucket>(),
     Kind::of::<FixedWindow>(),
     Kind::of::<Total>(),
+    Kind::of::<SlidingWindow>(),
+    Kind::of::<SlidingLog>(),
+    Kind::of::<SmoothBursty>(),
+    Kind::of::<SmoothWarmingUp>(),
+    Kind::of::<Concurrency>(),
 ];
 
 impl Kind {
@@ -31,7 +42,7 @@ impl Kind {
 }
 
 /// The limit's algorithm with its script, or why it can't be kept on Redis.
-pub(crate) fn kept(limit: &Limit) -> Result<Arc<dyn AnyKept>, String> {
+pub(crate) fn kept(limit: &Limit) -> Found {
     let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
     found.unwrap_or_else(|| Err("its algorithm has no script; count it in process".to_owned()))
 }
@@ -43,7 +54,7 @@ pub(crate) fn written_by(parameters: &str) -> Option<Arc<dyn AnyKept>> {
     (kind.of_text)(parameters, index)
 }
 
-fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<Result<Arc<dyn AnyKept>, String>> {
+fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<Found> {
     let algorithm = limit.algorithm::<A>()?;
     Some(match algorithm.why_not() {
         Some(reason) => Err(reason),

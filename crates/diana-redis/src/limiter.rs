@@ -93,7 +93,12 @@ impl SharedLimiter {
 
     /// Takes `n` permits for `key` if they can be used within `timeout`, and is ready when they can. Denied at once where
     /// that is known not to be so.
-    pub async fn try_acquire(&self, key: impl AsRef<[u8]>, n: u64, timeout: Duration) -> Result<Decision, AcquireError> {
+    pub async fn try_acquire(
+        &self,
+        key: impl AsRef<[u8]>,
+        n: u64,
+        timeout: Duration,
+    ) -> Result<Decision, AcquireError> {
         self.wait(key.as_ref(), Cost::new(n)?, Patience::up_to(timeout)).await
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Library {
 impl Library {
     pub(crate) const MOMENT: Self = Self { source: include_str!("../scripts/lib/moment.lua") };
     pub(crate) const FIELDS: Self = Self { source: include_str!("../scripts/lib/fields.lua") };
+    pub(crate) const SET: Self = Self { source: include_str!("../scripts/lib/set.lua") };
+    pub(crate) const SMOOTH: Self = Self { source: include_str!("../scripts/lib/smooth.lua") };
     const DUMP: Self = Self { source: include_str!("../scripts/lib/dump.lua") };
 }
 

@@ -5,7 +5,7 @@ use crate::caller::{Caller, Moment};
 use crate::carry::{Dump, push_swap};
 use crate::key::slot;
 use crate::link::{CallError, Counted};
-use crate::options::{Batching, Times};
+use crate::options::{Batching, Options, Times};
 use crate::plans::{Plan, Plans};
 use crate::request::{Item, Op, Reply, Request, Timing, answers};
 use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
@@ -29,6 +29,8 @@ pub(crate) struct Remote {
     batches: Option<Batches>,
     /// The upper half of this instance's tickets, and how many it gave out.
     tickets: (u64, AtomicU64),
+    /// For how long a permit of a concurrency limit is held at most.
+    permits_for: Duration,
     /// Where what is done behind a request is done.
     runtime: Handle,
 }
@@ -58,13 +60,15 @@ impl Items {
 }
 
 impl Remote {
-    pub(crate) fn new(caller: Caller, prefix: &str, batching: Batching, instance: u64) -> Self {
+    pub(crate) fn new(caller: Caller, options: &Options, instance: u64) -> Self {
+        let Options { prefix, batching, permits_for, .. } = options;
         let caller = Arc::new(caller);
         // Times that are handed in differ from request to request, and a cluster's script can't leave its slot.
-        let batches = batching == Batching::On && caller.times == Times::OfRedis && !caller.link.is_cluster();
+        let batches = *batching == Batching::On && caller.times == Times::OfRedis && !caller.link.is_cluster();
         let batches = batches.then(|| Batches::new(Arc::clone(&caller)));
         let tickets = (instance, AtomicU64::new(0));
-        Self { caller, plans: Plans::new(prefix), prefix: prefix.to_owned(), batches, tickets, runtime: Handle::current() }
+        let (plans, prefix, runtime) = (Plans::new(prefix), prefix.clone(), Handle::current());
+        Self { caller, plans, prefix, batches, tickets, permits_for: *permits_for, runtime }
     }
 
     /// The asks as items: each count once, at the largest cost.
@@ -84,7 +88,8 @@ impl Remote {
             let plan = self.plans.find(ask.limit, now)?;
             let name = plan.keys.name(ask.key);
             places.push(items.len());
-            let asking = Asking { cost: ask.cost, patience, about: now, ticket: self.ticket() };
+            let (ticket, permits_for) = (self.ticket(), self.permits_for);
+            let asking = Asking { cost: ask.cost, patience, about: now, ticket, permits_for };
             items.push(Item { plan, name, asking });
         }
         Ok(Items { items, places })

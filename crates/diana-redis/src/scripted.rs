@@ -36,8 +36,10 @@ pub(crate) trait Scripted: Algorithm {
     /// The script's arguments to give back.
     fn refund_args(&self, args: &mut Args, receipt: &Receipt);
 
-    /// The state that the script saw.
-    fn seen(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Self::State>;
+    /// The state that the script saw. Not needed where [`answer_to`](Self::answer_to) does without it.
+    fn seen(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
+        None
+    }
 
     /// What the algorithm answers to the state that the script saw. `None` if it makes no sense of it.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
@@ -65,6 +67,13 @@ pub(crate) trait Scripted: Algorithm {
     /// The script's arguments to lease, where that is done by the script.
     fn lease_args(&self, _args: &mut Args, _lease: &LeaseCall<'_>) {}
 
+    /// What a state of `old`, which was written as `body`, comes to under these parameters.
+    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+        let mut state = old.read(body, now)?;
+        self.rescale(&mut state, old, now);
+        Some(self.write(&state, now))
+    }
+
     /// The share of one instance when `instances` go by counts of their own: at least 1.
     #[must_use]
     fn divided(&self, instances: u64) -> Self;
@@ -80,6 +89,8 @@ pub(crate) struct Asking {
     pub(crate) about: Timestamp,
     /// A number that no other ask has.
     pub(crate) ticket: u128,
+    /// How long permits in flight are kept for somebody who does not give them back.
+    pub(crate) permits_for: Duration,
 }
 
 /// Whether a request took what it asked for.
@@ -130,6 +141,19 @@ impl Numbers<'_> {
             Value::BulkString(text) => std::str::from_utf8(text).ok()?.parse().ok(),
             _ => None,
         }
+    }
+
+    /// The text at `place`.
+    pub(crate) fn text(&self, place: usize) -> Option<&str> {
+        match self.0.get(place)? {
+            Value::BulkString(text) => std::str::from_utf8(text).ok(),
+            _ => None,
+        }
+    }
+
+    /// The number at `place`, if it is a finite one. Scripts must send it as text: of a number, Redis sends the whole part.
+    pub(crate) fn real(&self, place: usize) -> Option<f64> {
+        self.text(place)?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 }
 

@@ -82,7 +82,7 @@ impl RedisStore {
             }
         }
         let caller = Caller { link, scripts: crate::module::Scripts::default(), times: options.times };
-        let remote = Arc::new(Remote::new(caller, &options.prefix, options.batching, instance));
+        let remote = Arc::new(Remote::new(caller, &options, instance));
         let leases = Leases::new(&remote, options.leases);
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));

@@ -93,21 +93,26 @@ impl Concurrency {
         self.limit
     }
 
-    /// How many may be in flight at all.
-    const fn capacity(&self) -> u64 {
+    /// What a request is taken to last until the first one that leaves tells better.
+    pub fn first_delay(&self) -> Duration {
+        Duration::from_nanos(self.delay_nanos)
+    }
+
+    /// How many may be in flight at all, those that wait first included.
+    pub const fn capacity(&self) -> u64 {
         self.limit + self.burst
     }
 }
 
 impl Algorithm for Concurrency {
-    type State = InFlight;
+    type State = ConcurrencyState;
 
-    fn fresh(&self, _now: Timestamp) -> InFlight {
-        InFlight { permits: 0, unit_nanos: self.delay_nanos }
+    fn fresh(&self, _now: Timestamp) -> ConcurrencyState {
+        ConcurrencyState { permits: 0, unit_nanos: self.delay_nanos }
     }
 
     #[inline]
-    fn take(&self, state: &mut InFlight, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+    fn take(&self, state: &mut ConcurrencyState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
         if cost.get() > self.capacity() {
             return Outcome::never();
         }
@@ -125,17 +130,17 @@ impl Algorithm for Concurrency {
 
     /// The limit is all that may be in flight, those that wait first included.
     #[inline]
-    fn standing(&self, state: &InFlight, _now: Timestamp) -> Standing {
+    fn standing(&self, state: &ConcurrencyState, _now: Timestamp) -> Standing {
         let limit = self.capacity();
         Standing { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
     }
 
     /// Puts `cost` in flight. Nobody holds a receipt for it, so it stays until a refund of that much is made for it.
-    fn charge(&self, state: &mut InFlight, _now: Timestamp, cost: Cost) {
+    fn charge(&self, state: &mut ConcurrencyState, _now: Timestamp, cost: Cost) {
         state.permits = state.permits.saturating_add(cost.get());
     }
 
-    fn refund(&self, state: &mut InFlight, now: Timestamp, receipt: &Receipt) -> Refund {
+    fn refund(&self, state: &mut ConcurrencyState, now: Timestamp, receipt: &Receipt) -> Refund {
         // A second refund of the last receipt, or one that outlived a reset.
         if state.permits == 0 {
             return Refund::Void;
@@ -154,13 +159,13 @@ impl Algorithm for Concurrency {
         Refund::Returned
     }
 
-    fn is_fresh(&self, state: &InFlight, _now: Timestamp) -> bool {
+    fn is_fresh(&self, state: &ConcurrencyState, _now: Timestamp) -> bool {
         state.permits == 0
     }
 
     /// Keeps what is in flight exactly, even beyond the new capacity: every one of those permits will come back, and were
     /// some of them forgotten here, their return would make room that is not there.
-    fn rescale(&self, state: &mut InFlight, _old: &Self, now: Timestamp) {
+    fn rescale(&self, state: &mut ConcurrencyState, _old: &Self, now: Timestamp) {
         if state.permits == 0 {
             *state = self.fresh(now);
         }
@@ -171,14 +176,33 @@ impl Algorithm for Concurrency {
     }
 
     /// Nothing: what another kind of limit counted is not in flight, and nobody would ever give it back.
-    fn occupied(&self, _used: u64, now: Timestamp) -> InFlight {
+    fn occupied(&self, _used: u64, now: Timestamp) -> ConcurrencyState {
         self.fresh(now)
     }
 }
 
 /// The state of a [`Concurrency`]: the permits in flight, and what a request has lately taken.
+///
+/// A store that keeps its states elsewhere reads and writes them as those two numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InFlight {
+pub struct ConcurrencyState {
     permits: u64,
     unit_nanos: u64,
+}
+
+impl ConcurrencyState {
+    /// The state with `permits` in flight, of which one has lately lasted `unit`.
+    pub fn new(permits: u64, unit: Duration) -> Self {
+        Self { permits, unit_nanos: saturating_nanos(unit) }
+    }
+
+    /// The permits in flight.
+    pub fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// What a request has lately taken.
+    pub fn unit(&self) -> Duration {
+        Duration::from_nanos(self.unit_nanos)
+    }
 }

@@ -28,7 +28,7 @@
 //! - A price is never negative and never wraps, so no request gives time back.
 //! - With a finite store (`max_permits`) no number in the state is NaN or infinite.
 
-use crate::Cost;
+use crate::{Cost, Receipt};
 
 mod asks;
 mod invalid;
@@ -84,6 +84,8 @@ pub(super) struct Climb {
 }
 
 /// The state of a smooth limiter: the stored permits, and when the next request may go.
+///
+/// A store that keeps its states elsewhere reads and writes them as those two numbers, the permits bit by bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SmoothState {
     stored: f64,
@@ -114,6 +116,16 @@ pub struct SmoothPrice {
 }
 
 impl SmoothState {
+    /// The state with these permits in store, whose next request may go at `next_free_micros`.
+    pub fn new(stored_permits: f64, next_free_micros: u64) -> Self {
+        Self { stored: stored_permits, next_free_micros: next_free_micros.min(END) }
+    }
+
+    /// The state from before the grant that `receipt` is for: what a refund puts back.
+    pub fn before(receipt: &Receipt) -> Self {
+        asks::state_of(receipt.mark())
+    }
+
     /// The permits that were stored when the state was last settled; time since then is not in it.
     pub fn stored_permits(&self) -> f64 {
         self.stored
@@ -149,6 +161,11 @@ impl SmoothRate {
         MICROS_PER_SECOND / self.stable_interval
     }
 
+    /// Permits a second, as they were given.
+    pub fn rate_given(&self) -> f64 {
+        self.rate_given
+    }
+
     /// Microseconds between two permits in a steady flow.
     pub fn stable_interval_micros(&self) -> f64 {
         self.stable_interval
@@ -157,6 +174,17 @@ impl SmoothRate {
     /// The most permits that the store holds.
     pub fn max_permits(&self) -> f64 {
         self.max_permits
+    }
+
+    /// Microseconds of idleness that store one permit.
+    pub fn cool_down_interval_micros(&self) -> f64 {
+        self.cool_down_interval
+    }
+
+    /// What stored permits cost, if they cost anything: the number of them from which on they are dearer than fresh ones,
+    /// and by how many microseconds each further one is. Guava's `thresholdPermits` and `slope`.
+    pub fn threshold_and_slope(&self) -> Option<(f64, f64)> {
+        self.climb.map(|climb| (climb.threshold, climb.slope))
     }
 
     /// The state of a limiter that is made at `now`.

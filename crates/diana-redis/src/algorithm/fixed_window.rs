@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::fraction::END;
 use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{Asking, Body, Leasing, Numbers, Scripted, Written};
 use diana_core::{Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Opens, Quota, Receipt, Timestamp};
 use std::time::Duration;
 
@@ -110,6 +110,10 @@ impl Scripted for FixedWindow {
         let (ends, count) = (micros(state.ends()), state.count().min(MAX_PERMITS));
         let is_kept = count > 0 && ends > now.as_micros();
         Written { body: is_kept.then(|| Body::Text(format!("{ends} {count}"))), fresh_at: Some(ends) }
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::ByTaking
     }
 
     fn divided(&self, instances: u64) -> Self {

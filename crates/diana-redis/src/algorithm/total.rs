@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::module::{Library, Module};
-use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripted::{Asking, Body, Leasing, Numbers, Scripted, Written};
 use diana_core::{MAX_PERMITS, Receipt, Timestamp, Total, TotalState};
 
 impl Scripted for Total {
@@ -45,6 +45,10 @@ impl Scripted for Total {
 
     fn write(&self, state: &TotalState, _now: Timestamp) -> Written {
         Written { body: Some(Body::Text(state.used().min(MAX_PERMITS).to_string())), fresh_at: None }
+    }
+
+    fn leasing(&self) -> Leasing {
+        Leasing::ByTaking
     }
 
     fn divided(&self, instances: u64) -> Self {

@@ -1,9 +1,9 @@
 //! Where Redis is: one server, a cluster, or a master that sentinels know.
 
 use super::connection::Connection;
+use redis::aio::PubSub;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
-use redis::aio::PubSub;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError, TlsMode};
 use std::time::Duration;
 
@@ -132,7 +132,10 @@ fn known_master(
     SentinelClient::build(sentinels.to_vec(), master.to_owned(), Some(node.clone()), SentinelServerType::Master)
 }
 
-async fn in_time<T>(within: Duration, connecting: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+async fn in_time<T>(
+    within: Duration,
+    connecting: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
     match tokio::time::timeout(within, connecting).await {
         Ok(connection) => connection,
         Err(_) => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "no connection in time").into()),

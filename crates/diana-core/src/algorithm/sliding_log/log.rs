@@ -20,6 +20,15 @@ use std::collections::VecDeque;
 /// assert_eq!(log.fresh(Timestamp::EPOCH), SlidingLogState::default());
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
+///
+/// A store that keeps its states elsewhere reads and writes them as moments with what was granted at each:
+///
+/// ```
+/// use diana_core::{SlidingLogState, Timestamp};
+///
+/// let granted = [(Timestamp::from_secs(7), 2), (Timestamp::from_secs(8), 1)];
+/// assert!(SlidingLogState::from_entries(granted).entries().eq(granted));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingLogState {
     /// The running total before the first entry.
@@ -41,6 +50,21 @@ struct Entry {
 const MOST: u64 = u64::MAX / 2;
 
 impl SlidingLogState {
+    /// The log of these moments, oldest first, with what was granted at each. Those of one moment come together, and one
+    /// that lies before the one before it counts as at that one's time.
+    pub fn from_entries(entries: impl IntoIterator<Item = (Timestamp, u64)>) -> Self {
+        let mut state = Self::default();
+        for (time, permits) in entries {
+            state.record(time, permits, u64::MAX);
+        }
+        state
+    }
+
+    /// The moments, oldest first, with what was granted at each.
+    pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u64)> {
+        self.entries.iter().enumerate().map(|(place, entry)| (entry.time, self.held(place)))
+    }
+
     /// `now`, or the newest entry's time if that is later: time does not go back.
     #[inline]
     pub(super) fn time(&self, now: Timestamp) -> Timestamp {

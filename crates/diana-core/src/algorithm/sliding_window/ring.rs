@@ -10,7 +10,9 @@
 //! Nothing is ever moved. Places of buckets that have left are zeroed when a grant passes over them, and not before, so
 //! that to look changes nothing; whoever looks says which bucket is current, and what has left by then is skipped.
 
-/// The state of a [`SlidingWindow`](crate::SlidingWindow): the ring of counts, which is allocated by the first grant.
+use crate::SlidingWindow;
+
+/// The state of a [`SlidingWindow`]: the ring of counts, which is allocated by the first grant.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingWindow, Timestamp};
@@ -22,6 +24,18 @@
 /// assert_eq!(window.heap_bytes(&state), 80);
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
+///
+/// A store that keeps its states elsewhere reads and writes them as the numbers of the buckets with their counts. The
+/// bucket of a moment is the moment divided by the [`precision`](SlidingWindow::precision), rounded down:
+///
+/// ```
+/// use diana_core::{Quota, SlidingWindow, SlidingWindowState};
+///
+/// let window = SlidingWindow::new(Quota::per_minute(5)?);
+/// let counts = [(70, 2), (73, 1)];
+/// assert!(SlidingWindowState::from_counts(&window, counts).in_use().eq(counts));
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingWindowState {
     /// The newest bucket that the ring has a place for; 0 when nothing is in use.
@@ -30,6 +44,21 @@ pub struct SlidingWindowState {
 }
 
 impl SlidingWindowState {
+    /// The state under `window` with these buckets, oldest first, and their counts.
+    pub fn from_counts(window: &SlidingWindow, counts: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut state = Self::default();
+        for (bucket, permits) in counts {
+            state.record(state.current(bucket), permits, window.buckets());
+        }
+        state
+    }
+
+    /// The buckets in use, oldest first, with their counts. The newest is told even if all of it was given back: time does
+    /// not go back behind it.
+    pub fn in_use(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.counts(self.newest).filter(|(bucket, count)| *count > 0 || (*bucket == self.newest && *bucket > 0))
+    }
+
     /// `bucket`, or the newest in use if that is later: time does not go back.
     #[inline]
     pub(super) fn current(&self, bucket: u64) -> u64 {

@@ -110,7 +110,7 @@ fn mark_of(state: SmoothState) -> u128 {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
-fn state_of(mark: u128) -> SmoothState {
+pub(super) fn state_of(mark: u128) -> SmoothState {
     SmoothState { stored: f64::from_bits(mark as u64), next_free_micros: (mark >> 64) as u64 }
 }
 

@@ -1,0 +1,94 @@
+-- Concurrency: a lease for each grant, with an end, so that the permits of a gateway that crashed come back.
+--
+-- KEYS   a sorted set (lib/set.lua) of
+--          TICKET:COST  a lease; its score is when it ends, in microseconds
+--          used         its score is the permits of all leases, as a negative number
+--          unit         its score is what a request has lately taken, in nanoseconds, as a negative number
+-- ARGV   1  TICKET:COST
+--        2  the cost
+--        take, charge:  3  how many may be in flight without a wait
+--                       4  how many may be in flight at all
+--                       5  the patience in nanoseconds, less than 2^53; charge: unused
+--                       6  how long a lease lasts, in microseconds
+--        refund:        3, 4  when the request went on: microseconds, and nanoseconds of one
+--        7  what a request is taken to last until the first one that leaves tells better, in nanoseconds
+-- seen   the permits in flight, what a request has lately taken
+--
+-- A lease that has ended counts no longer, and is taken out by the next grant. Until then those who look pass over it; all
+-- others they need not look at, since their sum is kept. Whoever gives back a lease that is gone, because it has ended or
+-- because the key was reset, gives back nothing: what it held is in use by others, or is free already.
+--
+-- A charge is a lease that nobody gives back.
+--
+-- Where the clock is put back (a replica took over), leases last longer by as much.
+
+-- The most that is counted: beyond, doubles are no longer exact.
+local MOST = 9007199254740992
+
+-- The head, the permits in flight, and the unit; nothing if the parameters are others.
+local function read(key, parameters, place)
+  local head = set.head(key, parameters, place)
+  if not head then return end
+  local scores = redis.call('ZMSCORE', key, 'used', 'unit')
+  local used, unit = 0 - (scores[1] or 0), 0 - (scores[2] or 0)
+  if used > 0 then
+    for _, lease in ipairs(redis.call('ZRANGEBYSCORE', key, '(0', format('%.0f', now))) do
+      used = used - match(lease, ':(%d+)$')
+    end
+  end
+  -- When the last one has left, the unit is forgotten.
+  if used <= 0 then used, unit = 0, tonumber(argv[place + 7]) end
+  return head, used, unit
+end
+
+local function write(key, head, used, unit)
+  redis.call('ZREMRANGEBYSCORE', key, '(0', format('%.0f', now))
+  redis.call('ZADD', key, '-inf', head, format('-%.0f', used), 'used', format('-%.0f', unit), 'unit')
+  set.expire(key, tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]))
+end
+
+return {
+  take = function(key, parameters, place)
+    local head, used, unit = read(key, parameters, place)
+    if not head then return end
+    local cost, limit, capacity = tonumber(argv[place + 2]), tonumber(argv[place + 3]), tonumber(argv[place + 4])
+    local seen = { used, format('%.0f', unit) }
+    if used > capacity - cost then return false, seen end
+    local wait = unit * floor((used + cost - 1) / limit)
+    if wait > tonumber(argv[place + 5]) then return false, seen end
+    return true, seen, function()
+      local ends = math.min(now + ceil(wait / 1000) + tonumber(argv[place + 6]), END)
+      redis.call('ZADD', key, format('%.0f', ends), argv[place + 1])
+      write(key, head, used + cost, unit)
+    end
+  end,
+
+  charge = function(key, parameters, place)
+    local head, used, unit = read(key, parameters, place)
+    if not head then return end
+    local cost = math.min(tonumber(argv[place + 2]), MOST - used)
+    if cost == 0 then return true end
+    return true, nil, function()
+      local ends = math.min(now + tonumber(argv[place + 6]), END)
+      local lease = format('%s:%.0f', match(argv[place + 1], '^(%x+)'), cost)
+      redis.call('ZADD', key, format('%.0f', ends), lease)
+      write(key, head, used + cost, unit)
+    end
+  end,
+
+  refund = function(key, parameters, place)
+    local head, used, unit = read(key, parameters, place)
+    if not head then return end
+    local ends = redis.call('ZSCORE', key, argv[place + 1])
+    if not ends or tonumber(ends) <= now then return true end
+    used = used - tonumber(argv[place + 2])
+    if used <= 0 then return true, nil, false end
+    local latency = (now - argv[place + 3]) * 1000 - argv[place + 4]
+    -- One that left no later than it was let in was never served, and teaches nothing about how long serving takes.
+    if latency > 0 then unit = math.min(floor((latency + unit) / 2), MOST - 1) end
+    return true, nil, function()
+      redis.call('ZREM', key, argv[place + 1])
+      write(key, head, used, unit)
+    end
+  end,
+}

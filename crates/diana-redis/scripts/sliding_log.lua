@@ -1,0 +1,164 @@
+-- Sliding log: the moments at which something was granted.
+--
+-- KEYS   a sorted set (lib/set.lua). Each moment is a member TOTAL:HELD whose score is its time in microseconds: all that was
+--        granted up to and including this moment, and what was granted at it
+-- ARGV   take, charge:  1  the cost
+--                       2  the most moments there may be
+--                       3  the longest window in microseconds
+--                       4  how many windows there are; charge: unused
+--                       5, 6, 7, 8...  for each of them its length in microseconds, and its limit
+--        refund:        1  the cost
+--                       2  the moment of the grant
+--                       3  the longest window in microseconds
+-- seen   for each window: what is used, the oldest moment in it (0 if there is none), and the moment with whose leaving
+--        enough is free for the cost (0 if enough is free already, or never will be)
+--
+-- Why running totals: what a window has used is then the difference of two members, and to find when enough will have left
+-- is a binary search. So neither a grant nor a denial walks over the log, however long it is, and only a few numbers are
+-- sent. They cost a refund a walk over the moments after it, which are few if it comes soon.
+--
+-- A moment later than now was written by a clock that has since been put back (a replica took over). It counts as at now,
+-- and is written so.
+
+-- The most that is counted: beyond, doubles are no longer exact.
+local MOST = 9007199254740992
+
+-- A moment: time, total, held, and the member itself. Nothing if `reply` has none.
+local function moment_of(reply)
+  local total, held = match(reply[1] or '', '^(%d+):(%d+)$')
+  if total then return tonumber(reply[2]), tonumber(total), tonumber(held), reply[1] end
+end
+
+local function at_rank(key, rank)
+  return moment_of(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES'))
+end
+
+-- The first moment in a range of scores, whose ends are text.
+local function first_in(key, from, to)
+  return moment_of(redis.call('ZRANGEBYSCORE', key, from, to, 'WITHSCORES', 'LIMIT', 0, 1))
+end
+
+-- The time of the first moment whose total is at least `enough`, where `member` has less and the newest has as much.
+local function reaching(key, member, enough)
+  local less, as_much = redis.call('ZRANK', key, member), redis.call('ZCARD', key) - 1
+  local found = at_rank(key, as_much)
+  while as_much - less > 1 do
+    local middle = floor((less + as_much) / 2)
+    local time, total = at_rank(key, middle)
+    if total < enough then
+      less = middle
+    else
+      as_much, found = middle, time
+    end
+  end
+  return found
+end
+
+-- Writes all moments anew, with totals that begin at the first one; by how much they are less. Once in 2^53 permits.
+local function renumber(key)
+  local _, total, held = at_rank(key, 1)
+  local less = total - held
+  local all = redis.call('ZRANGE', key, 1, -1, 'WITHSCORES')
+  redis.call('ZREMRANGEBYRANK', key, 1, -1)
+  for index = 1, #all, 2 do
+    local time
+    time, total, held = moment_of({ all[index], all[index + 1] })
+    redis.call('ZADD', key, format('%.0f', time), format('%.0f:%.0f', total - less, held))
+  end
+  return less
+end
+
+-- What writes `permits` at now, after what has left the longest window is gone, in at most `most` moments.
+local function recording(head, place, permits, most)
+  local longest = tonumber(argv[place + 3])
+  return function(key)
+    redis.call('ZREMRANGEBYSCORE', key, '(-inf', format('%.0f', now - longest))
+    local newest, total, held, member = at_rank(key, -1)
+    if newest and total > MOST - permits then
+      total = total - renumber(key)
+      permits = math.min(permits, MOST - total)
+      newest, total, held, member = at_rank(key, -1)
+    end
+    if not newest then
+      total, held = 0, 0
+    elseif newest >= now then
+      local from = format('%.0f', now)
+      local _, first_total, first_held = first_in(key, from, '+inf')
+      held = total - (first_total - first_held)
+      redis.call('ZREMRANGEBYSCORE', key, from, '+inf')
+    elseif redis.call('ZCARD', key) - 1 >= most then
+      -- The newest takes it in, and leaves later for it.
+      redis.call('ZREM', key, member)
+    else
+      held = 0
+    end
+    if held + permits > 0 then
+      local entry = format('%.0f:%.0f', total + permits, held + permits)
+      redis.call('ZADD', key, '-inf', head, format('%.0f', now), entry)
+      set.expire(key, now + longest)
+    end
+  end
+end
+
+return {
+  take = function(key, parameters, place)
+    local head = set.head(key, parameters, place)
+    if not head then return end
+    local cost, granted, seen = tonumber(argv[place + 1]), true, {}
+    local newest, newest_total = at_rank(key, -1)
+    if newest and newest > now then put_back = true end
+    for window = place + 5, place + 3 + 2 * argv[place + 4], 2 do
+      local length, limit = tonumber(argv[window]), tonumber(argv[window + 1])
+      local time, total, held, member = first_in(key, format('(%.0f', now - length), '+inf')
+      local used, oldest, freeing = 0, 0, 0
+      if time then used, oldest = newest_total - (total - held), math.min(time, now) end
+      if used > limit - cost then
+        granted = false
+        if cost <= limit then
+          local enough = total - held + used - (limit - cost)
+          freeing = math.min(total < enough and reaching(key, member, enough) or time, now)
+        end
+      end
+      local told = #seen
+      seen[told + 1], seen[told + 2], seen[told + 3] = used, oldest, freeing
+    end
+    -- As long as asks are granted there is room for one more moment.
+    return granted, seen, granted and recording(head, place, cost, math.huge) or nil
+  end,
+
+  charge = function(key, parameters, place)
+    local head = set.head(key, parameters, place)
+    if not head then return end
+    return true, nil, recording(head, place, tonumber(argv[place + 1]), tonumber(argv[place + 2]))
+  end,
+
+  mend = function(key, parameters, place)
+    return recording(set.head(key, parameters, place), place, 0, math.huge)
+  end,
+
+  refund = function(key, parameters, place)
+    if not set.head(key, parameters, place) then return end
+    local granted_at, longest = argv[place + 2], tonumber(argv[place + 3])
+    local _, _, held, member = first_in(key, granted_at, granted_at)
+    if not held or now - granted_at >= longest then return true end
+    return true, nil, function()
+      local returned = math.min(held, tonumber(argv[place + 1]))
+      local rank = redis.call('ZRANK', key, member)
+      local later = redis.call('ZRANGE', key, rank, -1, 'WITHSCORES')
+      redis.call('ZREMRANGEBYRANK', key, rank, -1)
+      for index = 1, #later, 2 do
+        local time, total, left = moment_of({ later[index], later[index + 1] })
+        if index == 1 then left = left - returned end
+        if left > 0 then
+          redis.call('ZADD', key, format('%.0f', time), format('%.0f:%.0f', total - returned, left))
+        end
+      end
+      local newest = at_rank(key, -1)
+      if newest then
+        set.expire(key, newest + longest)
+      else
+        redis.call('DEL', key)
+      end
+    end
+  end,
+}

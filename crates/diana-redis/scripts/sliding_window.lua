@@ -1,0 +1,130 @@
+-- Sliding window: the buckets in use with their counts.
+--
+-- KEYS   PARAMETERS BUCKET:COUNT,BUCKET:COUNT... SINCE, oldest first, where a bucket's number is its time divided by its
+--        width. Buckets in which nothing was granted are left out. The newest is there even if all of it was given back,
+--        as in diana-core's ring.
+-- ARGV   take, charge:  1  the cost
+--                       2  the limit; charge: unused
+--        refund:        1  the cost
+--                       2  the bucket that it was taken from
+--        3     how many buckets the window has
+--        4, 5  the width of a bucket in microseconds, in lowest terms: numerator, denominator
+-- seen   the buckets as they are written, empty if there are none
+--
+-- A newest bucket that lies after the current one was written by a clock that has since been put back (a replica took
+-- over). Then all of them are put back likewise, so that the newest is the current one.
+--
+-- Why all buckets in one string, and not a hash or the sum beside them: what has left must be taken from the sum, and for
+-- that they must be looked at anyway. A window of more than 1,024 buckets is not kept here.
+
+-- The most that a bucket counts: beyond, doubles are no longer exact.
+local MOST = 9007199254740992
+
+-- The bucket of `now`. Each number on the way is whole and below 2^53, where the quotient of a division is never rounded
+-- up to the next whole number.
+local function current_bucket(place)
+  local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+  local rest = fmod(now, numerator)
+  return (now - rest) / numerator * denominator + floor(rest * denominator / numerator)
+end
+
+-- The first microsecond at which `bucket` has left the window.
+local function leaves(bucket, place)
+  local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+  local after = bucket + tonumber(argv[place + 3])
+  local rest = fmod(after, denominator)
+  return math.min((after - rest) / denominator * numerator + ceil(rest * numerator / denominator), END)
+end
+
+local function buckets_text(buckets, counts)
+  local texts = {}
+  for index, bucket in ipairs(buckets) do
+    if counts[index] > 0 or index == #buckets then
+      texts[#texts + 1] = format('%.0f:%.0f', bucket, counts[index])
+    end
+  end
+  return table.concat(texts, ',')
+end
+
+-- The window at `key` as a table: the current bucket, the buckets that are still in the window and their counts, what is
+-- used, the text that was seen, and since when the parameters are in force. Nil if they are others.
+local function read(key, parameters, place)
+  local raw = redis.pcall('GET', key)
+  local current, buckets, counts, used = current_bucket(place), {}, {}, 0
+  local window = { current = current, buckets = buckets, counts = counts, seen = '', since = argv[place - 1] }
+  if raw then
+    if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
+    window.seen, window.since = match(raw, '^(%S+) (%S+)$', #parameters + 2)
+    local newest = tonumber(match(window.seen, '(%d+):%d+$'))
+    local back = math.max(newest - current, 0)
+    local left = current - tonumber(argv[place + 3])
+    for bucket, count in string.gmatch(window.seen, '(%d+):(%d+)') do
+      bucket, count = bucket - back, tonumber(count)
+      if bucket > left then
+        buckets[#buckets + 1], counts[#counts + 1] = bucket, count
+        used = used + count
+      end
+    end
+    if back > 0 then window.seen, put_back = buckets_text(buckets, counts), true end
+  end
+  window.used = used
+  return window
+end
+
+-- What to write for `window`: a text and when it is as good as none, or false.
+local function written(window, parameters, place)
+  for index = #window.buckets, 1, -1 do
+    if window.counts[index] > 0 then
+      local buckets = buckets_text(window.buckets, window.counts)
+      return format('%s %s %s', parameters, buckets, window.since), leaves(window.buckets[index], place)
+    end
+  end
+  return false
+end
+
+local function add(window, parameters, place, cost)
+  local last = #window.buckets
+  if window.buckets[last] ~= window.current then
+    last = last + 1
+    window.buckets[last], window.counts[last] = window.current, 0
+  end
+  window.counts[last] = math.min(window.counts[last] + cost, MOST)
+  return written(window, parameters, place)
+end
+
+return {
+  take = function(key, parameters, place)
+    local window = read(key, parameters, place)
+    if not window then return end
+    local cost, limit = tonumber(argv[place + 1]), tonumber(argv[place + 2])
+    local seen = { window.seen }
+    if window.used > limit - cost then return false, seen end
+    return true, seen, add(window, parameters, place, cost)
+  end,
+
+  charge = function(key, parameters, place)
+    local window = read(key, parameters, place)
+    if not window then return end
+    return true, nil, add(window, parameters, place, tonumber(argv[place + 1]))
+  end,
+
+  mend = function(key, parameters, place)
+    return written(read(key, parameters, place), parameters, place)
+  end,
+
+  refund = function(key, parameters, place)
+    local window = read(key, parameters, place)
+    if not window then return end
+    local newest = window.buckets[#window.buckets]
+    if not newest then return true end
+    -- After a change of buckets, what was current then may have been put into a narrower one.
+    local bucket = math.min(tonumber(argv[place + 2]), newest)
+    for index, other in ipairs(window.buckets) do
+      if other == bucket and window.counts[index] > 0 then
+        window.counts[index] = math.max(window.counts[index] - tonumber(argv[place + 1]), 0)
+        return true, nil, written(window, parameters, place)
+      end
+    end
+    return true
+  end,
+}

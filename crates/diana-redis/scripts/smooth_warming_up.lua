@@ -1,0 +1,14 @@
+-- Smooth warming up: Guava's limiter (lib/smooth.lua), in which a full store means cold: stored permits above the threshold
+-- are dearer than fresh ones, the more the fuller the store is.
+--
+-- KEYS, seen   as lib/smooth.lua tells
+-- ARGV         likewise, and for take and charge  6  the threshold
+--                                                 7  the slope: microseconds by which each permit above is dearer
+return smooth.algorithm(function(stored, taken, interval, place)
+  local above = stored - tonumber(argv[place + 6])
+  if not (above > 0) then return smooth.whole_micros(interval * taken) end
+  local slope = tonumber(argv[place + 7])
+  local steep = math.min(above, taken)
+  local length = (interval + above * slope) + (interval + (above - steep) * slope)
+  return smooth.whole_micros(steep * length / 2) + smooth.whole_micros(interval * (taken - steep))
+end)

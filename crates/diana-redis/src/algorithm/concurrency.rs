@@ -1,0 +1,201 @@
+//! Concurrency on Redis: `scripts/concurrency.lua`.
+//!
+//! In process a permit that is out is one more in a count. Here it is a lease with a name, its ask's ticket, because a
+//! gateway may crash with permits out: a lease ends. So the receipt is marked with the ticket, and is worth nothing once
+//! the lease is gone.
+
+use crate::args::Args;
+use crate::fraction::END;
+use crate::module::{Library, Module};
+use crate::parameters::{duration_text, parse_duration};
+use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
+use diana_core::{Algorithm, Answer, Concurrency, ConcurrencyState, Outcome, Patience, Receipt, Timestamp};
+use std::time::Duration;
+
+/// Nanoseconds that a script counts exactly: 104 days. Nobody waits for longer.
+const LONGEST_WAIT: u64 = (1 << 53) - 1;
+
+impl Scripted for Concurrency {
+    const MODULE: Module = Module {
+        name: "concurrency",
+        letter: 'c',
+        source: include_str!("../../scripts/concurrency.lua"),
+        libraries: &[Library::SET],
+    };
+
+    fn why_not(&self) -> Option<String> {
+        let is_too_long = self.first_delay() > Duration::from_nanos(LONGEST_WAIT);
+        is_too_long.then(|| format!("its delay of {:?} is longer than 104 days", self.first_delay()))
+    }
+
+    fn parameters(&self) -> String {
+        format!("{}+{}@{}", self.limit(), self.capacity() - self.limit(), duration_text(self.first_delay()))
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        let (limit, rest) = text.split_once('+')?;
+        let (burst, delay) = rest.split_once('@')?;
+        let limit = Self::new(limit.parse().ok()?).ok()?;
+        Some(limit.burst(burst.parse().ok()?).delay(parse_duration(delay)?))
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        push_lease(args, asking.ticket, asking.cost.get());
+        args.push(self.limit());
+        args.push(self.capacity());
+        args.push(patience(asking).as_nanos());
+        args.push(asking.permits_for.as_micros().min(u128::from(END)));
+        args.push(self.first_delay().as_nanos());
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        self.take_args(args, asking);
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        push_lease(args, receipt.mark(), receipt.cost().get());
+        args.push(receipt.at().as_micros());
+        args.push(receipt.at().as_nanos() % 1_000);
+        // So that the delay has its place.
+        args.push("");
+        args.push("");
+        args.push(self.first_delay().as_nanos());
+    }
+
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<ConcurrencyState> {
+        Some(ConcurrencyState::new(numbers.whole(0)?, Duration::from_nanos(numbers.whole(1)?)))
+    }
+
+    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let mut state = self.seen(numbers, now)?;
+        let seen = state;
+        let mut answer = Algorithm::answer(self, &mut state, now, asking.cost, patience(asking));
+        if let Outcome::Granted { wait, .. } = answer.outcome {
+            // The time is when the request goes on, so that what it takes can be learned when it leaves; the mark has no
+            // room for the wait beside the ticket.
+            let receipt = Receipt::new(asking.cost, now + wait).with_mark(asking.ticket);
+            answer.outcome = Outcome::Granted { wait, receipt };
+        }
+        if effect == Effect::None {
+            answer.standing = self.standing(&seen, now);
+        }
+        Some(answer)
+    }
+
+    fn read(&self, body: &Body, now: Timestamp) -> Option<ConcurrencyState> {
+        let Leases { live, unit, .. } = Leases::read(body, now)?;
+        let permits = live.iter().fold(0, |sum: u64, lease| sum.saturating_add(lease.cost));
+        Some(if permits == 0 { self.fresh(now) } else { ConcurrencyState::new(permits, unit) })
+    }
+
+    /// Only a fresh state comes here: what another kind of limit counted is not in flight, and from parameter to parameter
+    /// the leases themselves are [carried](Self::carried).
+    fn write(&self, _state: &ConcurrencyState, _now: Timestamp) -> Written {
+        Written { body: None, fresh_at: None }
+    }
+
+    /// Keeps every lease, even beyond the new capacity, as the algorithm does.
+    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+        let mut state = old.read(body, now)?;
+        self.rescale(&mut state, old, now);
+        let Leases { live, fresh_at, .. } = Leases::read(body, now)?;
+        if live.is_empty() {
+            return Some(self.write(&state, now));
+        }
+        let mut members = vec![
+            ("used".to_owned(), format!("-{}", state.permits())),
+            ("unit".to_owned(), format!("-{}", state.unit().as_nanos())),
+        ];
+        members.extend(live.into_iter().map(|lease| (lease.member, lease.ends.to_string())));
+        Some(Written { body: Some(Body::Set(members)), fresh_at: Some(fresh_at) })
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        let share = |permits: u64| permits / instances.max(1);
+        let burst = share(self.capacity() - self.limit());
+        let limit = Self::new(share(self.limit()).max(1)).map(|limit| limit.burst(burst).delay(self.first_delay()));
+        limit.unwrap_or_else(|_| self.clone())
+    }
+}
+
+/// A set as the script writes it.
+struct Leases {
+    /// Those that have not ended.
+    live: Vec<Lease>,
+    unit: Duration,
+    /// When the last one ends, in microseconds.
+    fresh_at: u64,
+}
+
+struct Lease {
+    member: String,
+    cost: u64,
+    ends: u64,
+}
+
+impl Leases {
+    fn read(body: &Body, now: Timestamp) -> Option<Self> {
+        let Body::Set(members) = body else { return None };
+        let mut leases = Self { live: Vec::new(), unit: Duration::ZERO, fresh_at: 0 };
+        for (member, score) in members {
+            if member == "unit" {
+                leases.unit = Duration::from_nanos(score.trim_start_matches('-').parse().ok()?);
+            } else if let Some((_, cost)) = member.split_once(':') {
+                let (cost, ends) = (cost.parse().ok()?, score.parse().ok()?);
+                if ends > now.as_micros() {
+                    leases.fresh_at = leases.fresh_at.max(ends);
+                    leases.live.push(Lease { member: member.clone(), cost, ends });
+                }
+            }
+        }
+        Some(leases)
+    }
+}
+
+fn push_lease(args: &mut Args, ticket: u128, cost: u64) {
+    args.push(format_args!("{ticket:x}:{cost}"));
+    args.push(cost);
+}
+
+/// What is longer than a script can count is cut here and there alike, so that both say the same.
+fn patience(asking: &Asking) -> Patience {
+    asking.patience.min(Patience::up_to(Duration::from_nanos(LONGEST_WAIT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let pool = Concurrency::new(3).unwrap();
+        assert_eq!(pool.parameters(), "3+0@0s");
+        for pool in [pool.clone(), pool.burst(4).delay(Duration::from_millis(100))] {
+            assert_eq!(Concurrency::from_parameters(&pool.parameters()), Some(pool));
+        }
+        for text in ["", "3", "3+1", "0+1@0s", "3+1@", "3@0s"] {
+            assert_eq!(Concurrency::from_parameters(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn leases_come_over_by_name_and_those_that_ended_do_not() {
+        let set = [("used", "-6"), ("unit", "-500"), ("a:1", "1000"), ("b:2", "2000"), ("c:3", "3000")];
+        let body = Body::Set(set.map(|(member, score)| (member.to_owned(), score.to_owned())).to_vec());
+        let (old, new) = (Concurrency::new(9).unwrap(), Concurrency::new(2).unwrap());
+        let carried = |micros| new.carried(&old, &body, Timestamp::from_micros(micros)).unwrap();
+
+        let Written { body: Some(Body::Set(members)), fresh_at } = carried(1_000) else { panic!("it is in use") };
+        let members = members.iter().map(|(member, score)| (&**member, &**score)).collect::<Vec<_>>();
+        assert_eq!(members, [("used", "-5"), ("unit", "-500"), ("b:2", "2000"), ("c:3", "3000")]);
+        assert_eq!(fresh_at, Some(3_000));
+        assert_eq!(carried(3_000).body, None);
+    }
+
+    #[test]
+    fn an_instance_has_its_share_and_at_least_one() {
+        let pool = Concurrency::new(10).unwrap().burst(3);
+        let share = |instances| (pool.divided(instances).limit(), pool.divided(instances).capacity());
+        assert_eq!([share(1), share(3), share(100)], [(10, 13), (3, 4), (1, 1)]);
+    }
+}

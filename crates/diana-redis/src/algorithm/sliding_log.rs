@@ -1,0 +1,182 @@
+//! The sliding log on Redis: `scripts/sliding_log.lua`.
+//!
+//! A log may be long, so it is not sent. The script tells of each window what is used and two moments, and what is shown
+//! follows from those as [`SlidingLog`] does it.
+
+use super::sliding_window::{divided_count, too_long};
+use crate::args::Args;
+use crate::fraction::END;
+use crate::module::{Library, Module};
+use crate::parameters::{parse_quota, quota_text};
+use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
+use diana_core::{Answer, Outcome, Quota, Receipt, Retry, SlidingLog, SlidingLogState, Standing, Timestamp};
+use std::cmp::Reverse;
+use std::time::Duration;
+
+impl Scripted for SlidingLog {
+    const MODULE: Module = Module {
+        name: "sliding_log",
+        letter: 'g',
+        source: include_str!("../../scripts/sliding_log.lua"),
+        libraries: &[Library::SET],
+    };
+
+    fn why_not(&self) -> Option<String> {
+        self.windows().iter().find_map(too_long)
+    }
+
+    fn parameters(&self) -> String {
+        self.windows().iter().map(quota_text).collect::<Vec<_>>().join("+")
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        let windows = text.split('+').map(parse_quota).collect::<Option<Vec<_>>>()?;
+        Self::several(windows).ok()
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        let longest = longest(self);
+        args.push(asking.cost.get());
+        args.push(longest.permits());
+        args.push(micros(&longest));
+        args.push(self.windows().len());
+        for window in self.windows() {
+            args.push(micros(window));
+            args.push(window.permits());
+        }
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        self.take_args(args, asking);
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        args.push(receipt.cost().get());
+        args.push(receipt.mark() / 1_000);
+        args.push(micros(&longest(self)));
+    }
+
+    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let uses = self.windows().iter().enumerate().map(|(nth, window)| Use::read(*window, numbers, 3 * nth));
+        let mut uses = uses.collect::<Option<Vec<_>>>()?;
+        let limit = self.windows().iter().map(Quota::permits).min()?;
+        let denied = uses.iter().filter_map(|each| each.retry(asking.cost.get(), now)).reduce(Retry::later);
+        let outcome = match denied {
+            _ if asking.cost.get() > limit => Outcome::never(),
+            Some(retry) => Outcome::Denied { retry },
+            None => Outcome::granted(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos()))),
+        };
+        if effect == Effect::Taken {
+            for each in &mut uses {
+                each.oldest = if each.used == 0 { now } else { each.oldest };
+                each.used = each.used.saturating_add(asking.cost.get());
+            }
+        }
+        let each = uses.iter().map(|each| each.standing(now));
+        let (remaining, reset) = each.min_by_key(|(remaining, reset)| (*remaining, Reverse(*reset)))?;
+        Some(Answer { outcome, standing: Standing { limit, remaining, reset } })
+    }
+
+    /// What lies after now was written by a clock that has since been put back, and counts as at now.
+    fn read(&self, body: &Body, now: Timestamp) -> Option<SlidingLogState> {
+        let Body::Set(members) = body else { return None };
+        let entries = members.iter().map(|(member, score)| {
+            let (_, held) = member.split_once(':')?;
+            Some((Timestamp::from_micros(score.parse().ok()?).min(now), held.parse().ok()?))
+        });
+        entries.collect::<Option<Vec<_>>>().map(SlidingLogState::from_entries)
+    }
+
+    fn write(&self, state: &SlidingLogState, now: Timestamp) -> Written {
+        let (mut total, mut members, mut fresh_at) = (0_u64, Vec::new(), 0);
+        for (time, held) in state.entries() {
+            total = total.saturating_add(held);
+            members.push((format!("{total}:{held}"), time.as_micros().to_string()));
+            fresh_at = time.as_micros().saturating_add(micros(&longest(self))).min(END);
+        }
+        Written { body: (fresh_at > now.as_micros()).then_some(Body::Set(members)), fresh_at: Some(fresh_at) }
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        let windows = self.windows().iter().map(|window| divided_count(window, instances));
+        Self::several(windows).unwrap_or_else(|_| self.clone())
+    }
+}
+
+/// What a script tells of one window.
+struct Use {
+    window: Quota,
+    used: u64,
+    /// The oldest moment in it; without a meaning if nothing is used.
+    oldest: Timestamp,
+    /// The moment with whose leaving enough is free; without a meaning if it is free already, or never will be.
+    freeing: Timestamp,
+}
+
+impl Use {
+    fn read(window: Quota, numbers: Numbers<'_>, place: usize) -> Option<Self> {
+        let moment = |place| numbers.whole(place).map(Timestamp::from_micros);
+        Some(Self { window, used: numbers.whole(place)?, oldest: moment(place + 1)?, freeing: moment(place + 2)? })
+    }
+
+    /// When `cost` fits, if it does not yet.
+    fn retry(&self, cost: u64, now: Timestamp) -> Option<Retry> {
+        let fits = self.used.saturating_add(cost) <= self.window.permits();
+        (!fits).then(|| Retry::After((self.freeing + self.window.period()).since(now)))
+    }
+
+    /// What remains, and when the oldest leaves.
+    fn standing(&self, now: Timestamp) -> (u64, Duration) {
+        let reset = if self.used == 0 { Duration::ZERO } else { (self.oldest + self.window.period()).since(now) };
+        (self.window.permits().saturating_sub(self.used), reset)
+    }
+}
+
+/// The window that says how long a moment matters; of equally long ones the one with the largest count.
+fn longest(log: &SlidingLog) -> Quota {
+    let longest = log.windows().iter().max_by_key(|window| (window.period(), window.permits()));
+    longest.copied().unwrap_or_else(|| unreachable!("a log has a window"))
+}
+
+/// A window's length in whole microseconds: a moment leaves with the first one that is not in it.
+fn micros(window: &Quota) -> u64 {
+    u64::try_from(window.period().as_nanos().div_ceil(1_000)).unwrap_or(END).min(END)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (second, minute) = (Quota::per_second(1).unwrap(), Quota::per_minute(5).unwrap());
+        let log = SlidingLog::several([second, minute]).unwrap();
+        assert_eq!(log.parameters(), "1/1s*1+5/60s*5");
+        for log in [log, SlidingLog::new(minute.with_burst(7).unwrap())] {
+            assert_eq!(SlidingLog::from_parameters(&log.parameters()), Some(log));
+        }
+        for text in ["", "+", "1/1s*1+", "1/1s"] {
+            assert_eq!(SlidingLog::from_parameters(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let log = SlidingLog::new(Quota::per_minute(5).unwrap());
+        let (now, moments) = (Timestamp::from_secs(100), [(70, 2), (80, 1), (90, 1)]);
+        let moments = moments.map(|(secs, permits)| (Timestamp::from_secs(secs), permits));
+        let Written { body, fresh_at } = log.write(&SlidingLogState::from_entries(moments), now);
+        assert_eq!(fresh_at, Some(150_000_000));
+        let body = body.unwrap();
+        assert!(log.read(&body, now).unwrap().entries().eq(moments));
+        // By a clock that was put back, what lies ahead of it is of now.
+        let now = Timestamp::from_secs(75);
+        assert!(log.read(&body, now).unwrap().entries().eq([(Timestamp::from_secs(70), 2), (now, 2)]));
+    }
+
+    #[test]
+    fn a_window_that_outlasts_the_clock_is_not_kept() {
+        let long = Quota::new(1, Duration::from_nanos(u64::MAX)).unwrap();
+        assert!(SlidingLog::new(long).why_not().unwrap().contains("140 years"));
+    }
+}

@@ -1,0 +1,188 @@
+//! The sliding window on Redis: `scripts/sliding_window.lua`.
+
+use crate::args::Args;
+use crate::fraction::END;
+use crate::module::Module;
+use crate::parameters::{duration_text, parse_duration, parse_quota, quota_text};
+use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use diana_core::{Quota, Receipt, SlidingWindow, SlidingWindowState, Timestamp};
+use std::fmt::Write;
+
+/// The most buckets: each decision looks at all that are in use.
+const MOST_BUCKETS: u64 = 1_024;
+
+/// The finest width in nanoseconds: a microsecond, which is how Redis counts.
+const FINEST: u64 = 1_000;
+
+impl Scripted for SlidingWindow {
+    const MODULE: Module = Module {
+        name: "sliding_window",
+        letter: 'w',
+        source: include_str!("../../scripts/sliding_window.lua"),
+        libraries: &[],
+    };
+
+    fn why_not(&self) -> Option<String> {
+        let (precision, buckets) = (self.precision(), self.buckets());
+        if buckets > MOST_BUCKETS {
+            return Some(format!(
+                "a denial would have to look at every one of {buckets} buckets; use a coarser precision than \
+                 {precision:?}, for {MOST_BUCKETS} buckets at most"
+            ));
+        }
+        let (numerator, denominator) = width(self);
+        let is_exact = u128::from(numerator) * u128::from(denominator) <= 1 << 53;
+        if nanos(self) < FINEST || !is_exact {
+            return Some(format!("buckets of {precision:?} can't be told apart on Redis; use whole microseconds"));
+        }
+        too_long(&self.quota())
+    }
+
+    fn parameters(&self) -> String {
+        format!("{}@{}", quota_text(&self.quota()), duration_text(self.precision()))
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        let (quota, precision) = text.split_once('@')?;
+        Self::new(parse_quota(quota)?).with_precision(parse_duration(precision)?).ok()
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        args.push(asking.cost.get());
+        args.push(self.quota().permits());
+        push(self, args);
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        self.take_args(args, asking);
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        args.push(receipt.cost().get());
+        args.push(receipt.mark() / u128::from(nanos(self)));
+        push(self, args);
+    }
+
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SlidingWindowState> {
+        Some(SlidingWindowState::from_counts(self, counts(numbers.text(0)?)?))
+    }
+
+    /// Put back if the clock was.
+    fn read(&self, body: &Body, now: Timestamp) -> Option<SlidingWindowState> {
+        let Body::Text(text) = body else { return None };
+        let counts = counts(text)?;
+        let newest = counts.last().map_or(0, |(bucket, _)| *bucket);
+        let back = newest.saturating_sub(now.as_nanos() / nanos(self));
+        let counts = counts.into_iter().filter_map(|(bucket, count)| Some((bucket.checked_sub(back)?, count)));
+        Some(SlidingWindowState::from_counts(self, counts))
+    }
+
+    fn write(&self, state: &SlidingWindowState, now: Timestamp) -> Written {
+        let mut text = String::new();
+        let mut fresh_at = 0;
+        for (bucket, count) in state.in_use() {
+            let comma = if text.is_empty() { "" } else { "," };
+            // Writing to a `String` does not fail.
+            let _ = write!(text, "{comma}{bucket}:{count}");
+            if count > 0 {
+                let leaves = u128::from(bucket + self.buckets()) * u128::from(nanos(self));
+                fresh_at = u64::try_from(leaves.div_ceil(1_000)).unwrap_or(END).min(END);
+            }
+        }
+        Written { body: (fresh_at > now.as_micros()).then_some(Body::Text(text)), fresh_at: Some(fresh_at) }
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        Self::new(divided_count(&self.quota(), instances))
+            .with_precision(self.precision())
+            .unwrap_or_else(|_| self.clone())
+    }
+}
+
+/// Why a window of this length can't be kept.
+pub(super) fn too_long(quota: &Quota) -> Option<String> {
+    // Half of what a script can count is left to the clock.
+    let is_too_long = quota.period().as_micros() >= u128::from(END / 2);
+    is_too_long.then(|| format!("the window of {quota} is longer than 140 years"))
+}
+
+/// A count of which `instances` make up this one, at least 1, in the same window.
+pub(super) fn divided_count(quota: &Quota, instances: u64) -> Quota {
+    Quota::new((quota.permits() / instances.max(1)).max(1), quota.period()).unwrap_or(*quota)
+}
+
+fn nanos(window: &SlidingWindow) -> u64 {
+    // A window's period fits.
+    u64::try_from(window.precision().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A bucket's width in microseconds, in lowest terms.
+fn width(window: &SlidingWindow) -> (u64, u64) {
+    let nanos = nanos(window);
+    let (mut common, mut rest) = (nanos, 1_000);
+    while rest > 0 {
+        (common, rest) = (rest, common % rest);
+    }
+    (nanos / common, 1_000 / common)
+}
+
+fn push(window: &SlidingWindow, args: &mut Args) {
+    let (numerator, denominator) = width(window);
+    args.push(window.buckets());
+    args.push(numerator);
+    args.push(denominator);
+}
+
+/// Buckets with their counts, as the script writes them.
+fn counts(text: &str) -> Option<Vec<(u64, u64)>> {
+    let each = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (bucket, count) = pair.split_once(':')?;
+        Some((bucket.parse().ok()?, count.parse().ok()?))
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn per_minute(permits: u64) -> SlidingWindow {
+        SlidingWindow::new(Quota::per_minute(permits).unwrap())
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let window = per_minute(5);
+        assert_eq!(window.parameters(), "5/60s*5@6s");
+        for buckets in [1, 7, 60, 1_000] {
+            let window = window.clone().with_buckets(buckets).unwrap();
+            assert_eq!(SlidingWindow::from_parameters(&window.parameters()), Some(window));
+        }
+        for text in ["", "5/60s*5", "5/60s*5@", "5/60s*5@0s", "5/60s@6s"] {
+            assert_eq!(SlidingWindow::from_parameters(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_kept_says_why() {
+        assert_eq!(per_minute(5).with_buckets(1_024).unwrap().why_not(), None);
+        assert!(per_minute(5).with_buckets(1_025).unwrap().why_not().unwrap().contains("coarser precision"));
+        let period = |nanos| SlidingWindow::new(Quota::new(1, Duration::from_nanos(nanos)).unwrap());
+        assert!(period(100).why_not().unwrap().contains("whole microseconds"));
+        assert!(period(u64::MAX).why_not().is_some());
+        // A year in seven buckets, none of which is a whole number of microseconds.
+        let odd = period(365 * 24 * 3_600 * 1_000_000_000).with_buckets(7).unwrap();
+        assert!(odd.why_not().unwrap().contains("whole microseconds"));
+    }
+
+    #[test]
+    fn a_clock_that_was_put_back_takes_the_buckets_with_it() {
+        let window = per_minute(5);
+        let body = Body::Text("100:2,103:1".to_owned());
+        let state = |secs| window.read(&body, Timestamp::from_secs(secs)).unwrap().in_use().collect::<Vec<_>>();
+        assert_eq!(state(620), [(100, 2), (103, 1)]);
+        assert_eq!(state(60), [(7, 2), (10, 1)]);
+        assert_eq!(state(6), [(1, 1)]);
+    }
+}

@@ -1,0 +1,80 @@
+//! Smooth warming up on Redis: `scripts/smooth_warming_up.lua`.
+
+use crate::algorithm::smooth;
+use crate::args::Args;
+use crate::module::{Library, Module};
+use crate::parameters::{duration_text, parse_duration};
+use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use diana_core::{Receipt, SmoothState, SmoothWarmingUp, Timestamp};
+
+impl Scripted for SmoothWarmingUp {
+    const MODULE: Module = Module {
+        name: "smooth_warming_up",
+        letter: 'u',
+        source: include_str!("../../scripts/smooth_warming_up.lua"),
+        libraries: &[Library::SMOOTH],
+    };
+
+    fn why_not(&self) -> Option<String> {
+        smooth::why_not(self.in_micros())
+    }
+
+    fn parameters(&self) -> String {
+        let (rate, warm_up) = (self.in_micros().rate_given(), duration_text(self.warm_up()));
+        format!("{rate:?}*{warm_up}*{:?}", self.cold_factor())
+    }
+
+    fn from_parameters(text: &str) -> Option<Self> {
+        let (rate, rest) = text.split_once('*')?;
+        let (warm_up, cold_factor) = rest.split_once('*')?;
+        let limiter = Self::new(rate.parse().ok()?, parse_duration(warm_up)?).ok()?;
+        limiter.with_cold_factor(cold_factor.parse().ok()?).ok()
+    }
+
+    fn take_args(&self, args: &mut Args, asking: &Asking) {
+        smooth::take_args(self.in_micros(), args, asking);
+    }
+
+    fn charge_args(&self, args: &mut Args, asking: &Asking) {
+        smooth::take_args(self.in_micros(), args, asking);
+    }
+
+    fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        smooth::refund_args(self.in_micros(), args, receipt);
+    }
+
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SmoothState> {
+        smooth::seen(numbers)
+    }
+
+    fn read(&self, body: &Body, now: Timestamp) -> Option<SmoothState> {
+        smooth::read(body, now)
+    }
+
+    fn write(&self, state: &SmoothState, now: Timestamp) -> Written {
+        smooth::write(self, state, now)
+    }
+
+    fn divided(&self, instances: u64) -> Self {
+        self.with_rate(smooth::divided_rate(self.in_micros(), instances)).unwrap_or(*self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for (rate, micros, cold_factor) in [(5.0, 2_000_000, 3.0), (1.0 / 3.0, 1, 0.1), (1e9, 86_400_000_000, 1.0)] {
+            let limiter = SmoothWarmingUp::new(rate, Duration::from_micros(micros)).unwrap();
+            let limiter = limiter.with_cold_factor(cold_factor).unwrap();
+            assert_eq!(SmoothWarmingUp::from_parameters(&limiter.parameters()), Some(limiter));
+            assert_eq!(limiter.why_not(), None);
+        }
+        for text in ["", "5.0", "5.0*2s", "5.0*0s*3", "5.0*2s*0", "5.0*2*3"] {
+            assert_eq!(SmoothWarmingUp::from_parameters(text), None, "{text}");
+        }
+    }
+}
