@@ -58,12 +58,6 @@ async fn who_has_too_little_patience_is_told_at_once_and_takes_nothing() {
 async fn who_stops_waiting_gives_the_reservation_back() {
     let redis = RedisServer::start().unwrap();
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "quits", one_by_one())).await;
-    let quota = "1/10s".parse::<Quota>().unwrap();
-    let limiter = |of: &SharedLimiter| {
-        let _ = of;
-        quota
-    };
-    let _ = limiter(&first);
     assert!(first.acquire("x", 1).await.unwrap().is_granted());
     let waiting = tokio::spawn({
         let first = first.clone();

@@ -83,7 +83,8 @@ mod tests {
         assert!(poll_once(next.as_mut()).await.is_none());
         drop(first);
         assert!(next.await.is_some());
-        assert_eq!((lines.lines.lock().all, lines.lines.lock().of_key.len()), (0, 0));
+        let waiting = lines.lines.lock();
+        assert_eq!((waiting.all, waiting.of_key.len()), (0, 0));
     }
 
     /// Polls once.
