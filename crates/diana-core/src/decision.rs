@@ -27,7 +27,6 @@ impl Decision {
     }
 
     /// The same decision with a number that its store knows it by again when it is refunded.
-    #[must_use]
     pub fn with_note(self, note: u64) -> Self {
         Self { note, ..self }
     }

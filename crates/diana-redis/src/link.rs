@@ -181,6 +181,12 @@ impl Link {
         self.inner.offset.redis_micros(budget.began + self.inner.timeout)
     }
 
+    /// Redis's time, as far as it is known; else ours.
+    pub(crate) fn redis_now(&self) -> Timestamp {
+        let now = self.now();
+        self.inner.offset.redis_micros(now).map_or(now, Timestamp::from_micros)
+    }
+
     /// Learns Redis's time from a reply that has just come.
     pub(crate) fn learn(&self, redis_micros: u64) {
         self.inner.learn(redis_micros);

@@ -14,6 +14,10 @@ use diana_core::{Limit, LimitId, StoreError, Timestamp};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// By how much the clocks of two who share a limit may differ.
+const FUTURE: Duration = Duration::from_secs(60);
 
 /// How one version of a limit is kept.
 #[derive(Debug)]
@@ -48,7 +52,7 @@ impl Plans {
     }
 
     /// The plan for `limit`, or for a newer version of it.
-    pub(crate) fn find(&self, limit: &Limit, now: Timestamp) -> Result<Arc<Plan>, StoreError> {
+    pub(crate) fn find(&self, limit: &Limit, now: impl FnOnce() -> Timestamp) -> Result<Arc<Plan>, StoreError> {
         match self.newest.read().get(&limit.id()) {
             Some(plan) if plan.limit.version() >= limit.version() => return Ok(Arc::clone(plan)),
             _ => {}
@@ -64,7 +68,7 @@ impl Plans {
             return Ok(Arc::clone(plan));
         }
         // Later than the version before, even within a millisecond.
-        let since = before.map_or(0, |plan| plan.since_millis + 1).max(now.as_nanos() / 1_000_000);
+        let since = before.map_or(0, |plan| plan.since_millis + 1).max(now().as_nanos() / 1_000_000);
         let plan = Arc::new(Plan {
             limit: limit.clone(),
             kept,
@@ -82,9 +86,17 @@ impl Plans {
     }
 
     /// Goes on with parameters that were found on Redis, if they are newer than those of `plan`: the plan to go by.
-    pub(crate) fn adopt(&self, plan: &Arc<Plan>, kept: &Arc<dyn AnyKept>, since: &str) -> Option<Arc<Plan>> {
+    pub(crate) fn adopt(
+        &self,
+        plan: &Arc<Plan>,
+        kept: &Arc<dyn AnyKept>,
+        since: &str,
+        now: Timestamp,
+    ) -> Option<Arc<Plan>> {
         let since_millis = u64::from_str_radix(since, 36).ok()?;
-        if since_millis <= plan.since_millis {
+        // What comes from the future was written by a clock that was wrong, and must not count until then.
+        let is_wrong = since_millis > (now + FUTURE).as_nanos() / 1_000_000;
+        if since_millis <= plan.since_millis || is_wrong {
             return None;
         }
         let adopted = Arc::new(plan.as_written(kept, since));

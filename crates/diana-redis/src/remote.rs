@@ -85,7 +85,7 @@ impl Remote {
                 places.push(place);
                 continue;
             }
-            let plan = self.plans.find(ask.limit, now)?;
+            let plan = self.plan(ask.limit, now)?;
             let name = plan.keys.name(ask.key);
             places.push(items.len());
             let (ticket, permits_for) = (self.ticket(), self.permits_for);
@@ -164,6 +164,7 @@ impl Remote {
         for _ in 0..=items.len() * CARRIES {
             let (now, part) = self.run(op, Request::asks(op, items), moment).await?;
             match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+                Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
                     item.plan = self.bring_over(&item.plan, &item.name, moment).await?;
@@ -184,6 +185,7 @@ impl Remote {
         for _ in 0..=CARRIES {
             let (_, part) = self.run(Op::Charge, Request::asks(Op::Charge, std::slice::from_ref(item)), moment).await?;
             match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+                Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(_) => item.plan = self.bring_over(&item.plan, &item.name, moment).await?,
             }
@@ -205,6 +207,7 @@ impl Remote {
         for _ in 0..=returned.len() * CARRIES {
             let (_, part) = self.run(Op::Refund, Request::refunds(returned), moment).await?;
             match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+                Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(index) => {
                     let (plan, name, _) = returned.get_mut(index).ok_or_else(CallError::nonsense)?;
@@ -226,6 +229,7 @@ impl Remote {
     ) -> Result<Option<(u64, Standing)>, CallError> {
         let (now, part) = self.run(Op::Lease, Request::lease(plan, name.to_vec(), lease), moment).await?;
         match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+            Reply::Failed(reason) => Err(CallError::Unanswerable(reason.to_owned())),
             Reply::Changed(_) => Ok(None),
             Reply::Done { seen, .. } => {
                 let Some(Value::Array(numbers)) = seen.first() else { return Err(CallError::nonsense()) };
@@ -244,9 +248,12 @@ impl Remote {
         self.caller.link.call(self.caller.link.part(&name), &cmd, moment.budget).await.map(drop)
     }
 
-    /// The plan of a limit.
+    /// The plan of a limit. One that is new is in force from now on, by the clock that all go by.
     pub(crate) fn plan(&self, limit: &Limit, now: Timestamp) -> Result<Arc<Plan>, StoreError> {
-        self.plans.find(limit, now)
+        self.plans.find(limit, || match self.caller.times {
+            Times::OfRedis => self.caller.link.redis_now(),
+            Times::OfCaller => now,
+        })
     }
 
     /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer: the plan to
@@ -266,11 +273,11 @@ impl Remote {
             if dump.kept.parameters() == plan.kept.parameters() {
                 return Ok(Arc::clone(plan));
             }
-            if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since) {
-                return Ok(newer);
-            }
             let handed_in = caller.handed_in(moment);
             let now = Timestamp::from_micros(handed_in.unwrap_or(redis_now));
+            if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since, now) {
+                return Ok(newer);
+            }
             let written = dump.carried(plan, now).ok_or_else(CallError::nonsense)?;
             let swapped = caller.script(&caller.scripts.swap, part, moment.budget, |cmd| {
                 cmd.arg(1).arg(name);

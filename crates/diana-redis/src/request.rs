@@ -56,6 +56,8 @@ pub(crate) enum Reply<'a> {
     Done { granted: bool, seen: &'a [Value] },
     /// The state of this ask, counted from 0, was written under other parameters.
     Changed(usize),
+    /// The script could not decide, for this reason.
+    Failed(&'a str),
 }
 
 impl Request {
@@ -181,7 +183,11 @@ pub(crate) fn parts(reply: Value) -> Option<(u64, Option<Vec<Value>>)> {
 impl<'a> Reply<'a> {
     /// Reads one request's part of a reply.
     pub(crate) fn read(part: &'a Value) -> Option<Self> {
-        let Value::Array(part) = part else { return None };
+        let part = match part {
+            Value::Array(part) => part,
+            Value::ServerError(error) => return Some(Self::Failed(error.details().unwrap_or("for no reason"))),
+            _ => return None,
+        };
         match part.split_first()? {
             (Value::Int(granted), seen) => Some(Self::Done { granted: *granted == 1, seen }),
             (Value::BulkString(word), [Value::Int(ask)]) if word == b"changed" => {

@@ -18,6 +18,10 @@ impl Connection {
             Self::One(connection) => connection.req_packed_command(cmd).await,
             Self::Cluster(connection) => connection.req_packed_command(cmd).await,
         };
-        answer.and_then(Value::extract_error)
+        // Only the reply itself: an error within it belongs to one of several requests.
+        match answer? {
+            Value::ServerError(error) => Err(error.into()),
+            value => Ok(value),
+        }
     }
 }

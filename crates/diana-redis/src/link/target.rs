@@ -129,7 +129,7 @@ fn known_master(
     master: &str,
     node: &SentinelNodeConnectionInfo,
 ) -> Result<SentinelClient, RedisError> {
-    SentinelClient::build(sentinels.to_vec(), master.to_owned(), Some(node.clone()), SentinelServerType::Master)
+    SentinelClient::build(sentinels.to_vec(), master, Some(node.clone()), SentinelServerType::Master)
 }
 
 async fn in_time<T>(

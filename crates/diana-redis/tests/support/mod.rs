@@ -1,5 +1,6 @@
 //! What the tests of the shared store have in common.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by a panic")]
 
 use diana_core::{Ask, Clock, Cost, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Health, Options, RedisStore};
