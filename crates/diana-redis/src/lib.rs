@@ -28,7 +28,7 @@ mod status;
 mod store;
 
 pub use error::ConnectError;
-pub use limiter::{AcquireError, Held, SharedLimiter};
+pub use limiter::{AcquireError, Held, NotHeld, SharedLimiter};
 pub use limiters::SharedLimiters;
 pub use options::{Batching, Leases, Options, Refusals, Times, WhenDown};
 pub use status::{Health, LinkStatus};

@@ -18,7 +18,7 @@ mod reserved;
 use crate::store::RedisStore;
 use diana_core::{Algorithm, Answer, Ask, Clock, Cost, Decision, InvalidCost, Limit, Outcome, Patience, Retry, Store};
 use diana_core::{StoreError, SystemClock, Timestamp, Waiting};
-pub use held::Held;
+pub use held::{Held, NotHeld};
 use line::Lines;
 use reserved::Reserved;
 use std::sync::Arc;
@@ -102,16 +102,27 @@ impl SharedLimiter {
         self.wait(key.as_ref(), Cost::new(n)?, Patience::up_to(timeout)).await
     }
 
-    /// Takes `n` permits for `key` within `timeout`, and gives them back when the guard is dropped: for concurrency. A
-    /// denial is the inner error.
-    pub async fn hold(
-        &self,
-        key: impl AsRef<[u8]>,
-        n: u64,
-        timeout: Duration,
-    ) -> Result<Result<Held, Decision>, AcquireError> {
+    /// Takes `n` permits for `key` within `timeout`, and gives them back when the guard is dropped: for concurrency.
+    ///
+    /// ```no_run
+    /// use diana_core::Concurrency;
+    /// # use diana_redis::{Options, RedisStore, SharedLimiter};
+    /// use std::time::Duration;
+    ///
+    /// # async fn example(store: RedisStore) -> Result<(), Box<dyn std::error::Error>> {
+    /// let exports = SharedLimiter::new(&store, "exports", Concurrency::new(4)?);
+    /// let place = exports.hold("everyone", 1, Duration::from_secs(10)).await?;
+    /// // at most four of these at a time, over all processes
+    /// drop(place);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold(&self, key: impl AsRef<[u8]>, n: u64, timeout: Duration) -> Result<Held, NotHeld> {
         let decision = self.try_acquire(key.as_ref(), n, timeout).await?;
-        Ok(if decision.is_granted() { Ok(Held::new(self, key.as_ref(), decision)) } else { Err(decision) })
+        if decision.is_granted() {
+            return Ok(Held::new(self, key.as_ref(), decision));
+        }
+        Err(NotHeld::Denied { limit: self.limit.name().to_owned(), decision })
     }
 
     /// [`acquire`](Self::acquire), blocking this thread.

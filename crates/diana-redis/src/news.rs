@@ -26,7 +26,7 @@ pub(crate) async fn listen(remote: Weak<Remote>, refusals: Weak<Refusals>) {
             }
             loop {
                 // Looks up now and then whether anybody still needs to know.
-                match tokio::time::timeout(Duration::from_secs(5), heard.next()).await {
+                match tokio::time::timeout(Duration::from_secs(1), heard.next()).await {
                     Ok(Some(name)) => match refusals.upgrade() {
                         Some(refusals) => refusals.forget(name.get_payload_bytes()),
                         None => return,

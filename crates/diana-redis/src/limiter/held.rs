@@ -1,7 +1,7 @@
 //! Permits in use, which go back when their holder is done.
 
-use super::SharedLimiter;
 use super::reserved::give_back;
+use super::{AcquireError, SharedLimiter};
 use diana_core::Decision;
 
 /// Permits that are given back when this is dropped; if the process dies instead, when their time limit ends
@@ -12,6 +12,23 @@ pub struct Held {
     limiter: SharedLimiter,
     key: Vec<u8>,
     decision: Option<Decision>,
+}
+
+/// Why nothing is held.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotHeld {
+    /// There were not enough permits in time. Nothing was taken.
+    #[error("`{limit}` has no permit left")]
+    Denied {
+        /// The limit's name.
+        limit: String,
+        /// When it would be granted, and where the key stands.
+        decision: Decision,
+    },
+    /// It could not be asked for.
+    #[error(transparent)]
+    Failed(#[from] AcquireError),
 }
 
 impl Held {

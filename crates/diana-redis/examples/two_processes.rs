@@ -1,0 +1,65 @@
+//! Two processes that share one limit.
+//!
+//! ```text
+//! cargo run -p diana-redis --example two_processes
+//! cargo run -p diana-redis --example two_processes -- redis://127.0.0.1:6379
+//! ```
+//!
+//! Without a URL it starts a `redis-server` of its own. Each process asks as fast as it can for three seconds, and says what
+//! it got. Together they get the limit: 50 at once, and 100 a second.
+
+use diana_core::{Clock, Quota, SystemClock, TokenBucket};
+use diana_redis::{Leases, Options, RedisStore, SharedLimiter};
+use diana_testing::RedisServer;
+use std::error::Error;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SECONDS: u64 = 3;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>();
+    match &arguments[..] {
+        [] => {
+            let redis = RedisServer::start()?;
+            println!("started a Redis at {}", redis.url());
+            both(&redis.url())
+        }
+        [url] => both(url),
+        [name, url] => one(name, url).await,
+        _ => Err("at most one argument: the URL of a Redis".into()),
+    }
+}
+
+/// Starts two processes, and adds up what they got.
+fn both(url: &str) -> Result<(), Box<dyn Error>> {
+    let start = |name| Command::new(std::env::current_exe()?).args([name, url]).stdout(Stdio::piped()).spawn();
+    let mut granted = 0;
+    for process in [start("first")?, start("second")?] {
+        let said = String::from_utf8(process.wait_with_output()?.stdout)?;
+        print!("{said}");
+        granted += said.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    }
+    println!("together: {granted}; the limit is 50 and {SECONDS} × 100");
+    Ok(())
+}
+
+/// Asks as fast as it can.
+async fn one(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
+    let store = RedisStore::connect(url, Options::default().leases(Leases::Auto)).await?;
+    let limiter = SharedLimiter::new(&store, "example", TokenBucket::new("100/s burst 50".parse::<Quota>()?));
+    let (began, mut granted, mut asked) = (SystemClock.now(), 0_u64, 0_u64);
+    while SystemClock.now().since(began) < Duration::from_secs(SECONDS) {
+        granted += u64::from(limiter.check("everyone", 1).await?.is_granted());
+        asked += 1;
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    let link = store.link();
+    let (instances, commands) = (link.instances, link.commands);
+    println!(
+        "{name}: {granted} of {asked} granted, as one of {instances} instances, with {commands} commands to Redis"
+    );
+    store.close().await;
+    Ok(())
+}
