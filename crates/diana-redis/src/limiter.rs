@@ -122,7 +122,7 @@ impl SharedLimiter {
         if decision.is_granted() {
             return Ok(Held::new(self, key.as_ref(), decision));
         }
-        Err(NotHeld::Denied { limit: self.limit.name().to_owned(), decision })
+        Err(NotHeld::Denied { limit: self.limit.name().to_owned(), decision: Box::new(decision) })
     }
 
     /// [`acquire`](Self::acquire), blocking this thread.

@@ -24,7 +24,7 @@ pub enum NotHeld {
         /// The limit's name.
         limit: String,
         /// When it would be granted, and where the key stands.
-        decision: Decision,
+        decision: Box<Decision>,
     },
     /// It could not be asked for.
     #[error(transparent)]
