@@ -73,8 +73,3 @@ pub use store::{Ask, LocalStore, Store, StoreError};
 pub use time::Timestamp;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;
-
-/// The README's code, so that it is tested.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
