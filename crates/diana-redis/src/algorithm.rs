@@ -4,6 +4,7 @@ mod concurrency;
 mod fixed_window;
 mod leaky_bucket;
 mod min_interval;
+mod moment;
 mod refilling_bucket;
 mod sliding_log;
 mod sliding_window;

@@ -1,6 +1,6 @@
 //! The leaky bucket on Redis: `scripts/leaky_bucket.lua`.
 
-use super::token_bucket::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
+use super::moment::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
 use crate::args::Args;
 use crate::fraction::Time;
 use crate::module::{Library, Module};

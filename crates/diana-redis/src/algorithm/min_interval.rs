@@ -1,6 +1,6 @@
 //! The minimum interval on Redis: `scripts/min_interval.lua`.
 
-use super::token_bucket::{push, push_never, read_moment, write_moment};
+use super::moment::{push, push_never, read_moment, write_moment};
 use crate::args::Args;
 use crate::fraction::{END, Fractions, Time};
 use crate::module::{Library, Module};
