@@ -11,6 +11,7 @@
 --                       5  the patience in nanoseconds, less than 2^53; charge: unused
 --                       6  how long a lease lasts, in microseconds
 --        refund:        3, 4  when the request went on: microseconds, and nanoseconds of one
+--        extend:        6  how long the lease lasts from now on, in microseconds
 --        7  what a request is taken to last until the first one that leaves tells better, in nanoseconds
 -- seen   the permits in flight, what a request has lately taken
 --
@@ -73,6 +74,18 @@ return {
       local lease = format('%s:%.0f', match(argv[place + 1], '^(%x+)'), cost)
       redis.call('ZADD', key, format('%.0f', ends), lease)
       write(key, head, used + cost, unit)
+    end
+  end,
+
+  -- Whoever still works says so, else its lease ends.
+  extend = function(key, parameters, place)
+    local head = set.head(key, parameters, place)
+    if not head then return end
+    local ends = redis.call('ZSCORE', key, argv[place + 1])
+    if not ends or tonumber(ends) <= now then return true end
+    return true, nil, function()
+      redis.call('ZADD', key, format('%.0f', math.min(now + tonumber(argv[place + 6]), END)), argv[place + 1])
+      set.expire(key, tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]))
     end
   end,
 

@@ -6,6 +6,7 @@ use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Scripte
 use diana_core::{Answer, Limit, Outcome, Receipt, Standing, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
+use std::time::Duration;
 
 /// A [`Scripted`] algorithm, and the text of its parameters.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn take(&self, args: &mut Args, asking: &Asking);
     fn charge(&self, args: &mut Args, asking: &Asking);
     fn refund(&self, args: &mut Args, receipt: &Receipt);
+    fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
     /// What `other`, a state of which is written as `body`, comes to under these parameters.
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
@@ -37,8 +39,8 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     /// How many permits are in use in the state that is written as `body`.
     fn used(&self, body: &Body, now: Timestamp) -> Option<u64>;
     fn leasing(&self) -> Leasing;
-    /// Whether its refusals say until when they hold, so that they can be remembered.
-    fn is_remembered(&self) -> bool;
+    /// Whether permits are held until they are given back, rather than used up.
+    fn holds(&self) -> bool;
     fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>);
     /// Where the state that a script saw stands.
     fn standing(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Standing>;
@@ -73,6 +75,10 @@ impl<A: Scripted> AnyKept for Kept<A> {
         self.algorithm.refund_args(args, receipt);
     }
 
+    fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration) {
+        self.algorithm.extend_args(args, receipt, permits_for);
+    }
+
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         self.algorithm.answer_to(numbers, asking, now, effect)
     }
@@ -98,9 +104,8 @@ impl<A: Scripted> AnyKept for Kept<A> {
         self.algorithm.leasing()
     }
 
-    fn is_remembered(&self) -> bool {
-        // What is in flight comes back when somebody returns it; nobody can say when.
-        A::MODULE.name != "concurrency"
+    fn holds(&self) -> bool {
+        A::HOLDS
     }
 
     fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>) {

@@ -221,7 +221,7 @@ impl Leases {
         let mut returned =
             receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt)).collect::<Vec<_>>();
         if !returned.is_empty() {
-            self.remote.refund(&mut returned, moment).await?;
+            self.remote.hand_in(Op::Refund, &mut returned, moment).await?;
         }
         Ok(())
     }

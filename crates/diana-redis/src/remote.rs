@@ -30,13 +30,13 @@ pub(crate) struct Remote {
     /// The upper half of this instance's tickets, and how many it gave out.
     tickets: (u64, AtomicU64),
     /// For how long a permit of a concurrency limit is held at most.
-    permits_for: Duration,
+    pub(crate) permits_for: Duration,
     /// Where what is done behind a request is done.
     runtime: Handle,
 }
 
-/// What a refund gives back: the plan, the name of the state, and the receipt.
-pub(crate) type Returned = (Arc<Plan>, Vec<u8>, Receipt);
+/// Something that was taken: the plan, the name of the state, and the receipt.
+pub(crate) type Taken = (Arc<Plan>, Vec<u8>, Receipt);
 
 /// The asks of a request, each count once.
 #[derive(Debug)]
@@ -132,14 +132,14 @@ impl Remote {
         let mut order = items.iter().map(|item| slot(&item.name)).enumerate().collect::<Vec<_>>();
         order.sort_by_key(|(_, slot)| *slot);
         let mut all: Vec<Option<Answer>> = vec![None; items.len()];
-        let (mut taken, mut op) = (Taken { remote: self, returned: Vec::new() }, op);
+        let (mut taken, mut op) = (TakenSoFar { remote: self, receipts: Vec::new() }, op);
         for group in order.chunk_by(|(_, a), (_, b)| a == b) {
             let mut asked = group.iter().map(|(index, _)| items[*index].clone()).collect::<SmallVec<[Item; 2]>>();
             let answers = self.ask_at_once(op, &mut asked, moment).await?;
             let granted = answers.iter().all(Answer::is_granted);
             for (((index, _), item), answer) in group.iter().zip(asked).zip(answers) {
                 if let Some(receipt) = answer.receipt().filter(|_| granted && op == Op::Take) {
-                    taken.returned.push((Arc::clone(&item.plan), item.name.clone(), receipt));
+                    taken.receipts.push((Arc::clone(&item.plan), item.name.clone(), receipt));
                 }
                 items[*index] = item;
                 all[*index] = Some(answer);
@@ -193,24 +193,24 @@ impl Remote {
         Err(CallError::busy())
     }
 
-    /// Gives back what the receipts say.
-    pub(crate) async fn refund(&self, returned: &mut [Returned], moment: Moment) -> Result<(), CallError> {
-        returned.sort_by_key(|(_, name, _)| if self.caller.link.is_cluster() { slot(name) } else { 0 });
+    /// Gives back what the receipts say, or holds it for as long again.
+    pub(crate) async fn hand_in(&self, op: Op, receipts: &mut [Taken], moment: Moment) -> Result<(), CallError> {
         let is_cluster = self.caller.link.is_cluster();
-        for group in returned.chunk_by_mut(|(_, a, _), (_, b, _)| !is_cluster || slot(a) == slot(b)) {
-            self.refund_at_once(group, moment).await?;
+        receipts.sort_by_key(|(_, name, _)| if is_cluster { slot(name) } else { 0 });
+        for group in receipts.chunk_by_mut(|(_, a, _), (_, b, _)| !is_cluster || slot(a) == slot(b)) {
+            self.hand_in_at_once(op, group, moment).await?;
         }
         Ok(())
     }
 
-    async fn refund_at_once(&self, returned: &mut [Returned], moment: Moment) -> Result<(), CallError> {
-        for _ in 0..=returned.len() * CARRIES {
-            let (_, part) = self.run(Op::Refund, Request::refunds(returned), moment).await?;
+    async fn hand_in_at_once(&self, op: Op, receipts: &mut [Taken], moment: Moment) -> Result<(), CallError> {
+        for _ in 0..=receipts.len() * CARRIES {
+            let (_, part) = self.run(op, Request::receipts(op, receipts, self.permits_for), moment).await?;
             match Reply::read(&part).ok_or_else(CallError::nonsense)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(index) => {
-                    let (plan, name, _) = returned.get_mut(index).ok_or_else(CallError::nonsense)?;
+                    let (plan, name, _) = receipts.get_mut(index).ok_or_else(CallError::nonsense)?;
                     *plan = self.bring_over(plan, name, moment).await?;
                 }
             }
@@ -317,21 +317,21 @@ impl Remote {
 
 /// What a request across slots has taken so far. Dropped, it gives that back: when a later part refuses, fails, or nobody
 /// waits for the answer any more.
-struct Taken<'a> {
+struct TakenSoFar<'a> {
     remote: &'a Arc<Remote>,
-    returned: Vec<Returned>,
+    receipts: Vec<Taken>,
 }
 
-impl Taken<'_> {
+impl TakenSoFar<'_> {
     fn give_back(&mut self, now: Timestamp) {
-        let (remote, mut returned) = (Arc::clone(self.remote), std::mem::take(&mut self.returned));
+        let (remote, mut returned) = (Arc::clone(self.remote), std::mem::take(&mut self.receipts));
         if returned.is_empty() {
             return;
         }
         // The request has waited long enough, so this is done behind it.
         self.remote.runtime.spawn(async move {
             let moment = remote.moment(now);
-            if let Err(error) = remote.refund(&mut returned, moment).await {
+            if let Err(error) = remote.hand_in(Op::Refund, &mut returned, moment).await {
                 tracing::warn!(%error, "what a refused request took could not be given back; time will do it");
             }
         });
@@ -339,11 +339,11 @@ impl Taken<'_> {
 
     /// It was granted.
     fn keep(mut self) {
-        self.returned.clear();
+        self.receipts.clear();
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenSoFar<'_> {
     fn drop(&mut self) {
         let now = self.remote.caller.link.now();
         self.give_back(now);

@@ -9,6 +9,7 @@ use diana_core::{Answer, Receipt, Timestamp};
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What a script is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub(crate) enum Op {
     Peek,
     Charge,
     Refund,
+    Extend,
     Lease,
 }
 
@@ -27,6 +29,7 @@ impl Op {
             Self::Peek => "peek",
             Self::Charge => "charge",
             Self::Refund => "refund",
+            Self::Extend => "extend",
             Self::Lease => "lease",
         }
     }
@@ -74,12 +77,15 @@ impl Request {
         request
     }
 
-    /// Gives back what the receipts say.
-    pub(crate) fn refunds(returned: &[(Arc<Plan>, Vec<u8>, Receipt)]) -> Self {
+    /// Gives back what the receipts say, or holds it for as long again.
+    pub(crate) fn receipts(op: Op, receipts: &[(Arc<Plan>, Vec<u8>, Receipt)], permits_for: Duration) -> Self {
         let mut request = Self::default();
-        request.args.push(returned.len());
-        for (plan, name, receipt) in returned {
-            request.add(plan, name.clone(), |kept, args| kept.refund(args, receipt));
+        request.args.push(receipts.len());
+        for (plan, name, receipt) in receipts {
+            request.add(plan, name.clone(), |kept, args| match op {
+                Op::Extend => kept.extend(args, receipt, permits_for),
+                _ => kept.refund(args, receipt),
+            });
         }
         request
     }

@@ -36,6 +36,13 @@ pub(crate) trait Scripted: Algorithm {
     /// The script's arguments to give back.
     fn refund_args(&self, args: &mut Args, receipt: &Receipt);
 
+    /// Whether permits are held until they are given back, rather than used up: then no clock says when they come back, and
+    /// who holds them for long must say so.
+    const HOLDS: bool = false;
+
+    /// The script's arguments to hold what `receipt` took for as long again, where permits are [held](Self::HOLDS).
+    fn extend_args(&self, _args: &mut Args, _receipt: &Receipt, _permits_for: Duration) {}
+
     /// The state that the script saw. Not needed where [`answer_to`](Self::answer_to) does without it.
     fn seen(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
         None

@@ -16,6 +16,7 @@ use redis::{ErrorKind, ServerErrorKind};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// What is noted on a decision that was made without Redis.
@@ -131,6 +132,27 @@ impl RedisStore {
     pub(crate) fn forget_limit(&self, limit: &Limit) {
         self.inner.remote.plans.forget(limit.id());
         self.inner.fallback.forget(limit.id());
+    }
+
+    /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
+    /// work that takes longer. What was not put in flight, or has ended already, stays as it is.
+    pub async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
+        if !decision.is_granted() || decision.note() == DECIDED_HERE {
+            return Ok(());
+        }
+        let remote = &self.inner.remote;
+        let items = remote.items(asks, now, Patience::NONE)?;
+        let own = items.gather(decision);
+        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.plan.kept.holds());
+        let held = held.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?)));
+        let mut held = held.collect::<Vec<_>>();
+        let moment = remote.moment(now);
+        remote.hand_in(Op::Extend, &mut held, moment).await.map_err(|error| self.failed(&error))
+    }
+
+    /// For how long permits are held.
+    pub(crate) fn permits_for(&self) -> Duration {
+        self.inner.remote.permits_for
     }
 
     /// Gives back what is out on lease, so that others can use it at once. For the end of a program: a store that is
@@ -261,12 +283,12 @@ impl Store for RedisStore {
             returned.extend(answer.receipt().map(|receipt| (item.plan, item.name, receipt)));
         }
         let moment = inner.remote.moment(now);
-        let done = inner.remote.refund(&mut returned, moment).await;
+        let done = inner.remote.hand_in(Op::Refund, &mut returned, moment).await;
         for (_, name, _) in &returned {
             // Again, since somebody may have been refused meanwhile.
             inner.forget(name);
         }
-        inner.tell(returned.into_iter().filter(|(plan, ..)| plan.kept.is_remembered()).map(|(_, name, _)| name));
+        inner.tell(returned.into_iter().filter(|(plan, ..)| !plan.kept.holds()).map(|(_, name, _)| name));
         done.map_err(|error| self.failed(&error))
     }
 

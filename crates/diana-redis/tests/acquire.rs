@@ -119,8 +119,13 @@ async fn a_crashed_holder_loses_its_place_after_its_time() {
     let brief = options().permits_for(Duration::from_millis(300));
     let limiter = SharedLimiter::new(&store(&redis.url(), brief).await, "crash", Concurrency::new(1).unwrap());
     let held = limiter.hold("x", 1, Duration::ZERO).await.unwrap();
-    std::mem::forget(held);
+    // For as long as it is there it holds on.
+    tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(limiter.hold("x", 1, Duration::ZERO).await.is_err());
+    drop(held);
+    // This one crashes: nobody holds on, and nobody gives back.
+    assert!(limiter.try_acquire("x", 1, Duration::from_secs(5)).await.unwrap().is_granted());
+    assert!(!limiter.check("x", 1).await.unwrap().is_granted());
     assert!(limiter.hold("x", 1, Duration::from_secs(5)).await.is_ok());
 }
 

@@ -53,12 +53,17 @@ impl Scripted for Concurrency {
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
+        self.extend_args(args, receipt, Duration::ZERO);
+    }
+
+    const HOLDS: bool = true;
+
+    fn extend_args(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration) {
         push_lease(args, receipt.mark(), receipt.cost().get());
         args.push(receipt.at().as_micros());
         args.push(receipt.at().as_nanos() % 1_000);
-        // So that the delay has its place.
-        args.push("");
-        args.push("");
+        args.push(""); // the patience's place
+        args.push(permits_for.as_micros().min(u128::from(END)));
         args.push(self.first_delay().as_nanos());
     }
 

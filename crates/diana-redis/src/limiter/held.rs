@@ -2,16 +2,18 @@
 
 use super::reserved::give_back;
 use super::{AcquireError, SharedLimiter};
-use diana_core::Decision;
+use diana_core::{Clock, Cost, Decision, SystemClock};
+use tokio::task::JoinHandle;
 
 /// Permits that are given back when this is dropped; if the process dies instead, when their time limit ends
-/// ([`Options::permits_for`](crate::Options::permits_for)).
+/// ([`Options::permits_for`](crate::Options::permits_for)). Until then it is put off again and again.
 #[derive(Debug)]
 #[must_use = "dropped, it gives the permits back"]
 pub struct Held {
     limiter: SharedLimiter,
     key: Vec<u8>,
     decision: Option<Decision>,
+    extending: JoinHandle<()>,
 }
 
 /// Why nothing is held.
@@ -33,12 +35,25 @@ pub enum NotHeld {
 
 impl Held {
     pub(super) fn new(limiter: &SharedLimiter, key: &[u8], decision: Decision) -> Self {
-        Self { limiter: limiter.clone(), key: key.to_vec(), decision: Some(decision) }
+        let extending = limiter.store.runtime().spawn(extend(limiter.clone(), key.to_vec(), decision.clone()));
+        Self { limiter: limiter.clone(), key: key.to_vec(), decision: Some(decision), extending }
+    }
+}
+
+/// Says thrice in the time limit that the permits are still held.
+async fn extend(limiter: SharedLimiter, key: Vec<u8>, decision: Decision) {
+    loop {
+        tokio::time::sleep(limiter.store.permits_for() / 3).await;
+        let asks = [limiter.ask(&key, Cost::ONE)];
+        if let Err(error) = limiter.store.extend(&asks, &decision, SystemClock.now()).await {
+            tracing::debug!(%error, "permits could not be held for longer; trying again");
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.extending.abort();
         if let Some(decision) = self.decision.take() {
             give_back(self.limiter.clone(), std::mem::take(&mut self.key), decision);
         }
