@@ -28,6 +28,8 @@ use tokio::sync::Notify;
 
 /// How long a new connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+/// How long all of the first one may, which nothing waits for but the start.
+const START_WITHIN: Duration = Duration::from_secs(1);
 
 /// The link to Redis. Clones are the same link; when the last one is dropped, so is the connection.
 #[derive(Clone, Debug)]
@@ -105,21 +107,23 @@ impl Link {
     }
 
     /// Connects for the first time, and keeps the link in repair from then on.
-    pub(crate) async fn open(&self) -> Result<(), redis::RedisError> {
-        let opened = self.first_connection().await;
+    pub(crate) async fn open(&self) -> Result<(), CallError> {
+        let opened = tokio::time::timeout(START_WITHIN, self.first_connection()).await;
+        let opened = opened.unwrap_or(Err(CallError::TimedOut(START_WITHIN)));
+        if let Err(error) = &opened {
+            for part in &self.inner.parts {
+                part.explain(&error.to_string());
+            }
+        }
         tokio::spawn(repair::run(Arc::downgrade(&self.inner)));
         opened
     }
 
-    async fn first_connection(&self) -> Result<(), redis::RedisError> {
+    async fn first_connection(&self) -> Result<(), CallError> {
         let inner = &self.inner;
-        // Nothing waits for this but the start.
-        let mut connection = inner.target.connect(Duration::from_secs(1)).await?;
+        let mut connection = inner.target.connect(START_WITHIN).await?;
         check_version(&mut connection).await?;
-        if let Err(error) = repair::announce(inner, &mut connection).await {
-            inner.tell(&error.to_string());
-            return Ok(());
-        }
+        repair::announce(inner, &mut connection).await?;
         inner.install(&connection);
         for part in &inner.parts {
             part.bring_up();
@@ -164,7 +168,7 @@ impl Link {
             Ok(Err(error)) => CallError::from(error),
             Err(_) => CallError::TimedOut(inner.timeout),
         };
-        if matches!(error, CallError::Away(_) | CallError::TimedOut(_)) {
+        if error.is_trouble() {
             inner.break_off(part, turn, &error.to_string());
         }
         Err(error)
@@ -239,8 +243,11 @@ impl Inner {
         }
     }
 
-    fn tell(&self, reason: &str) {
-        tracing::debug!(redis = self.target.shown(), reason, "Redis is still away");
+    /// Says why `part` is still down.
+    fn tell(&self, part: &Part, reason: &str) {
+        if part.explain(reason) {
+            tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
+        }
     }
 
     /// A factor from 0.5 to 1, so that instances don't come all at once.
@@ -254,7 +261,7 @@ impl Inner {
 }
 
 /// An error unless Redis is new enough: 6.2, which has `SET` with `PXAT`.
-async fn check_version(connection: &mut Connection) -> Result<(), redis::RedisError> {
+async fn check_version(connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("INFO");
     cmd.arg("server");
     let info: String = match connection {
@@ -262,7 +269,8 @@ async fn check_version(connection: &mut Connection) -> Result<(), redis::RedisEr
         Connection::Cluster(connection) => {
             let route =
                 redis::cluster_routing::RoutingInfo::SingleNode(redis::cluster_routing::SingleNodeRoutingInfo::Random);
-            redis::from_redis_value(connection.route_command(cmd, route).await?)?
+            let info = connection.route_command(cmd, route).await?;
+            redis::from_redis_value(info).map_err(redis::RedisError::from)?
         }
     };
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("").trim();
@@ -271,5 +279,5 @@ async fn check_version(connection: &mut Connection) -> Result<(), redis::RedisEr
     if (major, minor) >= (6, 2) {
         return Ok(());
     }
-    Err((redis::ErrorKind::InvalidClientConfig, "too old", format!("Redis {version} is too old: 6.2 is needed")).into())
+    Err(CallError::TooOld(format!("Redis {version} is too old: 6.2 is needed")))
 }

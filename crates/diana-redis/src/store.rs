@@ -11,7 +11,6 @@ use crate::remote::{Items, Remote};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
 use diana_core::{Answer, Ask, Decision, Limit, Patience, Store, StoreError, Timestamp};
-use redis::{ErrorKind, ServerErrorKind};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
@@ -39,12 +38,18 @@ const FROM_A_LEASE: u64 = 2;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let redis = self.inner.remote.caller.link.shown();
+        f.debug_struct("RedisStore").field("redis", &redis).field("link", &self.link()).finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     remote: Arc<Remote>,
     fallback: Fallback,
@@ -66,15 +71,9 @@ impl RedisStore {
         let link = Link::new(target, &options.prefix, options.timeout, instance);
         if let Err(error) = link.open().await {
             let (url, reason) = (link.shown().to_owned(), error.to_string());
-            match error.kind() {
-                ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
-                    return Err(ConnectError::Refused { url, reason });
-                }
-                ErrorKind::InvalidClientConfig => {
-                    let reason = error.detail().map_or(reason, str::to_owned);
-                    return Err(ConnectError::TooOld { url, reason });
-                }
-                _ if error.code() == Some("NOAUTH") => return Err(ConnectError::Refused { url, reason }),
+            match error {
+                CallError::Refused(_) => return Err(ConnectError::Refused { url, reason }),
+                CallError::TooOld(_) => return Err(ConnectError::TooOld { url, reason }),
                 _ => tracing::warn!(redis = url, reason, "Redis is away"),
             }
         }

@@ -14,6 +14,12 @@ pub(crate) enum CallError {
     /// The connection broke, or Redis is not what it should be: a replica, out of memory, loading.
     #[error("{0}")]
     Away(String),
+    /// Redis does not let us in, or does not let us do this.
+    #[error("{0}")]
+    Refused(String),
+    /// Redis lacks what the scripts need.
+    #[error("{0}")]
+    TooOld(String),
     #[error("the script is not loaded")]
     NoScript,
     /// The script ran after its deadline, and charged nothing.
@@ -25,6 +31,11 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
+    /// Whether others who ask would fare no better.
+    pub(crate) fn is_trouble(&self) -> bool {
+        matches!(self, Self::Away(_) | Self::TimedOut(_) | Self::Refused(_) | Self::TooOld(_))
+    }
+
     pub(crate) fn nonsense() -> Self {
         Self::Unanswerable("Redis gave a reply that no script of Diana's gives".to_owned())
     }
@@ -40,17 +51,20 @@ impl CallError {
 
 impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
+        // What matters of a cluster or a sentinel's master may be in the text alone.
+        let text = error.to_string();
+        let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => Self::NoScript,
+            ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => Self::Refused(text),
+            _ if says(&["NOAUTH", "WRONGPASS", "AuthenticationFailed"]) => Self::Refused(text),
             // A script that failed; unless it did so because Redis can't write. (Before Redis 7 that is in the text.)
             ErrorKind::Server(ServerErrorKind::ResponseError)
-                if !["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "]
-                    .iter()
-                    .any(|code| error.to_string().contains(code)) =>
+                if !says(&["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "]) =>
             {
-                Self::Unanswerable(error.to_string())
+                Self::Unanswerable(text)
             }
-            _ => Self::Away(error.to_string()),
+            _ => Self::Away(text),
         }
     }
 }

@@ -59,6 +59,14 @@ impl Part {
         trouble
     }
 
+    /// Says why the part is still down, if it is; whether that is news.
+    pub(crate) fn explain(&self, reason: &str) -> bool {
+        let mut trouble = self.trouble.lock();
+        let Some(trouble) = trouble.as_mut().filter(|trouble| trouble.reason != reason) else { return false };
+        reason.clone_into(&mut trouble.reason);
+        true
+    }
+
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.trouble.lock().clone()
     }

@@ -58,7 +58,11 @@ async fn beat(inner: &Inner) {
 async fn mend(inner: &Inner) {
     let mut connection = match inner.target.connect(CONNECT_WITHIN).await {
         Ok(connection) => connection,
-        Err(error) => return inner.tell(&error.to_string()),
+        Err(error) => {
+            let reason = CallError::from(error).to_string();
+            inner.parts.iter().for_each(|part| inner.tell(part, &reason));
+            return;
+        }
     };
     for index in 0..inner.parts.len() {
         let Some(part) = inner.parts.get(index).filter(|part| part.up().is_none()) else { continue };
@@ -71,7 +75,7 @@ async fn mend(inner: &Inner) {
                 inner.install(&connection);
                 inner.restore(part);
             }
-            Err(error) => inner.tell(&error.to_string()),
+            Err(error) => inner.tell(part, &error.to_string()),
         }
     }
 }
