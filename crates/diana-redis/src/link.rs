@@ -10,6 +10,7 @@ mod offset;
 mod part;
 mod repair;
 mod target;
+mod told;
 
 use crate::key::slot;
 use connection::Connection;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 pub(crate) use target::Target;
 use tokio::sync::Notify;
+use told::Told;
 
 /// How long a new connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
@@ -52,6 +54,7 @@ pub(crate) struct Inner {
     /// Wakes the repairer.
     woken: Arc<Notify>,
     jitter: AtomicU64,
+    told: Told,
 }
 
 impl std::fmt::Debug for Inner {
@@ -102,6 +105,7 @@ impl Link {
             counters: Counters::default(),
             woken: Arc::default(),
             jitter: AtomicU64::new(instance | 1),
+            told: Told::default(),
         });
         Self { inner }
     }
@@ -189,6 +193,11 @@ impl Link {
         self.inner.learn(redis_micros);
     }
 
+    /// Says in the log what Redis could not answer, and why; the same not all the time.
+    pub(crate) fn complain(&self, reason: &str) {
+        self.inner.complain(reason, "Redis could not decide a request; it is decided without");
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.inner.counters
     }
@@ -247,6 +256,12 @@ impl Inner {
     fn tell(&self, part: &Part, reason: &str) {
         if part.explain(reason) {
             tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
+        }
+    }
+
+    fn complain(&self, reason: &str, consequence: &str) {
+        if self.told.is_news(reason, self.clock.now()) {
+            tracing::warn!(redis = self.target.shown(), reason, "{consequence}");
         }
     }
 

@@ -12,6 +12,7 @@ use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
 use diana_core::{Answer, Ask, Decision, Limit, Patience, Receipt, Standing, StoreError, Timestamp};
 use redis::Value;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -252,7 +253,7 @@ impl Remote {
             let (redis_now, text) = dumped(&value).ok_or_else(CallError::nonsense)?;
             let Some(text) = text else { return Ok(Arc::clone(plan)) };
             let foreign = |reason| CallError::Unanswerable(format!("key `{}`: {reason}", name.escape_ascii()));
-            let dump = Dump::read(text).map_err(foreign)?;
+            let dump = Dump::read(&text).map_err(foreign)?;
             if dump.kept.parameters() == plan.kept.parameters() {
                 return Ok(Arc::clone(plan));
             }
@@ -264,7 +265,7 @@ impl Remote {
             let written = dump.carried(plan, now).ok_or_else(CallError::nonsense)?;
             let swapped = caller.script(&caller.scripts.swap, part, moment.budget, |cmd| {
                 cmd.arg(1).arg(name);
-                push_swap(cmd, text, plan, &written, handed_in.is_some());
+                push_swap(cmd, &text, plan, &written, handed_in.is_some());
             });
             if swapped.await? == Value::Int(1) {
                 return Ok(Arc::clone(plan));
@@ -281,6 +282,12 @@ impl Remote {
         match self.run_once(op, request.clone(), moment).await {
             // The answer is here, so it was not late: Redis's clock was set. By now it is known to be.
             Err(CallError::Late) => self.run_once(op, request, moment).await,
+            Err(CallError::Failed(reason)) => {
+                let names = request.names().iter().map(|name| format!("`{}`", name.escape_ascii()));
+                let names = names.collect::<Vec<_>>().join(", ");
+                let hint = "delete it if Diana did not write it, or give Diana another prefix";
+                Err(CallError::Unanswerable(format!("key {names}: {reason}; {hint}")))
+            }
             other => other,
         }
     }
@@ -334,11 +341,12 @@ impl Drop for Taken<'_> {
 }
 
 /// Redis's time, and the text of a state if there is one.
-fn dumped(value: &Value) -> Option<(u64, Option<&str>)> {
+fn dumped(value: &Value) -> Option<(u64, Option<Cow<'_, str>>)> {
     let Value::Array(parts) = value else { return None };
     let [Value::Int(now), text] = &parts[..] else { return None };
     let text = match text {
-        Value::BulkString(text) => Some(std::str::from_utf8(text).ok()?),
+        // What Diana writes is always text.
+        Value::BulkString(text) => Some(String::from_utf8_lossy(text)),
         _ => None,
     };
     Some((u64::try_from(*now).ok()?, text))

@@ -167,7 +167,7 @@ impl Inner {
                     }
                     return items.spread(&decision);
                 }
-                Err(error) => tell(&error),
+                Err(error) => self.tell(&error),
             }
         }
         let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
@@ -187,6 +187,13 @@ impl Inner {
             answer.unwrap_or_else(|| item.plan.kept.unasked(&item.asking, now))
         };
         Some(Decision::new(items.iter().zip(refused).map(known)))
+    }
+
+    /// The link tells of its own troubles; what is wrong with a single request is told here.
+    fn tell(&self, error: &CallError) {
+        if let CallError::Unanswerable(reason) = error {
+            self.remote.caller.link.complain(reason);
+        }
     }
 
     fn forget(&self, name: &[u8]) {
@@ -248,7 +255,7 @@ impl Store for RedisStore {
         let Some(item) = items.items.first_mut() else { return Ok(()) };
         let moment = inner.remote.moment(now);
         if let Err(error) = inner.remote.charge(item, moment).await {
-            tell(&error);
+            inner.tell(&error);
             inner.fallback.charge(item, inner.instances(), now);
         }
         Ok(())
@@ -277,13 +284,6 @@ impl RedisStore {
             CallError::TimedOut(after) => StoreError::TimedOut { store, after: *after },
             error => StoreError::Unreachable { store, reason: error.to_string() },
         }
-    }
-}
-
-/// The link tells of its own troubles; what is wrong with a single request is told here.
-fn tell(error: &CallError) {
-    if let CallError::Unanswerable(reason) = error {
-        tracing::warn!(reason, "Redis could not decide a request; it is decided without");
     }
 }
 

@@ -25,6 +25,9 @@ pub(crate) enum CallError {
     /// The script ran after its deadline, and charged nothing.
     #[error("Redis came to the request after its deadline, and charged nothing")]
     Late,
+    /// The script broke off, so a key that it read is none of Diana's. What it wrote before is written.
+    #[error("{0}")]
+    Failed(String),
     /// Redis works, but this request can't be answered.
     #[error("{0}")]
     Unanswerable(String),
@@ -62,8 +65,9 @@ impl From<RedisError> for CallError {
             ErrorKind::Server(ServerErrorKind::ResponseError)
                 if !says(&["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "]) =>
             {
-                Self::Unanswerable(text)
+                Self::Failed(text)
             }
+            _ if error.code() == Some("WRONGTYPE") => Self::Failed(text),
             _ => Self::Away(text),
         }
     }

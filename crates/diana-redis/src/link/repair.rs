@@ -83,10 +83,19 @@ async fn mend(inner: &Inner) {
 /// Says that this instance is there, and learns how many there are, and Redis's time.
 pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("EVAL");
-    cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(format!("{}:instances", inner.prefix));
+    let name = format!("{}:instances", inner.prefix);
+    cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(&name);
     cmd.arg(format!("{:016x}", inner.instance)).arg(ALIVE_MICROS);
     let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
-    let reply = reply.map_err(|_| CallError::TimedOut(inner.timeout))??;
+    let reply = match reply.map_err(|_| CallError::TimedOut(inner.timeout))?.map_err(CallError::from) {
+        // A foreign key in that place. Redis works, and whether it can be written to is looked at before the type is.
+        Err(CallError::Failed(error)) if error.contains("WRONGTYPE") => {
+            let reason = format!("key `{name}`: {error}; delete it, or give Diana another prefix");
+            inner.complain(&reason, "instances can't be counted");
+            return Ok(());
+        }
+        reply => reply?,
+    };
     let Value::Array(numbers) = reply else { return Err(CallError::nonsense()) };
     let [Value::Int(now), Value::Int(instances)] = numbers[..] else { return Err(CallError::nonsense()) };
     if let Ok(now) = u64::try_from(now) {
