@@ -1,7 +1,7 @@
 //! What is answered while Redis is away.
 //!
-//! By local counts, each instance takes its share: the limit divided by how many instances were last seen alive, at least
-//! 1. Together they grant about the limit; but nobody knows what was used on Redis just before, nor will Redis know what was
+//! By local counts, each instance takes its share: the limit divided by how many instances were last seen alive, and no
+//! less than 1. Together they grant about the limit; but nobody knows what was used on Redis just before, nor will Redis know what was
 //! granted here. So in a window in which Redis goes or comes back, up to the limit may pass twice, or once for each instance
 //! where there are more instances than permits.
 
