@@ -67,6 +67,8 @@ impl From<RedisError> for CallError {
             {
                 Self::Failed(text)
             }
+            // The slot of the request's keys is being moved, and some of them are here and some there.
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Unanswerable(text),
             _ if error.code() == Some("WRONGTYPE") => Self::Failed(text),
             _ => Self::Away(text),
         }

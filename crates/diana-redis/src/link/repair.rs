@@ -80,6 +80,10 @@ async fn mend(inner: &Inner) {
             Err(error) => inner.tell(part, &error.to_string()),
         }
     }
+    if inner.target.is_cluster() {
+        // A part that stays away must not keep this instance from being counted.
+        beat(inner).await;
+    }
 }
 
 /// Says that this instance is there, and learns how many there are, and Redis's time.

@@ -38,7 +38,8 @@ impl Target {
                 let (nodes, _) = nodes(scheme, rest)?;
                 // Not in vain: what the builder finds wrong is told now.
                 let build = move |timeout: Duration| {
-                    let builder = ClusterClientBuilder::new(nodes.clone()).retries(1);
+                    // What is to be tried again, and when, is decided here: the client would wait for a second at times.
+                    let builder = ClusterClientBuilder::new(nodes.clone()).retries(0);
                     builder.connection_timeout(timeout).response_timeout(timeout).build()
                 };
                 build(Duration::from_secs(1)).map_err(|error| reason(&error))?;
