@@ -257,9 +257,9 @@ impl Inner {
         }
     }
 
-    /// Says why `part` is still down.
+    /// Says why `part` is still down; once for all the parts that are so for the same reason.
     fn tell(&self, part: &Part, reason: &str) {
-        if part.explain(reason) {
+        if part.explain(reason) && self.told.is_news(reason, self.clock.now()) {
             tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
         }
     }
