@@ -44,6 +44,7 @@ local function read(key, parameters, place)
   if text == nil then return end
   if not text then return 0, 0, argv[place - 1] end
   local ends, count, since = match(text, '^(%d+) (%d+) (%S+)$')
+  if not ends then return end
   return tonumber(ends), tonumber(count), since
 end
 

@@ -21,6 +21,7 @@ local function settle(key, parameters, place)
   local missing, stepped, granted, since = 0, 0, 0, argv[place - 1]
   if text then
     missing, stepped, granted, since = match(text, '^(%d+) (%d+) (%d+) (%S+)$')
+    if not missing then return end
     missing, stepped, granted = tonumber(missing), tonumber(stepped), tonumber(granted)
     if stepped > now or granted > now then
       stepped, granted, put_back = math.min(stepped, now), math.min(granted, now), true

@@ -55,7 +55,8 @@ local function read(key, parameters, place)
   if raw then
     if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
     window.seen, window.since = match(raw, '^(%S+) (%S+)$', #parameters + 2)
-    local newest = tonumber(match(window.seen, '(%d+):%d+$'))
+    local newest = tonumber(match(window.seen or '', '(%d+):%d+$'))
+    if not newest then return end
     local back = math.max(newest - current, 0)
     local left = current - tonumber(argv[place + 3])
     for bucket, count in string.gmatch(window.seen, '(%d+):(%d+)') do

@@ -28,10 +28,10 @@ impl Caller {
         (self.times == Times::OfCaller).then(|| moment.now.as_micros())
     }
 
-    /// When `moment`'s request is given up, in Redis's time, in microseconds.
-    pub(crate) fn deadline(&self, moment: Moment) -> Option<u64> {
+    /// When `moment`'s request is given up, in the time of that part of Redis, in microseconds.
+    pub(crate) fn deadline(&self, part: usize, moment: Moment) -> Option<u64> {
         match self.times {
-            Times::OfRedis => self.link.deadline(moment.budget),
+            Times::OfRedis => self.link.deadline(part, moment.budget),
             Times::OfCaller => None,
         }
     }
@@ -50,7 +50,7 @@ impl Caller {
         let value = self.run(part, budget, |how| command(&script, how, op, timing, requests)).await?;
         let (now, replies) = parts(value).ok_or_else(CallError::nonsense)?;
         if timing.now.is_none() {
-            self.link.learn(now);
+            self.link.learn(part, now);
         }
         let replies = replies.ok_or(CallError::Late)?;
         if replies.len() != requests.len() {

@@ -25,8 +25,6 @@ impl Dump {
         let mut characters = text.chars();
         let kind = characters.next();
         let rest = characters.as_str();
-        let foreign =
-            || "it holds something that Diana did not write; delete it, or give Diana another prefix".to_owned();
         let (parameters, since, body) = match kind {
             Some('s') => {
                 let (parameters, rest) = rest.split_once(' ').ok_or_else(foreign)?;
@@ -54,10 +52,20 @@ impl Dump {
         Ok(Self { kept, since: since.to_owned(), body })
     }
 
+    /// Whether the state can be read.
+    pub(crate) fn makes_sense(&self, now: Timestamp) -> bool {
+        self.kept.used(&self.body, now).is_some()
+    }
+
     /// What the state comes to under `plan`.
     pub(crate) fn carried(&self, plan: &Plan, now: Timestamp) -> Option<Written> {
         plan.kept.carry(&*self.kept, &self.body, now)
     }
+}
+
+/// What is wrong with a key that holds no state.
+pub(crate) fn foreign() -> String {
+    "it holds something that Diana did not write; delete it, or give Diana another prefix".to_owned()
 }
 
 /// Adds what swap.lua needs in order to write `written`.

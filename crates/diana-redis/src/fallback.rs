@@ -2,8 +2,8 @@
 //!
 //! By local counts, each instance takes its share: the limit divided by how many instances were last seen alive, and not
 //! less than one. Together they grant about the limit; but nobody knows what was used on Redis just before, nor will Redis
-//! know what was granted here. So in a window in which Redis goes or comes back, up to the limit may pass twice, or once for each instance
-//! where there are more instances than permits.
+//! know what was granted here. So in a window in which Redis goes or comes back, up to the limit may pass twice, or once
+//! for each instance where there are more instances than permits.
 
 use crate::options::WhenDown;
 use crate::plans::Plan;

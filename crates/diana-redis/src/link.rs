@@ -10,6 +10,7 @@ mod offset;
 mod part;
 mod repair;
 mod target;
+mod told;
 
 use crate::key::slot;
 use connection::Connection;
@@ -17,7 +18,6 @@ pub(crate) use counters::{Counted, Counters};
 use diana_core::{Clock, SystemClock, Timestamp};
 pub(crate) use error::CallError;
 use futures_util::Stream;
-use offset::Offset;
 use parking_lot::RwLock;
 use part::{Part, Trouble, part_of, probes};
 use redis::{Cmd, Msg, RedisError, Value};
@@ -26,9 +26,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 pub(crate) use target::Target;
 use tokio::sync::Notify;
+use told::Told;
 
 /// How long a new connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+/// How long all of the first one may, which nothing waits for but the start.
+const START_WITHIN: Duration = Duration::from_secs(1);
 
 /// The link to Redis. Clones are the same link; when the last one is dropped, so is the connection.
 #[derive(Clone, Debug)]
@@ -46,11 +49,13 @@ pub(crate) struct Inner {
     parts: Box<[Part]>,
     /// Of a cluster: a name in each part.
     probes: Vec<String>,
-    offset: Offset,
     counters: Counters,
     /// Wakes the repairer.
     woken: Arc<Notify>,
     jitter: AtomicU64,
+    told: Told,
+    /// When a part last came up again, in nanoseconds.
+    back_since: AtomicU64,
 }
 
 impl std::fmt::Debug for Inner {
@@ -97,30 +102,33 @@ impl Link {
             connection: RwLock::default(),
             parts,
             probes,
-            offset: Offset::default(),
             counters: Counters::default(),
             woken: Arc::default(),
             jitter: AtomicU64::new(instance | 1),
+            told: Told::default(),
+            back_since: AtomicU64::new(0),
         });
         Self { inner }
     }
 
     /// Connects for the first time, and keeps the link in repair from then on.
-    pub(crate) async fn open(&self) -> Result<(), RedisError> {
-        let opened = self.first_connection().await;
+    pub(crate) async fn open(&self) -> Result<(), CallError> {
+        let opened = tokio::time::timeout(START_WITHIN, self.first_connection()).await;
+        let opened = opened.unwrap_or(Err(CallError::TimedOut(START_WITHIN)));
+        if let Err(error) = &opened {
+            for part in &self.inner.parts {
+                part.explain(&error.to_string());
+            }
+        }
         tokio::spawn(repair::run(Arc::downgrade(&self.inner)));
         opened
     }
 
-    async fn first_connection(&self) -> Result<(), RedisError> {
+    async fn first_connection(&self) -> Result<(), CallError> {
         let inner = &self.inner;
-        // Nothing waits for this but the start.
-        let mut connection = inner.target.connect(Duration::from_secs(1)).await?;
+        let mut connection = inner.target.connect(START_WITHIN).await?;
         check_version(&mut connection).await?;
-        if let Err(error) = repair::announce(inner, &mut connection).await {
-            inner.tell(&error.to_string());
-            return Ok(());
-        }
+        repair::announce(inner, &mut connection).await?;
         inner.install(&connection);
         for part in &inner.parts {
             part.bring_up();
@@ -165,7 +173,7 @@ impl Link {
             Ok(Err(error)) => CallError::from(error),
             Err(_) => CallError::TimedOut(inner.timeout),
         };
-        if matches!(error, CallError::Away(_) | CallError::TimedOut(_)) {
+        if error.is_trouble() {
             inner.break_off(part, turn, &error.to_string());
         }
         Err(error)
@@ -177,19 +185,21 @@ impl Link {
     }
 
     /// The end of a budget in Redis's time, in microseconds, if that is known.
-    pub(crate) fn deadline(&self, budget: Budget) -> Option<u64> {
-        self.inner.offset.redis_micros(budget.began + self.inner.timeout)
+    pub(crate) fn deadline(&self, part: usize, budget: Budget) -> Option<u64> {
+        self.inner.parts.get(part)?.offset.redis_micros(budget.began + self.inner.timeout)
     }
 
     /// Redis's time, as far as it is known; else ours.
     pub(crate) fn redis_now(&self) -> Timestamp {
         let now = self.now();
-        self.inner.offset.redis_micros(now).map_or(now, Timestamp::from_micros)
+        self.inner.home().offset.redis_micros(now).map_or(now, Timestamp::from_micros)
     }
 
     /// Learns Redis's time from a reply that has just come.
-    pub(crate) fn learn(&self, redis_micros: u64) {
-        self.inner.learn(redis_micros);
+    pub(crate) fn learn(&self, part: usize, redis_micros: u64) {
+        if let Some(part) = self.inner.parts.get(part) {
+            self.inner.learn(part, redis_micros);
+        }
     }
 
     /// What is said on a channel, over a connection of its own.
@@ -202,6 +212,11 @@ impl Link {
     /// The part that keeps what belongs to no key.
     pub(crate) fn home(&self) -> usize {
         self.inner.home_index()
+    }
+
+    /// Says in the log what Redis could not answer, and why; the same not all the time.
+    pub(crate) fn complain(&self, reason: &str) {
+        self.inner.complain(reason, "Redis could not decide a request; it is decided without");
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -242,8 +257,8 @@ impl Inner {
         *self.connection.write() = Some(connection.clone());
     }
 
-    fn learn(&self, redis_micros: u64) {
-        self.offset.learn(redis_micros, self.clock.now());
+    fn learn(&self, part: &Part, redis_micros: u64) {
+        part.offset.learn(redis_micros, self.clock.now());
     }
 
     fn break_off(&self, part: &Part, turn: u64, reason: &str) {
@@ -255,13 +270,33 @@ impl Inner {
 
     fn restore(&self, part: &Part) {
         if let Some(trouble) = part.bring_up() {
-            let away = self.clock.now().since(trouble.since);
+            let now = self.clock.now();
+            self.back_since.store(now.as_nanos(), Ordering::Relaxed);
+            let away = now.since(trouble.since);
             tracing::info!(redis = self.target.shown(), ?away, "Redis is back");
         }
     }
 
-    fn tell(&self, reason: &str) {
-        tracing::debug!(redis = self.target.shown(), reason, "Redis is still away");
+    /// Says why `part` is still down; once for all the parts that are so for the same reason.
+    fn tell(&self, part: &Part, reason: &str) {
+        if part.explain(reason) && self.told.is_news(reason, self.clock.now()) {
+            tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
+        }
+    }
+
+    fn complain(&self, reason: &str, consequence: &str) {
+        if self.told.is_news(reason, self.clock.now()) {
+            tracing::warn!(redis = self.target.shown(), reason, "{consequence}");
+        }
+    }
+
+    /// Learns how many instances there are. After an outage not all have come back yet, and who came first must not take
+    /// itself for the only one; so fewer than before is believed only once all have had the time to say that they are there.
+    fn learn_instances(&self, seen: u64, settled_after: Duration) {
+        let back_since = Timestamp::from_nanos(self.back_since.load(Ordering::Relaxed));
+        let is_settled = self.home().up().is_some() && self.clock.now().since(back_since) > settled_after;
+        let believed = if is_settled { seen } else { seen.max(self.counters.instances()) };
+        self.counters.set_instances(believed);
     }
 
     /// A factor from 0.5 to 1, so that instances don't come all at once.
@@ -275,7 +310,7 @@ impl Inner {
 }
 
 /// An error unless Redis is new enough: 6.2, which has `SET` with `PXAT`.
-async fn check_version(connection: &mut Connection) -> Result<(), RedisError> {
+async fn check_version(connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("INFO");
     cmd.arg("server");
     let info: String = match connection {
@@ -283,7 +318,8 @@ async fn check_version(connection: &mut Connection) -> Result<(), RedisError> {
         Connection::Cluster(connection) => {
             let route =
                 redis::cluster_routing::RoutingInfo::SingleNode(redis::cluster_routing::SingleNodeRoutingInfo::Random);
-            redis::from_redis_value(connection.route_command(cmd, route).await?)?
+            let info = connection.route_command(cmd, route).await?;
+            redis::from_redis_value(info).map_err(RedisError::from)?
         }
     };
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).unwrap_or("").trim();
@@ -292,5 +328,5 @@ async fn check_version(connection: &mut Connection) -> Result<(), RedisError> {
     if (major, minor) >= (6, 2) {
         return Ok(());
     }
-    Err((redis::ErrorKind::InvalidClientConfig, "too old", format!("Redis {version} is too old: 6.2 is needed")).into())
+    Err(CallError::TooOld(format!("Redis {version} is too old: 6.2 is needed")))
 }

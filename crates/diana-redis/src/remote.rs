@@ -2,7 +2,7 @@
 
 use crate::batch::Batches;
 use crate::caller::{Caller, Moment};
-use crate::carry::{Dump, push_swap};
+use crate::carry::{self, Dump, push_swap};
 use crate::key::slot;
 use crate::link::{CallError, Counted};
 use crate::options::{Batching, Options, Times};
@@ -12,6 +12,7 @@ use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
 use diana_core::{Answer, Ask, Decision, Limit, Patience, Receipt, Standing, StoreError, Timestamp};
 use redis::Value;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -269,19 +270,20 @@ impl Remote {
             let (redis_now, text) = dumped(&value).ok_or_else(CallError::nonsense)?;
             let Some(text) = text else { return Ok(Arc::clone(plan)) };
             let foreign = |reason| CallError::Unanswerable(format!("key `{}`: {reason}", name.escape_ascii()));
-            let dump = Dump::read(text).map_err(foreign)?;
-            if dump.kept.parameters() == plan.kept.parameters() {
-                return Ok(Arc::clone(plan));
-            }
+            let dump = Dump::read(&text).map_err(foreign)?;
             let handed_in = caller.handed_in(moment);
             let now = Timestamp::from_micros(handed_in.unwrap_or(redis_now));
+            if dump.kept.parameters() == plan.kept.parameters() {
+                // Somebody was faster; or it only looks like one of ours.
+                return if dump.makes_sense(now) { Ok(Arc::clone(plan)) } else { Err(foreign(carry::foreign())) };
+            }
             if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since, now) {
                 return Ok(newer);
             }
-            let written = dump.carried(plan, now).ok_or_else(CallError::nonsense)?;
+            let written = dump.carried(plan, now).ok_or_else(|| foreign(carry::foreign()))?;
             let swapped = caller.script(&caller.scripts.swap, part, moment.budget, |cmd| {
                 cmd.arg(1).arg(name);
-                push_swap(cmd, text, plan, &written, handed_in.is_some());
+                push_swap(cmd, &text, plan, &written, handed_in.is_some());
             });
             if swapped.await? == Value::Int(1) {
                 return Ok(Arc::clone(plan));
@@ -298,6 +300,12 @@ impl Remote {
         match self.run_once(op, request.clone(), moment).await {
             // The answer is here, so it was not late: Redis's clock was set. By now it is known to be.
             Err(CallError::Late) => self.run_once(op, request, moment).await,
+            Err(CallError::Failed(reason)) => {
+                let names = request.names().iter().map(|name| format!("`{}`", name.escape_ascii()));
+                let names = names.collect::<Vec<_>>().join(", ");
+                let hint = "delete it if Diana did not write it, or give Diana another prefix";
+                Err(CallError::Unanswerable(format!("key {names}: {reason}; {hint}")))
+            }
             other => other,
         }
     }
@@ -307,9 +315,9 @@ impl Remote {
             return batches.take(request, moment).await;
         }
         // A refund that comes late is still right.
-        let deadline = if op == Op::Refund { None } else { self.caller.deadline(moment) };
-        let timing = Timing { now: self.caller.handed_in(moment), deadline };
         let part = request.names().first().map_or(0, |name| self.caller.link.part(name));
+        let deadline = if op == Op::Refund { None } else { self.caller.deadline(part, moment) };
+        let timing = Timing { now: self.caller.handed_in(moment), deadline };
         let (now, replies) = self.caller.decide(op, &[request], part, timing, moment.budget).await?;
         replies.into_iter().next().map(|reply| (now, reply)).ok_or_else(CallError::nonsense)
     }
@@ -351,11 +359,12 @@ impl Drop for TakenSoFar<'_> {
 }
 
 /// Redis's time, and the text of a state if there is one.
-fn dumped(value: &Value) -> Option<(u64, Option<&str>)> {
+fn dumped(value: &Value) -> Option<(u64, Option<Cow<'_, str>>)> {
     let Value::Array(parts) = value else { return None };
     let [Value::Int(now), text] = &parts[..] else { return None };
     let text = match text {
-        Value::BulkString(text) => Some(std::str::from_utf8(text).ok()?),
+        // What Diana writes is always text.
+        Value::BulkString(text) => Some(String::from_utf8_lossy(text)),
         _ => None,
     };
     Some((u64::try_from(*now).ok()?, text))

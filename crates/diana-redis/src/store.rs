@@ -12,7 +12,6 @@ use crate::remote::{Items, Remote};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
 use diana_core::{Answer, Ask, Decision, Limit, Patience, Store, StoreError, Timestamp};
-use redis::{ErrorKind, ServerErrorKind};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
@@ -42,12 +41,18 @@ const FROM_A_LEASE: u64 = 2;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+impl std::fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let redis = self.inner.remote.caller.link.shown();
+        f.debug_struct("RedisStore").field("redis", &redis).field("link", &self.link()).finish_non_exhaustive()
+    }
+}
+
 struct Inner {
     remote: Arc<Remote>,
     fallback: Fallback,
@@ -70,15 +75,9 @@ impl RedisStore {
         let link = Link::new(target, &options.prefix, options.timeout, instance);
         if let Err(error) = link.open().await {
             let (url, reason) = (link.shown().to_owned(), error.to_string());
-            match error.kind() {
-                ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
-                    return Err(ConnectError::Refused { url, reason });
-                }
-                ErrorKind::InvalidClientConfig => {
-                    let reason = error.detail().map_or(reason, str::to_owned);
-                    return Err(ConnectError::TooOld { url, reason });
-                }
-                _ if error.code() == Some("NOAUTH") => return Err(ConnectError::Refused { url, reason }),
+            match error {
+                CallError::Refused(_) => return Err(ConnectError::Refused { url, reason }),
+                CallError::TooOld(_) => return Err(ConnectError::TooOld { url, reason }),
                 _ => tracing::warn!(redis = url, reason, "Redis is away"),
             }
         }
@@ -209,7 +208,7 @@ impl Inner {
                     }
                     return items.spread(&decision);
                 }
-                Err(error) => tell(&error),
+                Err(error) => self.complain(&error),
             }
         }
         let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
@@ -229,6 +228,13 @@ impl Inner {
             answer.unwrap_or_else(|| item.plan.kept.unasked(&item.asking, now))
         };
         Some(Decision::new(items.iter().zip(refused).map(known)))
+    }
+
+    /// The link tells of its own troubles; what is wrong with a single request is told here.
+    fn complain(&self, error: &CallError) {
+        if let CallError::Unanswerable(reason) = error {
+            self.remote.caller.link.complain(reason);
+        }
     }
 
     /// Tells the other instances what was given back, in case they remember that it was refused.
@@ -298,7 +304,7 @@ impl Store for RedisStore {
         let Some(item) = items.items.first_mut() else { return Ok(()) };
         let moment = inner.remote.moment(now);
         if let Err(error) = inner.remote.charge(item, moment).await {
-            tell(&error);
+            inner.complain(&error);
             inner.fallback.charge(item, inner.instances(), now);
         }
         Ok(())
@@ -328,13 +334,6 @@ impl RedisStore {
             CallError::TimedOut(after) => StoreError::TimedOut { store, after: *after },
             error => StoreError::Unreachable { store, reason: error.to_string() },
         }
-    }
-}
-
-/// The link tells of its own troubles; what is wrong with a single request is told here.
-fn tell(error: &CallError) {
-    if let CallError::Unanswerable(reason) = error {
-        tracing::warn!(reason, "Redis could not decide a request; it is decided without");
     }
 }
 

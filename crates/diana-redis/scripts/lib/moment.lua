@@ -7,12 +7,13 @@
 -- clock that has since been put back (a replica took over): it is put back likewise.
 local moment = {}
 
--- The moment at `key`, and the tail; nil if it was written under other parameters.
+-- The moment at `key`, and the tail; nil if it was written under other parameters, or makes no sense.
 function moment.read(key, parameters, place)
   local raw = redis.pcall('GET', key)
   if not raw then return 0, 0, argv[place - 1] end
   if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
   local micros, numerator, ahead, tail = match(raw, '^(%d+) (%d+) (%d+) (.+)$', #parameters + 2)
+  if not micros then return end
   micros, numerator = tonumber(micros), tonumber(numerator)
   local furthest = now + ahead * 1000000
   if micros > furthest then micros, numerator, put_back = furthest, 0, true end

@@ -27,6 +27,7 @@ local function read(key, parameters, place)
   if not raw then return tonumber(argv[place + 1]), now, argv[place - 1] end
   if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
   local stored, next_free, ahead, since = match(raw, '^(%S+) (%d+) (%d+) (%S+)$', #parameters + 2)
+  if not tonumber(stored) then return end
   local furthest = now + ahead * 1000000
   next_free = tonumber(next_free)
   if next_free > furthest then next_free, put_back = furthest, true end

@@ -14,17 +14,31 @@ pub(crate) enum CallError {
     /// The connection broke, or Redis is not what it should be: a replica, out of memory, loading.
     #[error("{0}")]
     Away(String),
+    /// Redis does not let us in, or does not let us do this.
+    #[error("{0}")]
+    Refused(String),
+    /// Redis lacks what the scripts need.
+    #[error("{0}")]
+    TooOld(String),
     #[error("the script is not loaded")]
     NoScript,
     /// The script ran after its deadline, and charged nothing.
     #[error("Redis came to the request after its deadline, and charged nothing")]
     Late,
+    /// The script broke off, so a key that it read is none of Diana's. What it wrote before is written.
+    #[error("{0}")]
+    Failed(String),
     /// Redis works, but this request can't be answered.
     #[error("{0}")]
     Unanswerable(String),
 }
 
 impl CallError {
+    /// Whether others who ask would fare no better.
+    pub(crate) fn is_trouble(&self) -> bool {
+        matches!(self, Self::Away(_) | Self::TimedOut(_) | Self::Refused(_) | Self::TooOld(_))
+    }
+
     pub(crate) fn nonsense() -> Self {
         Self::Unanswerable("Redis gave a reply that no script of Diana's gives".to_owned())
     }
@@ -40,17 +54,23 @@ impl CallError {
 
 impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
+        // What matters of a cluster or a sentinel's master may be in the text alone.
+        let text = error.to_string();
+        let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => Self::NoScript,
+            ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => Self::Refused(text),
+            _ if says(&["NOAUTH", "WRONGPASS", "AuthenticationFailed"]) => Self::Refused(text),
             // A script that failed; unless it did so because Redis can't write. (Before Redis 7 that is in the text.)
             ErrorKind::Server(ServerErrorKind::ResponseError)
-                if !["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "]
-                    .iter()
-                    .any(|code| error.to_string().contains(code)) =>
+                if !says(&["OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "]) =>
             {
-                Self::Unanswerable(error.to_string())
+                Self::Failed(text)
             }
-            _ => Self::Away(error.to_string()),
+            // The slot of the request's keys is being moved, and some of them are here and some there.
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Unanswerable(text),
+            _ if error.code() == Some("WRONGTYPE") => Self::Failed(text),
+            _ => Self::Away(text),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! A single server is one part. A cluster has many, since one of its masters may be away while the others are not: blocks
 //! of neighbouring slots, which is how clusters share them out.
 
+use super::offset::Offset;
 use diana_core::Timestamp;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +25,8 @@ pub(crate) struct Part {
     /// Odd while the part is down; it grows with each change, so that a late failure can't break what has been repaired.
     turn: AtomicU64,
     trouble: Mutex<Option<Trouble>>,
+    /// The clock of the node that has this part.
+    pub(crate) offset: Offset,
 }
 
 /// Since when a part is down, and why.
@@ -57,6 +60,14 @@ impl Part {
             self.turn.fetch_add(1, Ordering::AcqRel);
         }
         trouble
+    }
+
+    /// Says why the part is still down, if it is; whether that is news.
+    pub(crate) fn explain(&self, reason: &str) -> bool {
+        let mut trouble = self.trouble.lock();
+        let Some(trouble) = trouble.as_mut().filter(|trouble| trouble.reason != reason) else { return false };
+        reason.clone_into(&mut trouble.reason);
+        true
     }
 
     pub(crate) fn trouble(&self) -> Option<Trouble> {

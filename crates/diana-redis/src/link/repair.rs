@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// How often an instance says that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long one counts as there after it last said so, in microseconds: three heartbeats.
-const ALIVE_MICROS: u64 = 3_000_000;
+/// How long one counts as there after it last said so: three heartbeats.
+const ALIVE: Duration = Duration::from_secs(3);
 /// How soon the first try comes, and how long the longest pause between two is. With the time that a try may take, that
 /// is less than the second within which Diana promises to be back.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -26,10 +26,12 @@ pub(super) async fn run(link: Weak<Inner>) {
         let Some(inner) = link.upgrade() else { return };
         let woken = Arc::clone(&inner.woken);
         if inner.is_whole() {
-            pause = FIRST_PAUSE;
             drop(inner);
             // Asleep without holding the link, so that it can be dropped.
-            let _ = tokio::time::timeout(HEARTBEAT, woken.notified()).await;
+            if tokio::time::timeout(HEARTBEAT, woken.notified()).await.is_err() {
+                // Only now: what fails again and again as soon as it is up is not tried more often for that.
+                pause = FIRST_PAUSE;
+            }
             if let Some(inner) = link.upgrade().filter(|inner| inner.is_whole()) {
                 beat(&inner).await;
             }
@@ -58,7 +60,11 @@ async fn beat(inner: &Inner) {
 async fn mend(inner: &Inner) {
     let mut connection = match inner.target.connect(CONNECT_WITHIN).await {
         Ok(connection) => connection,
-        Err(error) => return inner.tell(&error.to_string()),
+        Err(error) => {
+            let reason = CallError::from(error).to_string();
+            inner.parts.iter().for_each(|part| inner.tell(part, &reason));
+            return;
+        }
     };
     for index in 0..inner.parts.len() {
         let Some(part) = inner.parts.get(index).filter(|part| part.up().is_none()) else { continue };
@@ -71,24 +77,37 @@ async fn mend(inner: &Inner) {
                 inner.install(&connection);
                 inner.restore(part);
             }
-            Err(error) => inner.tell(&error.to_string()),
+            Err(error) => inner.tell(part, &error.to_string()),
         }
+    }
+    if inner.target.is_cluster() {
+        // A part that stays away must not keep this instance from being counted.
+        beat(inner).await;
     }
 }
 
 /// Says that this instance is there, and learns how many there are, and Redis's time.
 pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("EVAL");
-    cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(format!("{}:instances", inner.prefix));
-    cmd.arg(format!("{:016x}", inner.instance)).arg(ALIVE_MICROS);
+    let name = format!("{}:instances", inner.prefix);
+    cmd.arg(include_str!("../../scripts/announce.lua")).arg(1).arg(&name);
+    cmd.arg(format!("{:016x}", inner.instance)).arg(ALIVE.as_micros().to_string());
     let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
-    let reply = reply.map_err(|_| CallError::TimedOut(inner.timeout))??;
+    let reply = match reply.map_err(|_| CallError::TimedOut(inner.timeout))?.map_err(CallError::from) {
+        // A foreign key in that place. Redis works, and whether it can be written to is looked at before the type is.
+        Err(CallError::Failed(error)) if error.contains("WRONGTYPE") => {
+            let reason = format!("key `{name}`: {error}; delete it, or give Diana another prefix");
+            inner.complain(&reason, "instances can't be counted");
+            return Ok(());
+        }
+        reply => reply?,
+    };
     let Value::Array(numbers) = reply else { return Err(CallError::nonsense()) };
     let [Value::Int(now), Value::Int(instances)] = numbers[..] else { return Err(CallError::nonsense()) };
     if let Ok(now) = u64::try_from(now) {
-        inner.learn(now);
+        inner.learn(inner.home(), now);
     }
-    inner.counters.set_instances(u64::try_from(instances).unwrap_or(1));
+    inner.learn_instances(u64::try_from(instances).unwrap_or(1), ALIVE);
     Ok(())
 }
 

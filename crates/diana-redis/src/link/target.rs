@@ -31,6 +31,10 @@ impl Target {
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let shown = without_password(url);
         let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
+        if scheme.starts_with("rediss") {
+            // Without one the client panics. An error says that the program has chosen its own, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
         let place = match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => {
                 Place::One(Client::open(url).map_err(|error| reason(&error))?)
@@ -120,7 +124,8 @@ impl Target {
 }
 
 fn cluster(nodes: &[ConnectionInfo], within: Duration) -> Result<ClusterClient, RedisError> {
-    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(1);
+    // What is to be tried again, and when, is decided by us: the client would wait for a second at times.
+    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0);
     builder.connection_timeout(within).response_timeout(within).build()
 }
 

@@ -1,6 +1,6 @@
 //! What the tests of the shared store have in common.
-#![allow(dead_code, reason = "each test uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test that fails says so by a panic")]
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 use diana_core::{Ask, Clock, Cost, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Health, Options, RedisStore};
@@ -51,4 +51,61 @@ pub(crate) async fn until(most: Duration, what: &str, mut holds: impl FnMut() ->
         assert!(passed < most, "{what}: not within {most:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Longer than a healthy Redis takes, also on a busy machine; shorter than a test can wait for.
+pub const PATIENT: Duration = Duration::from_millis(250);
+
+/// Far longer than Diana takes to see that Redis is away, or back.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// A store whose link is well.
+pub async fn healthy_store(url: &str, options: Options) -> RedisStore {
+    let store = store(url, options).await;
+    until_healthy(&store).await;
+    store
+}
+
+/// Waits until the link is well; how long that took.
+pub async fn until_healthy(store: &RedisStore) -> Duration {
+    until(SOON, "healthy", || is_healthy(store)).await
+}
+
+/// Asks until the link is not well; how long that took.
+pub async fn until_degraded(store: &RedisStore, limit: &Limit) -> Duration {
+    let began = SystemClock.now();
+    while is_healthy(store) {
+        let _ = ask(store, limit, "somebody else").await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(SystemClock.now().since(began) < SOON, "still healthy: {:?}", store.link());
+    }
+    SystemClock.now().since(began)
+}
+
+/// Why the link is not well.
+pub fn reason(store: &RedisStore) -> String {
+    match store.link().health {
+        Health::Degraded { reason, .. } => reason,
+        _ => panic!("healthy"),
+    }
+}
+
+/// How many of 200 requests for one permit are granted while Redis is away, and none of them waits.
+pub async fn granted_without_waiting(store: &RedisStore, limit: &Limit, key: &str) -> usize {
+    let before = store.link().waits;
+    let granted = granted(store, limit, key, 200).await;
+    assert!(!is_healthy(store), "Redis came back too soon for this test");
+    assert_eq!(store.link().waits, before, "requests waited for a Redis that was known to be away");
+    granted
+}
+
+/// What is left for `key`, as Redis says.
+pub async fn left(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
+    let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), Patience::NONE).await.unwrap();
+    seen.answers()[0].standing.remaining
+}
+
+/// Figures for people who read the output.
+pub fn measured(what: &str, figures: impl std::fmt::Debug) {
+    eprintln!("measured: {what}: {figures:?}");
 }
