@@ -314,7 +314,8 @@ async fn when_it_is_back_each_instance_comes_with_one_connection() {
     }
     let connections = proxy.connections() - before;
     measured("back with eight instances: connections", connections);
-    assert!(connections <= 2 * INSTANCES as u64, "{connections} connections of {INSTANCES} instances");
+    // One for requests, one to hear what others give back, and some who tried a moment too early.
+    assert!(connections <= 3 * INSTANCES as u64, "{connections} connections of {INSTANCES} instances");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -325,10 +326,10 @@ async fn a_store_that_is_dropped_leaves_nothing_behind() {
     let first = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
     let second = first.clone();
     at_once(&first, &limit, "x", 50).await;
-    // The one that asks is counted too.
-    assert_eq!(connections(), 2);
+    // One for requests, one to hear what others give back; and the one that asks here is counted too.
+    until(SOON, "both connections are there", || connections() == 3).await;
     drop(first);
-    assert_eq!(connections(), 2);
+    assert_eq!(connections(), 3);
     drop(second);
     until(SOON, "the connection is closed", || connections() == 1).await;
 
