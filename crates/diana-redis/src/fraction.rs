@@ -49,6 +49,15 @@ impl Fractions {
         Time { micros, numerator: u64::try_from(numerator).unwrap_or(0) }
     }
 
+    /// Ticks as a time, rounded up: for a moment that comes from other parameters, and may lie between two numerators.
+    ///
+    /// All that it is ever compared with is whole numerators (times, prices, capacities, patience in microseconds), so
+    /// whatever fits behind the moment itself fits behind this one, and nothing else does.
+    pub(crate) fn time_from(&self, ticks: u128) -> Time {
+        let numerator = self.ticks / u128::from(self.denominator);
+        self.time(ticks.div_ceil(numerator).saturating_mul(numerator))
+    }
+
     /// A time as ticks.
     pub(crate) fn ticks(&self, time: Time) -> u128 {
         u128::from(time.micros) * self.ticks + u128::from(time.numerator) * (self.ticks / u128::from(self.denominator))
@@ -88,8 +97,17 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_from_elsewhere_is_not_moved_to_the_past() {
+        let halves = Fractions::new((500, 1)).unwrap();
+        let rounded = [1_000, 1_001, 1_500, 1_501].map(|ticks| halves.time_from(ticks));
+        let halves = [(1, 0), (1, 1), (1, 1), (2, 0)].map(|(micros, numerator)| Time { micros, numerator });
+        assert_eq!(rounded, halves);
+    }
+
+    #[test]
     fn nothing_lies_beyond_the_end_of_time() {
         let whole = Fractions::new((1_000, 1)).unwrap();
         assert_eq!(whole.time(u128::MAX), Time { micros: END, numerator: 0 });
+        assert_eq!(whole.time_from(u128::MAX), Time { micros: END, numerator: 0 });
     }
 }

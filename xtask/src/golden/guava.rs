@@ -1,7 +1,8 @@
 //! Replays runs of Guava 31.1's RateLimiter on Diana's smooth limiters.
 //!
 //! The clock is moved by hand, in microseconds, and only a scenario's own steps and waits move it. It may run up to
-//! Java's last microsecond, which no `Timestamp` can tell, so all of it goes through [`SmoothRate`].
+//! Java's last microsecond, which no `Timestamp` can tell, so all of it goes through [`SmoothRate`]. As far as a store can
+//! keep such a limiter and tell the time, the store is asked as well ([`kept`]), and it is the store's answers that count.
 //!
 //! # Guava's own faults
 //! Diana does not copy these, and a scenario that runs into one counts as matching when Diana stays clear of it:
@@ -15,28 +16,34 @@
 //! A warm-up of zero is harmless as long as the limiter never idles, and some recorded runs are such. Whether it will idle
 //! can't be known when it is made, so Diana refuses it always, and that counts as matching too.
 
+use super::store::{Counts, Stop};
 use super::{Mismatch, Replay};
 use diana_core::{Cost, InvalidSmooth, SmoothBursty, SmoothRate, SmoothState, SmoothWarmingUp};
+use kept::Kept;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
+
+mod kept;
 
 /// The last microsecond there is: Java's `Long.MAX_VALUE`.
 const END: u64 = i64::MAX.unsigned_abs();
 
 /// A limiter of either kind.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Limiter {
     Bursty(SmoothBursty),
     WarmingUp(SmoothWarmingUp),
 }
 
 /// A limiter, its state, and the clock that both are shown.
-struct Run {
+struct Run<'a> {
     limiter: Limiter,
     state: SmoothState,
     clock: u64,
     course: Course,
+    /// The same limiter on a store, or why it is there no longer.
+    kept: Result<Kept<'a>, String>,
 }
 
 /// Whether the recorded answers are still those of a limiter.
@@ -63,9 +70,9 @@ enum Answer {
 #[derive(Clone, Copy)]
 struct Double(f64);
 
-pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
+pub(crate) fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, String> {
     let ops = scenario.get("ops").and_then(Value::as_array).ok_or("`ops` is not a list")?;
-    let mut replay = Replay { steps: ops.len(), mismatches: Vec::new() };
+    let mut replay = Replay { steps: ops.len(), ..Replay::default() };
     let limiter = match Limiter::new(scenario)? {
         Ok(limiter) => limiter,
         Err(refusal) if is_fault_of_guava(&refusal) => return Ok(replay),
@@ -79,9 +86,15 @@ pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
         }
     };
     let clock = micros(scenario, "start_clock")?;
-    let mut run = Run { limiter, state: limiter.smooth().fresh(clock), clock, course: Course::Sound };
+    let kept = unless_problem(Kept::new(counts, limiter, clock))?;
+    let mut run = Run { limiter, state: limiter.smooth().fresh(clock), clock, course: Course::Sound, kept };
     for (step, op) in ops.iter().enumerate() {
         let mismatch = run.step(op).map_err(|problem| format!("step {step}: {problem}"))?;
+        if let (Err(reason), Counts::Redis(..)) = (&run.kept, counts) {
+            replay.left_out = Some((reason.clone(), ops.len() - step));
+            replay.steps = step;
+            return Ok(replay);
+        }
         replay.mismatches.extend(mismatch.map(|(expected, actual)| Mismatch { step: Some(step), expected, actual }));
     }
     let end = scenario.get("final").ok_or("`final` is not there")?;
@@ -92,7 +105,16 @@ pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
 /// What was expected and what came instead, if they differ.
 type Difference = Option<(String, String)>;
 
-impl Run {
+/// What a store can't keep is no problem, but a reason to go on without it.
+fn unless_problem<T>(result: Result<T, Stop>) -> Result<Result<T, String>, String> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(Stop::NotKept(reason)) => Ok(Err(reason)),
+        Err(Stop::Problem(problem)) => Err(problem),
+    }
+}
+
+impl Run<'_> {
     /// Does one step, and compares its answer and the clock after it.
     fn step(&mut self, op: &Value) -> Result<Difference, String> {
         let (before, recorded_clock) = (self.course, micros(op, "clock")?);
@@ -134,6 +156,8 @@ impl Run {
                     }
                     limiter.smooth().set_rate(&mut self.state, &smooth, self.clock);
                     self.limiter = limiter;
+                    let clock = self.clock;
+                    self.on_store(|kept| kept.set_rate(limiter, clock))?;
                     Ok(Answer::Done)
                 }
                 Err(refusal) => {
@@ -158,7 +182,21 @@ impl Run {
         if wait.is_some() && price.checked_micros().is_none() {
             self.course = Course::Wrapped;
         }
-        Ok(wait.map_or(Answer::Denied, Answer::Waited))
+        let (clock, until) = (self.clock, self.state.next_free_micros());
+        let on_store = self.on_store(|kept| kept.ask(clock, until, cost, timeout))?;
+        Ok(on_store.unwrap_or(wait).map_or(Answer::Denied, Answer::Waited))
+    }
+
+    /// Does something to the limiter on the store, if it is still there.
+    fn on_store<T>(&mut self, act: impl FnOnce(&mut Kept<'_>) -> Result<T, Stop>) -> Result<Option<T>, String> {
+        let Ok(kept) = &mut self.kept else { return Ok(None) };
+        match unless_problem(act(kept))? {
+            Ok(done) => Ok(Some(done)),
+            Err(reason) => {
+                self.kept = Err(reason);
+                Ok(None)
+            }
+        }
     }
 
     /// Compares what is left after the last step.
@@ -182,7 +220,15 @@ impl Run {
             [self.state.stored_permits(), smooth.max_permits(), smooth.stable_interval_micros()],
         );
         // Shown with their bits, doubles that differ at all are shown differently.
-        Ok((expected != actual).then_some((expected, actual)))
+        if expected != actual {
+            return Ok(Some((expected, actual)));
+        }
+        let Ok(kept) = &self.kept else { return Ok(None) };
+        match kept.end(self.clock, self.state) {
+            Ok(difference) => Ok(difference),
+            Err(Stop::NotKept(_)) => Ok(None),
+            Err(Stop::Problem(problem)) => Err(problem),
+        }
     }
 }
 

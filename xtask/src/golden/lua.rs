@@ -1,4 +1,4 @@
-//! Replays the Lua scripts of the seed documents on Diana's algorithms.
+//! Replays the Lua scripts of the seed documents on Diana's algorithms, as a store keeps them.
 //!
 //! A step says what the script was asked (`keys`, `argv`, `now_ms`), what it answered on Redis (`reply`), and what it
 //! means to answer (`intended`). The scripts have bugs, so:
@@ -11,6 +11,7 @@
 //!
 //! What each script is in Diana's terms is in [`scripts`]; how its arguments are read, in [`values`].
 
+use super::store::{Counts, Stop};
 use super::{Mismatch, Replay};
 use scripts::{Answer, Script};
 use serde_json::Value;
@@ -29,7 +30,7 @@ struct Call<'a> {
 }
 
 /// Replays one scenario; an error if it is not in the format that is known here.
-pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
+pub(crate) fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, String> {
     let name = scenario.get("script").and_then(Value::as_str).unwrap_or_default();
     let mut script = Script::named(name)?;
     let steps = scenario.get("steps").and_then(Value::as_array).ok_or("`steps` is not there")?;
@@ -37,7 +38,14 @@ pub(crate) fn replay(scenario: &Value) -> Result<Replay, String> {
     let params = scenario.get("params").unwrap_or(&Value::Null);
     let mut replay = Replay::default();
     for (index, step) in steps.iter().enumerate() {
-        let answer = script.call(Call { step, params }).map_err(|problem| format!("step {index}: {problem}"))?;
+        let answer = match script.call(Call { step, params }, counts) {
+            Ok(answer) => answer,
+            Err(Stop::NotKept(reason)) => {
+                replay.left_out = Some((reason, steps.len() - index));
+                break;
+            }
+            Err(Stop::Problem(problem)) => return Err(format!("step {index}: {problem}")),
+        };
         replay.steps += 1;
         let mut report = |what: &str, expected: &Value| {
             let (expected, actual) = (format!("{what} {expected}"), answer.to_string());

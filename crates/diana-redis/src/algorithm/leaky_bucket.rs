@@ -74,7 +74,7 @@ impl Scripted for LeakyBucket {
     }
 
     fn write(&self, state: &LineState, now: Timestamp) -> Written {
-        write_moment(fractions(&self.quota()).time(state.ticks()), now)
+        write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
     fn divided(&self, instances: u64) -> Self {

@@ -56,7 +56,7 @@ impl Scripted for MinInterval {
     }
 
     fn write(&self, state: &IntervalState, now: Timestamp) -> Written {
-        write_moment(fractions(self).time(u128::from(state.next_free().as_nanos())), now)
+        write_moment(fractions(self).time_from(u128::from(state.next_free().as_nanos())), now)
     }
 
     fn divided(&self, instances: u64) -> Self {

@@ -12,12 +12,12 @@ const LONGEST: f64 = (END / 2) as f64;
 pub(super) fn why_not(smooth: &SmoothRate) -> Option<String> {
     let rate = smooth.rate_given();
     if rate.is_infinite() || smooth.max_permits().is_infinite() {
-        return Some(format!("{rate}/s lets everything pass, which needs no shared count; count it in process"));
+        return Some(format!("{rate:?}/s lets everything pass, which needs no shared count; count it in process"));
     }
     let fills = smooth.max_permits() * smooth.cool_down_interval_micros();
     // Written so that what is no number is too long as well.
     let is_short = smooth.stable_interval_micros() < LONGEST && fills < LONGEST;
-    (!is_short).then(|| format!("{rate}/s takes more than 140 years to give a permit, or to fill its store"))
+    (!is_short).then(|| format!("{rate:?}/s takes more than 140 years to give a permit, or to fill its store"))
 }
 
 pub(super) fn take_args(smooth: &SmoothRate, args: &mut Args, asking: &Asking) {

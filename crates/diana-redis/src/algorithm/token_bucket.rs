@@ -75,7 +75,7 @@ impl Scripted for TokenBucket {
     }
 
     fn write(&self, state: &BucketState, now: Timestamp) -> Written {
-        write_moment(fractions(&self.quota()).time(state.ticks()), now)
+        write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
     fn leasing(&self) -> Leasing {

@@ -1,11 +1,16 @@
 use super::*;
+use crate::golden::store::Stores;
 use crate::golden::{Report, replay_file};
 use serde_json::json;
 use std::path::Path;
 
 fn golden(file: &str) -> Report {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden").join(file);
-    replay_file(&path).unwrap()
+    replay_file(&path, &Stores::Memory).unwrap()
+}
+
+fn replay(scenario: &Value) -> Result<Replay, String> {
+    super::replay(scenario, &Stores::Memory.empty().unwrap())
 }
 
 /// The first recorded scenario of `file` with this name.

@@ -1,11 +1,12 @@
 //! The window scripts, which ask several rules at once: all or nothing.
 //!
-//! First every rule is asked without effect; only if all would pass is each charged. So a request that one rule refuses
+//! All rules of a call are one request, which a store grants as a whole or not at all. So a request that one rule refuses
 //! costs the others nothing, and leaves nothing behind (bugs B05 and B14).
 
 use super::scripts::{Answer, Keys};
 use super::{Call, values};
-use diana_core::{Algorithm, Cost, Patience, Timestamp};
+use crate::golden::store::{Counts, Stop};
+use diana_core::{Algorithm, Ask, Limit, Patience, Timestamp};
 use serde_json::{Value, json};
 
 /// How a window script gets its rules.
@@ -34,7 +35,7 @@ pub(super) fn rules<A>(
     arguments: Arguments,
     parts: usize,
     make: impl Fn(&Rule<A>) -> Option<A>,
-) -> Result<(Vec<Rule<A>>, Timestamp), String> {
+) -> Result<(Vec<Rule<A>>, Timestamp), Stop> {
     let (listed, now) = match arguments {
         Arguments::Single => {
             let names = ["key", "limit", "interval_s", "precision_s"];
@@ -63,37 +64,34 @@ pub(super) fn rules<A>(
 }
 
 /// Asks every rule, and takes from all of them or from none.
-pub(super) fn all_or_nothing<A: Algorithm + Clone>(
+pub(super) fn all_or_nothing<A: Algorithm>(
     keys: &mut Keys<A>,
+    counts: &Counts<'_>,
     rules: Vec<Rule<A>>,
     now: Timestamp,
     comes_back: impl Fn(&A, Timestamp) -> Timestamp,
-) -> Answer {
-    let mut asked: Vec<(Rule<A>, A, bool)> = Vec::new();
+) -> Result<Answer, Stop> {
+    let mut asked: Vec<(Rule<A>, A, Limit)> = Vec::new();
     for rule in rules {
-        let Some(window) = rule.window.clone() else { return Answer::Refused };
-        let state = keys.state(rule.id.clone(), &window, now);
-        // A limit of 0 has a window, for the sake of its end, that nothing is ever taken from.
-        let passes = rule.limit > 0 && window.peek(state, now, Cost::ONE, Patience::NONE).is_granted();
-        asked.push((rule, window, passes));
+        let Some(window) = rule.window.clone() else { return Ok(Answer::Refused) };
+        let limit = keys.limit(&rule.id, &window);
+        asked.push((rule, window, limit));
     }
-    if asked.iter().all(|(.., passes)| *passes) {
-        let mut charged: Vec<&str> = Vec::new();
-        for (rule, window, _) in asked.iter().filter(|(rule, ..)| rule.limit > 0) {
-            if !charged.contains(&rule.id.as_str()) {
-                charged.push(&rule.id);
-                let _ = window.take(keys.state(rule.id.clone(), window, now), now, Cost::ONE, Patience::NONE);
-            }
-        }
-    }
+    let asks: Vec<Ask<'_>> = asked.iter().map(|(.., limit)| Ask::one(limit, "")).collect();
+    // A limit of 0 has a window, for the sake of its end, that nothing is ever taken from.
+    let decision = if asked.iter().all(|(rule, ..)| rule.limit > 0) {
+        counts.decide(&asks, now, Patience::NONE)?
+    } else {
+        counts.peek(&asks, now, Patience::NONE)?
+    };
     let mut reply = Vec::new();
-    for (rule, window, passes) in &asked {
-        let standing = window.standing(keys.state(rule.id.clone(), window, now), now);
+    for ((rule, window, _), answer) in asked.iter().zip(decision.answers()) {
+        let (passes, standing) = (rule.limit > 0 && answer.is_granted(), answer.standing);
         let is_unused = standing.remaining == standing.limit;
         // The scripts tell the end of a window that nobody uses, too.
         let reset = if is_unused { comes_back(window, now).since(now) } else { standing.reset };
-        let remaining = if *passes { standing.remaining } else { 0 };
-        reply.extend([json!(i64::from(*passes)), json!(remaining), json!(rule.limit), values::units(reset)]);
+        let remaining = if passes { standing.remaining } else { 0 };
+        reply.extend([json!(i64::from(passes)), json!(remaining), json!(rule.limit), values::units(reset)]);
     }
-    Answer::Reply(Value::Array(reply))
+    Ok(Answer::Reply(Value::Array(reply)))
 }

@@ -12,15 +12,15 @@
 
 use super::rules::{Arguments, all_or_nothing, rules};
 use super::{Call, values};
-use diana_core::{
-    Algorithm, Cost, FixedWindow, Opens, Patience, Quota, RefillingBucket, Retry, SlidingLog, SlidingWindow, Timestamp,
-};
+use crate::golden::store::{Counts, Stop};
+use diana_core::{Algorithm, Ask, Cost, FixedWindow, Limit, Opens, Patience, Quota};
+use diana_core::{RefillingBucket, Retry, SlidingLog, SlidingLogState, SlidingWindow, Timestamp};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A script with the states of its keys.
+/// A script with the limits of its keys.
 #[derive(Debug)]
 pub(super) enum Script {
     FixedRules(Keys<FixedWindow>, Arguments),
@@ -28,7 +28,8 @@ pub(super) enum Script {
     Counter(Keys<FixedWindow>, Says),
     BucketHm(Keys<RefillingBucket>),
     Bucket004(Keys<RefillingBucket>),
-    SlidingLog(Keys<SlidingLog>),
+    /// The script also tells what is in its logs, which no store does: so they are kept here as well.
+    SlidingLog(Keys<SlidingLog>, HashMap<String, SlidingLogState>),
     Zset002(Keys<SlidingLog>),
 }
 
@@ -60,20 +61,20 @@ impl Script {
             "counter_004" => Self::Counter(Keys::default(), Says::Count),
             "token_bucket_hm" => Self::BucketHm(Keys::default()),
             "token_bucket_004" => Self::Bucket004(Keys::default()),
-            "sliding_log" => Self::SlidingLog(Keys::default()),
+            "sliding_log" => Self::SlidingLog(Keys::default(), HashMap::new()),
             "zset_002" => Self::Zset002(Keys::default()),
             _ => return Err(format!("script `{name}` is not one of the eleven that are known")),
         })
     }
 
     /// Answers one call.
-    pub(super) fn call(&mut self, call: Call<'_>) -> Result<Answer, String> {
+    pub(super) fn call(&mut self, call: Call<'_>, counts: &Counts<'_>) -> Result<Answer, Stop> {
         match self {
             Self::FixedRules(keys, arguments) => {
                 let (rules, now) = rules(call, *arguments, 3, |rule| {
                     Some(FixedWindow::new(values::quota(rule.limit.max(1), rule.interval)?))
                 })?;
-                Ok(all_or_nothing(keys, rules, now, FixedWindow::comes_back))
+                all_or_nothing(keys, counts, rules, now, FixedWindow::comes_back)
             }
             Self::SlidingRules(keys, arguments) => {
                 let (rules, now) = rules(call, *arguments, 4, |rule| {
@@ -82,13 +83,13 @@ impl Script {
                     let precision = Duration::from_nanos(u64::try_from(rule.precision).ok()?);
                     window.with_precision(precision).ok()
                 })?;
-                Ok(all_or_nothing(keys, rules, now, SlidingWindow::comes_back))
+                all_or_nothing(keys, counts, rules, now, SlidingWindow::comes_back)
             }
-            Self::Counter(keys, says) => count(keys, call, *says),
-            Self::BucketHm(keys) => bucket_hm(keys, call),
-            Self::Bucket004(keys) => bucket_004(keys, call),
-            Self::SlidingLog(keys) => sliding_log(keys, call),
-            Self::Zset002(keys) => zset_002(keys, call),
+            Self::Counter(keys, says) => count(keys, counts, call, *says),
+            Self::BucketHm(keys) => bucket_hm(keys, counts, call),
+            Self::Bucket004(keys) => bucket_004(keys, counts, call),
+            Self::SlidingLog(keys, logs) => sliding_log(keys, counts, logs, call),
+            Self::Zset002(keys) => zset_002(keys, counts, call),
         }
     }
 
@@ -101,7 +102,7 @@ impl Script {
             }
             Self::Counter(_, Says::Count) | Self::Bucket004(_) => Some(reply.as_i64()? >= 0),
             Self::BucketHm(_) => reply.as_array()?.first().map(is_one),
-            Self::SlidingLog(_) => Some(reply.as_array()?.get(2..)?.iter().all(is_one)),
+            Self::SlidingLog(..) => Some(reply.as_array()?.get(2..)?.iter().all(is_one)),
         }
     }
 }
@@ -115,35 +116,49 @@ impl fmt::Display for Answer {
     }
 }
 
-/// The states of an algorithm's keys, each with the parameters that it is kept under.
+/// The limits of an algorithm's keys, each with the parameters that it has: to a script, those are part of a call.
 #[derive(Debug)]
-pub(super) struct Keys<A: Algorithm>(HashMap<String, (A, A::State)>);
+pub(super) struct Keys<A>(HashMap<String, (A, Limit)>);
 
-impl<A: Algorithm> Default for Keys<A> {
+impl<A> Default for Keys<A> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<A: Algorithm + Clone> Keys<A> {
-    /// The state of `key` under `algorithm`; one that was kept under other parameters is taken over.
-    pub(super) fn state(&mut self, key: String, algorithm: &A, now: Timestamp) -> &mut A::State {
-        let (kept_under, state) = self.0.entry(key).or_insert_with(|| (algorithm.clone(), algorithm.fresh(now)));
-        algorithm.rescale(state, kept_under, now);
-        *kept_under = algorithm.clone();
-        state
+impl<A: Algorithm> Keys<A> {
+    /// The limit of `key` under `algorithm`; changed, if it had other parameters.
+    pub(super) fn limit(&mut self, key: &str, algorithm: &A) -> Limit {
+        let new = || (algorithm.clone(), Limit::new(key, algorithm.clone()));
+        let (parameters, limit) = self.0.entry(key.to_owned()).or_insert_with(new);
+        if parameters != algorithm {
+            (*parameters, *limit) = (algorithm.clone(), limit.changed_to(algorithm.clone()));
+        }
+        limit.clone()
+    }
+
+    /// Asks for `cost` of `key`, now or not at all.
+    fn ask(
+        &mut self,
+        counts: &Counts<'_>,
+        key: &str,
+        algorithm: &A,
+        now: Timestamp,
+        cost: Cost,
+    ) -> Result<diana_core::Answer, Stop> {
+        counts.decide_one(Ask::new(&self.limit(key, algorithm), "", cost), now, Patience::NONE)
     }
 }
 
 /// fixed_simple, count_003, counter_004: a window that the first request opens, on the wall clock in milliseconds.
-fn count(keys: &mut Keys<FixedWindow>, call: Call<'_>, says: Says) -> Result<Answer, String> {
+fn count(keys: &mut Keys<FixedWindow>, counts: &Counts<'_>, call: Call<'_>, says: Says) -> Result<Answer, Stop> {
     let (limit, window) = (call.need(0, "limit")?, call.need(1, "window_s")?);
     let now = call.now(None)?;
     let Some(quota) = values::quota(values::count(limit)?, millis_of_seconds(window)?) else {
         return Ok(Answer::Refused);
     };
     let window = FixedWindow::new(quota).opens(Opens::FirstRequest);
-    let answer = window.answer(keys.state(call.key(), &window, now), now, Cost::ONE, Patience::NONE);
+    let answer = keys.ask(counts, &call.key(), &window, now, Cost::ONE)?;
     let counted = answer.standing.limit - answer.standing.remaining;
     Ok(Answer::Reply(match (says, answer.is_granted()) {
         (Says::Passed, granted) => json!(i64::from(granted)),
@@ -153,7 +168,7 @@ fn count(keys: &mut Keys<FixedWindow>, call: Call<'_>, says: Says) -> Result<Ans
 }
 
 /// token_bucket_hm: [passed, left, burst, wait for this cost]; no wait helps a cost above the burst.
-fn bucket_hm(keys: &mut Keys<RefillingBucket>, call: Call<'_>) -> Result<Answer, String> {
+fn bucket_hm(keys: &mut Keys<RefillingBucket>, counts: &Counts<'_>, call: Call<'_>) -> Result<Answer, Stop> {
     // The script raises a burst or an amount below 1 to 1, and means to have these defaults.
     let burst = values::count(call.need(1, "burst")?)?.max(1);
     let every = call.arg(2, "refill_ms").map_or(Ok(1_000_000), values::nanos)?;
@@ -162,7 +177,7 @@ fn bucket_hm(keys: &mut Keys<RefillingBucket>, call: Call<'_>) -> Result<Answer,
     let now = call.now(Some(5))?;
     let (Some(bucket), Some(cost)) = (bucket(amount, every, burst), cost_of(cost)) else { return Ok(Answer::Refused) };
     let key = values::text(call.need(0, "key")?);
-    let answer = bucket.answer(keys.state(key, &bucket, now), now, cost, Patience::NONE);
+    let answer = keys.ask(counts, &key, &bucket, now, cost)?;
     let wait = match answer.retry() {
         None => json!(0),
         Some(Retry::After(wait)) => values::units(wait),
@@ -172,18 +187,23 @@ fn bucket_hm(keys: &mut Keys<RefillingBucket>, call: Call<'_>) -> Result<Answer,
 }
 
 /// token_bucket_004: what is left, or -1.
-fn bucket_004(keys: &mut Keys<RefillingBucket>, call: Call<'_>) -> Result<Answer, String> {
+fn bucket_004(keys: &mut Keys<RefillingBucket>, counts: &Counts<'_>, call: Call<'_>) -> Result<Answer, Stop> {
     let capacity = values::count(call.need(0, "capacity")?)?;
     let add = values::count(call.need(1, "add")?)?;
     let every = values::nanos(call.need(2, "interval_s")?)?;
     let now = call.now(Some(3))?;
     let Some(bucket) = bucket(add, every, capacity) else { return Ok(Answer::Refused) };
-    let answer = bucket.answer(keys.state(call.key(), &bucket, now), now, Cost::ONE, Patience::NONE);
+    let answer = keys.ask(counts, &call.key(), &bucket, now, Cost::ONE)?;
     Ok(Answer::Reply(if answer.is_granted() { json!(answer.standing.remaining) } else { json!(-1) }))
 }
 
 /// sliding_log: [now, the newest accepted times before, passed by each rule or nil].
-fn sliding_log(keys: &mut Keys<SlidingLog>, call: Call<'_>) -> Result<Answer, String> {
+fn sliding_log(
+    keys: &mut Keys<SlidingLog>,
+    counts: &Counts<'_>,
+    logs: &mut HashMap<String, SlidingLogState>,
+    call: Call<'_>,
+) -> Result<Answer, Stop> {
     // The script's rules are written into it: 1 per second and 5 per minute.
     let written = json!([[1, 1], [5, 60]]);
     let rules = call.params.get("rules").unwrap_or(&written).as_array().ok_or("the rules are not a list")?;
@@ -198,27 +218,35 @@ fn sliding_log(keys: &mut Keys<SlidingLog>, call: Call<'_>) -> Result<Answer, St
     }
     let log = SlidingLog::several(windows).map_err(|error| error.to_string())?;
     let shown = log.windows().iter().max_by_key(|quota| quota.period()).map_or(0, Quota::permits);
-    let state = keys.state(call.key(), &log, now);
+    let granted = keys.ask(counts, &call.key(), &log, now, Cost::ONE)?.is_granted();
+    // The rules are the same in every call.
+    let state = logs.entry(call.key()).or_insert_with(|| log.fresh(now));
     let recent = log.recent(state, now).flat_map(|(time, count)| (0..count).map(move |_| time));
     let recent = recent.take(usize::try_from(shown).unwrap_or(usize::MAX));
     let recent: Vec<String> = recent.map(|time| units_text(time.since(Timestamp::EPOCH))).collect();
-    let passed: Vec<bool> = log.used(state, now).map(|(quota, used)| used < quota.permits()).collect();
-    let _ = log.take(state, now, Cost::ONE, Patience::NONE);
+    let mut passed: Vec<bool> = log.used(state, now).map(|(quota, used)| used < quota.permits()).collect();
+    if granted {
+        log.charge(state, now, Cost::ONE);
+    }
+    if granted != passed.iter().all(|passed| *passed) {
+        // The store has the last word.
+        passed.fill(granted);
+    }
     let mut reply = vec![values::units(now.since(Timestamp::EPOCH)), json!(recent)];
     reply.extend(passed.iter().map(|passed| if *passed { json!(1) } else { Value::Null }));
     Ok(Answer::Reply(Value::Array(reply)))
 }
 
 /// zset_002: 1 or 0, on the wall clock in milliseconds.
-fn zset_002(keys: &mut Keys<SlidingLog>, call: Call<'_>) -> Result<Answer, String> {
+fn zset_002(keys: &mut Keys<SlidingLog>, counts: &Counts<'_>, call: Call<'_>) -> Result<Answer, Stop> {
     let (period, limit) = (call.need(0, "period_s")?, call.need(1, "limit")?);
     let now = call.now(None)?;
     let Some(quota) = values::quota(values::count(limit)?, millis_of_seconds(period)?) else {
         return Ok(Answer::Refused);
     };
     let log = SlidingLog::new(quota);
-    let outcome = log.take(keys.state(call.key(), &log, now), now, Cost::ONE, Patience::NONE);
-    Ok(Answer::Reply(json!(i64::from(outcome.is_granted()))))
+    let answer = keys.ask(counts, &call.key(), &log, now, Cost::ONE)?;
+    Ok(Answer::Reply(json!(i64::from(answer.is_granted()))))
 }
 
 /// Seconds where the script's clock counts milliseconds.

@@ -1,7 +1,7 @@
 //! The recorded answers, and that a wrong one would be seen.
 
-use super::replay;
-use crate::golden::replay_file;
+use crate::golden::store::Stores;
+use crate::golden::{Replay, replay_file};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -19,6 +19,10 @@ const SCRIPTS: [&str; 11] = [
     "zset_002",
 ];
 
+fn replay(scenario: &Value) -> Result<Replay, String> {
+    super::replay(scenario, &Stores::Memory.empty().unwrap())
+}
+
 fn file(script: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../golden/lua_{script}_public.jsonl"))
 }
@@ -32,7 +36,7 @@ fn scenario(script: &str) -> Value {
 #[test]
 fn every_recorded_answer_is_diana_s() {
     for script in SCRIPTS {
-        let report = replay_file(&file(script)).unwrap();
+        let report = replay_file(&file(script), &Stores::Memory).unwrap();
         assert_eq!((report.scenarios, report.steps), (60, 2_400), "{script}");
         assert_eq!(report.mismatches, [], "{script}");
     }

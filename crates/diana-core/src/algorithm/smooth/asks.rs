@@ -93,6 +93,17 @@ impl SmoothRate {
         settled.next_free_micros <= time && (self.is_unlimited() || settled.stored == self.begins_with)
     }
 
+    /// Takes over a state that was kept under `old`: [`set_rate`](Self::set_rate), except that a key as good as new stays one.
+    ///
+    /// Scaled, a full store may come out a bit beside the new maximum; and one that was forgotten meanwhile would not.
+    pub(in crate::algorithm) fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
+        if old.is_fresh(state, now) && !old.is_unlimited() {
+            *state = self.fresh(now.as_micros());
+        } else {
+            self.set_rate(state, old, now.as_micros());
+        }
+    }
+
     /// The microsecond from which on the store is full.
     fn full_at(&self, state: &SmoothState) -> u64 {
         if self.is_unlimited() {
@@ -151,7 +162,7 @@ macro_rules! smooth_algorithms {
             }
 
             fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
-                self.in_micros().set_rate(state, old.in_micros(), now.as_micros());
+                self.in_micros().rescale(state, old.in_micros(), now);
             }
 
             fn waiting(&self) -> Waiting {

@@ -1,0 +1,126 @@
+//! Where the counts of a replay are kept: in process, or on a Redis of its own.
+//!
+//! All that differs between the two is here. Each scenario has an empty store, and hands in the time of each step.
+
+use diana_core::{Answer, Ask, Decision, MemoryStore, Patience, Store, StoreError, Timestamp};
+use diana_redis::{Health, Options, RedisStore, Refusals, Times, WhenDown};
+use diana_testing::RedisServer;
+use std::cell::Cell;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// What `--store` may say.
+pub(crate) const NAMES: &str = "memory or redis";
+
+/// One kind of store, of which each scenario gets an empty one.
+#[derive(Debug)]
+pub(crate) enum Stores {
+    Memory,
+    Redis(Box<Server>),
+}
+
+/// A Redis that was started for the replay, and goes with it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    redis: RedisServer,
+    runtime: Runtime,
+    scenarios: Cell<u64>,
+}
+
+/// The store of one scenario.
+#[derive(Debug)]
+pub(crate) enum Counts<'a> {
+    Memory(MemoryStore),
+    Redis(RedisStore, &'a Runtime),
+}
+
+/// Why a scenario does not go on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The store has no way to keep such a limit, and says why: what follows is left out.
+    NotKept(String),
+    /// The scenario, or the store, is not as it should be.
+    Problem(String),
+}
+
+impl From<String> for Stop {
+    fn from(problem: String) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+impl From<&str> for Stop {
+    fn from(problem: &str) -> Self {
+        Self::Problem(problem.to_owned())
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unsupported { reason, .. } => Self::NotKept(reason),
+            other => Self::Problem(other.to_string()),
+        }
+    }
+}
+
+impl Stores {
+    /// The kind of this name. For `redis`, a server is started.
+    pub(crate) fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "memory" => Ok(Self::Memory),
+            "redis" => {
+                let redis = RedisServer::start().map_err(|error| format!("Redis can't be started: {error}"))?;
+                let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+                Ok(Self::Redis(Box::new(Server { redis, runtime, scenarios: Cell::new(0) })))
+            }
+            other => Err(format!("there is no store `{other}`: it is {NAMES}")),
+        }
+    }
+
+    /// An empty store.
+    pub(crate) fn empty(&self) -> Result<Counts<'_>, String> {
+        let Self::Redis(server) = self else { return Ok(Counts::Memory(MemoryStore::default())) };
+        let Server { redis, runtime, scenarios } = &**server;
+        scenarios.set(scenarios.get() + 1);
+        let options = Options::default().prefix(format!("golden-{}", scenarios.get())).times(Times::OfCaller);
+        // Only what Redis answers is of interest, and that in any case.
+        let options = options.refusals(Refusals::AskedAgain).when_down(WhenDown::Deny).timeout(Duration::from_secs(10));
+        let store = runtime.block_on(RedisStore::connect(&redis.url(), options)).map_err(|error| error.to_string())?;
+        Ok(Counts::Redis(store, runtime))
+    }
+}
+
+impl Counts<'_> {
+    /// Takes all of `asks` or nothing.
+    pub(crate) fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, Stop> {
+        let decision = match self {
+            Self::Memory(store) => diana_core::LocalStore::decide(store, asks, now, patience),
+            Self::Redis(store, runtime) => runtime.block_on(store.decide(asks, now, patience))?,
+        };
+        self.checked(decision)
+    }
+
+    /// What [`decide`](Self::decide) would answer, without the effect.
+    pub(crate) fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, Stop> {
+        let decision = match self {
+            Self::Memory(store) => diana_core::LocalStore::peek(store, asks, now, patience),
+            Self::Redis(store, runtime) => runtime.block_on(store.peek(asks, now, patience))?,
+        };
+        self.checked(decision)
+    }
+
+    /// Takes what one ask asks for.
+    pub(crate) fn decide_one(&self, ask: Ask<'_>, now: Timestamp, patience: Patience) -> Result<Answer, Stop> {
+        let decision = self.decide(&[ask], now, patience)?;
+        decision.answers().first().copied().ok_or_else(|| "one was asked, and none answered".into())
+    }
+
+    /// What was answered without Redis is no answer of Redis.
+    fn checked(&self, decision: Decision) -> Result<Decision, Stop> {
+        match self {
+            Self::Redis(store, _) if store.link().health != Health::Healthy => Err("Redis went away".into()),
+            _ => Ok(decision),
+        }
+    }
+}
