@@ -1,0 +1,162 @@
+//! YAML, and JSON with it, into the tree.
+//!
+//! serde-saphyr reads it, with limits against documents that unfold into gigabytes. A map with the same name twice is an
+//! error there. What looks like a number is kept as it is written, since `007` may be an account.
+
+use super::node::{Entry, Node, Span, Value};
+use crate::problem::Problem;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, Spanned};
+use std::fmt;
+
+/// Reads `text`.
+pub(super) fn parse(text: &str) -> Result<Node, Problem> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let tree: Option<Spanned<Raw>> =
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| problem(text, &error))?;
+    match tree {
+        Some(tree) => Ok(tree.value.into_node(text, tree.defined, tree.referenced)),
+        None => Ok(Node { value: Value::Null, span: Span::default() }),
+    }
+}
+
+/// A value as serde-saphyr hands it out.
+enum Raw {
+    Null,
+    Bool(bool),
+    Number,
+    Text(String),
+    List(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<String>, Spanned<Raw>)>),
+}
+
+impl Raw {
+    /// A value that is defined at one place and used at another, where an alias stands.
+    fn into_node(self, text: &str, defined: Location, used: Location) -> Node {
+        let value = match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(value),
+            Self::Number => {
+                let Span { start, end } = span(text, defined);
+                Value::Number(text.get(start..end).unwrap_or_default().to_owned())
+            }
+            Self::Text(value) => Value::Text(value),
+            Self::List(items) => Value::List(
+                items.into_iter().map(|item| item.value.into_node(text, item.defined, item.referenced)).collect(),
+            ),
+            Self::Map(entries) => {
+                let entry = |(key, item): (Spanned<String>, Spanned<Self>)| Entry {
+                    span: span(text, key.referenced),
+                    key: key.value,
+                    node: item.value.into_node(text, item.defined, item.referenced),
+                };
+                Value::Map(entries.into_iter().map(entry).collect())
+            }
+        };
+        Node { value, span: span(text, used) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Raw, E> {
+        Ok(Raw::Number)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Raw, E> {
+        Ok(Raw::Number)
+    }
+
+    fn visit_i128<E>(self, _: i128) -> Result<Raw, E> {
+        Ok(Raw::Number)
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<Raw, E> {
+        Ok(Raw::Number)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
+        Ok(Raw::Number)
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Map(entries))
+    }
+}
+
+/// A place in bytes. Where the parser knows only lines and columns, they are counted out.
+fn span(text: &str, location: Location) -> Span {
+    let place = location.span();
+    let in_bytes = place.byte_offset().zip(place.byte_len());
+    let in_bytes = in_bytes.and_then(|(start, length)| {
+        let start = usize::try_from(start).ok()?;
+        Some(Span { start, end: start + usize::try_from(length).ok()? })
+    });
+    in_bytes.unwrap_or_else(|| {
+        let nth = |number: u64| usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        let line_start: usize = text.split_inclusive('\n').take(nth(location.line())).map(str::len).sum();
+        let line = text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        let before: usize = line.chars().take(nth(location.column())).map(char::len_utf8).sum();
+        let start = line_start + before;
+        let length = text.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+        Span { start, end: start + length }
+    })
+}
+
+/// What the parser says, without the place and the snippet, which are shown anyway.
+fn problem(text: &str, error: &serde_saphyr::Error) -> Problem {
+    let place = error.location().map_or_else(Span::default, |location| span(text, location));
+    let said = error.without_snippet().to_string();
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    let said = said.split_once(": ").filter(|(place, _)| place.starts_with("line ")).map_or(said, |(_, said)| said);
+    let said = said.split(", set DuplicateKeyPolicy").next().unwrap_or(said);
+    let said = said.lines().next().unwrap_or(said);
+    let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
+    Problem::new(place, said.trim_end_matches('.').to_owned())
+}

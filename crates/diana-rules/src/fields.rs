@@ -1,0 +1,122 @@
+//! Reading a map field by field, and finding what nobody asked for.
+
+use crate::document::node::{Entry, Node, Span, Value};
+use crate::problem::Problem;
+
+/// The fields of one map, as they are taken out one by one. What is left in the end is unknown.
+///
+/// ```
+/// use diana_rules::{Document, Fields};
+///
+/// let document = Document::new("diana.yaml", "limit: 100/s\nbrust: 5\n");
+/// let tree = document.parse()?;
+/// let mut problems = Vec::new();
+///
+/// let mut rule = Fields::of(&tree, "a rule", &["limit", "burst"], &mut problems).unwrap();
+/// assert_eq!(rule.take("limit").and_then(|limit| limit.text()), Some("100/s"));
+/// assert!(rule.take("burst").is_none());
+/// rule.finish(&mut problems);
+///
+/// assert_eq!(document.problems(problems).to_string(), "\
+/// diana.yaml:2:1: `brust` is no field of a rule
+///   2 | brust: 5
+///     | ^^^^^ did you mean `burst`?
+/// ");
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+#[derive(Debug)]
+pub struct Fields<'a> {
+    of: &'static str,
+    known: &'static [&'static str],
+    span: Span,
+    left: Vec<&'a Entry>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of `node`, which is called `of` in errors and may have those that are `known`. A problem if it is no map.
+    pub fn of(
+        node: &'a Node,
+        of: &'static str,
+        known: &'static [&'static str],
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        match &node.value {
+            Value::Map(entries) => Some(Self { of, known, span: node.span, left: entries.iter().collect() }),
+            other => {
+                let what = format!("{of} is a map, but this is {}", other.kind());
+                problems.push(Problem::new(node.span, what).expected(format!("fields such as {}", examples(known))));
+                None
+            }
+        }
+    }
+
+    /// The value of a field, if it is there and not empty.
+    pub fn take(&mut self, name: &str) -> Option<&'a Node> {
+        debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");
+        let place = self.left.iter().position(|entry| entry.key == name)?;
+        let entry = self.left.remove(place);
+        (entry.node.value != Value::Null).then_some(&entry.node)
+    }
+
+    /// The value of a field that must be there.
+    pub fn require(&mut self, name: &str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
+        let node = self.take(name);
+        if node.is_none() {
+            problems.push(Problem::new(self.first_line(), format!("{} has no `{name}`", self.of)));
+        }
+        node
+    }
+
+    /// Tells what is left: fields that nobody knows.
+    pub fn finish(self, problems: &mut Vec<Problem>) {
+        for entry in &self.left {
+            let what = format!("`{}` is no field of {}", entry.key, self.of);
+            let expected = match nearest(&entry.key, self.known) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("expected one of {}", all(self.known)),
+            };
+            problems.push(Problem::new(entry.span, what).expected(expected));
+        }
+    }
+
+    /// Where the map stands.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The name of its first field, where a whole map would be too much to point at.
+    fn first_line(&self) -> Span {
+        self.left.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
+    }
+}
+
+/// The word of `known` that was probably meant by `word`.
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let distance = |other: &str| strsim::osa_distance(&word.to_lowercase(), other);
+    let nearest = known.iter().map(|other| (distance(other), *other)).min()?;
+    // A third of the letters may be wrong, and one of short words.
+    (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
+}
+
+pub(crate) fn all(known: &[&str]) -> String {
+    known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn examples(known: &[&str]) -> String {
+    all(known.get(..3.min(known.len())).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typos_are_understood() {
+        let known = ["name", "limit", "burst", "algorithm"];
+        assert_eq!(nearest("nmae", &known), Some("name"));
+        assert_eq!(nearest("Limit", &known), Some("limit"));
+        assert_eq!(nearest("algoritm", &known), Some("algorithm"));
+        assert_eq!(nearest("upstream", &known), None);
+        assert_eq!(nearest("", &known), None);
+    }
+}
