@@ -16,9 +16,11 @@
 --          where `seen` are the numbers of each state before, empty if there was none.
 --          Or now and 'late', if this came after the deadline.
 --
--- An algorithm is a table of functions `take`, `charge` and `refund`, and `mend`, if its states can lie ahead of their time,
--- which returns what to write for one that was put back, as value and fresh_at. Each of the others gets the key, the parameters and the place in
--- ARGV before its own arguments, writes nothing, and returns
+-- An algorithm is a table of functions `take`, `charge` and `refund`, `lease` if it can, and `mend`, if its states can lie
+-- ahead of their time, which returns what to write for one that was put back, as value and fresh_at. Those that are needed
+-- seldom may be in the table that its function `seldom` returns: Redis runs the whole script each time, and each function
+-- that is defined costs some 0.2 µs. Each of the others gets the key, the parameters and the place in ARGV before its own
+-- arguments, writes nothing, and returns
 --   granted    false if the state does not allow it; nil if the parameters are not those of the state
 --   seen       the numbers of the state before; with a `granted` of nil, an error if the ask makes no sense
 --   value      what to write: a text; false to delete; a function that writes; nil to leave the key as it is
@@ -27,9 +29,6 @@
 -- Why here and not in Rust: of several gateways that read, reckon and write, the last one would win. Why so little here:
 -- Rust reckons what is shown (what remains, when to come again) from what was seen, with the same code as in process.
 local handed_in = argv[2] ~= ''
-local op = argv[1]
-local writes = op ~= 'peek'
-if not writes then op = 'take' end
 
 local function write(key, value, fresh_at)
   if type(value) == 'function' then
@@ -61,13 +60,14 @@ while place <= last do
   local mends
   for ask = 1, asks do
     local algorithm = algorithms[argv[place]]
+    if not algorithm[op] then algorithm = algorithm.seldom() end
     local allowed, before, value, fresh_at = algorithm[op](KEYS[key + ask], argv[place + 1], place + 3)
     if put_back then
       put_back = false
       -- A time that was handed in says nothing about clocks.
       if allowed == false and not handed_in then
         mends = mends or {}
-        mends[ask] = { algorithm.mend(KEYS[key + ask], argv[place + 1], place + 3) }
+        mends[ask] = { (algorithm.mend or algorithm.seldom().mend)(KEYS[key + ask], argv[place + 1], place + 3) }
         put_back = false
       end
     end
