@@ -9,11 +9,12 @@
 --              n            how many arguments follow
 --              ...          what the algorithm's file tells
 -- returns  now, and for each request
---            { 1, seen... } if it was granted (all its states are written), or, of a charge or a refund, if it was done
---            { 0, seen... } if it was denied (none is written), or if this was a peek and it would have been
---            { 'changed', i } if the state of its i-th ask was written under other parameters (nothing is written)
+--            1, seen...   if it was granted (all its states are written), or, of a charge or a refund, if it was done
+--            0, seen...   if it was denied (none is written), or if this was a peek and it would have been
+--            -i           if the state of its i-th ask was written under other parameters (nothing is written)
 --            an error if one of its asks makes no sense (nothing is written)
---          where `seen` are the numbers of each state before, empty if there was none.
+--          where `seen` are, of each ask, how many numbers follow, and the numbers of the state before. All of it in one list:
+--          each list in a list costs Redis some 0.6 µs.
 --          Or now and 'late', if this came after the deadline.
 --
 -- An algorithm is a table of functions `take`, `charge` and `refund`, `lease` if it can, and `mend`, if its states can lie
@@ -51,17 +52,19 @@ local function write(key, value, fresh_at)
   end
 end
 
-local reply = { now }
+local reply, filled = { now }, 1
 local place, key, last = 4, 0, #argv
 while place <= last do
-  local asks = tonumber(argv[place])
-  local granted, seen, values, fresh = true, { 0 }, {}, {}
-  place = place + 1
-  local mends
+  local asks, begins, granted = tonumber(argv[place]), filled + 1, true
+  -- What to write. Tables only for several asks: most requests have one.
+  local value, fresh_at, values, fresh, mends
+  if asks > 1 then values, fresh = {}, {} end
+  place, filled, reply[begins] = place + 1, begins, 0
   for ask = 1, asks do
     local algorithm = algorithms[argv[place]]
     if not algorithm[op] then algorithm = algorithm.seldom() end
-    local allowed, before, value, fresh_at = algorithm[op](KEYS[key + ask], argv[place + 1], place + 3)
+    local allowed, seen
+    allowed, seen, value, fresh_at = algorithm[op](KEYS[key + ask], argv[place + 1], place + 3)
     if put_back then
       put_back = false
       -- A time that was handed in says nothing about clocks.
@@ -71,24 +74,31 @@ while place <= last do
         put_back = false
       end
     end
-    if allowed == nil then
-      if granted ~= nil then seen = before or { 'changed', ask } end
-      granted = nil
+    if allowed == nil and granted ~= nil then
+      -- What was seen of those before says nothing any more.
+      for number = begins + 1, filled do reply[number] = nil end
+      granted, filled, reply[begins] = nil, begins, seen or -ask
     elseif granted ~= nil then
       granted = granted and allowed
-      seen[ask + 1], values[ask], fresh[ask] = before, value, fresh_at
+      if values then values[ask], fresh[ask] = value, fresh_at end
+      local numbers = seen and #seen or 0
+      filled = filled + 1
+      reply[filled] = numbers
+      for number = 1, numbers do reply[filled + number] = seen[number] end
+      filled = filled + numbers
     end
     place = place + 4 + argv[place + 3]
   end
   if granted then
-    seen[1] = 1
-    if writes then
+    reply[begins] = 1
+    if writes and values then
       for ask = 1, asks do write(KEYS[key + ask], values[ask], fresh[ask]) end
+    elseif writes and asks == 1 then
+      write(KEYS[key + 1], value, fresh_at)
     end
   elseif mends and writes then
     for ask, mended in pairs(mends) do write(KEYS[key + ask], mended[1], mended[2]) end
   end
   key = key + asks
-  reply[#reply + 1] = seen
 end
 return reply

@@ -164,18 +164,33 @@ fn text(micros: Option<u64>) -> String {
     micros.map_or_else(String::new, |micros| micros.to_string())
 }
 
-/// The reply to several requests: Redis's time in microseconds, and one part for each of them. No parts if they came late.
-pub(crate) fn parts(reply: Value) -> Option<(u64, Option<Vec<Value>>)> {
-    let Value::Array(mut parts) = reply else { return None };
-    let now = match parts.first()? {
-        Value::Int(now) => u64::try_from(*now).ok()?,
+/// The reply to `requests`: Redis's time in microseconds, and one part for each of them. No parts if they came late.
+pub(crate) fn parts(reply: Value, requests: &[Request]) -> Option<(u64, Option<Vec<Value>>)> {
+    let Value::Array(values) = reply else { return None };
+    let mut values = values.into_iter();
+    let now = match values.next()? {
+        Value::Int(now) => u64::try_from(now).ok()?,
         _ => return None,
     };
-    parts.remove(0);
-    match &parts[..] {
-        [Value::BulkString(late)] if late == b"late" => Some((now, None)),
-        _ => Some((now, Some(parts))),
+    if matches!(values.as_slice(), [Value::BulkString(late)] if late == b"late") {
+        return Some((now, None));
     }
+    let parts = requests.iter().map(|request| part(&mut values, request.names.len())).collect::<Option<Vec<_>>>()?;
+    values.next().is_none().then_some((now, Some(parts)))
+}
+
+/// One request's part, as a list of what became of it and what was seen of each ask.
+fn part(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
+    let mut part = Vec::with_capacity(asks + 1);
+    part.push(values.next()?);
+    if matches!(part[..], [Value::Int(0 | 1)]) {
+        for _ in 0..asks {
+            let Value::Int(count) = values.next()? else { return None };
+            let count = usize::try_from(count).ok().filter(|count| *count <= values.len())?;
+            part.push(Value::Array(values.take(count).collect()));
+        }
+    }
+    Some(Value::Array(part))
 }
 
 impl<'a> Reply<'a> {
@@ -183,10 +198,8 @@ impl<'a> Reply<'a> {
     pub(crate) fn read(part: &'a Value) -> Option<Self> {
         let Value::Array(part) = part else { return None };
         match part.split_first()? {
-            (Value::Int(granted), seen) => Some(Self::Done { granted: *granted == 1, seen }),
-            (Value::BulkString(word), [Value::Int(ask)]) if word == b"changed" => {
-                usize::try_from(*ask).ok()?.checked_sub(1).map(Self::Changed)
-            }
+            (Value::Int(granted @ (0 | 1)), seen) => Some(Self::Done { granted: *granted == 1, seen }),
+            (Value::Int(ask), []) => usize::try_from(ask.checked_neg()?).ok()?.checked_sub(1).map(Self::Changed),
             _ => None,
         }
     }
