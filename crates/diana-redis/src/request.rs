@@ -39,6 +39,8 @@ pub(crate) struct Item {
     /// The name of the state on Redis.
     pub(crate) name: Vec<u8>,
     pub(crate) asking: Asking,
+    /// Once it was granted: what the same ask will be answered next, if that is known to be a refusal.
+    pub(crate) refused_next: Option<Answer>,
 }
 
 /// A request as decide.lua reads it.
@@ -63,7 +65,7 @@ impl Request {
     pub(crate) fn asks(op: Op, items: &[Item]) -> Self {
         let mut request = Self::default();
         request.args.push(items.len());
-        for Item { plan, name, asking } in items {
+        for Item { plan, name, asking, .. } in items {
             request.add(plan, name.clone(), |kept, args| match op {
                 Op::Charge => kept.charge(args, asking),
                 _ => kept.take(args, asking),
@@ -206,10 +208,20 @@ impl<'a> Reply<'a> {
 }
 
 /// What each of `items` answers to what a script saw; `None` if that makes no sense.
-pub(crate) fn answers(items: &[Item], seen: &[Value], now: Timestamp, effect: Effect) -> Option<SmallVec<[Answer; 4]>> {
-    let each = items.iter().enumerate().map(|(index, item)| {
+pub(crate) fn answers(
+    items: &mut [Item],
+    seen: &[Value],
+    now: Timestamp,
+    effect: Effect,
+) -> Option<SmallVec<[Answer; 4]>> {
+    let each = items.iter_mut().enumerate().map(|(index, item)| {
         let Value::Array(numbers) = seen.get(index)? else { return None };
-        item.plan.kept.answer(Numbers(numbers), &item.asking, now, effect)
+        let (numbers, Item { plan, asking, .. }) = (Numbers(numbers), &*item);
+        let answer = plan.kept.answer(numbers, asking, now, effect)?;
+        // A flood of the rest, which nobody needs to ask Redis about, begins with the last one that is granted.
+        let is_last = effect == Effect::Taken && answer.standing.remaining < asking.cost.get();
+        item.refused_next = if is_last { plan.kept.refused_next(numbers, asking, now) } else { None };
+        Some(answer)
     });
     each.collect()
 }
