@@ -3,7 +3,7 @@
 -- The script that is sent is put together from this file, from the libraries and algorithms that the request needs, and
 -- from decide.lua, which tells the whole of KEYS and ARGV. Here:
 --
---   ARGV[1]  take, peek, charge or refund
+--   ARGV[1]  take, peek, charge, refund or lease
 --   ARGV[2]  now, in microseconds since 1970; empty: what Redis's TIME says
 --   ARGV[3]  the deadline, in the same measure; empty: none
 --
@@ -16,8 +16,13 @@
 -- Numbers are doubles, and whole ones are exact up to 2^53: microseconds since 1970 fit until 2255. They must not be
 -- turned into text by `..`, which keeps 14 digits, but by `%.0f`.
 local argv = ARGV
-local format, match, sub = string.format, string.match, string.sub
+local find, format, match, sub = string.find, string.format, string.match, string.sub
 local ceil, floor, fmod = math.ceil, math.floor, math.fmod
+
+-- A peek does as a take does, and writes nothing.
+local op = argv[1]
+local writes = op ~= 'peek'
+if not writes then op = 'take' end
 
 local now = tonumber(argv[2])
 if not now then

@@ -48,15 +48,11 @@ impl Caller {
         let needs = requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs()));
         let script = self.scripts.decide(needs);
         let value = self.run(part, budget, |how| command(&script, how, op, timing, requests)).await?;
-        let (now, replies) = parts(value).ok_or_else(CallError::nonsense)?;
+        let (now, replies) = parts(value, requests).ok_or_else(CallError::nonsense)?;
         if timing.now.is_none() {
             self.link.learn(part, now);
         }
-        let replies = replies.ok_or(CallError::Late)?;
-        if replies.len() != requests.len() {
-            return Err(CallError::nonsense());
-        }
-        Ok((Timestamp::from_micros(now), replies))
+        Ok((Timestamp::from_micros(now), replies.ok_or(CallError::Late)?))
     }
 
     /// Runs another script.

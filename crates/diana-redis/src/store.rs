@@ -203,7 +203,9 @@ impl Inner {
                 Ok(decision) => {
                     if let Some(refusals) = &self.refusals {
                         for (item, answer) in items.items.iter().zip(decision.answers()) {
-                            refusals.remember(item, answer, asked);
+                            // Not if another limit refused: then this one was not charged.
+                            let next = item.refused_next.as_ref().filter(|_| decision.is_granted());
+                            refusals.remember(item, next.unwrap_or(answer), asked);
                         }
                     }
                     return items.spread(&decision);
