@@ -1,7 +1,7 @@
 -- Answers requests, each of them all or nothing.
 --
 -- KEYS     the key of each ask's state, all on one node, in the order of the asks
--- ARGV     what prelude.lua tells, and from ARGV[4] on, for each request:
+-- ARGV     what head.lua tells, and from ARGV[4] on, for each request:
 --            how many asks it has, and for each of them
 --              algorithm    the name of the file
 --              parameters   what the state must have been written under
@@ -29,29 +29,6 @@
 --
 -- Why here and not in Rust: of several gateways that read, reckon and write, the last one would win. Why so little here:
 -- Rust reckons what is shown (what remains, when to come again) from what was seen, with the same code as in process.
-local handed_in = argv[2] ~= ''
-
-local function write(key, value, fresh_at)
-  if type(value) == 'function' then
-    value(key)
-  elseif value then
-    if fresh_at == math.huge then
-      redis.call('SET', key, value)
-      return
-    elseif fresh_at > now then
-      if handed_in then
-        redis.call('SET', key, value, 'PX', '3600000')
-      else
-        redis.call('SET', key, value, 'PXAT', format('%.0f', ceil(fresh_at / 1000)))
-      end
-      return
-    end
-    redis.call('DEL', key)
-  elseif value == false then
-    redis.call('DEL', key)
-  end
-end
-
 local reply, filled = { now }, 1
 local place, key, last = 4, 0, #argv
 while place <= last do

@@ -23,5 +23,5 @@ return {
     return true, seen, moment_written(parameters, micros, numerator, tail)
   end,
 
-  seldom = moment_seldom,
+  seldom = line_seldom,
 }

@@ -3,7 +3,7 @@
 use crate::link::{Budget, CallError, Link};
 use crate::module::{Needs, Script, Scripts};
 use crate::options::Times;
-use crate::request::{How, Op, Request, Timing, command, parts};
+use crate::request::{How, Op, Request, Timing, command, driver, parts};
 use diana_core::Timestamp;
 use redis::{Cmd, Value};
 
@@ -46,7 +46,7 @@ impl Caller {
         budget: Budget,
     ) -> Result<(Timestamp, Vec<Value>), CallError> {
         let needs = requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs()));
-        let script = self.scripts.decide(needs);
+        let script = self.scripts.decide(needs, driver(op, timing, requests));
         let value = self.run(part, budget, |how| command(&script, how, op, timing, requests)).await?;
         let (now, replies) = parts(value, requests).ok_or_else(CallError::nonsense)?;
         if timing.now.is_none() {

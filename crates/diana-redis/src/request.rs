@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::kept::AnyKept;
-use crate::module::{Needs, Script};
+use crate::module::{Driver, Needs, Script};
 use crate::plans::Plan;
 use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
 use diana_core::{Answer, Receipt, Timestamp};
@@ -138,11 +138,27 @@ pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, request
     for name in requests.iter().flat_map(|request| &request.names) {
         cmd.arg(name);
     }
-    cmd.arg(op.name()).arg(text(timing.now)).arg(text(timing.deadline));
-    for argument in requests.iter().flat_map(|request| request.args.iter()) {
+    // To one that takes, neither the count of its asks nor the algorithm's name need be told.
+    let known = match driver(op, timing, requests) {
+        Driver::One => 2,
+        Driver::Many => {
+            cmd.arg(op.name()).arg(text(timing.now));
+            0
+        }
+    };
+    cmd.arg(text(timing.deadline));
+    for argument in requests.iter().flat_map(|request| request.args.iter()).skip(known) {
         cmd.arg(argument);
     }
     cmd
+}
+
+/// Which driver `requests` need.
+pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
+    match requests {
+        [one] if one.names.len() == 1 && op == Op::Take && timing.now.is_none() => Driver::One,
+        _ => Driver::Many,
+    }
 }
 
 /// How Redis is told which script to run.

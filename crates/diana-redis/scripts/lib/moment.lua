@@ -39,30 +39,9 @@ local function moment_earlier(micros, numerator, other_micros, other_numerator)
   return micros < other_micros or (micros == other_micros and numerator < other_numerator)
 end
 
--- Where a cost moves the moment to: later than it was, or than now if it is past. Before that what was seen, and after it
--- the tail; nil if it was written under other parameters.
---   place + 1, 2  what the cost takes, as a time
---   place + 3     the denominator
-local function moment_later(key, parameters, place)
-  local micros, numerator, tail = moment_read(key, parameters, place)
-  if not micros then return end
-  local seen = { micros, numerator }
-  if micros < now then micros, numerator = now, 0 end
-  micros, numerator =
-    moment_add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), tonumber(argv[place + 3]))
-  return seen, micros, numerator, tail
-end
-
 -- What is needed seldom, for an algorithm's `seldom`.
 local function moment_seldom()
   return {
-    -- Moves the moment without asking; `place` is as for moment_later.
-    charge = function(key, parameters, place)
-      local seen, micros, numerator, tail = moment_later(key, parameters, place)
-      if not seen then return end
-      return true, seen, moment_written(parameters, micros, numerator, tail)
-    end,
-
     -- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
     --   place + 1, 2  where the segment ends
     --   place + 3, 4  how long it is
