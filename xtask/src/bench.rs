@@ -6,11 +6,18 @@
 use std::process::{Command, ExitCode};
 
 /// Each bench: its name, the binary that measures it, and what it is about.
-const BENCHES: &[(&str, &str, &str)] = &[(
-    "core",
-    "bench-core",
-    "the library in process, beside governor, ratelimit, leaky-bucket and a bare atomic; --quick for some 20 s",
-)];
+const BENCHES: &[(&str, &str, &str)] = &[
+    (
+        "core",
+        "bench-core",
+        "the library in process, beside governor, ratelimit, leaky-bucket and a bare atomic; --quick for some 20 s",
+    ),
+    (
+        "redis",
+        "bench-redis",
+        "the store on Redis, beside a bare INCR: its CPU, commands and memory; --quick for some 20 s",
+    ),
+];
 
 /// Runs the bench that is named first; the rest of `args` is its own.
 pub(crate) fn run(args: &[String]) -> ExitCode {

@@ -7,6 +7,7 @@
 #![allow(clippy::panic, reason = "likewise")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
+use diana_bench::{Length, length, report};
 use rounds::Effort;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ mod bare;
 mod direct;
 mod keyed;
 mod memory;
-mod report;
 mod rounds;
 mod setup;
 mod store;
@@ -26,24 +26,14 @@ mod worst;
 #[global_allocator]
 static ALLOCATOR: alloc::Counting = alloc::Counting;
 
-/// How much is measured.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Length {
-    Quick,
-    Full,
-}
-
 fn main() {
-    let mut length = Length::Full;
-    for argument in std::env::args().skip(1) {
-        match argument.as_str() {
-            "--quick" => length = Length::Quick,
-            other => {
-                eprintln!("bench core: there is no option `{other}`; there is `--quick`");
-                return;
-            }
+    let length = match length("core") {
+        Ok(length) => length,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return;
         }
-    }
+    };
     let effort = match length {
         Length::Quick => Effort { rounds: 9, slice: Duration::from_millis(8) },
         Length::Full => Effort { rounds: 31, slice: Duration::from_millis(40) },

@@ -4,8 +4,8 @@
 
 use super::Length;
 use super::alloc::live;
-use super::report::{Goal, Report};
 use super::setup::{KEEPS, user};
+use diana_bench::report::{Goal, Report};
 use diana_core::{KeyedLimiter, Quota, TableOptions, TokenBucket};
 use governor::RateLimiter;
 

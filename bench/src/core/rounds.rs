@@ -6,8 +6,9 @@
 //! stack elsewhere: where stack and data fall in the same place of a page, a loop of 10 ns can take 15, by the luck of
 //! one process.
 
+pub(crate) use diana_bench::{median, now};
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long to measure.
 #[derive(Clone, Copy)]
@@ -130,16 +131,4 @@ fn calibrate(contender: &mut Contender<'_>, slice: Duration) -> u64 {
         }
         ops *= 2;
     }
-}
-
-/// The time, for durations.
-#[allow(clippy::disallowed_methods, reason = "a bench measures real time; limiters have their own clocks")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
-/// The middle one.
-pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
-    numbers.sort_by(f64::total_cmp);
-    numbers[numbers.len() / 2]
 }

@@ -6,9 +6,9 @@
 //! the same loop shows what the machine alone does.
 
 use super::Length;
-use super::report::{Goal, Report, ns};
 use super::rounds::median;
 use super::setup::{Dice, Rate, mix};
+use diana_bench::report::{Goal, Report, ns};
 use diana_core::KeyedLimiter;
 use governor::RateLimiter;
 use std::hint::black_box;

@@ -1,11 +1,8 @@
--- What every script begins with: the time, the deadline, and the arguments.
+-- What every script goes on with: the time, the deadline, and what all algorithms need.
 --
--- The script that is sent is put together from this file, from the libraries and algorithms that the request needs, and
--- from decide.lua, which tells the whole of KEYS and ARGV. Here:
---
---   ARGV[1]  take, peek, charge or refund
---   ARGV[2]  now, in microseconds since 1970; empty: what Redis's TIME says
---   ARGV[3]  the deadline, in the same measure; empty: none
+-- The script that is sent is put together from head.lua, this file, the libraries and algorithms that the request needs,
+-- and decide.lua, which tells the whole of KEYS and ARGV; or, for the most common request, from head_one.lua and
+-- decide_one.lua.
 --
 -- All gateways go by Redis's clock, so that they need not agree among themselves. A time that is handed in is for tests:
 -- it may lie in the past, so keys are then kept for an hour rather than until the moment at which they are as good as new.
@@ -15,16 +12,14 @@
 --
 -- Numbers are doubles, and whole ones are exact up to 2^53: microseconds since 1970 fit until 2255. They must not be
 -- turned into text by `..`, which keeps 14 digits, but by `%.0f`.
-local argv = ARGV
-local format, match, sub = string.format, string.match, string.sub
+local find, format, match, sub = string.find, string.format, string.match, string.sub
 local ceil, floor, fmod = math.ceil, math.floor, math.fmod
 
-local now = tonumber(argv[2])
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-if argv[3] ~= '' and now > tonumber(argv[3]) then
+if deadline ~= '' and now > tonumber(deadline) then
   return { now, 'late' }
 end
 
@@ -37,5 +32,3 @@ local MOST = 9007199254740992
 -- (a replica took over), and was put back likewise. It must be written so even if the request is denied: else it would
 -- stay as far ahead of now as it is, for as long as the clock takes to catch up.
 local put_back = false
-
-local algorithms = {}

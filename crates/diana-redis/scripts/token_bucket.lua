@@ -5,7 +5,7 @@
 --                       3     the denominator
 --        take:          4, 5  how far ahead the moment may lie after it: the capacity and the patience, or -1 for a cost
 --                             above the capacity
---        refund:        as moment.refund tells
+--        refund:        as lib/moment.lua tells
 --        lease:         1     the denominator
 --                       2, 3  the capacity
 --                       4, 5  the id of the new lease, and for how many microseconds it is
@@ -21,102 +21,66 @@
 -- the moment is looked at; it goes into the moment when it is over. What an instance never tells of counts as spent.
 -- As text, in front of the tail: ID:MICROSECONDS:NUMERATOR:END, a comma between two.
 
--- No lease is longer; one that seems to be was given by a clock that has since been put back.
-local LONGEST = 60000000
+-- What has to do with leases, and what is needed seldom: defined only then, since a function that is defined costs.
+local function seldom()
+  -- No lease is longer; one that seems to be was given by a clock that has since been put back.
+  local LONGEST = 60000000
 
--- The moment with the leases that have ended in it, the time of those that have not, and when the last of them ends.
-local function settled(micros, numerator, tail, denominator)
-  local leases, since = match(tail, '^(%S+) (%S+)$')
-  if not leases then return micros, numerator, 0, 0, {}, tail, 0 end
-  local out, out_numerator, current, last = 0, 0, {}, 0
-  for id, time, part, ends in string.gmatch(leases, '([^:,]+):(%d+):(%d+):(%d+)') do
-    time, part, ends = tonumber(time), tonumber(part), tonumber(ends)
-    if ends <= now or ends > now + LONGEST then
-      ends = ends <= now and ends or now
-      if micros < ends then micros, numerator = ends, 0 end
-      micros, numerator = moment.add(micros, numerator, time, part, denominator)
-    else
-      out, out_numerator = moment.add(out, out_numerator, time, part, denominator)
-      current[#current + 1] = { id, time, part, ends }
-      if ends > last then last = ends end
+  -- The moment with the leases that have ended in it, the time of those that have not, and when the last of them ends.
+  local function settled(micros, numerator, tail, denominator)
+    local leases, since = match(tail, '^(%S+) (%S+)$')
+    if not leases then return micros, numerator, 0, 0, {}, tail, 0 end
+    local out, out_numerator, current, last = 0, 0, {}, 0
+    for id, time, part, ends in string.gmatch(leases, '([^:,]+):(%d+):(%d+):(%d+)') do
+      time, part, ends = tonumber(time), tonumber(part), tonumber(ends)
+      if ends <= now or ends > now + LONGEST then
+        ends = ends <= now and ends or now
+        if micros < ends then micros, numerator = ends, 0 end
+        micros, numerator = moment_add(micros, numerator, time, part, denominator)
+      else
+        out, out_numerator = moment_add(out, out_numerator, time, part, denominator)
+        current[#current + 1] = { id, time, part, ends }
+        if ends > last then last = ends end
+      end
     end
+    return micros, numerator, out, out_numerator, current, since, last
   end
-  return micros, numerator, out, out_numerator, current, since, last
-end
 
--- What to write, and when it is as good as none: when the last lease has ended and what it took has come back.
-local function written(parameters, micros, numerator, out, out_numerator, current, since, last)
-  if #current == 0 then
-    return moment.text(parameters, micros, numerator, since), micros + (numerator > 0 and 1 or 0)
-  end
-  local texts = {}
-  for index, lease in ipairs(current) do
-    texts[index] = format('%s:%.0f:%.0f:%.0f', lease[1], lease[2], lease[3], lease[4])
-  end
-  local text = moment.text(parameters, micros, numerator, table.concat(texts, ',') .. ' ' .. since)
-  return text, (micros > last and micros or last) + out + 2
-end
-
--- The state at `key`: what was seen, the moment, no earlier than now, and the leases.
-local function look(key, parameters, place, denominator)
-  local micros, numerator, tail = moment.read(key, parameters, place)
-  if not micros then return end
-  local out, out_numerator, current, since, last
-  micros, numerator, out, out_numerator, current, since, last = settled(micros, numerator, tail, denominator)
-  local seen = { micros, numerator }
-  if micros < now then micros, numerator = now, 0 end
-  if #current > 0 then
-    local shown, shown_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
-    seen = { shown, shown_numerator }
-  end
-  return seen, micros, numerator, out, out_numerator, current, since, last
-end
-
--- Moves the moment by the time of a cost, if that leaves it within the room.
-local function take(key, parameters, place, has_room)
-  local denominator = tonumber(argv[place + 3])
-  local seen, micros, numerator, out, out_numerator, current, since, last = look(key, parameters, place, denominator)
-  if not seen then return end
-  micros, numerator =
-    moment.add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), denominator)
-  if has_room then
-    local whole, whole_numerator = micros, numerator
-    if #current > 0 then
-      whole, whole_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+  -- What to write, and when it is as good as none: when the last lease has ended and what it took has come back.
+  local function written(parameters, micros, numerator, out, out_numerator, current, since, last)
+    if #current == 0 then return moment_written(parameters, micros, numerator, since) end
+    local texts = {}
+    for index, lease in ipairs(current) do
+      texts[index] = format('%s:%.0f:%.0f:%.0f', lease[1], lease[2], lease[3], lease[4])
     end
-    if moment.earlier(tonumber(argv[place + 4]), tonumber(argv[place + 5]), whole - now, whole_numerator) then
-      return false, seen
-    end
+    local text = moment_written(parameters, micros, numerator, table.concat(texts, ',') .. ' ' .. since)
+    return text, (micros > last and micros or last) + out + 2
   end
-  return true, seen, written(parameters, micros, numerator, out, out_numerator, current, since, last)
-end
 
-return {
-  take = function(key, parameters, place)
-    return take(key, parameters, place, true)
-  end,
+  local functions = moment_seldom()
+  local refund = functions.refund
+  functions.settled, functions.written = settled, written
 
-  charge = function(key, parameters, place)
-    return take(key, parameters, place, false)
-  end,
-
-  refund = function(key, parameters, place)
-    local done, _, text, fresh_at = moment.refund(key, parameters, place)
+  function functions.refund(key, parameters, place)
+    local done, _, text, fresh_at = refund(key, parameters, place)
     if not text then return done end
     local micros, numerator, _, tail = match(text, '^(%-?%d+) (%d+) (%d+) (.+)$', #parameters + 2)
     if not match(tail, ' ') then return done, nil, text, fresh_at end
     return done, nil, written(parameters, settled(tonumber(micros), tonumber(numerator), tail, tonumber(argv[place + 7])))
-  end,
+  end
 
-  mend = function(key, parameters, place)
-    local micros, numerator, tail = moment.read(key, parameters, place)
+  function functions.mend(key, parameters, place)
+    local micros, numerator, tail = moment_read(key, parameters, place)
     return written(parameters, settled(micros, numerator, tail, tonumber(argv[place + 3])))
-  end,
+  end
 
-  lease = function(key, parameters, place)
+  function functions.lease(key, parameters, place)
     local denominator = tonumber(argv[place + 1])
-    local seen, micros, numerator, _, _, current, since = look(key, parameters, place, denominator)
-    if not seen then return end
+    local micros, numerator, tail = moment_read(key, parameters, place)
+    if not micros then return end
+    local _, current, since
+    micros, numerator, _, _, current, since = settled(micros, numerator, tail, denominator)
+    if micros < now then micros, numerator = now, 0 end
     local over, at = {}, place + 6
     for _ = 1, tonumber(argv[at]) do
       over[argv[at + 1]] = { tonumber(argv[at + 2]), tonumber(argv[at + 3]) }
@@ -126,31 +90,65 @@ return {
     for _, lease in ipairs(current) do
       local spent = over[lease[1]]
       if spent then
-        micros, numerator = moment.add(micros, numerator, spent[1], spent[2], denominator)
+        micros, numerator = moment_add(micros, numerator, spent[1], spent[2], denominator)
       else
-        out, out_numerator = moment.add(out, out_numerator, lease[2], lease[3], denominator)
+        out, out_numerator = moment_add(out, out_numerator, lease[2], lease[3], denominator)
         kept[#kept + 1] = lease
         if lease[4] > last then last = lease[4] end
       end
     end
     local size = 0
     at = at + 1
-    local used, used_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+    local used, used_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
     for _ = 1, tonumber(argv[at]) do
       local time, part = tonumber(argv[at + 2]), tonumber(argv[at + 3])
       -- Twice the block must fit, so that one instance never takes all that is left.
-      local after, after_numerator = moment.add(used, used_numerator, time, part, denominator)
-      after, after_numerator = moment.add(after, after_numerator, time, part, denominator)
-      if not moment.earlier(tonumber(argv[place + 2]), tonumber(argv[place + 3]), after - now, after_numerator) then
+      local after, after_numerator = moment_add(used, used_numerator, time, part, denominator)
+      after, after_numerator = moment_add(after, after_numerator, time, part, denominator)
+      if not moment_earlier(tonumber(argv[place + 2]), tonumber(argv[place + 3]), after - now, after_numerator) then
         size = tonumber(argv[at + 1])
-        out, out_numerator = moment.add(out, out_numerator, time, part, denominator)
+        out, out_numerator = moment_add(out, out_numerator, time, part, denominator)
         kept[#kept + 1] = { argv[place + 4], time, part, now + tonumber(argv[place + 5]) }
         if kept[#kept][4] > last then last = kept[#kept][4] end
         break
       end
       at = at + 3
     end
-    local shown, shown_numerator = moment.add(micros, numerator, out, out_numerator, denominator)
+    local shown, shown_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
     return true, { shown, shown_numerator, size }, written(parameters, micros, numerator, out, out_numerator, kept, since, last)
-  end,
-}
+  end
+
+  return functions
+end
+
+-- Moves the moment by the time of a cost: a take only if that leaves it within the room, a charge anyway.
+local function move(key, parameters, place)
+  local micros, numerator, tail = moment_read(key, parameters, place)
+  if not micros then return end
+  local denominator = tonumber(argv[place + 3])
+  local lib, out, out_numerator, current, since, last
+  if find(tail, ' ', 1, true) then
+    lib = seldom()
+    micros, numerator, out, out_numerator, current, since, last = lib.settled(micros, numerator, tail, denominator)
+  end
+  local seen = { micros, numerator }
+  if micros < now then micros, numerator = now, 0 end
+  if lib and #current > 0 then seen = { moment_add(micros, numerator, out, out_numerator, denominator) } end
+  micros, numerator =
+    moment_add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), denominator)
+  if op == 'take' then
+    local whole, whole_numerator = micros, numerator
+    if lib and #current > 0 then
+      whole, whole_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
+    end
+    if moment_earlier(tonumber(argv[place + 4]), tonumber(argv[place + 5]), whole - now, whole_numerator) then
+      return false, seen
+    end
+  end
+  if lib then
+    return true, seen, lib.written(parameters, micros, numerator, out, out_numerator, current, since, last)
+  end
+  return true, seen, moment_written(parameters, micros, numerator, tail)
+end
+
+return { take = move, charge = move, seldom = seldom }

@@ -3,7 +3,7 @@
 use crate::link::{Budget, CallError, Link};
 use crate::module::{Needs, Script, Scripts};
 use crate::options::Times;
-use crate::request::{How, Op, Request, Timing, command, parts};
+use crate::request::{How, Op, Request, Timing, command, driver, parts};
 use diana_core::Timestamp;
 use redis::{Cmd, Value};
 
@@ -46,17 +46,13 @@ impl Caller {
         budget: Budget,
     ) -> Result<(Timestamp, Vec<Value>), CallError> {
         let needs = requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs()));
-        let script = self.scripts.decide(needs);
+        let script = self.scripts.decide(needs, driver(op, timing, requests));
         let value = self.run(part, budget, |how| command(&script, how, op, timing, requests)).await?;
-        let (now, replies) = parts(value).ok_or_else(CallError::nonsense)?;
+        let (now, replies) = parts(value, requests).ok_or_else(CallError::nonsense)?;
         if timing.now.is_none() {
             self.link.learn(part, now);
         }
-        let replies = replies.ok_or(CallError::Late)?;
-        if replies.len() != requests.len() {
-            return Err(CallError::nonsense());
-        }
-        Ok((Timestamp::from_micros(now), replies))
+        Ok((Timestamp::from_micros(now), replies.ok_or(CallError::Late)?))
     }
 
     /// Runs another script.

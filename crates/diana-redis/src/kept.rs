@@ -33,6 +33,8 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn refund(&self, args: &mut Args, receipt: &Receipt);
     fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
+    /// What is answered to the same ask once more, after this one was granted, if that is a refusal.
+    fn refused_next(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Answer>;
     /// What `other`, a state of which is written as `body`, comes to under these parameters.
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
     fn algorithm(&self) -> &dyn Any;
@@ -81,6 +83,10 @@ impl<A: Scripted> AnyKept for Kept<A> {
 
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         self.algorithm.answer_to(numbers, asking, now, effect)
+    }
+
+    fn refused_next(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Answer> {
+        self.algorithm.refused_next(numbers, asking, now)
     }
 
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written> {

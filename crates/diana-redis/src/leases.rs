@@ -58,35 +58,36 @@ impl Leases {
         (size != options::Leases::Off).then(leases)
     }
 
-    /// Spends all of `items` from blocks, or none. Fetches new blocks where they are needed.
+    /// Spends all of `items` from blocks, or none. Fetches the next blocks where these run low.
     pub(crate) fn spend(self: &Arc<Self>, items: &[Item], here: Timestamp) -> Option<Decision> {
-        let mut fetches = Vec::new();
-        let decision = {
-            let mut pools = self.pools.lock();
-            for item in items {
-                let size = self.note(&mut pools, item, here);
-                fetches.extend(size.map(|size| Fetch { item: item.clone(), size, asked: here }));
-            }
-            let has = |pools: &mut HashMap<Vec<u8>, Pool>, item: &Item| {
-                pools.get_mut(&item.name).is_some_and(|pool| pool.has(item.asking.cost, here))
-            };
-            let all = items.iter().all(|item| has(&mut pools, item));
-            let spent =
-                items.iter().filter(|_| all).map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
-            spent.collect::<Option<Vec<_>>>().filter(|_| all && !items.is_empty()).map(Decision::new)
-        };
-        for fetch in fetches {
-            let leases = Arc::clone(self);
-            tokio::spawn(async move { leases.fetch(fetch).await });
+        let mut pools = self.pools.lock();
+        let has = |item: &Item| pools.get_mut(&item.name).is_some_and(|pool| pool.has(item.asking.cost, here));
+        if items.is_empty() || !items.iter().all(has) {
+            return None;
         }
-        if decision.is_some() {
-            self.remote.caller.link.counters().count(Counted::ByLease);
-        }
+        let spent = items.iter().map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
+        let decision = spent.collect::<Option<Vec<_>>>().map(Decision::new);
+        self.asked(&mut pools, items, here);
+        self.remote.caller.link.counters().count(Counted::ByLease);
         decision
     }
 
+    /// Notes that Redis is asked for `items`. Fetches blocks for those that are busy.
+    pub(crate) fn note(self: &Arc<Self>, items: &[Item], here: Timestamp) {
+        self.asked(&mut self.pools.lock(), items, here);
+    }
+
+    fn asked(self: &Arc<Self>, pools: &mut HashMap<Vec<u8>, Pool>, items: &[Item], here: Timestamp) {
+        for item in items {
+            if let Some(size) = self.wanted(pools, item, here) {
+                let (leases, fetch) = (Arc::clone(self), Fetch { item: item.clone(), size, asked: here });
+                tokio::spawn(async move { leases.fetch(fetch).await });
+            }
+        }
+    }
+
     /// Notes that `item` was asked for: how large a block to fetch, if one is wanted.
-    fn note(&self, pools: &mut HashMap<Vec<u8>, Pool>, item: &Item, here: Timestamp) -> Option<u64> {
+    fn wanted(&self, pools: &mut HashMap<Vec<u8>, Pool>, item: &Item, here: Timestamp) -> Option<u64> {
         if item.plan.kept.leasing() == Leasing::None {
             return None;
         }

@@ -4,6 +4,9 @@
 //! limit and key gets no, whatever others do meanwhile: others can only take. What gives is time, which was reckoned with,
 //! and a refund, a reset or a change of the limit, after which the refusal is forgotten.
 //!
+//! A grant of the last that there was says the same of the next one: so of a flood not even the first needs to be refused
+//! by Redis.
+//!
 //! The time counts from when the question was sent, which is before Redis answered it: so a refusal is forgotten a little
 //! too early, never too late.
 

@@ -91,7 +91,7 @@ impl Remote {
             places.push(items.len());
             let (ticket, permits_for) = (self.ticket(), self.permits_for);
             let asking = Asking { cost: ask.cost, patience, about: now, ticket, permits_for };
-            items.push(Item { plan, name, asking });
+            items.push(Item { plan, name, asking, refused_next: None });
         }
         Ok(Items { items, places })
     }

@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::kept::AnyKept;
-use crate::module::{Needs, Script};
+use crate::module::{Driver, Needs, Script};
 use crate::plans::Plan;
 use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
 use diana_core::{Answer, Receipt, Timestamp};
@@ -42,6 +42,8 @@ pub(crate) struct Item {
     /// The name of the state on Redis.
     pub(crate) name: Vec<u8>,
     pub(crate) asking: Asking,
+    /// Once it was granted: what the same ask will be answered next, if that is known to be a refusal.
+    pub(crate) refused_next: Option<Answer>,
 }
 
 /// A request as decide.lua reads it.
@@ -68,7 +70,7 @@ impl Request {
     pub(crate) fn asks(op: Op, items: &[Item]) -> Self {
         let mut request = Self::default();
         request.args.push(items.len());
-        for Item { plan, name, asking } in items {
+        for Item { plan, name, asking, .. } in items {
             request.add(plan, name.clone(), |kept, args| match op {
                 Op::Charge => kept.charge(args, asking),
                 _ => kept.take(args, asking),
@@ -136,11 +138,27 @@ pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, request
     for name in requests.iter().flat_map(|request| &request.names) {
         cmd.arg(name);
     }
-    cmd.arg(op.name()).arg(text(timing.now)).arg(text(timing.deadline));
-    for argument in requests.iter().flat_map(|request| request.args.iter()) {
+    // To one that takes, neither the count of its asks nor the algorithm's name need be told.
+    let known = match driver(op, timing, requests) {
+        Driver::One => 2,
+        Driver::Many => {
+            cmd.arg(op.name()).arg(text(timing.now));
+            0
+        }
+    };
+    cmd.arg(text(timing.deadline));
+    for argument in requests.iter().flat_map(|request| request.args.iter()).skip(known) {
         cmd.arg(argument);
     }
     cmd
+}
+
+/// Which driver `requests` need.
+pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
+    match requests {
+        [one] if one.names.len() == 1 && op == Op::Take && timing.now.is_none() => Driver::One,
+        _ => Driver::Many,
+    }
 }
 
 /// How Redis is told which script to run.
@@ -172,18 +190,33 @@ fn text(micros: Option<u64>) -> String {
     micros.map_or_else(String::new, |micros| micros.to_string())
 }
 
-/// The reply to several requests: Redis's time in microseconds, and one part for each of them. No parts if they came late.
-pub(crate) fn parts(reply: Value) -> Option<(u64, Option<Vec<Value>>)> {
-    let Value::Array(mut parts) = reply else { return None };
-    let now = match parts.first()? {
-        Value::Int(now) => u64::try_from(*now).ok()?,
+/// The reply to `requests`: Redis's time in microseconds, and one part for each of them. No parts if they came late.
+pub(crate) fn parts(reply: Value, requests: &[Request]) -> Option<(u64, Option<Vec<Value>>)> {
+    let Value::Array(values) = reply else { return None };
+    let mut values = values.into_iter();
+    let now = match values.next()? {
+        Value::Int(now) => u64::try_from(now).ok()?,
         _ => return None,
     };
-    parts.remove(0);
-    match &parts[..] {
-        [Value::BulkString(late)] if late == b"late" => Some((now, None)),
-        _ => Some((now, Some(parts))),
+    if matches!(values.as_slice(), [Value::BulkString(late)] if late == b"late") {
+        return Some((now, None));
     }
+    let parts = requests.iter().map(|request| part(&mut values, request.names.len())).collect::<Option<Vec<_>>>()?;
+    values.next().is_none().then_some((now, Some(parts)))
+}
+
+/// One request's part, as a list of what became of it and what was seen of each ask.
+fn part(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
+    let mut part = Vec::with_capacity(asks + 1);
+    part.push(values.next()?);
+    if matches!(part[..], [Value::Int(0 | 1)]) {
+        for _ in 0..asks {
+            let Value::Int(count) = values.next()? else { return None };
+            let count = usize::try_from(count).ok().filter(|count| *count <= values.len())?;
+            part.push(Value::Array(values.take(count).collect()));
+        }
+    }
+    Some(Value::Array(part))
 }
 
 impl<'a> Reply<'a> {
@@ -195,20 +228,28 @@ impl<'a> Reply<'a> {
             _ => return None,
         };
         match part.split_first()? {
-            (Value::Int(granted), seen) => Some(Self::Done { granted: *granted == 1, seen }),
-            (Value::BulkString(word), [Value::Int(ask)]) if word == b"changed" => {
-                usize::try_from(*ask).ok()?.checked_sub(1).map(Self::Changed)
-            }
+            (Value::Int(granted @ (0 | 1)), seen) => Some(Self::Done { granted: *granted == 1, seen }),
+            (Value::Int(ask), []) => usize::try_from(ask.checked_neg()?).ok()?.checked_sub(1).map(Self::Changed),
             _ => None,
         }
     }
 }
 
 /// What each of `items` answers to what a script saw; `None` if that makes no sense.
-pub(crate) fn answers(items: &[Item], seen: &[Value], now: Timestamp, effect: Effect) -> Option<SmallVec<[Answer; 4]>> {
-    let each = items.iter().enumerate().map(|(index, item)| {
+pub(crate) fn answers(
+    items: &mut [Item],
+    seen: &[Value],
+    now: Timestamp,
+    effect: Effect,
+) -> Option<SmallVec<[Answer; 4]>> {
+    let each = items.iter_mut().enumerate().map(|(index, item)| {
         let Value::Array(numbers) = seen.get(index)? else { return None };
-        item.plan.kept.answer(Numbers(numbers), &item.asking, now, effect)
+        let (numbers, Item { plan, asking, .. }) = (Numbers(numbers), &*item);
+        let answer = plan.kept.answer(numbers, asking, now, effect)?;
+        // A flood of the rest, which nobody needs to ask Redis about, begins with the last one that is granted.
+        let is_last = effect == Effect::Taken && answer.standing.remaining < asking.cost.get();
+        item.refused_next = if is_last { plan.kept.refused_next(numbers, asking, now) } else { None };
+        Some(answer)
     });
     each.collect()
 }

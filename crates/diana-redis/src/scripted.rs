@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::module::Module;
-use diana_core::{Algorithm, Answer, Cost, Patience, Receipt, Timestamp};
+use diana_core::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Timestamp};
 use redis::Value;
 use std::time::Duration;
 
@@ -58,6 +58,15 @@ pub(crate) trait Scripted: Algorithm {
                 standing: self.standing(&state, now),
             },
         })
+    }
+
+    /// What the algorithm answers to the same ask once more, after this one was granted, if that is a refusal. Nothing if
+    /// what the script saw does not tell.
+    fn refused_next(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Answer> {
+        let mut state = self.seen(numbers, now)?;
+        let _ = self.take(&mut state, now, asking.cost, asking.patience);
+        let outcome = self.peek(&state, now, asking.cost, asking.patience);
+        matches!(outcome, Outcome::Denied { .. }).then(|| Answer { outcome, standing: self.standing(&state, now) })
     }
 
     /// The state that was written as `body`.

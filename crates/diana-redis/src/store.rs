@@ -189,11 +189,15 @@ impl Inner {
 
     async fn ask(&self, op: Op, items: &mut Items, now: Timestamp) -> Decision {
         if op == Op::Take {
+            // Leases first: a block may have come since Redis refused.
+            if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
+                return items.spread(&decision).with_note(FROM_A_LEASE);
+            }
             if let Some(decision) = self.remembered(&items.items, now) {
                 return items.spread(&decision);
             }
-            if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
-                return items.spread(&decision).with_note(FROM_A_LEASE);
+            if let Some(leases) = &self.leases {
+                leases.note(&items.items, self.here(now));
             }
         }
         if self.remote.is_up(&items.items) {
@@ -203,7 +207,9 @@ impl Inner {
                 Ok(decision) => {
                     if let Some(refusals) = &self.refusals {
                         for (item, answer) in items.items.iter().zip(decision.answers()) {
-                            refusals.remember(item, answer, asked);
+                            // Not if another limit refused: then this one was not charged.
+                            let next = item.refused_next.as_ref().filter(|_| decision.is_granted());
+                            refusals.remember(item, next.unwrap_or(answer), asked);
                         }
                     }
                     return items.spread(&decision);

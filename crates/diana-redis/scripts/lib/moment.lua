@@ -5,96 +5,71 @@
 -- else is in it is the algorithm's own. AHEAD is how far ahead of its time the moment lay when it was written, in whole
 -- seconds, rounded up. Time only brings it closer, so one that lies further ahead was written by a
 -- clock that has since been put back (a replica took over): it is put back likewise.
-local moment = {}
 
--- The moment at `key`, and the tail; nil if it was written under other parameters, or makes no sense.
-function moment.read(key, parameters, place)
+-- The moment at `key`, and the tail; nil if it was written under other parameters.
+local function moment_read(key, parameters, place)
   local raw = redis.pcall('GET', key)
   if not raw then return 0, 0, argv[place - 1] end
-  if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
-  local micros, numerator, ahead, tail = match(raw, '^(%d+) (%d+) (%d+) (.+)$', #parameters + 2)
-  if not micros then return end
+  if type(raw) == 'table' then return end
+  local under, micros, numerator, ahead, tail = match(raw, '^(%S+) (%d+) (%d+) (%d+) (.+)$')
+  if under ~= parameters then return end
   micros, numerator = tonumber(micros), tonumber(numerator)
   local furthest = now + ahead * 1000000
   if micros > furthest then micros, numerator, put_back = furthest, 0, true end
   return micros, numerator, tail
 end
 
--- Its text.
-function moment.text(parameters, micros, numerator, tail)
+-- What to write for the moment, and when it is as good as none.
+local function moment_written(parameters, micros, numerator, tail)
   local ahead = micros > now and ceil((micros - now) / 1000000) or 0
-  return format('%s %.0f %.0f %.0f %s', parameters, micros, numerator, ahead, tail)
+  local text = format('%s %.0f %.0f %.0f %s', parameters, micros, numerator, ahead, tail)
+  return text, micros + (numerator > 0 and 1 or 0)
 end
 
 -- The moment later by a time, both with this denominator.
-function moment.add(micros, numerator, more_micros, more_numerator, denominator)
+local function moment_add(micros, numerator, more_micros, more_numerator, denominator)
   micros, numerator = micros + more_micros, numerator + more_numerator
   if numerator >= denominator then micros, numerator = micros + 1, numerator - denominator end
   if micros > END then return END, 0 end
   return micros, numerator
 end
 
--- The moment earlier by a time.
-function moment.subtract(micros, numerator, less_micros, less_numerator, denominator)
-  micros, numerator = micros - less_micros, numerator - less_numerator
-  if numerator < 0 then micros, numerator = micros - 1, numerator + denominator end
-  return micros, numerator
-end
-
 -- Whether one is earlier than another.
-function moment.earlier(micros, numerator, other_micros, other_numerator)
+local function moment_earlier(micros, numerator, other_micros, other_numerator)
   return micros < other_micros or (micros == other_micros and numerator < other_numerator)
 end
 
--- Where a cost moves the moment to: later than it was, or than now if it is past. Before that what was seen, and after it
--- the tail; nil if it was written under other parameters.
---   place + 1, 2  what the cost takes, as a time
---   place + 3     the denominator
-function moment.later(key, parameters, place)
-  local micros, numerator, tail = moment.read(key, parameters, place)
-  if not micros then return end
-  local seen = { micros, numerator }
-  if micros < now then micros, numerator = now, 0 end
-  micros, numerator =
-    moment.add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), tonumber(argv[place + 3]))
-  return seen, micros, numerator, tail
-end
+-- What is needed seldom, for an algorithm's `seldom`.
+local function moment_seldom()
+  return {
+    -- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
+    --   place + 1, 2  where the segment ends
+    --   place + 3, 4  how long it is
+    --   place + 5, 6  how far ahead the moment may lie while nobody waits; -1 if only the last segment is given back
+    --   place + 7     the denominator
+    refund = function(key, parameters, place)
+      local micros, numerator, tail = moment_read(key, parameters, place)
+      if not micros then return end
+      local mark, mark_numerator = tonumber(argv[place + 1]), tonumber(argv[place + 2])
+      local price, price_numerator = tonumber(argv[place + 3]), tonumber(argv[place + 4])
+      local waits = moment_earlier(tonumber(argv[place + 5]), tonumber(argv[place + 6]), micros - now, numerator)
+      local is_last = micros == mark and numerator == mark_numerator
+      local left, left_numerator = micros - now, numerator
+      if moment_earlier(mark, mark_numerator, micros, numerator) then
+        left, left_numerator = mark - now, mark_numerator
+      end
+      if moment_earlier(price, price_numerator, left, left_numerator) then
+        left, left_numerator = price, price_numerator
+      end
+      if not moment_earlier(0, 0, left, left_numerator) or (waits and not is_last) then return true end
+      micros, numerator = micros - left, numerator - left_numerator
+      if numerator < 0 then micros, numerator = micros - 1, numerator + argv[place + 7] end
+      return true, nil, moment_written(parameters, micros, numerator, tail)
+    end,
 
--- What an algorithm returns that moves the moment here.
-function moment.moved(parameters, seen, micros, numerator, tail)
-  return true, seen, moment.text(parameters, micros, numerator, tail), micros + (numerator > 0 and 1 or 0)
-end
-
--- Moves the moment without asking; `place` is as for moment.later.
-function moment.charge(key, parameters, place)
-  local seen, micros, numerator, tail = moment.later(key, parameters, place)
-  if not seen then return end
-  return moment.moved(parameters, seen, micros, numerator, tail)
-end
-
--- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
---   place + 1, 2  where the segment ends
---   place + 3, 4  how long it is
---   place + 5, 6  how far ahead the moment may lie while nobody waits; -1 if only the last segment is given back
---   place + 7     the denominator
-function moment.refund(key, parameters, place)
-  local micros, numerator, tail = moment.read(key, parameters, place)
-  if not micros then return end
-  local mark, mark_numerator = tonumber(argv[place + 1]), tonumber(argv[place + 2])
-  local price, price_numerator = tonumber(argv[place + 3]), tonumber(argv[place + 4])
-  local denominator = tonumber(argv[place + 7])
-  local waits = moment.earlier(tonumber(argv[place + 5]), tonumber(argv[place + 6]), micros - now, numerator)
-  local is_last = micros == mark and numerator == mark_numerator
-  local left, left_numerator = micros - now, numerator
-  if moment.earlier(mark, mark_numerator, micros, numerator) then left, left_numerator = mark - now, mark_numerator end
-  if moment.earlier(price, price_numerator, left, left_numerator) then left, left_numerator = price, price_numerator end
-  if not moment.earlier(0, 0, left, left_numerator) or (waits and not is_last) then return true end
-  micros, numerator = moment.subtract(micros, numerator, left, left_numerator, denominator)
-  return moment.moved(parameters, nil, micros, numerator, tail)
-end
-
--- What to write for a moment that was put back.
-function moment.mend(key, parameters, place)
-  local micros, numerator, tail = moment.read(key, parameters, place)
-  return moment.text(parameters, micros, numerator, tail), micros + (numerator > 0 and 1 or 0)
+    -- What to write for a moment that was put back.
+    mend = function(key, parameters, place)
+      return moment_written(parameters, moment_read(key, parameters, place))
+    end,
+  }
 end

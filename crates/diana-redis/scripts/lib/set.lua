@@ -15,7 +15,7 @@ end
 
 -- Lets the set go when it is as good as none. The time in the prelude tells why not so if it was handed in.
 function set.expire(key, fresh_at)
-  if argv[2] ~= '' then
+  if handed_in then
     redis.call('PEXPIRE', key, '3600000')
   else
     redis.call('PEXPIREAT', key, format('%.0f', ceil(fresh_at / 1000)))

@@ -16,7 +16,7 @@ impl Scripted for LeakyBucket {
         name: "leaky_bucket",
         letter: 'l',
         source: include_str!("../../scripts/leaky_bucket.lua"),
-        libraries: &[Library::MOMENT],
+        libraries: &[Library::MOMENT, Library::LINE],
     };
 
     fn why_not(&self) -> Option<String> {

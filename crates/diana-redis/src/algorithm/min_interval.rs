@@ -13,7 +13,7 @@ impl Scripted for MinInterval {
         name: "min_interval",
         letter: 'i',
         source: include_str!("../../scripts/min_interval.lua"),
-        libraries: &[Library::MOMENT],
+        libraries: &[Library::MOMENT, Library::LINE],
     };
 
     fn why_not(&self) -> Option<String> {

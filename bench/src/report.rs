@@ -1,15 +1,18 @@
 //! The table that is printed: what was measured, Diana, the peer, the ratio, the goal, and whether it is met.
 
 /// What a ratio should be.
-#[derive(Clone, Copy)]
-pub(crate) enum Goal {
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// This or less.
     AtMost(f64),
+    /// This or more.
     AtLeast(f64),
     /// None: the line is there to be known.
     Information,
 }
 
 /// One line.
+#[derive(Debug)]
 struct Row {
     section: String,
     what: String,
@@ -21,22 +24,22 @@ struct Row {
 }
 
 /// All lines so far.
-#[derive(Default)]
-pub(crate) struct Report {
+#[derive(Debug, Default)]
+pub struct Report {
     section: String,
     rows: Vec<Row>,
 }
 
 impl Report {
     /// A heading, also shown on stderr as progress.
-    pub(crate) fn section(&mut self, title: &str) {
+    pub fn section(&mut self, title: &str) {
         eprintln!("measuring: {title}");
         self.section = title.to_owned();
         self.push(title, String::new(), String::new(), None, Goal::Information, "#");
     }
 
     /// A comparison.
-    pub(crate) fn compare(&mut self, what: &str, diana: String, peer: String, ratio: f64, goal: Goal) {
+    pub fn compare(&mut self, what: &str, diana: String, peer: String, ratio: f64, goal: Goal) {
         let verdict = match goal {
             Goal::AtMost(most) if ratio <= most => "met",
             Goal::AtLeast(least) if ratio >= least => "met",
@@ -47,7 +50,7 @@ impl Report {
     }
 
     /// A figure of Diana's alone.
-    pub(crate) fn figure(&mut self, what: &str, diana: String, remark: String) {
+    pub fn figure(&mut self, what: &str, diana: String, remark: String) {
         self.push(what, diana, remark, None, Goal::Information, "");
     }
 
@@ -57,26 +60,30 @@ impl Report {
             Goal::AtLeast(least) => format!(">= {least}"),
             Goal::Information => String::new(),
         };
-        let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let ratio = ratio.map_or_else(String::new, |ratio| match ratio {
+            0.0..0.1 => format!("{ratio:.4}"),
+            _ => format!("{ratio:.2}"),
+        });
         let section = self.section.clone();
         self.rows.push(Row { section, what: what.to_owned(), diana, peer, ratio, goal, verdict });
     }
 
-    pub(crate) fn print(&self) {
+    /// Prints all lines, and which goals are missed.
+    pub fn print(&self) {
         let width = |column: fn(&Row) -> &str, least: usize| {
             let rows = self.rows.iter().filter(|row| row.verdict != "#");
             rows.map(|row| column(row).chars().count()).max().unwrap_or(0).max(least)
         };
         let (what, diana) = (width(|row| &row.what, 4), width(|row| &row.diana, 5));
         let (peer, goal) = (width(|row| &row.peer, 4), width(|row| &row.goal, 4));
-        println!("{:what$}  {:>diana$}  {:<peer$}  {:>5}  {:<goal$}", "what", "Diana", "peer", "ratio", "goal");
+        println!("{:what$}  {:>diana$}  {:<peer$}  {:>6}  {:<goal$}", "what", "Diana", "peer", "ratio", "goal");
         for row in &self.rows {
             let Row { what: name, diana: ours, peer: theirs, ratio, goal: wanted, verdict, .. } = row;
             if *verdict == "#" {
                 println!("\n{name}");
                 continue;
             }
-            let line = format!("{name:what$}  {ours:>diana$}  {theirs:<peer$}  {ratio:>5}  {wanted:<goal$}  {verdict}");
+            let line = format!("{name:what$}  {ours:>diana$}  {theirs:<peer$}  {ratio:>6}  {wanted:<goal$}  {verdict}");
             println!("{}", line.trim_end());
         }
         let missed: Vec<_> = self.rows.iter().filter(|row| row.verdict == "MISSED").collect();
@@ -91,7 +98,7 @@ impl Report {
 }
 
 /// Nanoseconds, as they are read.
-pub(crate) fn ns(nanos: f64) -> String {
+pub fn ns(nanos: f64) -> String {
     match nanos {
         0.0..1_000.0 => format!("{nanos:.1} ns"),
         1_000.0..1_000_000.0 => format!("{:.1} µs", nanos / 1e3),

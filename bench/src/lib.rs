@@ -1,0 +1,42 @@
+//! What the benches share: the table that they print, and a reading of time.
+//!
+//! Each bench is a binary of its own: `core` is the library in process, `redis` the store on Redis.
+
+#![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
+
+use std::time::Instant;
+
+pub mod report;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Enough to see that it runs, and where it stands.
+    Quick,
+    /// Enough to believe.
+    Full,
+}
+
+/// What the command line of the bench `name` says, or an error to show.
+pub fn length(name: &str) -> Result<Length, String> {
+    let mut length = Length::Full;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => length = Length::Quick,
+            other => return Err(format!("bench {name}: there is no option `{other}`; there is `--quick`")),
+        }
+    }
+    Ok(length)
+}
+
+/// The time, for durations.
+#[allow(clippy::disallowed_methods, reason = "a bench measures real time; limiters have their own clocks")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The middle one.
+pub fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}

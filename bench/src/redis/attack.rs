@@ -1,0 +1,96 @@
+//! An attack: requests beyond their limits by far, of which nineteen in twenty are refused.
+//!
+//! The rate is fixed, for the share of refusals is that of the limits in it. What is granted must be counted on Redis and
+//! costs a command; what is refused should cost none.
+
+use crate::setup::{Ring, Server, all_cores, ask, bucket, key, plain};
+use diana_bench::report::{Goal, Report};
+use diana_bench::{Length, now};
+use diana_core::Quota;
+use diana_redis::{RedisStore, Refusals};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many keys are attacked.
+const KEYS: u64 = 500;
+/// How often each is asked for, in a second.
+const EACH: u64 = 200;
+const TASKS: u64 = 16;
+/// How often the tasks ask: few at a time, as requests come.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What an attack came to.
+struct Outcome {
+    granted: u64,
+    refused: u64,
+    commands: u64,
+    /// While nobody waits for the clock.
+    seconds: f64,
+}
+
+pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
+    let all = KEYS * EACH;
+    report.section(&format!("an attack, {all} requests a second over {KEYS} keys, 95 % refused"));
+    let runtime = all_cores();
+    let seconds = if length == Length::Quick { 2 } else { 6 };
+    // Both let a twentieth pass: one permit at a time, or all of a window's at once.
+    let quotas = [
+        ("10/s, burst 1", Quota::per_second(10).unwrap().with_burst(1).unwrap()),
+        ("10/s, burst 10", Quota::per_second(10).unwrap()),
+    ];
+    for (name, quota) in quotas {
+        let outcome = runtime.block_on(async {
+            let store = server.store(plain().refusals(Refusals::Remembered)).await;
+            attack(&store, name, quota, seconds).await
+        });
+        let Outcome { granted, refused, commands, seconds } = outcome;
+        let share = 100.0 * refused as f64 / (granted + refused) as f64;
+        let beyond = commands.saturating_sub(granted) as f64 / refused as f64;
+        let what = format!("  commands a refused decision, {name}");
+        let remark = format!("{share:.1} % of {} refused", granted + refused);
+        report.compare(&what, format!("{beyond:.5}"), remark, beyond, Goal::AtMost(0.01));
+        let rate = (granted + refused) as f64 / seconds;
+        let each = commands as f64 / (granted + refused) as f64;
+        report.figure("  commands a decision, granted ones included", format!("{each:.4}"), String::new());
+        report.figure("  a second", format!("{rate:.0} /s"), "as many as came".to_owned());
+    }
+}
+
+/// Asks at a fixed rate for some seconds, of which the first is not counted: then bursts are granted.
+async fn attack(store: &RedisStore, name: &str, quota: Quota, seconds: u64) -> Outcome {
+    let limit = Arc::new(bucket(&format!("attacked {name}"), quota));
+    let keys = Ring::new((0..KEYS).map(key));
+    let mut outcome = Outcome { granted: 0, refused: 0, commands: 0, seconds: 0.0 };
+    for second in 0..=seconds {
+        let (before, began) = (store.link().commands, now());
+        let task = || {
+            let (store, limit, keys) = (store.clone(), Arc::clone(&limit), keys.clone());
+            tokio::spawn(async move {
+                let (mut granted, mut asked) = (0, 0);
+                let each = KEYS * EACH / TASKS;
+                while asked < each {
+                    let due = (each as f64 * began.elapsed().as_secs_f64()) as u64;
+                    while asked < due.min(each) {
+                        granted += u64::from(ask(&store, &limit, keys.next()).await.is_granted());
+                        asked += 1;
+                    }
+                    tokio::time::sleep(TICK).await;
+                }
+                (granted, asked)
+            })
+        };
+        let tasks: Vec<_> = (0..TASKS).map(|_| task()).collect();
+        for task in tasks {
+            let (granted, asked) = task.await.unwrap();
+            if second > 0 {
+                outcome.granted += granted;
+                outcome.refused += asked - granted;
+            }
+        }
+        if second > 0 {
+            outcome.commands += store.link().commands - before;
+            outcome.seconds += began.elapsed().as_secs_f64();
+        }
+    }
+    outcome
+}

@@ -1,0 +1,56 @@
+//! `cargo xtask bench redis [--quick]`: the store on Redis, beside a bare `INCR` and its goals, on a `redis-server` of its
+//! own.
+//!
+//! Each subject is a file of its own that adds its lines to the [`Report`](report::Report). How it is measured is in
+//! [`turns`]: in turns, as ratios within a round, and Redis's CPU time as the kernel counts it.
+//!
+//! A *command* is one that a client sends. What a script runs inside of Redis is none, though `INFO` counts it among the
+//! commands processed.
+//!
+//! With `REDIS_CELL=PATH`, the redis-cell module at that path takes part.
+
+#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
+#![allow(clippy::panic, reason = "likewise")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
+
+use diana_bench::{Length, length, now, report};
+use std::time::Duration;
+use turns::Effort;
+
+mod attack;
+mod batching;
+mod leases;
+mod memory;
+mod one_call;
+mod setup;
+mod turns;
+
+fn main() {
+    let length = match length("redis") {
+        Ok(length) => length,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return;
+        }
+    };
+    let effort = match length {
+        Length::Quick => Effort { rounds: 5, slice: Duration::from_millis(60) },
+        Length::Full => Effort { rounds: 15, slice: Duration::from_millis(200) },
+    };
+    let began = now();
+    let server = setup::Server::start();
+    let mut report = report::Report::default();
+    one_call::run(&mut report, &server, effort);
+    batching::run(&mut report, &server, effort);
+    leases::run(&mut report, &server, effort);
+    attack::run(&mut report, &server, length);
+    memory::run(&mut report, &server, length);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("{cores} cores; {} rounds of {:?} slices; {:.0?} in all.", effort.rounds, effort.slice, began.elapsed());
+    println!("{}; client and server share the cores.", server.version());
+    println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");
+    println!(
+        "times. CPU is that of the redis-server process, user and system. A command is one that a client sends.\n"
+    );
+    report.print();
+}

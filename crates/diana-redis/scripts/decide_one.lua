@@ -1,0 +1,17 @@
+-- Takes what one ask asks for: what most calls are. What decide.lua does, without what only several asks need.
+--
+-- KEYS[1]  the key of the ask's state
+-- ARGV     what head_one.lua tells, and
+--            2  the parameters
+--            3  since when they are in force
+--            4  how many arguments follow
+--            5  ... what the algorithm's file tells
+-- returns  what decide.lua returns for one request of one ask
+local allowed, seen, value, fresh_at = algorithm.take(KEYS[1], argv[2], 4)
+if allowed == nil then return { now, seen or -1 } end
+if put_back and not allowed then
+  write(KEYS[1], (algorithm.mend or algorithm.seldom().mend)(KEYS[1], argv[2], 4))
+elseif allowed then
+  write(KEYS[1], value, fresh_at)
+end
+return { now, allowed and 1 or 0, #seen, unpack(seen) }
