@@ -66,7 +66,7 @@ pub use limiter::Limiter;
 pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Standing};
 pub use patience::Patience;
 pub use permits::{NoPermit, Permit, Permits};
-pub use quota::{InvalidQuota, Quota};
+pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::memory::{MemoryStore, TableOptions};
 pub use store::table::OnFull;
 pub use store::{Ask, LocalStore, Store, StoreError};

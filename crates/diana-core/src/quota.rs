@@ -157,6 +157,20 @@ pub enum InvalidQuota {
     },
 }
 
+/// Reads a time as people write it: `200ms`, `10s`, `5min`, `1 day`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(diana_core::parse_duration("200ms"), Ok(Duration::from_millis(200)));
+/// let error = diana_core::parse_duration("5 fortnights").unwrap_err();
+/// assert!(error.to_string().contains("`fortnights`"), "{error}");
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuota> {
+    let fail = |problem| InvalidQuota::Text { text: text.to_owned(), problem };
+    units::parse_nanos(text).map(Duration::from_nanos).map_err(fail)
+}
+
 /// `Ok` if `value` can be a count of permits.
 pub(crate) fn check_count(what: &'static str, value: u64) -> Result<(), InvalidQuota> {
     match value {

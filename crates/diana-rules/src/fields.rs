@@ -12,7 +12,7 @@ use crate::problem::Problem;
 /// let tree = document.parse()?;
 /// let mut problems = Vec::new();
 ///
-/// let mut rule = Fields::of(&tree, "a rule", &["limit", "burst"], &mut problems).unwrap();
+/// let mut rule = Fields::of(&tree, "a rule", ["limit", "burst"], &mut problems).unwrap();
 /// assert_eq!(rule.take("limit").and_then(|limit| limit.text()), Some("100/s"));
 /// assert!(rule.take("burst").is_none());
 /// rule.finish(&mut problems);
@@ -27,7 +27,7 @@ use crate::problem::Problem;
 #[derive(Debug)]
 pub struct Fields<'a> {
     of: &'static str,
-    known: &'static [&'static str],
+    known: Vec<&'static str>,
     span: Span,
     left: Vec<&'a Entry>,
 }
@@ -37,14 +37,15 @@ impl<'a> Fields<'a> {
     pub fn of(
         node: &'a Node,
         of: &'static str,
-        known: &'static [&'static str],
+        known: impl Into<Vec<&'static str>>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
+        let known = known.into();
         match &node.value {
             Value::Map(entries) => Some(Self { of, known, span: node.span, left: entries.iter().collect() }),
             other => {
                 let what = format!("{of} is a map, but this is {}", other.kind());
-                problems.push(Problem::new(node.span, what).expected(format!("fields such as {}", examples(known))));
+                problems.push(Problem::new(node.span, what).expected(format!("fields such as {}", examples(&known))));
                 None
             }
         }
@@ -52,10 +53,15 @@ impl<'a> Fields<'a> {
 
     /// The value of a field, if it is there and not empty.
     pub fn take(&mut self, name: &str) -> Option<&'a Node> {
+        self.take_entry(name).map(|entry| &entry.node)
+    }
+
+    /// A field, if it is there and not empty.
+    pub(crate) fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");
         let place = self.left.iter().position(|entry| entry.key == name)?;
         let entry = self.left.remove(place);
-        (entry.node.value != Value::Null).then_some(&entry.node)
+        (entry.node.value != Value::Null).then_some(entry)
     }
 
     /// The value of a field that must be there.
@@ -71,9 +77,9 @@ impl<'a> Fields<'a> {
     pub fn finish(self, problems: &mut Vec<Problem>) {
         for entry in &self.left {
             let what = format!("`{}` is no field of {}", entry.key, self.of);
-            let expected = match nearest(&entry.key, self.known) {
+            let expected = match nearest(&entry.key, &self.known) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => format!("expected one of {}", all(self.known)),
+                None => format!("expected one of {}", all(&self.known)),
             };
             problems.push(Problem::new(entry.span, what).expected(expected));
         }

@@ -1,15 +1,24 @@
 //! The rule file of Diana: what users write, checked kindly.
 //!
 //! # What is there so far
-//! [`Document`], which reads YAML, JSON and TOML into one [tree](Node) that knows where each value stands, and
-//! [`Problems`], which are told all at once, each with its line. [`Fields`] reads a map field by field, and finds what nobody
-//! asked for.
+//! - [`Document`] reads YAML, JSON and TOML into one [tree](Node) that knows where each value stands, with `${VARIABLES}` from
+//!   the environment.
+//! - [`Problems`] are told all at once, each with its line and what was expected; [`Fields`] reads a map field by field, and
+//!   finds what nobody asked for.
+//! - [`LimitRule`] reads what a rule says about its limits, by the algorithms of a [`Registry`], which is open for yours.
+//!
+//! Whole rules (whom they are for, what they match, what happens beyond) are to come.
 
+mod algorithm;
 mod document;
 mod fields;
+mod limit;
 mod problem;
+mod scalar;
 
+pub use algorithm::{AlgorithmOptions, Configured, Registry};
 pub use document::node::{Entry, Node, Span, Value};
 pub use document::{Document, Format};
 pub use fields::Fields;
+pub use limit::LimitRule;
 pub use problem::{Problem, Problems};

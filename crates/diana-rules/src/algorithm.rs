@@ -1,0 +1,177 @@
+//! Algorithms by name, with the options that each takes in a rule: open for those of others.
+//!
+//! A rule says `algorithm: NAME`, and beside it what that algorithm wants to know. A [`Registry`] knows the names. Diana's own
+//! are registered like any other, so a new one is a new entry, and files that do not name it stay as they are.
+
+mod built_in;
+mod options;
+
+use crate::problem::Problem;
+use diana_core::{Algorithm, Limit, Quota};
+pub use options::AlgorithmOptions;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+/// An algorithm with its parameters, whatever it is: what a limit of a rule comes to.
+///
+/// ```
+/// use diana_core::{FixedWindow, TokenBucket};
+/// use diana_rules::Configured;
+///
+/// let bucket = Configured::new(TokenBucket::new("100/s".parse()?));
+/// let limit = bucket.limit("each-account");
+/// let window = Configured::new(FixedWindow::new("100/s".parse()?));
+/// assert_ne!(bucket, window);
+/// assert_eq!(window.changed(&limit).id(), limit.id());
+/// # Ok::<(), diana_core::InvalidQuota>(())
+/// ```
+#[derive(Clone)]
+pub struct Configured(Arc<dyn AnyConfigured>);
+
+trait AnyConfigured: Debug + Send + Sync {
+    fn limit(&self, name: &str) -> Limit;
+    fn changed(&self, limit: &Limit) -> Limit;
+    fn as_any(&self) -> &dyn Any;
+    fn same(&self, other: &dyn AnyConfigured) -> bool;
+}
+
+impl<A: Algorithm> AnyConfigured for A {
+    fn limit(&self, name: &str) -> Limit {
+        Limit::new(name, self.clone())
+    }
+
+    fn changed(&self, limit: &Limit) -> Limit {
+        limit.changed_to(self.clone())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn same(&self, other: &dyn AnyConfigured) -> bool {
+        other.as_any().downcast_ref::<A>() == Some(self)
+    }
+}
+
+impl Configured {
+    /// This algorithm.
+    pub fn new(algorithm: impl Algorithm) -> Self {
+        Self(Arc::new(algorithm))
+    }
+
+    /// A limit of this algorithm.
+    pub fn limit(&self, name: &str) -> Limit {
+        self.0.limit(name)
+    }
+
+    /// `limit`, changed to this algorithm: its keys keep their use.
+    #[must_use]
+    pub fn changed(&self, limit: &Limit) -> Limit {
+        self.0.changed(limit)
+    }
+
+    /// The algorithm, if it is an `A`.
+    pub fn algorithm<A: Algorithm>(&self) -> Option<&A> {
+        self.0.as_any().downcast_ref()
+    }
+}
+
+impl PartialEq for Configured {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same(&*other.0)
+    }
+}
+
+impl Debug for Configured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Makes an algorithm from a quota and the options that a rule gives.
+type Build = dyn Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync;
+
+/// An algorithm as rules know it.
+#[derive(Clone)]
+pub(crate) struct Kind {
+    pub(crate) options: &'static [&'static str],
+    build: Arc<Build>,
+}
+
+impl Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The algorithms that rules can name.
+///
+/// ```
+/// use diana_core::TokenBucket;
+/// use diana_rules::{Configured, Registry};
+///
+/// let mut registry = Registry::default();
+/// registry.algorithm("half_bucket", &["burst", "share"], |quota, options| {
+///     let share = options.count("share", 1).unwrap_or(2);
+///     let less = quota.with_burst((quota.burst() / share).max(1)).ok()?;
+///     Some(Configured::new(TokenBucket::new(less)))
+/// });
+/// assert!(registry.algorithms().any(|name| name == "half_bucket"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Registry {
+    algorithms: BTreeMap<&'static str, Kind>,
+}
+
+impl Default for Registry {
+    /// Diana's own.
+    fn default() -> Self {
+        let mut registry = Self { algorithms: BTreeMap::new() };
+        built_in::register(&mut registry);
+        registry
+    }
+}
+
+impl Registry {
+    /// Lets rules name an algorithm. `options` are the fields that it takes beside the limit; `build` makes it, or tells
+    /// through the options what is wrong. A name that is there already is replaced.
+    pub fn algorithm(
+        &mut self,
+        name: &'static str,
+        options: &'static [&'static str],
+        build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
+    ) {
+        self.algorithms.insert(name, Kind { options, build: Arc::new(build) });
+    }
+
+    /// The names of all algorithms.
+    pub fn algorithms(&self) -> impl Iterator<Item = &'static str> {
+        self.algorithms.keys().copied()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<(&'static str, &Kind)> {
+        self.algorithms.get_key_value(name).map(|(name, kind)| (*name, kind))
+    }
+
+    /// All options of all algorithms.
+    pub(crate) fn options(&self) -> Vec<&'static str> {
+        let mut options = self.algorithms.values().flat_map(|kind| kind.options.iter().copied()).collect::<Vec<_>>();
+        options.sort_unstable();
+        options.dedup();
+        options
+    }
+}
+
+impl Kind {
+    pub(crate) fn build(&self, quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+        (self.build)(quota, options)
+    }
+}
+
+/// What a constructor of diana-core said, at the place of the limit.
+pub(crate) fn invalid(error: impl fmt::Display, options: &mut AlgorithmOptions<'_, '_>) {
+    let span = options.span();
+    options.problem(Problem::new(span, error.to_string()));
+}

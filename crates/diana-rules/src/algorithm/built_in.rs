@@ -1,0 +1,129 @@
+//! Diana's own algorithms, with their options.
+
+use super::{AlgorithmOptions, Configured, Registry, invalid};
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::scalar;
+use diana_core::{Calendar, FixedWindow, LeakyBucket, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow};
+use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
+use std::fmt::Display;
+use std::time::Duration;
+
+pub(super) fn register(registry: &mut Registry) {
+    registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
+    registry.algorithm("leaky_bucket", &["burst", "delay", "nodelay"], leaky_bucket);
+    registry.algorithm("fixed_window", &["opens", "time_zone"], fixed_window);
+    registry.algorithm("sliding_window", &["buckets", "precision"], sliding_window);
+    registry.algorithm("sliding_log", &[], |quota, _| Some(Configured::new(SlidingLog::new(quota))));
+    registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
+    registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
+}
+
+/// `refill: {tokens: 100, every: 1min}` brings so many at once, rather than one by one.
+fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+    let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
+    let problems = options.problems();
+    let mut fields = Fields::of(refill, "`refill`", ["tokens", "every"], problems)?;
+    let tokens = fields.require("tokens", problems).and_then(|node| scalar::count(node, "`tokens`", 1, problems));
+    let every = fields.require("every", problems).and_then(|node| scalar::duration(node, "`every`", problems));
+    fields.finish(problems);
+    let refilled = told(Quota::new(tokens?, every?), options)?;
+    let bucket = told(refilled.with_burst(quota.burst()), options)?;
+    Some(Configured::new(RefillingBucket::new(bucket)))
+}
+
+/// The burst of a leaky bucket is its queue.
+fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+    // Unless somebody says otherwise, nobody stands in line: a quota's own burst is its count.
+    let queue = options.count("burst", 0).unwrap_or(0);
+    let bucket = LeakyBucket::new(quota).queue(queue);
+    let (delay, nodelay) = (options.count("delay", 0), options.flag("nodelay"));
+    Some(Configured::new(match (delay, nodelay) {
+        (Some(_), Some(true)) => {
+            let span = options.node("nodelay")?.span;
+            options.problem(Problem::new(span, "`nodelay` and `delay` exclude each other").expected("one of the two"));
+            return None;
+        }
+        (_, Some(true)) => bucket.nodelay(),
+        (Some(permits), _) => bucket.delay(permits),
+        _ => bucket,
+    }))
+}
+
+/// On the clock, from the first request on, or by the calendar of a time zone.
+fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+    let Some(zone) = options.text("time_zone") else {
+        let opens = match options.word("opens", &["clock", "first_request"]) {
+            Some(1) => Opens::FirstRequest,
+            _ => Opens::OnTheClock,
+        };
+        return Some(Configured::new(FixedWindow::new(quota).opens(opens)));
+    };
+    const DAY: Duration = Duration::from_secs(86_400);
+    let unit = [(DAY, Calendar::Day), (DAY * 7, Calendar::Week), (DAY * 30, Calendar::Month)];
+    let Some((_, unit)) = unit.into_iter().find(|(length, _)| *length == quota.period()) else {
+        let what = format!("a calendar has days, weeks and months, but the limit is {quota}");
+        let span = options.span();
+        options.problem(Problem::new(span, what).expected("a limit such as 1000/day, or no `time_zone`"));
+        return None;
+    };
+    told(FixedWindow::calendar(quota.permits(), unit, zone), options).map(Configured::new)
+}
+
+fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+    let window = SlidingWindow::new(quota);
+    let (buckets, precision) = (options.count("buckets", 1), options.duration("precision"));
+    let divided = match (buckets, precision) {
+        (Some(_), Some(_)) => {
+            let span = options.node("precision")?.span;
+            let problem = Problem::new(span, "`buckets` and `precision` say the same in two ways");
+            options.problem(problem.expected("one of the two"));
+            return None;
+        }
+        (Some(buckets), None) => window.with_buckets(buckets),
+        (None, Some(precision)) => window.with_precision(precision),
+        (None, None) => Ok(window),
+    };
+    told(divided, options).map(Configured::new)
+}
+
+fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+    let smooth = told(SmoothBursty::new(a_second(&quota)), options)?;
+    let smooth = match options.number("burst_seconds") {
+        Some(seconds) => told(smooth.with_burst_seconds(seconds), options)?,
+        None => smooth,
+    };
+    // For many keys an idle one must equal a new one; a single limiter may begin as Guava's does.
+    let starts = match options.word("starts", &["full", "empty"]) {
+        Some(1) => Starts::Empty,
+        _ => Starts::Full,
+    };
+    Some(Configured::new(smooth.starting(starts)))
+}
+
+fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
+    let Some(warm_up) = options.duration("warm_up") else {
+        if options.node("warm_up").is_none() {
+            let span = options.span();
+            let problem = Problem::new(span, "`smooth_warming_up` has no `warm_up`");
+            options.problem(problem.expected("how long it takes to warm up, as in `warm_up: 10s`"));
+        }
+        return None;
+    };
+    let smooth = told(SmoothWarmingUp::new(a_second(&quota), warm_up), options)?;
+    let smooth = match options.number("cold_factor") {
+        Some(factor) => told(smooth.with_cold_factor(factor), options)?,
+        None => smooth,
+    };
+    Some(Configured::new(smooth))
+}
+
+/// The rate in permits a second.
+fn a_second(quota: &Quota) -> f64 {
+    quota.permits() as f64 / quota.period().as_secs_f64()
+}
+
+/// What went well, or a problem.
+fn told<T, E: Display>(made: Result<T, E>, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
+    made.map_err(|error| invalid(error, options)).ok()
+}

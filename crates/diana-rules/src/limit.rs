@@ -1,0 +1,235 @@
+//! The limits of a rule: how much, how often, and by which algorithm.
+//!
+//! ```yaml
+//! limit: 100/s                                        # short for the simple case
+//! limit: {rate: 100/s, burst: 200}
+//! limit: [{rate: 100/s, burst: 200}, 20000/h]         # several at once
+//! limit: 20/s                                         # a single one may have its options beside it
+//! algorithm: sliding_window
+//! buckets: 10
+//! ```
+//!
+//! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
+
+use crate::algorithm::{AlgorithmOptions, Configured, Registry};
+use crate::document::node::{Node, Span, Value};
+use crate::fields::{Fields, all, nearest};
+use crate::problem::Problem;
+use crate::scalar;
+use diana_core::{Concurrency, MinInterval, Quota, Total};
+
+/// The algorithm where none is named.
+const DEFAULT: &str = "token_bucket";
+/// The fields of one limit that every algorithm has.
+const COMMON: [&str; 2] = ["rate", "algorithm"];
+
+/// One limit as a rule says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitRule {
+    /// What it comes to.
+    pub configured: Configured,
+    /// As it is written, for people.
+    pub written: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl LimitRule {
+    /// The fields of a rule that have to do with its limits.
+    ///
+    /// ```
+    /// use diana_rules::{LimitRule, Registry};
+    ///
+    /// let fields = LimitRule::fields(&Registry::default());
+    /// assert!(["limit", "every", "burst", "algorithm", "buckets"].iter().all(|field| fields.contains(field)));
+    /// ```
+    pub fn fields(registry: &Registry) -> Vec<&'static str> {
+        let mut fields = LIMITS.to_vec();
+        fields.extend(BESIDE);
+        fields.extend(registry.options());
+        fields
+    }
+
+    /// Takes the limits out of a rule's fields. What is wrong is told in `problems`, and left out.
+    ///
+    /// ```
+    /// use diana_rules::{Document, Fields, LimitRule, Registry};
+    ///
+    /// let document = Document::new("rule.yaml", "limit: [{rate: 100/s, burst: 200}, 20000/h]\nconcurrent: 4\n");
+    /// let (tree, registry, mut problems) = (document.parse()?, Registry::default(), Vec::new());
+    /// let mut rule = Fields::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).unwrap();
+    ///
+    /// let limits = LimitRule::read(&mut rule, &registry, &mut problems);
+    /// let written = limits.iter().map(|limit| limit.written.as_str()).collect::<Vec<_>>();
+    /// assert_eq!(written, ["100/s", "20000/h", "4"]);
+    /// assert!(problems.is_empty());
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn read(rule: &mut Fields<'_>, registry: &Registry, problems: &mut Vec<Problem>) -> Vec<Self> {
+        let [limit, every, total, concurrent] = LIMITS.map(|name| rule.take(name));
+        let beside = BESIDE.into_iter().chain(registry.options()).filter_map(|name| rule.take_entry(name));
+        let beside = beside.map(|entry| (&*entry.key, &entry.node)).collect::<Vec<_>>();
+        read(LimitFields { limit, every, total, concurrent }, &beside, registry, problems)
+    }
+}
+
+/// The fields that are limits, of which a rule may have several.
+const LIMITS: [&str; 4] = ["limit", "every", "total", "concurrent"];
+/// The fields that may stand beside a single limit, whatever its algorithm.
+const BESIDE: [&str; 1] = ["algorithm"];
+
+/// What a rule says about its limits, each field as it is written.
+#[derive(Clone, Copy, Debug, Default)]
+struct LimitFields<'a> {
+    limit: Option<&'a Node>,
+    every: Option<&'a Node>,
+    total: Option<&'a Node>,
+    concurrent: Option<&'a Node>,
+}
+
+/// Reads the limits of a rule. `beside` are the rule's own fields that may belong to a single limit: the algorithm and the
+/// options of algorithms.
+fn read(
+    fields: LimitFields<'_>,
+    beside: &[(&str, &Node)],
+    registry: &Registry,
+    problems: &mut Vec<Problem>,
+) -> Vec<LimitRule> {
+    let mut limits = Vec::new();
+    if let Some(node) = fields.limit {
+        match &node.value {
+            Value::List(items) => {
+                misplaced(beside, problems);
+                limits.extend(items.iter().filter_map(|item| one(item, &[], registry, problems)));
+            }
+            _ => limits.extend(one(node, beside, registry, problems)),
+        }
+    } else if let Some((name, node)) = beside.first() {
+        let what = format!("`{name}` belongs to a `limit`, and there is none");
+        problems.push(Problem::new(node.span, what));
+    }
+    let mut simple = |node: Option<&Node>, configured: Option<Configured>| {
+        let (Some(node), Some(configured)) = (node, configured) else { return };
+        limits.push(LimitRule { configured, written: node.text().unwrap_or_default().to_owned(), span: node.span });
+    };
+    let every = fields.every.and_then(|node| scalar::duration(node, "`every`", problems).map(|time| (node, time)));
+    let every = every.and_then(|(node, time)| told(MinInterval::new(time), node.span, problems));
+    simple(fields.every, every.map(Configured::new));
+    let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
+    simple(fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
+    let concurrent = fields.concurrent.and_then(|node| scalar::count(node, "`concurrent`", 1, problems));
+    simple(fields.concurrent, concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new));
+    limits
+}
+
+/// One limit: a text, or a map with a rate.
+fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mut Vec<Problem>) -> Option<LimitRule> {
+    let mut given = beside.to_vec();
+    let rate = match &node.value {
+        Value::Text(_) | Value::Number(_) => node,
+        Value::Map(entries) => {
+            // Which options there are depends on the algorithm, so unknown ones are told below.
+            for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
+                given.retain(|(name, _)| *name != entry.key);
+                given.push((&entry.key, &entry.node));
+            }
+            match given.iter().find(|(name, _)| *name == "rate") {
+                Some((_, rate)) => rate,
+                None => {
+                    let problem = Problem::new(node.span, "a limit has no `rate`");
+                    problems.push(problem.expected("as in {rate: 100/s, burst: 200}"));
+                    return None;
+                }
+            }
+        }
+        other => {
+            let problem = Problem::new(node.span, format!("a limit can't be {}", other.kind()));
+            problems.push(problem.expected("100/s, {rate: 100/s, burst: 200}, or a list of them"));
+            return None;
+        }
+    };
+    let written = scalar::text(rate, "a limit", problems)?;
+    let quota = told(written.parse::<Quota>(), rate.span, problems);
+    let (name, kind) = match given.iter().find(|(name, _)| *name == "algorithm") {
+        Some((_, node)) => {
+            let named = scalar::text(node, "`algorithm`", problems)?;
+            registry.find(named).or_else(|| {
+                let names = registry.algorithms().collect::<Vec<_>>();
+                let meant = nearest(named, &names).map(|meant| format!("did you mean `{meant}`?"));
+                let problem = Problem::new(node.span, format!("`{named}` is no algorithm"));
+                problems.push(problem.expected(meant.unwrap_or_else(|| format!("expected one of {}", all(&names)))));
+                None
+            })?
+        }
+        None => registry.find(DEFAULT)?,
+    };
+    unknown(node, &given, name, kind.options, registry, problems);
+    if !kind.options.contains(&"burst") && quota.is_some_and(|quota| quota.burst() != quota.permits()) {
+        let what = format!("`{name}` has no burst");
+        problems
+            .push(Problem::new(rate.span, what).expected("100/s, or an algorithm with one, such as `token_bucket`"));
+    }
+    let burst = given.iter().find(|(name, _)| *name == "burst").map(|(_, node)| *node);
+    let quota = match burst {
+        // A leaky bucket's burst is its queue, which may be empty.
+        Some(node) if name != "leaky_bucket" => {
+            let burst = scalar::count(node, "`burst`", 1, problems);
+            quota.and_then(|quota| told(quota.with_burst(burst?), node.span, problems))
+        }
+        _ => quota,
+    }?;
+    let mut options = AlgorithmOptions::new(given, rate.span, problems);
+    let configured = kind.build(quota, &mut options)?;
+    Some(LimitRule { configured, written: written.to_owned(), span: node.span })
+}
+
+/// Tells options that the algorithm does not have.
+fn unknown(
+    limit: &Node,
+    given: &[(&str, &Node)],
+    algorithm: &str,
+    options: &[&'static str],
+    registry: &Registry,
+    problems: &mut Vec<Problem>,
+) {
+    let known = COMMON.iter().chain(options).copied().collect::<Vec<_>>();
+    for (name, node) in given.iter().filter(|(name, _)| !known.contains(name)) {
+        let elsewhere = registry.options().contains(name);
+        let what = if elsewhere {
+            format!("`{algorithm}` has no `{name}`")
+        } else {
+            format!("`{name}` is no field of a limit")
+        };
+        let expected = match nearest(name, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("expected one of {}", all(&known)),
+        };
+        // In a map the name is pointed at, beside a limit the value: only that is known there.
+        let span = match &limit.value {
+            Value::Map(entries) => {
+                entries.iter().find(|entry| entry.key == *name).map_or(node.span, |entry| entry.span)
+            }
+            _ => node.span,
+        };
+        problems.push(Problem::new(span, what).expected(expected));
+    }
+}
+
+/// With several limits, each has options of its own.
+fn misplaced(beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
+    for (name, node) in beside.iter().filter(|(name, _)| *name != "algorithm") {
+        let what = format!("`{name}` stands beside several limits, and could be meant for any of them");
+        problems.push(Problem::new(node.span, what).expected(format!("{{rate: 100/s, {name}: ...}}")));
+    }
+    if let Some((_, node)) = beside.iter().find(|(name, _)| *name == "algorithm") {
+        let what = "`algorithm` stands beside several limits, and could be meant for any of them";
+        problems.push(Problem::new(node.span, what).expected("{rate: 100/s, algorithm: ...}"));
+    }
+}
+
+fn told<T, E: std::fmt::Display>(made: Result<T, E>, span: Span, problems: &mut Vec<Problem>) -> Option<T> {
+    made.map_err(|error| problems.push(Problem::new(span, error.to_string()))).ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! What limits come to, and what is wrong with them.
+
+use super::*;
+use crate::document::Document;
+use diana_core::{
+    Calendar, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty,
+    SmoothWarmingUp, Starts, TokenBucket,
+};
+use std::time::Duration;
+
+/// The limits of a rule that is written like this.
+fn limits(yaml: &str) -> Result<Vec<LimitRule>, String> {
+    let document = Document::new("rule.yaml", yaml);
+    let tree = document.parse().map_err(|error| error.to_string())?;
+    let (registry, mut problems) = (Registry::default(), Vec::new());
+    let mut rule = Fields::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).ok_or("no map")?;
+    let limits = LimitRule::read(&mut rule, &registry, &mut problems);
+    rule.finish(&mut problems);
+    if problems.is_empty() { Ok(limits) } else { Err(document.problems(problems).to_string()) }
+}
+
+fn one_limit(yaml: &str) -> Configured {
+    let mut limits = limits(yaml).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(limits.len(), 1, "{limits:?}");
+    limits.remove(0).configured
+}
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+#[test]
+fn each_algorithm_has_its_options() {
+    let ms = Duration::from_millis;
+    let same = |yaml: &str, configured: Configured| assert_eq!(one_limit(yaml), configured, "{yaml}");
+    same("limit: 100/s", Configured::new(TokenBucket::new(quota("100/s"))));
+    same("limit: 100/s burst 200", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
+    same("limit: {rate: 100/s, burst: 200}", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
+    same("{limit: 100/s, burst: 200}", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
+    same(
+        "{limit: 100/s, burst: 7, refill: {tokens: 5, every: 10s}}",
+        Configured::new(RefillingBucket::new(quota("5/10s burst 7"))),
+    );
+    let leaky = || LeakyBucket::new(quota("500/s"));
+    same("{limit: 500/s, algorithm: leaky_bucket}", Configured::new(leaky()));
+    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50}", Configured::new(leaky().queue(50)));
+    same("{limit: 500/s, algorithm: leaky_bucket, burst: 50, delay: 8}", Configured::new(leaky().queue(50).delay(8)));
+    same(
+        "{limit: 500/s, algorithm: leaky_bucket, burst: 5, nodelay: true}",
+        Configured::new(leaky().queue(5).nodelay()),
+    );
+    let window = || FixedWindow::new(quota("1/min"));
+    same("{limit: 1/min, algorithm: fixed_window}", Configured::new(window()));
+    same(
+        "{limit: 1/min, algorithm: fixed_window, opens: first_request}",
+        Configured::new(window().opens(Opens::FirstRequest)),
+    );
+    same(
+        "{limit: 1000/day, algorithm: fixed_window, time_zone: Europe/Berlin}",
+        Configured::new(FixedWindow::calendar(1_000, Calendar::Day, "Europe/Berlin").unwrap()),
+    );
+    let sliding = || SlidingWindow::new(quota("20/s"));
+    same("{limit: 20/s, algorithm: sliding_window}", Configured::new(sliding()));
+    same("{limit: 20/s, algorithm: sliding_window, buckets: 4}", Configured::new(sliding().with_buckets(4).unwrap()));
+    same(
+        "{limit: 20/s, algorithm: sliding_window, precision: 50ms}",
+        Configured::new(sliding().with_precision(ms(50)).unwrap()),
+    );
+    same("{limit: 20/s, algorithm: sliding_log}", Configured::new(SlidingLog::new(quota("20/s"))));
+    let smooth = SmoothBursty::new(5.0).unwrap();
+    same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.starting(Starts::Full)));
+    same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", Configured::new(smooth));
+    same(
+        "{limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s, cold_factor: 4}",
+        Configured::new(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(4.0).unwrap()),
+    );
+    same("every: 200ms", Configured::new(MinInterval::new(ms(200)).unwrap()));
+    same("total: 1_000", Configured::new(Total::new(1_000).unwrap()));
+    same("concurrent: 4", Configured::new(Concurrency::new(4).unwrap()));
+}
+
+#[test]
+fn several_limits_have_options_of_their_own() {
+    let all = limits("limit: [{rate: 100/s, burst: 200}, 20000/h, {rate: 5/s, algorithm: sliding_log}]").unwrap();
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[2].configured, Configured::new(SlidingLog::new(quota("5/s"))));
+    assert_eq!(all[1].written, "20000/h");
+    assert!(limits("{limit: [1/s, 5/min], burst: 7}").unwrap_err().contains("`burst` stands beside several limits"));
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    let error =
+        limits("limit:\n  - {rate: 0/s}\n  - {rate: 5/fortnight, burts: 3}\n  - {burst: 4}\n  - [1]\n  - true\n");
+    assert_eq!(
+        error.unwrap_err(),
+        "\
+rule.yaml:2:12: quota `0/s`: permits 0: must be a whole number from 1 to 9007199254740992
+  2 |   - {rate: 0/s}
+    |            ^^^ 
+rule.yaml:3:12: quota `5/fortnight`: `fortnight` is not a unit of time; write one of ns, us, ms, s, min, h, day, week or month
+  3 |   - {rate: 5/fortnight, burts: 3}
+    |            ^^^^^^^^^^^ 
+rule.yaml:3:25: `burts` is no field of a limit
+  3 |   - {rate: 5/fortnight, burts: 3}
+    |                         ^^^^^ did you mean `burst`?
+rule.yaml:4:5: a limit has no `rate`
+  4 |   - {burst: 4}
+    |     ^ as in {rate: 100/s, burst: 200}
+rule.yaml:5:5: a limit can't be a list
+  5 |   - [1]
+    |     ^ 100/s, {rate: 100/s, burst: 200}, or a list of them
+rule.yaml:6:5: a limit can't be true or false
+  6 |   - true
+    |     ^^^^ 100/s, {rate: 100/s, burst: 200}, or a list of them
+"
+    );
+}
+
+#[test]
+fn each_nonsense_says_what_would_do() {
+    for (yaml, said) in [
+        ("{limit: 5/s, algorithm: sliding_windw}", "did you mean `sliding_window`?"),
+        ("{limit: 5/s, algorithm: magic}", "expected one of `fixed_window`, `leaky_bucket`"),
+        ("{limit: 5/s, buckets: 3}", "`token_bucket` has no `buckets`"),
+        ("{limit: 5/s, algorithm: sliding_window, buckets: 0}", "`buckets` can't be `0`"),
+        ("{limit: 5/s, algorithm: sliding_window, buckets: 3, precision: 1s}", "say the same in two ways"),
+        ("{limit: 5/s, algorithm: sliding_window, precision: 1}", "has no unit"),
+        ("{limit: 5/s, algorithm: leaky_bucket, delay: 3, nodelay: true}", "exclude each other"),
+        ("{limit: 5/s, algorithm: leaky_bucket, nodelay: yes}", "true or false"),
+        ("{limit: 5/h, algorithm: fixed_window, time_zone: Europe/Berlin}", "a calendar has days, weeks and months"),
+        ("{limit: 5/day, algorithm: fixed_window, time_zone: Europe/Atlantis}", "`Europe/Atlantis`"),
+        ("{limit: 5/s, algorithm: fixed_window, opens: sometimes}", "`clock`, `first_request`"),
+        ("{limit: 5/s, algorithm: smooth_warming_up}", "has no `warm_up`"),
+        ("{limit: 5/s, burst: 6, algorithm: sliding_log}", "`sliding_log` has no `burst`"),
+        ("{limit: 5/s burst 6, algorithm: sliding_log}", "`sliding_log` has no burst"),
+        ("{limit: 5/s, burst: 0}", "a whole number from 1"),
+        ("{limit: 5/s, refill: {tokens: 1}}", "`refill` has no `every`"),
+        ("burst: 5", "`burst` belongs to a `limit`, and there is none"),
+        ("every: 0s", "interval 0"),
+        ("every: soon", "`soon` is not a unit of time"),
+        ("total: 0", "`total` can't be `0`"),
+        ("concurrent: many", "`concurrent` can't be `many`"),
+    ] {
+        match limits(yaml) {
+            Err(error) => assert!(error.contains(said), "{yaml}:\n{error}"),
+            Ok(limits) => panic!("{yaml} came to {limits:?}"),
+        }
+    }
+}

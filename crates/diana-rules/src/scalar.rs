@@ -1,0 +1,79 @@
+//! Reading single values: what they may be, and a problem that says so if they are not.
+
+use crate::document::node::{Node, Value};
+use crate::fields::{all, nearest};
+use crate::problem::Problem;
+use std::time::Duration;
+
+/// A text, or a number as it is written.
+pub(crate) fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Option<&'a str> {
+    let text = node.text();
+    if text.is_none() {
+        problems.push(Problem::new(node.span, format!("{what} is a text, but this is {}", node.value.kind())));
+    }
+    text
+}
+
+/// A whole number from `least` on. Underscores may group its digits.
+pub(crate) fn count(node: &Node, what: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
+    let digits = node.text().map(|text| text.replace('_', ""));
+    let number = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = number.and_then(|digits| digits.parse().ok());
+    let number = number.filter(|number| (least..=diana_core::MAX_PERMITS).contains(number));
+    if number.is_none() {
+        let expected = format!("a whole number from {least} to {}", diana_core::MAX_PERMITS);
+        problems.push(wrong(node, what).expected(expected));
+    }
+    number
+}
+
+/// A number that is not below zero.
+pub(crate) fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<f64> {
+    let number = node.text().and_then(|text| text.parse::<f64>().ok());
+    let number = number.filter(|number| number.is_finite() && *number >= 0.0);
+    if number.is_none() {
+        problems.push(wrong(node, what).expected("a number such as 3 or 2.5"));
+    }
+    number
+}
+
+/// A time such as `200ms`.
+pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+    let parsed = node.text().ok_or_else(|| "a time such as 200ms, 10s or 5min".to_owned());
+    match parsed.and_then(|text| diana_core::parse_duration(text).map_err(|error| error.to_string())) {
+        Ok(duration) => Some(duration),
+        Err(expected) => {
+            problems.push(wrong(node, what).expected(expected));
+            None
+        }
+    }
+}
+
+/// `true` or `false`.
+pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool> {
+    match node.value {
+        Value::Bool(value) => Some(value),
+        _ => {
+            problems.push(wrong(node, what).expected("true or false"));
+            None
+        }
+    }
+}
+
+/// One of a few words: which, counted from 0.
+pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<Problem>) -> Option<usize> {
+    let text = node.text().unwrap_or_default();
+    let place = words.iter().position(|word| *word == text);
+    if place.is_none() {
+        let meant = nearest(text, words).map(|meant| format!("did you mean `{meant}`?"));
+        problems.push(wrong(node, what).expected(meant.unwrap_or_else(|| format!("expected one of {}", all(words)))));
+    }
+    place
+}
+
+fn wrong(node: &Node, what: &str) -> Problem {
+    match node.text() {
+        Some(text) => Problem::new(node.span, format!("{what} can't be `{text}`")),
+        None => Problem::new(node.span, format!("{what} can't be {}", node.value.kind())),
+    }
+}
