@@ -44,8 +44,13 @@ end
 
 local function write(key, head, used, unit)
   redis.call('ZREMRANGEBYSCORE', key, '(0', format('%.0f', now))
+  local last = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]
+  if not last or tonumber(last) <= 0 then
+    redis.call('DEL', key)
+    return
+  end
   redis.call('ZADD', key, '-inf', head, format('-%.0f', used), 'used', format('-%.0f', unit), 'unit')
-  set.expire(key, tonumber(redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2]))
+  set.expire(key, tonumber(last))
 end
 
 return {
@@ -59,7 +64,8 @@ return {
     if wait > tonumber(argv[place + 5]) then return false, seen end
     return true, seen, function()
       local ends = math.min(now + ceil(wait / 1000) + tonumber(argv[place + 6]), END)
-      redis.call('ZADD', key, format('%.0f', ends), argv[place + 1])
+      -- A ticket that is there already was taken before, by a call whose answer was lost.
+      if redis.call('ZADD', key, format('%.0f', ends), argv[place + 1]) == 0 then cost = 0 end
       write(key, head, used + cost, unit)
     end
   end,

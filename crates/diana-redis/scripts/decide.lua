@@ -40,8 +40,12 @@ while place <= last do
   for ask = 1, asks do
     local algorithm = algorithms[argv[place]]
     if not algorithm[op] then algorithm = algorithm.seldom() end
-    local allowed, seen
-    allowed, seen, value, fresh_at = algorithm[op](KEYS[key + ask], argv[place + 1], place + 3)
+    local ran, allowed, seen
+    ran, allowed, seen, value, fresh_at = pcall(algorithm[op], KEYS[key + ask], argv[place + 1], place + 3)
+    if not ran then
+      -- A state that makes no sense is not the fault of the other requests of this call.
+      allowed, seen = nil, redis.error_reply('ERR ' .. tostring(type(allowed) == 'table' and allowed.err or allowed))
+    end
     if put_back then
       put_back = false
       -- A time that was handed in says nothing about clocks.

@@ -10,7 +10,8 @@
 --                             5...  the ends, in order
 --        refund:        1     the cost
 --                       2     where the window of its grant ends
--- seen   the window's end and count; twice 0 if none is open
+--                       3     when the state came to be that it was taken from
+-- seen   the window's end and count, twice 0 if none is open, and when the state came to be
 --
 -- Which dates there are, only Rust knows, but not what the time is here: so it tells all that may be meant. If none of them
 -- is, the answer is an error, since whatever was charged would be charged to the wrong window.
@@ -42,7 +43,7 @@ end
 local function read(key, parameters, place)
   local text = fields(key, parameters)
   if text == nil then return end
-  if not text then return 0, 0, argv[place - 1] end
+  if not text then return 0, 0, newborn(place) end
   local ends, count, since = match(text, '^(%d+) (%d+) (%S+)$')
   if not ends then return end
   return tonumber(ends), tonumber(count), since
@@ -56,9 +57,9 @@ local function current(key, parameters, place)
     return nil, redis.error_reply('ERR the clocks of Redis and of the one who asks are more than a day apart')
   end
   latest = math.min(latest, END)
-  if count == 0 or now >= ends then return { 0, 0 }, latest, 0, since end
+  if count == 0 or now >= ends then return { 0, 0, born(since) }, latest, 0, since end
   if ends > latest then ends, put_back = latest, true end
-  return { ends, count }, ends, count, since
+  return { ends, count, born(since) }, ends, count, since
 end
 
 local function written(parameters, seen, ends, count, since)
@@ -89,7 +90,9 @@ return {
   refund = function(key, parameters, place)
     local ends, count, since = read(key, parameters, place)
     if not ends then return end
-    if count == 0 or now >= ends or ends ~= tonumber(argv[place + 2]) then return true end
+    if count == 0 or now >= ends or ends ~= tonumber(argv[place + 2]) or born(since) ~= tonumber(argv[place + 3]) then
+      return true
+    end
     count = count - argv[place + 1]
     -- As if nobody had come: a window that its first request opened is closed again.
     if count <= 0 then return true, nil, false end

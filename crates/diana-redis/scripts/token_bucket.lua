@@ -13,7 +13,8 @@
 --                               its id, and what was spent of it, as a time: microseconds, numerator
 --                       then  how many sizes would do, and for each of them, the largest first
 --                               how many permits, and as a time: microseconds, numerator
--- seen   microseconds, numerator; of a lease also how many permits it has, 0 if there is none
+-- seen   microseconds, numerator. While something is out on lease, with what is out added, and after them the same without,
+--        from which a receipt is reckoned; of a lease, after them, how many permits it has, 0 if there is none
 --
 -- Leases. An instance takes a block of permits at once, and spends them without asking. Until it says what it spent, or
 -- the lease ends, the block counts as used, wherever the moment is: else a bucket that refills meanwhile and the block
@@ -62,6 +63,16 @@ local function seldom()
   functions.settled, functions.written = settled, written
 
   function functions.refund(key, parameters, place)
+    local micros, numerator, tail = moment_read(key, parameters, place)
+    if micros and find(tail, ' ', 1, true) then
+      -- Somebody waits if the moment and what is out lie further ahead than the capacity.
+      local denominator, out, out_numerator = tonumber(argv[place + 7]), 0, 0
+      micros, numerator, out, out_numerator = settled(micros, numerator, tail, denominator)
+      local is_last = micros == tonumber(argv[place + 1]) and numerator == tonumber(argv[place + 2])
+      local whole, whole_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
+      local waits = moment_earlier(tonumber(argv[place + 5]), tonumber(argv[place + 6]), whole - now, whole_numerator)
+      if waits and not is_last then return true end
+    end
     local done, _, text, fresh_at = refund(key, parameters, place)
     if not text then return done end
     local micros, numerator, _, tail = match(text, '^(%-?%d+) (%d+) (%d+) (.+)$', #parameters + 2)
@@ -133,7 +144,10 @@ local function move(key, parameters, place)
   end
   local seen = { micros, numerator }
   if micros < now then micros, numerator = now, 0 end
-  if lib and #current > 0 then seen = { moment_add(micros, numerator, out, out_numerator, denominator) } end
+  if lib and #current > 0 then
+    local shown, shown_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
+    seen = { shown, shown_numerator, micros, numerator }
+  end
   micros, numerator =
     moment_add(micros, numerator, tonumber(argv[place + 1]), tonumber(argv[place + 2]), denominator)
   if op == 'take' then

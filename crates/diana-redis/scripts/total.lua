@@ -3,18 +3,18 @@
 --
 -- KEYS   the count, as text: PARAMETERS USED SINCE
 -- ARGV   1  the cost
---        2  take: the limit
--- seen   the count
+--        2  take: the limit; refund: when the state came to be that it was taken from
+-- seen   the count, and when the state came to be
 local function read(key, parameters, place)
   local text = fields(key, parameters)
   if text == nil then return end
-  if not text then return 0, argv[place - 1] end
+  if not text then return 0, newborn(place) end
   local used, since = match(text, '^(%d+) (%S+)$')
   return tonumber(used), since
 end
 
 local function granted(parameters, seen, used, since)
-  return true, { seen }, format('%s %.0f %s', parameters, used, since), math.huge
+  return true, { seen, born(since) }, format('%s %.0f %s', parameters, used, since), math.huge
 end
 
 return {
@@ -23,7 +23,7 @@ return {
     if not used then return end
     local cost = tonumber(argv[place + 1])
     -- Not `used + cost > limit`: the sum might be rounded down.
-    if cost > argv[place + 2] - used then return false, { used } end
+    if cost > argv[place + 2] - used then return false, { used, born(since) } end
     return granted(parameters, used, used + cost, since)
   end,
 
@@ -37,7 +37,7 @@ return {
     local used, since = read(key, parameters, place)
     if not used then return end
     -- After a reset the receipts of before are void.
-    if used == 0 then return true end
+    if used == 0 or born(since) ~= tonumber(argv[place + 2]) then return true end
     return granted(parameters, used, math.max(used - argv[place + 1], 0), since)
   end,
 }

@@ -69,14 +69,19 @@ pub(crate) fn foreign() -> String {
 }
 
 /// Adds what swap.lua needs in order to write `written`.
-pub(crate) fn push_swap(cmd: &mut Cmd, dump: &str, plan: &Plan, written: &Written, handed_in: bool) {
-    cmd.arg(dump);
+pub(crate) fn push_swap(cmd: &mut Cmd, text: &str, plan: &Plan, dump: &Dump, written: &Written, handed_in: bool) {
+    cmd.arg(text);
     match written.fresh_at {
         _ if handed_in => cmd.arg("PX").arg(3_600_000),
         Some(micros) => cmd.arg("PXAT").arg(micros.div_ceil(1_000)),
         None => cmd.arg("").arg(""),
     };
-    let (parameters, since) = (plan.kept.parameters(), &plan.since);
+    let parameters = plan.kept.parameters();
+    // When the state came to be, it still came to be.
+    let since = match dump.since.split_once('-') {
+        Some((_, born)) => format!("{}-{born}", plan.since),
+        None => plan.since.clone(),
+    };
     match &written.body {
         None => {}
         Some(Body::Text(fields)) => {

@@ -13,15 +13,15 @@
 
 mod pool;
 
-use crate::link::Counted;
+use crate::link::{CallError, Counted};
 use crate::options;
 use crate::plans::Plan;
 use crate::remote::Remote;
 use crate::request::{Item, Op};
 use crate::scripted::{LeaseCall, Leasing};
-use diana_core::{Cost, Decision, Receipt, Timestamp};
+use diana_core::{Cost, Decision, Timestamp};
 use parking_lot::Mutex;
-use pool::{Block, IDLE, Pool};
+use pool::{Block, GivenBack, IDLE, Pool};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +50,8 @@ struct Fetch {
     size: u64,
     /// When it was found to be wanted: no later than it is asked for.
     asked: Timestamp,
+    /// The pool that wants it.
+    pool: u64,
 }
 
 impl Leases {
@@ -79,15 +81,20 @@ impl Leases {
 
     fn asked(self: &Arc<Self>, pools: &mut HashMap<Vec<u8>, Pool>, items: &[Item], here: Timestamp) {
         for item in items {
-            if let Some(size) = self.wanted(pools, item, here) {
-                let (leases, fetch) = (Arc::clone(self), Fetch { item: item.clone(), size, asked: here });
-                tokio::spawn(async move { leases.fetch(fetch).await });
+            if let Some((pool, size)) = self.wanted(pools, item, here) {
+                let (leases, fetch) = (Arc::clone(self), Fetch { item: item.clone(), size, asked: here, pool });
+                self.remote.runtime.spawn(async move { leases.fetch(fetch).await });
             }
         }
     }
 
-    /// Notes that `item` was asked for: how large a block to fetch, if one is wanted.
-    fn wanted(&self, pools: &mut HashMap<Vec<u8>, Pool>, item: &Item, here: Timestamp) -> Option<u64> {
+    /// Notes that `item` was asked for: which pool wants a block, and how large, if one is wanted.
+    fn wanted(
+        self: &Arc<Self>,
+        pools: &mut HashMap<Vec<u8>, Pool>,
+        item: &Item,
+        here: Timestamp,
+    ) -> Option<(u64, u64)> {
         if item.plan.kept.leasing() == Leasing::None {
             return None;
         }
@@ -99,11 +106,12 @@ impl Leases {
         }
         let pool = pools.get_mut(&item.name)?;
         if !Arc::ptr_eq(&pool.plan, &item.plan) {
-            // The limit has changed; what is out under the old one ends by itself.
-            *pool = Pool::new(&item.plan, here);
+            // The limit has changed.
+            let mut old = std::mem::replace(pool, Pool::new(&item.plan, here));
+            self.return_behind(Arc::clone(&old.plan), item.name.clone(), old.empty(here), here);
         }
         pool.asked(item.asking.cost, here);
-        pool.wants(self.size, here)
+        Some((pool.number, pool.wants(self.size, here)?))
     }
 
     /// Gives back what a decision of [`spend`](Self::spend) took.
@@ -126,7 +134,7 @@ impl Leases {
         self.pools.lock().values().map(Pool::left).sum()
     }
 
-    async fn fetch(&self, Fetch { item, size, asked }: Fetch) {
+    async fn fetch(self: &Arc<Self>, Fetch { item, size, asked, pool }: Fetch) {
         let moment = self.remote.moment(item.asking.about);
         let (block, standing) = match item.plan.kept.leasing() {
             Leasing::None => (None, None),
@@ -138,7 +146,8 @@ impl Leases {
                 let call = LeaseCall { id, lasts: LASTS, over: &over, sizes: &sizes };
                 match self.remote.lease(&item.plan, &item.name, &call, moment).await {
                     Ok(Some((size, standing))) => {
-                        let block = Block { id, size, left: size, until: asked + LASTS_HERE, receipt: None };
+                        let until = asked + LASTS_HERE;
+                        let block = Block { id, size, left: size, until, asked, receipt: None };
                         ((size > 0).then_some(block), Some(standing))
                     }
                     // Under other parameters, or away: requests find out what to do.
@@ -147,10 +156,17 @@ impl Leases {
             }
             Leasing::ByTaking => self.take_block(item.clone(), size, asked).await,
         };
-        let mut pools = self.pools.lock();
-        if let Some(pool) = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.plan, &item.plan)) {
-            pool.fetched(block, standing, asked);
-        }
+        let block = match self.pools.lock().get_mut(&item.name).filter(|other| other.number == pool) {
+            Some(pool) => {
+                pool.fetched(block, standing, asked);
+                None
+            }
+            None => block,
+        };
+        // Nobody wants it any more: the key was idle for long, was reset, or has changed.
+        let mut given = GivenBack::default();
+        block.into_iter().for_each(|block| given.add(block));
+        self.return_behind(item.plan, item.name, given, asked);
     }
 
     /// A block that is taken like a request.
@@ -177,6 +193,7 @@ impl Leases {
             id: item.asking.ticket,
             size: cost.get(),
             left: cost.get(),
+            asked,
             // No clock gives a total back, so it has no window.
             until: if answer.standing.reset.is_zero() { Timestamp::MAX } else { asked + answer.standing.reset },
             receipt: Some(receipt),
@@ -184,47 +201,48 @@ impl Leases {
         (block, Some(answer.standing))
     }
 
-    /// Gives back the blocks of keys that nobody asks for, or of all keys.
+    /// Gives back the blocks of keys that nobody asks for, or of all keys; and what was held for too long.
     pub(crate) async fn tidy(&self, which: Which) {
         let here = self.remote.caller.link.now();
         let mut given = Vec::new();
         self.pools.lock().retain(|name, pool| {
-            if which == Which::Idle && here.since(pool.last_asked) < IDLE {
-                return true;
+            let stays = which == Which::Idle && here.since(pool.last_asked) < IDLE;
+            let back = if stays { pool.held_too_long(LASTS, here) } else { pool.empty(here) };
+            if !back.is_empty() {
+                given.push((Arc::clone(&pool.plan), name.clone(), back));
             }
-            let (over, receipts) = pool.empty(here);
-            if !over.is_empty() || !receipts.is_empty() {
-                given.push((Arc::clone(&pool.plan), name.clone(), over, receipts));
-            }
-            false
+            stays
         });
-        for (plan, name, over, receipts) in given {
-            let told = self.give_back(&plan, &name, &over, &receipts, here).await;
-            if let Err(error) = told {
-                tracing::debug!(%error, "a lease could not be given back; it ends by itself");
-            }
+        for (plan, name, back) in given {
+            self.give_back(&plan, &name, &back, here).await;
         }
     }
 
-    async fn give_back(
-        &self,
-        plan: &Arc<Plan>,
-        name: &[u8],
-        over: &[pool::Over],
-        receipts: &[Receipt],
-        now: Timestamp,
-    ) -> Result<(), crate::link::CallError> {
+    /// Gives back behind whoever finds it out.
+    fn return_behind(self: &Arc<Self>, plan: Arc<Plan>, name: Vec<u8>, back: GivenBack, now: Timestamp) {
+        if !back.is_empty() {
+            let leases = Arc::clone(self);
+            self.remote.runtime.spawn(async move { leases.give_back(&plan, &name, &back, now).await });
+        }
+    }
+
+    async fn give_back(&self, plan: &Arc<Plan>, name: &[u8], back: &GivenBack, now: Timestamp) {
         let moment = self.remote.moment(now);
-        if !over.is_empty() {
-            let call = LeaseCall { id: 0, lasts: LASTS, over, sizes: &[] };
-            self.remote.lease(plan, name, &call, moment).await?;
+        let told = async {
+            if !back.over.is_empty() {
+                let call = LeaseCall { id: 0, lasts: LASTS, over: &back.over, sizes: &[] };
+                self.remote.lease(plan, name, &call, moment).await?;
+            }
+            let receipts = back.receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt));
+            let mut receipts = receipts.collect::<Vec<_>>();
+            if !receipts.is_empty() {
+                self.remote.hand_in(Op::Refund, &mut receipts, moment).await?;
+            }
+            Ok::<_, CallError>(())
+        };
+        if let Err(error) = told.await {
+            tracing::debug!(%error, "a lease could not be given back; it ends by itself");
         }
-        let mut returned =
-            receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt)).collect::<Vec<_>>();
-        if !returned.is_empty() {
-            self.remote.hand_in(Op::Refund, &mut returned, moment).await?;
-        }
-        Ok(())
     }
 }
 

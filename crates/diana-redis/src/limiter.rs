@@ -40,7 +40,9 @@ const SHORT_WHILE: Duration = Duration::from_millis(20);
 /// let store = RedisStore::connect("redis://127.0.0.1:6379", Options::default()).await?;
 /// let messages = SharedLimiter::new(&store, "messages", TokenBucket::new(Quota::per_second(1)?));
 ///
-/// messages.acquire("alice", 1).await?; // waits for its turn
+/// if messages.acquire("alice", 1).await?.is_granted() {
+///     // waited for its turn
+/// }
 /// if messages.try_acquire("alice", 1, Duration::from_secs(2)).await?.is_granted() {
 ///     // had its turn within two seconds
 /// }
@@ -86,7 +88,7 @@ impl SharedLimiter {
     /// Takes `n` permits for `key`, and is ready when they can be used. [`Decision::wait`] tells how long that took.
     ///
     /// Denied only if waiting would not help: for a cost above the capacity, or a total that is used up; or if 10,000 wait
-    /// in line already.
+    /// in line already. So look at the decision before you go on.
     pub async fn acquire(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
         self.wait(key.as_ref(), Cost::new(n)?, Patience::FOREVER).await
     }
@@ -127,6 +129,8 @@ impl SharedLimiter {
 
     /// [`acquire`](Self::acquire), blocking this thread.
     ///
+    /// The store's runtime must run elsewhere meanwhile, as one with worker threads does.
+    ///
     /// # Panics
     /// Within an async task, which must not block.
     pub fn acquire_blocking(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
@@ -159,7 +163,7 @@ impl SharedLimiter {
     async fn wait(&self, key: &[u8], cost: Cost, patience: Patience) -> Result<Decision, AcquireError> {
         let began = SystemClock.now();
         let reserved = match self.limit.waiting() {
-            Waiting::Reserves => self.reserve(key, cost, patience).await?,
+            Waiting::Reserves => self.reserve_when_there(key, cost, began, patience).await?,
             Waiting::Queues => self.stand_in_line(key, cost, began, patience).await?,
         };
         if let Some(wait) = reserved.decision().wait().filter(|wait| !wait.is_zero()) {
@@ -174,6 +178,27 @@ impl SharedLimiter {
             Outcome::Denied { .. } => *answer,
         };
         Ok(Decision::new(decision.answers().iter().map(waited)).with_note(decision.note()))
+    }
+
+    /// Reserves. While Redis is away and everything is denied, that is no answer to somebody who can wait.
+    async fn reserve_when_there(
+        &self,
+        key: &[u8],
+        cost: Cost,
+        began: Timestamp,
+        patience: Patience,
+    ) -> Result<Reserved, AcquireError> {
+        let deadline = began + patience.as_duration();
+        let mut reserved = self.reserve(key, cost, patience).await?;
+        loop {
+            let decision = reserved.decision();
+            let left = deadline.since(SystemClock.now());
+            match decision.retry() {
+                Some(Retry::After(after)) if RedisStore::is_made_here(decision) && after <= left => sleep(after).await,
+                _ => return Ok(reserved),
+            }
+            reserved = self.reserve(key, cost, Patience::up_to(deadline.since(SystemClock.now()))).await?;
+        }
     }
 
     /// Asks in a task of its own, so that an answer that nobody waits for any more is still there to be given back.

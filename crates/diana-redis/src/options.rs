@@ -63,8 +63,9 @@ pub enum Refusals {
 /// Whether busy keys take blocks of permits, to spend them without asking.
 ///
 /// Token buckets, fixed windows and totals can. What is out on lease is counted as used, so the limit holds over all
-/// instances at every moment; but what one instance holds and does not use, the others can't use either, for a second at
-/// most. A request over several limits is answered without asking only if all of them have a block here.
+/// instances at every moment; but what one instance holds and does not use, the others can't use either, for a second or
+/// so. What a process that crashed had on lease from a window is gone with the window, and from a total for good. A reset
+/// takes what others hold on lease along when they hear of it, a moment later. A request over several limits is answered without asking only if all of them have a block here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leases {
     /// None.
@@ -149,6 +150,6 @@ impl Options {
     /// ([`RedisStore::extend`](crate::RedisStore::extend)), as a [`Held`](crate::Held) does by itself, or is no longer counted.
     #[must_use]
     pub fn permits_for(self, permits_for: Duration) -> Self {
-        Self { permits_for, ..self }
+        Self { permits_for: permits_for.max(Duration::from_millis(1)), ..self }
     }
 }

@@ -1,23 +1,23 @@
-//! How each limit is kept: its newest version, as far as this process knows, and since when.
+//! How each limit is kept: its newest version, as far as this process knows, and of which configuration.
 //!
 //! # Which parameters count
 //! A limit's states carry the parameters under which they were written. Whoever finds others than its own carries the
-//! state over. But which ones are newer? While a new configuration is rolled out, some gateways still have the old one;
-//! if each carried every key over to its own, back and forth, what is clamped on the way would be lost each time. So a
-//! state also carries since when its parameters are in force, and the newer ones count: who finds newer ones than its
-//! own goes by those.
+//! state over to its own. While a new configuration is rolled out, gateways with the old one and with the new one take turns
+//! at that, and each time what is clamped on the way is lost. No clock can tell which of the two is newer: an old gateway
+//! that is restarted starts later. So whoever has configurations may number them; states carry the number too, and who finds
+//! a higher one goes by it.
 
 use crate::kept::AnyKept;
 use crate::key::KeySpace;
 use crate::kind;
-use diana_core::{Limit, LimitId, StoreError, Timestamp};
+use diana_core::{Limit, LimitId, StoreError};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// By how much the clocks of two who share a limit may differ.
-const FUTURE: Duration = Duration::from_secs(60);
+/// The most limits whose plans are kept. A plan that is gone is made again when it is needed.
+const MOST: usize = 65_536;
 
 /// How one version of a limit is kept.
 #[derive(Debug)]
@@ -25,17 +25,17 @@ pub(crate) struct Plan {
     pub(crate) limit: Limit,
     pub(crate) kept: Arc<dyn AnyKept>,
     pub(crate) keys: KeySpace,
-    /// When these parameters came into force, in milliseconds since 1970: as text, to base 36.
+    /// The number of the configuration that the parameters belong to: as text, to base 36.
     pub(crate) since: String,
-    since_millis: u64,
+    configuration: u64,
 }
 
 impl Plan {
     /// The same limit's plan under parameters that were found on Redis.
     pub(crate) fn as_written(&self, kept: &Arc<dyn AnyKept>, since: &str) -> Self {
         let (limit, keys, kept) = (self.limit.clone(), self.keys.clone(), Arc::clone(kept));
-        let since_millis = u64::from_str_radix(since, 36).unwrap_or(0);
-        Self { limit, kept, keys, since: since.to_owned(), since_millis }
+        let configuration = number(since).unwrap_or(0);
+        Self { limit, kept, keys, since: base36(configuration), configuration }
     }
 }
 
@@ -44,15 +44,29 @@ impl Plan {
 pub(crate) struct Plans {
     prefix: String,
     newest: RwLock<HashMap<LimitId, Arc<Plan>>>,
+    /// The number of the configuration that limits belong to from now on.
+    configuration: AtomicU64,
+    adopted: AtomicU64,
 }
 
 impl Plans {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned(), newest: RwLock::default() }
+        let (configuration, adopted) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { prefix: prefix.to_owned(), newest: RwLock::default(), configuration, adopted }
+    }
+
+    /// Numbers the configuration that limits belong to which are new or change from now on.
+    pub(crate) fn configure(&self, number: u64) {
+        self.configuration.store(number, Ordering::Relaxed);
+    }
+
+    /// How often parameters of a newer configuration were found and gone by.
+    pub(crate) fn adopted(&self) -> u64 {
+        self.adopted.load(Ordering::Relaxed)
     }
 
     /// The plan for `limit`, or for a newer version of it.
-    pub(crate) fn find(&self, limit: &Limit, now: impl FnOnce() -> Timestamp) -> Result<Arc<Plan>, StoreError> {
+    pub(crate) fn find(&self, limit: &Limit) -> Result<Arc<Plan>, StoreError> {
         match self.newest.read().get(&limit.id()) {
             Some(plan) if plan.limit.version() >= limit.version() => return Ok(Arc::clone(plan)),
             _ => {}
@@ -67,15 +81,13 @@ impl Plans {
         if let Some(plan) = before.filter(|plan| plan.limit.version() >= limit.version()) {
             return Ok(Arc::clone(plan));
         }
-        // Later than the version before, even within a millisecond.
-        let since = before.map_or(0, |plan| plan.since_millis + 1).max(now().as_nanos() / 1_000_000);
-        let plan = Arc::new(Plan {
-            limit: limit.clone(),
-            kept,
-            keys: KeySpace::new(&self.prefix, limit.name()),
-            since: base36(since),
-            since_millis: since,
-        });
+        let configuration = self.configuration.load(Ordering::Relaxed);
+        let keys = KeySpace::new(&self.prefix, limit.name());
+        let plan = Plan { limit: limit.clone(), kept, keys, since: base36(configuration), configuration };
+        let plan = Arc::new(plan);
+        if newest.len() >= MOST {
+            newest.clear();
+        }
         newest.insert(limit.id(), Arc::clone(&plan));
         Ok(plan)
     }
@@ -85,31 +97,34 @@ impl Plans {
         self.newest.write().remove(&limit);
     }
 
-    /// Goes on with parameters that were found on Redis, if they are newer than those of `plan`: the plan to go by.
-    pub(crate) fn adopt(
-        &self,
-        plan: &Arc<Plan>,
-        kept: &Arc<dyn AnyKept>,
-        since: &str,
-        now: Timestamp,
-    ) -> Option<Arc<Plan>> {
-        let since_millis = u64::from_str_radix(since, 36).ok()?;
-        // What comes from the future was written by a clock that was wrong, and must not count until then.
-        let is_wrong = since_millis > (now + FUTURE).as_nanos() / 1_000_000;
-        if since_millis <= plan.since_millis || is_wrong {
-            return None;
-        }
-        let adopted = Arc::new(plan.as_written(kept, since));
+    /// Goes on with parameters that were found on Redis, if they are of a newer configuration than those of `plan`: the plan
+    /// to go by.
+    pub(crate) fn adopt(&self, plan: &Arc<Plan>, kept: &Arc<dyn AnyKept>, since: &str) -> Option<Arc<Plan>> {
+        let configuration = number(since).filter(|number| *number > plan.configuration)?;
         let mut newest = self.newest.write();
         match newest.get(&plan.limit.id()) {
             // Somebody was faster, here or with another version.
-            Some(current) if current.since_millis >= since_millis => Some(Arc::clone(current)),
+            Some(current) if current.configuration >= configuration => Some(Arc::clone(current)),
             _ => {
+                let (limit, own) = (plan.limit.name(), plan.configuration);
+                tracing::warn!(
+                    limit,
+                    own,
+                    found = configuration,
+                    "others have a newer configuration of this limit; it counts"
+                );
+                self.adopted.fetch_add(1, Ordering::Relaxed);
+                let adopted = Arc::new(plan.as_written(kept, since));
                 newest.insert(plan.limit.id(), Arc::clone(&adopted));
                 Some(adopted)
             }
         }
     }
+}
+
+/// The number of a configuration; what may follow it says when the state came to be.
+fn number(since: &str) -> Option<u64> {
+    u64::from_str_radix(since.split('-').next()?, 36).ok()
 }
 
 fn base36(mut number: u64) -> String {

@@ -10,12 +10,14 @@
 //! The time counts from when the question was sent, which is before Redis answered it: so a refusal is forgotten a little
 //! too early, never too late.
 
+use crate::plans::Plan;
 use crate::request::Item;
 use diana_core::{Answer, Outcome, Patience, Retry, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SHARDS: usize = 16;
@@ -33,8 +35,8 @@ pub(crate) struct Refusals {
 
 #[derive(Clone, Debug)]
 struct Refusal {
-    /// Since when the parameters are in force under which it was refused.
-    since: String,
+    /// Under which parameters it was refused.
+    plan: Arc<Plan>,
     cost: u64,
     patience: Patience,
     asked: Timestamp,
@@ -56,7 +58,7 @@ impl Refusals {
         let holds = now < refusal.until
             && item.asking.cost.get() >= refusal.cost
             && item.asking.patience <= refusal.patience
-            && item.plan.since == refusal.since;
+            && Arc::ptr_eq(&item.plan, &refusal.plan);
         holds.then(|| refusal.answer_at(now))
     }
 
@@ -69,7 +71,7 @@ impl Refusals {
             Some(Retry::WhenReturned) | None => return,
         };
         let refusal = Refusal {
-            since: item.plan.since.clone(),
+            plan: Arc::clone(&item.plan),
             cost: item.asking.cost.get(),
             patience: item.asking.patience,
             asked,

@@ -33,7 +33,7 @@ pub(crate) struct Remote {
     /// For how long a permit of a concurrency limit is held at most.
     pub(crate) permits_for: Duration,
     /// Where what is done behind a request is done.
-    runtime: Handle,
+    pub(crate) runtime: Handle,
 }
 
 /// Something that was taken: the plan, the name of the state, and the receipt.
@@ -77,17 +77,17 @@ impl Remote {
         // In whole microseconds, as Redis counts: what is finer would be granted here and denied there.
         let patience = Patience::up_to(Duration::from_micros(patience.as_nanos() / 1_000));
         let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
-        for (index, ask) in asks.iter().enumerate() {
-            let first = asks.iter().take(index).position(|other| other.same_count(ask));
-            if let Some(place) = first.and_then(|first| places.get(first).copied()) {
+        for ask in asks {
+            let plan = self.plan(ask.limit)?;
+            let name = plan.keys.name(ask.key);
+            // Two limits of one name are one on Redis.
+            if let Some(place) = items.iter().position(|item| item.name == name) {
                 if let Some(item) = items.get_mut(place) {
                     item.asking.cost = item.asking.cost.max(ask.cost);
                 }
                 places.push(place);
                 continue;
             }
-            let plan = self.plan(ask.limit, now)?;
-            let name = plan.keys.name(ask.key);
             places.push(items.len());
             let (ticket, permits_for) = (self.ticket(), self.permits_for);
             let asking = Asking { cost: ask.cost, patience, about: now, ticket, permits_for };
@@ -235,7 +235,9 @@ impl Remote {
             Reply::Done { seen, .. } => {
                 let Some(Value::Array(numbers)) = seen.first() else { return Err(CallError::nonsense()) };
                 let numbers = Numbers(numbers);
-                let leased = numbers.whole(2).zip(plan.kept.standing(numbers, now));
+                // The size comes last.
+                let size = numbers.0.len().checked_sub(1).and_then(|last| numbers.whole(last));
+                let leased = size.zip(plan.kept.standing(numbers, now));
                 leased.map(Some).ok_or_else(CallError::nonsense)
             }
         }
@@ -249,12 +251,9 @@ impl Remote {
         self.caller.link.call(self.caller.link.part(&name), &cmd, moment.budget).await.map(drop)
     }
 
-    /// The plan of a limit. One that is new is in force from now on, by the clock that all go by.
-    pub(crate) fn plan(&self, limit: &Limit, now: Timestamp) -> Result<Arc<Plan>, StoreError> {
-        self.plans.find(limit, || match self.caller.times {
-            Times::OfRedis => self.caller.link.redis_now(),
-            Times::OfCaller => now,
-        })
+    /// The plan of a limit.
+    pub(crate) fn plan(&self, limit: &Limit) -> Result<Arc<Plan>, StoreError> {
+        self.plans.find(limit)
     }
 
     /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer: the plan to
@@ -277,13 +276,13 @@ impl Remote {
                 // Somebody was faster; or it only looks like one of ours.
                 return if dump.makes_sense(now) { Ok(Arc::clone(plan)) } else { Err(foreign(carry::foreign())) };
             }
-            if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since, now) {
+            if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since) {
                 return Ok(newer);
             }
             let written = dump.carried(plan, now).ok_or_else(|| foreign(carry::foreign()))?;
             let swapped = caller.script(&caller.scripts.swap, part, moment.budget, |cmd| {
                 cmd.arg(1).arg(name);
-                push_swap(cmd, &text, plan, &written, handed_in.is_some());
+                push_swap(cmd, &text, plan, &dump, &written, handed_in.is_some());
             });
             if swapped.await? == Value::Int(1) {
                 return Ok(Arc::clone(plan));

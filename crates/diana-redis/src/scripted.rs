@@ -50,14 +50,18 @@ pub(crate) trait Scripted: Algorithm {
 
     /// What the algorithm answers to the state that the script saw. `None` if it makes no sense of it.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let mut state = self.seen(numbers, now)?;
-        Some(match effect {
+        Some(self.answer_to_state(self.seen(numbers, now)?, asking, now, effect))
+    }
+
+    /// What the algorithm answers to `state`.
+    fn answer_to_state(&self, mut state: Self::State, asking: &Asking, now: Timestamp, effect: Effect) -> Answer {
+        match effect {
             Effect::Taken => Algorithm::answer(self, &mut state, now, asking.cost, asking.patience),
             Effect::None => Answer {
                 outcome: self.peek(&state, now, asking.cost, asking.patience),
                 standing: self.standing(&state, now),
             },
-        })
+        }
     }
 
     /// What the algorithm answers to the same ask once more, after this one was granted, if that is a refusal. Nothing if
@@ -85,6 +89,11 @@ pub(crate) trait Scripted: Algorithm {
 
     /// What a state of `old`, which was written as `body`, comes to under these parameters.
     fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+        self.carried_over(old, body, now)
+    }
+
+    /// The same, where the state is all there is.
+    fn carried_over(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
         let mut state = old.read(body, now)?;
         self.rescale(&mut state, old, now);
         Some(self.write(&state, now))
@@ -93,6 +102,14 @@ pub(crate) trait Scripted: Algorithm {
     /// The share of one instance when `instances` go by counts of their own: at least 1.
     #[must_use]
     fn divided(&self, instances: u64) -> Self;
+}
+
+/// The same answer with another mark on its receipt, if it has one.
+pub(crate) fn with_mark(mut answer: Answer, mark: u128) -> Answer {
+    if let Outcome::Granted { receipt, .. } = &mut answer.outcome {
+        *receipt = receipt.with_mark(mark);
+    }
+    answer
 }
 
 /// One ask, as an algorithm needs to know it.

@@ -22,6 +22,8 @@ pub struct LinkStatus {
     pub leased: u64,
     /// Instances that were last seen alive, this one included.
     pub instances: u64,
+    /// Limits of which others have a newer [configuration](crate::RedisStore::configure), which counts here too.
+    pub adopted: u64,
 }
 
 /// Whether Redis answers.

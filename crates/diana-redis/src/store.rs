@@ -5,7 +5,7 @@ use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
 use crate::leases::{Leases, TIDY_EVERY, Which};
 use crate::link::{CallError, Counted, Link, Target};
-use crate::news;
+use crate::news::{self, News};
 use crate::options::{self, Options, Times};
 use crate::refusals::Refusals;
 use crate::remote::{Items, Remote};
@@ -88,8 +88,12 @@ impl RedisStore {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
         let refusals = (options.refusals == options::Refusals::Remembered).then(Arc::<Refusals>::default);
-        if let Some(refusals) = &refusals {
-            tokio::spawn(news::listen(Arc::downgrade(&remote), Arc::downgrade(refusals)));
+        if refusals.is_some() || leases.is_some() {
+            let kept = news::Kept {
+                refusals: refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),
+                leases: leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            };
+            tokio::spawn(news::listen(Arc::downgrade(&remote), kept));
         }
         Ok(Self {
             inner: Arc::new(Inner {
@@ -119,12 +123,27 @@ impl RedisStore {
             saved_by_batching: counters.get(Counted::ByBatching),
             leased: self.inner.leases.as_ref().map_or(0, |leases| leases.held()),
             instances: counters.instances(),
+            adopted: self.inner.remote.plans.adopted(),
         }
+    }
+
+    /// Numbers the configuration that limits belong to which are new or change from now on; 0 unless you say otherwise.
+    ///
+    /// While a new configuration is rolled out, some processes still have the old one. Where configurations are numbered,
+    /// the highest number that a key has seen counts for all who share the limit, also for those with a lower one; a line in
+    /// the log says so. Without numbers each goes by its own.
+    pub fn configure(&self, number: u64) {
+        self.inner.remote.plans.configure(number);
     }
 
     /// The runtime that the store lives in.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.inner.runtime
+    }
+
+    /// Whether a decision was made without Redis, as [`Options::when_down`] says.
+    pub(crate) fn is_made_here(decision: &Decision) -> bool {
+        decision.note() == DECIDED_HERE
     }
 
     /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.
@@ -154,8 +173,9 @@ impl RedisStore {
         self.inner.remote.permits_for
     }
 
-    /// Gives back what is out on lease, so that others can use it at once. For the end of a program: a store that is
-    /// dropped without takes its leases along, and others wait for a second at most.
+    /// Gives back what is out on lease, so that others can use it at once, and waits for that: for the end of a program. A
+    /// store that is dropped does it behind, if its runtime still runs. Else a bucket's lease ends within a second, a window's
+    /// with its window, and a total's never.
     pub async fn close(self) {
         if let Some(leases) = &self.inner.leases {
             leases.tidy(Which::All).await;
@@ -170,6 +190,14 @@ async fn tidy_up(leases: Weak<Leases>) {
         match leases.upgrade() {
             Some(leases) => leases.tidy(Which::Idle).await,
             None => return,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(leases) = self.leases.take() {
+            self.runtime.spawn(async move { leases.tidy(Which::All).await });
         }
     }
 }
@@ -243,11 +271,10 @@ impl Inner {
         }
     }
 
-    /// Tells the other instances what was given back, in case they remember that it was refused.
-    fn tell(&self, names: impl Iterator<Item = Vec<u8>>) {
-        if self.refusals.is_some() {
-            news::tell(&self.remote, names);
-        }
+    /// Tells the other instances what happened to keys, in case they remember that something was refused, or hold leases.
+    fn tell(&self, news: News, names: impl Iterator<Item = Vec<u8>>) {
+        // Others may listen, whatever is kept here.
+        news::tell(&self.remote, news, names);
     }
 
     fn forget(&self, name: &[u8]) {
@@ -300,7 +327,10 @@ impl Store for RedisStore {
             // Again, since somebody may have been refused meanwhile.
             inner.forget(name);
         }
-        inner.tell(returned.into_iter().filter(|(plan, ..)| !plan.kept.holds()).map(|(_, name, _)| name));
+        inner.tell(
+            News::Returned,
+            returned.into_iter().filter(|(plan, ..)| !plan.kept.holds()).map(|(_, name, _)| name),
+        );
         done.map_err(|error| self.failed(&error))
     }
 
@@ -319,7 +349,7 @@ impl Store for RedisStore {
     /// Makes a key as good as new, here at once and on Redis. An error if Redis is away: there it is as it was.
     async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let inner = &self.inner;
-        let plan = inner.remote.plan(limit, now)?;
+        let plan = inner.remote.plan(limit)?;
         let name = plan.keys.name(key);
         inner.fallback.reset(&plan, &name, inner.instances(), now);
         let moment = inner.remote.moment(now);
@@ -328,7 +358,7 @@ impl Store for RedisStore {
         if let Some(leases) = &inner.leases {
             leases.forget(&name);
         }
-        inner.tell(std::iter::once(name));
+        inner.tell(News::Reset, std::iter::once(name));
         done.map_err(|error| self.failed(&error))
     }
 }

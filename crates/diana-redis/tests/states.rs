@@ -136,9 +136,12 @@ async fn a_clock_that_was_put_back_freezes_no_key() {
 }
 
 #[tokio::test]
-async fn of_two_configurations_the_newer_counts_for_both() {
+async fn of_two_numbered_configurations_the_newer_counts_for_both() {
     let redis = RedisServer::start().unwrap();
-    let (old, new) = (plain(&redis).await, plain(&redis).await);
+    // The old one starts later, as one that is restarted in the middle of a roll-out does.
+    let (new, old) = (plain(&redis).await, plain(&redis).await);
+    new.configure(8);
+    old.configure(7);
     let generous = bucket("same", "1/h burst 100");
     assert_eq!(granted(&old, &generous, "x", 50).await, 50);
     // A new configuration comes to one gateway first.
@@ -149,6 +152,19 @@ async fn of_two_configurations_the_newer_counts_for_both() {
     assert!(!ask(&new, &strict, "x").await.is_granted());
     let standing = ask(&old, &generous, "y").await.answers()[0].standing;
     assert_eq!((standing.limit, standing.remaining), (10, 9), "the one that has heard of it goes by it for other keys");
+    assert_eq!((old.link().adopted, new.link().adopted), (1, 0));
+}
+
+#[tokio::test]
+async fn without_numbers_each_goes_by_its_own_configuration() {
+    let redis = RedisServer::start().unwrap();
+    let (strict_one, restarted) = (plain(&redis).await, plain(&redis).await);
+    let (strict, generous) = (bucket("same", "5/h"), bucket("same", "1000/h"));
+    assert_eq!(granted(&strict_one, &strict, "alice", 3).await, 3);
+    assert!(ask(&restarted, &generous, "alice").await.is_granted());
+    // However late an old gateway starts, the new one stays as strict as it was told to be.
+    assert!(granted(&strict_one, &strict, "alice", 50).await <= 2);
+    assert_eq!(granted(&strict_one, &strict, "bob", 50).await, 5);
 }
 
 #[tokio::test]

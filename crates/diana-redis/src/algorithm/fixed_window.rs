@@ -4,8 +4,8 @@ use crate::args::Args;
 use crate::fraction::END;
 use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
-use crate::scripted::{Asking, Body, Leasing, Numbers, Scripted, Written};
-use diana_core::{Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Opens, Quota, Receipt, Timestamp};
+use crate::scripted::{Asking, Body, Effect, Leasing, Numbers, Scripted, Written, with_mark};
+use diana_core::{Answer, Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Opens, Quota, Receipt, Timestamp};
 use std::time::Duration;
 
 /// How far Redis's clock may be from the one here: the script is told the dates of all windows that it may then need.
@@ -90,7 +90,16 @@ impl Scripted for FixedWindow {
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
         args.push(receipt.cost().get());
-        args.push(receipt.mark().div_ceil(1_000).min(u128::from(END)));
+        let (born, ends) = (receipt.mark() >> 64, receipt.mark() & u128::from(u64::MAX));
+        args.push(ends.div_ceil(1_000).min(u128::from(END)));
+        args.push(born);
+    }
+
+    /// The receipt is marked with when the state came to be, so that it is worth nothing after a reset.
+    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
+        let ends = answer.receipt().map_or(0, |receipt| receipt.mark());
+        Some(with_mark(answer, u128::from(numbers.whole(2)?) << 64 | ends))
     }
 
     fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<FixedWindowState> {

@@ -5,8 +5,8 @@ use crate::args::Args;
 use crate::fraction::Time;
 use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
-use crate::scripted::{Asking, Body, LeaseCall, Leasing, Numbers, Over, Scripted, Written};
-use diana_core::{BucketState, Receipt, Timestamp, TokenBucket};
+use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Over, Scripted, Written, with_mark};
+use diana_core::{Algorithm, Answer, BucketState, Patience, Receipt, Timestamp, TokenBucket};
 
 impl Scripted for TokenBucket {
     const MODULE: Module = Module {
@@ -59,6 +59,16 @@ impl Scripted for TokenBucket {
         Some(BucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
 
+    /// While something is out on lease, a receipt is reckoned without it: it is not in the moment, and comes back by itself.
+    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
+        let (Some(micros), Some(numerator)) = (numbers.whole(2), numbers.whole(3)) else { return Some(answer) };
+        let bare = Time { micros, numerator };
+        let mut bare = BucketState::from_ticks(fractions(&self.quota()).ticks(bare));
+        let taken = self.take(&mut bare, now, asking.cost, Patience::FOREVER);
+        Some(with_mark(answer, taken.receipt().map_or(0, |receipt| receipt.mark())))
+    }
+
     /// What is out on lease counts as spent.
     fn read(&self, body: &Body, now: Timestamp) -> Option<BucketState> {
         let fractions = fractions(&self.quota());
@@ -76,6 +86,36 @@ impl Scripted for TokenBucket {
 
     fn write(&self, state: &BucketState, now: Timestamp) -> Written {
         write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
+    }
+
+    /// The moment under the new parameters, and every lease as it is: whoever holds it goes on spending it until it ends.
+    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+        let Body::Text(text) = body else { return None };
+        let Some(leases) = text.split(' ').nth(3) else { return self.carried_over(old, body, now) };
+        let (before, after) = (fractions(&old.quota()), fractions(&self.quota()));
+        let mut state = BucketState::from_ticks(before.ticks(read_moment(body, now)?));
+        self.rescale(&mut state, old, now);
+        let time = after.time_from(state.ticks());
+        let (mut texts, mut last, mut out) = (Vec::new(), 0, 0);
+        for lease in leases.split(',') {
+            let mut fields = lease.split(':');
+            let id = fields.next()?;
+            let mut numbers = fields.map(|number| number.parse::<u64>().ok());
+            let taken = before.ticks(Time { micros: numbers.next()??, numerator: numbers.next()?? });
+            let ends = numbers.next()??;
+            let permits = u64::try_from(taken / u128::from(old.quota().interval().0)).ok()?;
+            let taken = after.time(ticks_of(&self.quota(), permits));
+            texts.push(format!("{id}:{}:{}:{ends}", taken.micros, taken.numerator));
+            (last, out) = (last.max(ends), out + taken.micros + 1);
+        }
+        let Written { body, .. } = write_moment(time, now);
+        // A moment that is past is written all the same, for the leases beside it.
+        let moment = match body {
+            Some(Body::Text(moment)) => moment,
+            _ => format!("{} 0 0", now.as_micros()),
+        };
+        let fresh_at = time.micros.max(last) + out + 1;
+        Some(Written { body: Some(Body::Text(format!("{moment} {}", texts.join(",")))), fresh_at: Some(fresh_at) })
     }
 
     fn leasing(&self) -> Leasing {

@@ -2,8 +2,8 @@
 
 use crate::args::Args;
 use crate::module::{Library, Module};
-use crate::scripted::{Asking, Body, Leasing, Numbers, Scripted, Written};
-use diana_core::{MAX_PERMITS, Receipt, Timestamp, Total, TotalState};
+use crate::scripted::{Asking, Body, Effect, Leasing, Numbers, Scripted, Written, with_mark};
+use diana_core::{Answer, MAX_PERMITS, Receipt, Timestamp, Total, TotalState};
 
 impl Scripted for Total {
     const MODULE: Module = Module {
@@ -32,6 +32,13 @@ impl Scripted for Total {
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
         args.push(receipt.cost().get());
+        args.push(receipt.mark());
+    }
+
+    /// The receipt is marked with when the state came to be, so that it is worth nothing after a reset.
+    fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
+        Some(with_mark(answer, u128::from(numbers.whole(1)?)))
     }
 
     fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<TotalState> {

@@ -2,11 +2,11 @@
 
 use crate::options;
 use crate::plans::Plan;
-use crate::scripted::Leasing;
-pub(super) use crate::scripted::Over;
+use crate::scripted::{Leasing, Over};
 use diana_core::{Answer, Cost, Outcome, Receipt, Standing, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Over how long the use of a key is measured, and for about how long a block should do.
@@ -34,6 +34,8 @@ pub(super) struct Pool {
     use_of_key: Use,
     fetching: bool,
     not_before: Timestamp,
+    /// No other pool has this number, so that a block which was asked for by one does not come to another.
+    pub(super) number: u64,
 }
 
 /// Permits that may be spent without asking.
@@ -43,8 +45,32 @@ pub(super) struct Block {
     pub(super) size: u64,
     pub(super) left: u64,
     pub(super) until: Timestamp,
+    /// When it was asked for.
+    pub(super) asked: Timestamp,
     /// If it was taken like a request, the receipt for what is not spent.
     pub(super) receipt: Option<Receipt>,
+}
+
+/// What goes back to Redis: leases that are over, and receipts for what was not spent.
+#[derive(Debug, Default)]
+pub(super) struct GivenBack {
+    pub(super) over: Vec<Over>,
+    pub(super) receipts: Vec<Receipt>,
+}
+
+impl GivenBack {
+    pub(super) fn add(&mut self, block: Block) {
+        match block.receipt {
+            None => self.over.push(Over { id: block.id, spent: block.size - block.left }),
+            Some(receipt) => self.receipts.extend(
+                Cost::new(block.left).ok().map(|left| Receipt::new(left, receipt.at()).with_mark(receipt.mark())),
+            ),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.over.is_empty() && self.receipts.is_empty()
+    }
 }
 
 /// How much of a key is used, in permits a period.
@@ -59,7 +85,9 @@ struct Use {
 
 impl Pool {
     pub(super) fn new(plan: &Arc<Plan>, now: Timestamp) -> Self {
+        static POOLS: AtomicU64 = AtomicU64::new(0);
         Self {
+            number: POOLS.fetch_add(1, Ordering::Relaxed),
             plan: Arc::clone(plan),
             blocks: VecDeque::new(),
             over: Vec::new(),
@@ -155,21 +183,25 @@ impl Pool {
         self.blocks.iter().map(|block| block.left).sum()
     }
 
-    /// Takes everything out: leases that are over, and receipts for what was not spent.
-    pub(super) fn empty(&mut self, now: Timestamp) -> (Vec<Over>, Vec<Receipt>) {
+    /// Takes everything out, to give it back.
+    pub(super) fn empty(&mut self, now: Timestamp) -> GivenBack {
         self.drop_ended(now);
-        let mut receipts = Vec::new();
-        while let Some(block) = self.blocks.pop_front() {
-            match block.receipt {
-                None => self.over.push(Over { id: block.id, spent: block.size - block.left }),
-                Some(receipt) => receipts.extend(
-                    Cost::new(block.left)
-                        .ok()
-                        .map(|unspent| Receipt::new(unspent, receipt.at()).with_mark(receipt.mark())),
-                ),
+        let mut given = GivenBack { over: std::mem::take(&mut self.over), receipts: Vec::new() };
+        self.blocks.drain(..).for_each(|block| given.add(block));
+        given
+    }
+
+    /// Takes out what was taken like a request and has been held for `most`: nothing else would end it before its window does.
+    pub(super) fn held_too_long(&mut self, most: Duration, now: Timestamp) -> GivenBack {
+        let mut given = GivenBack::default();
+        self.blocks.retain(|block| {
+            let stays = block.receipt.is_none() || now.since(block.asked) < most;
+            if !stays {
+                given.add(*block);
             }
-        }
-        (std::mem::take(&mut self.over), receipts)
+            stays
+        });
+        given
     }
 
     /// Redis counts a lease that has ended as spent; there is nothing to tell.
