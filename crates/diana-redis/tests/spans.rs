@@ -3,7 +3,7 @@
 
 mod support;
 
-use diana_core::{Clock, SystemClock, Timestamp};
+use diana_core::{Ask, Clock, Cost, FixedWindow, Limit, Patience, Quota, Store, SystemClock, Timestamp};
 use diana_redis::{Leases, Options, RedisStore};
 use diana_testing::RedisServer;
 use parking_lot::Mutex;
@@ -17,6 +17,7 @@ use support::{ask, ask_for, bucket, store};
 struct Grant {
     asked: Timestamp,
     answered: Timestamp,
+    cost: u64,
 }
 
 /// The most by which what was surely granted within a span exceeds `burst + rate × span`, over all spans.
@@ -29,11 +30,11 @@ fn worst_excess(mut grants: Vec<Grant>, burst: f64, rate: f64) -> f64 {
     begins.sort();
     begins.dedup();
     let mut worst = f64::MIN;
-    // Every beginning would be quadratic; every seventh is enough to catch what lasts.
-    for begin in begins.iter().step_by(7) {
+    // Every beginning would take long; every third is enough to catch what lasts.
+    for begin in begins.iter().step_by(3) {
         let mut count = 0.0;
         for grant in grants.iter().filter(|grant| grant.asked >= *begin) {
-            count += 1.0;
+            count += grant.cost as f64;
             let span = grant.answered.since(*begin).as_secs_f64();
             worst = worst.max(count - burst - rate * span);
         }
@@ -41,10 +42,28 @@ fn worst_excess(mut grants: Vec<Grant>, burst: f64, rate: f64) -> f64 {
     worst
 }
 
-async fn hammer(leases: Leases, keys: &'static [(&'static str, Duration)]) {
+/// The most that was surely granted within one window of `length` on the clock.
+fn fullest_window(grants: &[Grant], length: Duration) -> u64 {
+    // Our clock and Redis's are the same one, read in two places: a moment at either end is left out.
+    const MOMENT: Duration = Duration::from_millis(2);
+    let length = u64::try_from(length.as_nanos()).unwrap();
+    let window = |time: Timestamp| time.as_nanos() / length;
+    let mut windows = std::collections::HashMap::new();
+    for grant in grants {
+        let (begins, ends) = (Timestamp::from_nanos(grant.asked.as_nanos() - 2_000_000), grant.answered + MOMENT);
+        if window(begins) == window(ends) {
+            *windows.entry(window(begins)).or_insert(0) += grant.cost;
+        }
+    }
+    windows.into_values().max().unwrap_or(0)
+}
+
+/// Eight instances ask for three seconds; what each key was granted.
+async fn hammer(leases: Leases, limit: Limit) -> Vec<(&'static str, Vec<Grant>)> {
     const INSTANCES: usize = 8;
+    let keys = MIXED;
     let redis = RedisServer::start().unwrap();
-    let (stop, limit) = (Arc::new(AtomicBool::new(false)), bucket("hot", "2000/s burst 300"));
+    let stop = Arc::new(AtomicBool::new(false));
     let mut stores = Vec::new();
     for _ in 0..INSTANCES {
         stores.push(store(&redis.url(), Options::default().leases(leases).timeout(Duration::from_secs(2))).await);
@@ -54,11 +73,14 @@ async fn hammer(leases: Leases, keys: &'static [(&'static str, Duration)]) {
     let tasks = tasks.map(|(store, (index, (key, pause)))| {
         let (stop, limit, grants) = (Arc::clone(&stop), limit.clone(), Arc::clone(&grants));
         tokio::spawn(async move {
+            let mut costs = [1, 1, 3, 1, 2].into_iter().cycle();
             while !stop.load(Ordering::Relaxed) {
-                let asked = SystemClock.now();
-                let granted = ask(&store, &limit, key).await.is_granted();
+                let (asked, cost) = (SystemClock.now(), costs.next().unwrap());
+                let asks = [Ask::new(&limit, key, Cost::new(cost).unwrap())];
+                let decision = store.decide(&asks, asked, Patience::NONE).await.unwrap();
+                let granted = decision.is_granted();
                 if granted {
-                    grants.lock().push((index, Grant { asked, answered: SystemClock.now() }));
+                    grants.lock().push((index, Grant { asked, answered: SystemClock.now(), cost }));
                 }
                 if granted && pause.is_zero() {
                     tokio::task::yield_now().await;
@@ -81,14 +103,30 @@ async fn hammer(leases: Leases, keys: &'static [(&'static str, Duration)]) {
         assert!(support::is_healthy(store), "{link:?}");
         by_lease += link.saved_by_leases;
     }
-    for (index, (key, _)) in keys.iter().enumerate() {
-        let of_key = grants.iter().filter(|(of, _)| *of == index).map(|(_, grant)| *grant).collect::<Vec<_>>();
-        let worst = worst_excess(of_key.clone(), 300.0, 2_000.0);
-        assert!(worst <= 0.0, "`{key}`: {worst} too many within a span, of {}", of_key.len());
-        // And it is used: at least half of what there is, where it is asked for all the time.
-        assert!(key != &"hot" || of_key.len() > 3_000, "only {} granted", of_key.len());
-    }
     assert_eq!(by_lease > 0, leases != Leases::Off);
+    let of_key = |of| grants.iter().filter(move |(index, _)| *index == of).map(|(_, grant)| *grant).collect();
+    keys.iter().enumerate().map(|(index, (key, _))| (*key, of_key(index))).collect()
+}
+
+/// No span of any key has more than the bucket allows, and it is used: half of what there is, where it is asked for all
+/// the time.
+async fn holds_in_every_span(leases: Leases) {
+    for (key, grants) in hammer(leases, bucket("hot", "2000/s burst 300")).await {
+        let granted = grants.iter().map(|grant| grant.cost).sum::<u64>();
+        let worst = worst_excess(grants, 300.0, 2_000.0);
+        assert!(worst <= 0.0, "`{key}`: {worst} too many within a span, of {granted}");
+        assert!(key != "hot" || granted > 3_000, "only {granted} granted");
+    }
+}
+
+/// No window has more than its limit, and those of a busy key are full.
+async fn holds_in_every_window(leases: Leases) {
+    let window = FixedWindow::new("500/300ms".parse::<Quota>().unwrap());
+    for (key, grants) in hammer(leases, Limit::new("window", window)).await {
+        let fullest = fullest_window(&grants, Duration::from_millis(300));
+        assert!(fullest <= 500, "`{key}`: {fullest} in a window of 500");
+        assert!(key != "hot" || fullest > 250, "only {fullest} of 500");
+    }
 }
 
 const MIXED: &[(&str, Duration)] =
@@ -96,17 +134,22 @@ const MIXED: &[(&str, Duration)] =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_instances_with_leases_by_use() {
-    hammer(Leases::Auto, MIXED).await;
+    holds_in_every_span(Leases::Auto).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_instances_with_leases_of_fifty() {
-    hammer(Leases::Of(50), MIXED).await;
+    holds_in_every_span(Leases::Of(50)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_instances_with_leases_of_windows() {
+    holds_in_every_window(Leases::Of(50)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_instances_without_leases() {
-    hammer(Leases::Off, MIXED).await;
+    holds_in_every_span(Leases::Off).await;
 }
 
 #[tokio::test]
