@@ -189,12 +189,6 @@ impl Link {
         self.inner.parts.get(part)?.offset.redis_micros(budget.began + self.inner.timeout)
     }
 
-    /// Redis's time, as far as it is known; else ours.
-    pub(crate) fn redis_now(&self) -> Timestamp {
-        let now = self.now();
-        self.inner.home().offset.redis_micros(now).map_or(now, Timestamp::from_micros)
-    }
-
     /// Learns Redis's time from a reply that has just come.
     pub(crate) fn learn(&self, part: usize, redis_micros: u64) {
         if let Some(part) = self.inner.parts.get(part) {
