@@ -7,9 +7,13 @@
 //!   finds what nobody asked for.
 //! - [`LimitRule`] reads what a rule says about its limits, by the algorithms of a [`Registry`], which is open for yours.
 //!
-//! Whole rules (whom they are for, what they match, what happens beyond) are to come.
+//! - [`By`] says whom a limit counts, by the [`Attributes`] of a request.
+//!
+//! Whole rules (what they match, what happens beyond) are to come.
 
 mod algorithm;
+mod attributes;
+mod by;
 mod document;
 mod fields;
 mod limit;
@@ -17,6 +21,8 @@ mod problem;
 mod scalar;
 
 pub use algorithm::{AlgorithmOptions, Configured, Registry};
+pub use attributes::{Attribute, Attributes};
+pub use by::By;
 pub use document::node::{Entry, Node, Span, Value};
 pub use document::{Document, Format};
 pub use fields::Fields;

@@ -1,0 +1,71 @@
+//! What a front end knows about one request.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a front end knows about one request, asked for one by one: a gateway about an HTTP request, a function about its
+/// arguments. All of them are the same to the rules.
+///
+/// ```
+/// use diana_rules::{Attribute, Attributes};
+/// use std::borrow::Cow;
+///
+/// struct Call<'a> {
+///     account: &'a str,
+/// }
+///
+/// impl Attributes for Call<'_> {
+///     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+///         (*attribute == Attribute::Named("account".into())).then_some(Cow::Borrowed(self.account))
+///     }
+/// }
+///
+/// let call = Call { account: "alice" };
+/// assert_eq!(call.get(&Attribute::Named("account".into())).as_deref(), Some("alice"));
+/// assert_eq!(call.get(&Attribute::Ip), None);
+/// ```
+pub trait Attributes {
+    /// The attribute's value for this request, if it has one.
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>>;
+}
+
+/// Something that may be known about a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Attribute {
+    /// The client's address.
+    Ip,
+    /// The method, such as `GET`.
+    Method,
+    /// The path, without the query.
+    Path,
+    /// The host that was asked for.
+    Host,
+    /// A header, by its name in lower case.
+    Header(Box<str>),
+    /// A cookie, by its name.
+    Cookie(Box<str>),
+    /// A parameter of the query, by its name.
+    Query(Box<str>),
+    /// A claim of the request's token, by its name.
+    Jwt(Box<str>),
+    /// What a front end or the file's `identity` knows by this name: `account`, `device`, an argument.
+    Named(Box<str>),
+}
+
+impl fmt::Display for Attribute {
+    /// As a rule writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("ip"),
+            Self::Method => f.write_str("method"),
+            Self::Path => f.write_str("resource"),
+            Self::Host => f.write_str("host"),
+            Self::Header(name) => write!(f, "header({name})"),
+            Self::Cookie(name) => write!(f, "cookie({name})"),
+            Self::Query(name) => write!(f, "query({name})"),
+            Self::Jwt(name) => write!(f, "jwt({name})"),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
+}
