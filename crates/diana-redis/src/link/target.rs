@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use redis::aio::PubSub;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError, TlsMode};
 use std::time::Duration;
@@ -37,7 +38,8 @@ impl Target {
         }
         let place = match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => {
-                Place::One(Client::open(url).map_err(|error| reason(&error))?)
+                let info = url.into_connection_info().map_err(|error| reason(&error))?;
+                Place::One(Client::open(info.set_tcp_settings(tcp())).map_err(|error| reason(&error))?)
             }
             "redis+cluster" | "rediss+cluster" => {
                 let (nodes, _) = nodes(scheme, rest)?;
@@ -60,7 +62,7 @@ impl Target {
 
     /// What the URL says of user and password is for the master; sentinels are asked without.
     fn sentinel(nodes: Vec<ConnectionInfo>, master: String, database: i64) -> Place {
-        let mut node = SentinelNodeConnectionInfo::default();
+        let mut node = SentinelNodeConnectionInfo::default().set_tcp_settings(tcp());
         if let Some(first) = nodes.first() {
             node = node.set_redis_connection_info(first.redis_settings().clone().set_db(database));
             if matches!(first.addr(), redis::ConnectionAddr::TcpTls { .. }) {
@@ -125,8 +127,13 @@ impl Target {
 
 fn cluster(nodes: &[ConnectionInfo], within: Duration) -> Result<ClusterClient, RedisError> {
     // What is to be tried again, and when, is decided by us: the client would wait for a second at times.
-    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0);
+    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0).tcp_settings(tcp());
     builder.connection_timeout(within).response_timeout(within).build()
+}
+
+/// Requests are small, and each goes at once: by default the second would wait until the first is acknowledged.
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
 }
 
 fn known_master(
@@ -161,6 +168,7 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
         }
         format!("{plain}://{user}{host}")
             .into_connection_info()
+            .map(|info| info.set_tcp_settings(tcp()))
             .map_err(|error| format!("host `{host}`: {}", reason(&error)))
     });
     Ok((each.collect::<Result<_, _>>()?, path))
@@ -200,6 +208,25 @@ mod tests {
             "redis+sentinel://:secret@10.0.0.1:26379/mymaster/1",
         ] {
             assert!(Target::parse(url).is_ok(), "{url}: {:?}", Target::parse(url));
+        }
+    }
+
+    #[test]
+    fn no_request_waits_for_an_acknowledgement() {
+        let has_nodelay = |info: &ConnectionInfo| info.tcp_settings().nodelay();
+        let place = |url| Target::parse(url).unwrap().place;
+        for url in ["redis://h:1", "rediss://h:1", "redis+cluster://h:1,i:2", "redis+sentinel://h:1,i:2/m"] {
+            let (hosts, others) = match place(url) {
+                Place::One(client) => (vec![client.get_connection_info().clone()], String::new()),
+                // The nodes that the client finds itself go by what the builder was told.
+                Place::Cluster(nodes) => {
+                    let client = cluster(&nodes, Duration::from_secs(1)).unwrap();
+                    (nodes, format!("{client:?}"))
+                }
+                Place::Sentinel { sentinels, node, .. } => (sentinels, format!("{node:?}")),
+            };
+            assert!(hosts.iter().all(has_nodelay), "{url}");
+            assert!(others.is_empty() || others.contains("nodelay: true"), "{url}: {others}");
         }
     }
 
