@@ -9,6 +9,7 @@ mod error;
 mod offset;
 mod part;
 mod repair;
+mod shown;
 mod target;
 mod told;
 
@@ -21,6 +22,7 @@ use futures_util::Stream;
 use parking_lot::RwLock;
 use part::{Part, Trouble, part_of, probes};
 use redis::{Cmd, Msg, RedisError, Value};
+pub(crate) use shown::without_password;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
