@@ -67,9 +67,15 @@ impl RedisStore {
     /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`.
     ///
     /// A Redis that can't be reached is no error, since a gateway must start in an outage too: requests are answered as
-    /// [`Options::when_down`] says until it is there. What no waiting would mend is: a URL that makes no sense, a wrong
-    /// password, a Redis before 6.2.
+    /// [`Options::when_down`] says until it is there. What no waiting would mend is: a URL that makes no sense, a prefix with
+    /// `{` or `}`, a wrong password, a Redis before 6.2.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
+        if options.prefix.contains(['{', '}']) {
+            // It would be the hash tag of every name, and a cluster would keep all of them on one node.
+            let reason =
+                "`{` and `}` are for the key, by which a cluster shares out the counts; leave them out".to_owned();
+            return Err(ConnectError::Prefix { prefix: options.prefix, reason });
+        }
         let target = Target::parse(url).map_err(|reason| ConnectError::Url { url: without_password(url), reason })?;
         let instance = RandomState::new().hash_one("instance");
         let link = Link::new(target, &options.prefix, options.timeout, instance);

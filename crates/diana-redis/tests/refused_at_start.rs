@@ -54,6 +54,17 @@ async fn a_url_that_makes_no_sense() {
 }
 
 #[tokio::test]
+async fn a_prefix_that_would_put_all_keys_on_one_node() {
+    for prefix in ["{shop}", "shop{", "}"] {
+        for url in ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1"] {
+            let error = RedisStore::connect(url, Options::default().prefix(prefix)).await.expect_err(prefix);
+            assert!(matches!(&error, ConnectError::Prefix { prefix: told, .. } if told == prefix), "{error:?}");
+            measured("prefix", error.to_string());
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_wrong_password_and_none() {
     let redis = RedisServer::builder().password("right").start().unwrap();
     for user in ["", ":hunter2@", "nobody:hunter2@"] {
