@@ -32,6 +32,8 @@ use told::Told;
 
 /// How long a new connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+/// How long one to all of a cluster may: as long for each node, also if one hangs.
+const CLUSTER_WITHIN: Duration = Duration::from_millis(900);
 /// How long all of the first one may, which nothing waits for but the start.
 const START_WITHIN: Duration = Duration::from_secs(1);
 
@@ -249,6 +251,12 @@ impl Inner {
 
     fn is_whole(&self) -> bool {
         self.parts.iter().all(|part| part.up().is_some())
+    }
+
+    /// A new connection, to try what is down.
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        let within = if self.target.is_cluster() { CLUSTER_WITHIN } else { CONNECT_WITHIN };
+        self.target.connect(within).await
     }
 
     fn connection(&self) -> Option<Connection> {

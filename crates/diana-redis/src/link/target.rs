@@ -102,7 +102,8 @@ impl Target {
         in_time(within, connecting).await
     }
 
-    /// A connection to listen on: in a cluster to any node, since all of them hear everything.
+    /// A connection to listen on, within this time: in a cluster to any node, since all of them hear everything, and each
+    /// has that time.
     pub(crate) async fn listener(&self, within: Duration) -> Result<PubSub, RedisError> {
         let connecting = async {
             match &self.place {
@@ -113,7 +114,8 @@ impl Target {
                 Place::Cluster(nodes) => {
                     let mut last = None;
                     for node in nodes {
-                        match Client::open(node.clone())?.get_async_pubsub().await {
+                        let client = Client::open(node.clone())?;
+                        match in_time(within, client.get_async_pubsub()).await {
                             Ok(listener) => return Ok(listener),
                             Err(error) => last = Some(error),
                         }
@@ -122,14 +124,21 @@ impl Target {
                 }
             }
         };
-        in_time(within, connecting).await
+        let most = match &self.place {
+            Place::Cluster(nodes) => within * u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            _ => within,
+        };
+        in_time(most, connecting).await
     }
 }
 
+/// A cluster that is to be connected to within this time.
 fn cluster(nodes: &[ConnectionInfo], within: Duration) -> Result<ClusterClient, RedisError> {
     // What is to be tried again, and when, is decided by us: the client would wait for a second at times.
     let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0).tcp_settings(tcp());
-    builder.connection_timeout(within).response_timeout(within).build()
+    // The client first waits for all nodes of the URL, then for all that those know of. With a third for each node, one that
+    // hangs holds the others up twice, and there is still time for them.
+    builder.connection_timeout(within / 3).response_timeout(within).build()
 }
 
 /// Requests are small, and each goes at once: by default the second would wait until the first is acknowledged.
