@@ -82,6 +82,11 @@ impl Budget {
         if other.until > self.until { other } else { self }
     }
 
+    /// Whether it ends no more than `span` after `other`, nor before that.
+    pub(crate) fn is_near(self, other: Self, span: Duration) -> bool {
+        self.until.max(other.until) - self.until.min(other.until) <= span
+    }
+
     /// What `future` comes to, if that is within the budget.
     pub(crate) async fn wait_for<T>(self, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout_at(self.until, future).await.ok()
@@ -146,6 +151,29 @@ impl Link {
         Budget { began: inner.clock.now(), until: tokio::time::Instant::now() + inner.timeout }
     }
 
+    /// The time that a call for requests with this budget may take, from now on: at least seven eighths of the time-out,
+    /// since what they have waited for so far says nothing about Redis. Those that have waited for less are as good as new,
+    /// and give up together with the call.
+    pub(crate) fn budget_of_call(&self, waiting: Budget) -> Budget {
+        let fresh = self.budget();
+        waiting.later(Budget { until: fresh.until - self.a_moment(), ..fresh })
+    }
+
+    /// An eighth of the time-out: requests that come within it are of one moment.
+    pub(crate) fn a_moment(&self) -> Duration {
+        self.inner.timeout / 8
+    }
+
+    /// The first moment of a budget.
+    pub(crate) fn a_moment_of(&self, budget: Budget) -> Budget {
+        Budget { until: budget.until - (self.inner.timeout - self.a_moment()), ..budget }
+    }
+
+    /// Whether the first moment of a budget is over.
+    pub(crate) fn has_waited(&self, budget: Budget) -> bool {
+        tokio::time::Instant::now() >= self.a_moment_of(budget).until
+    }
+
     /// What the time is here.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
@@ -166,15 +194,20 @@ impl Link {
     }
 
     /// Asks a part of Redis. If there is no answer within the budget, the part is down from then on.
+    ///
+    /// Unless more than half of the budget was used up before: by a call that took longer than this one had left, so that a
+    /// Redis that is as fast as ever could not have answered.
     pub(crate) async fn call(&self, part: usize, cmd: &Cmd, budget: Budget) -> Result<Value, CallError> {
         let inner = &self.inner;
         let part = inner.parts.get(part).ok_or(CallError::Open)?;
         let turn = part.up().ok_or(CallError::Open)?;
         let mut connection = inner.connection().ok_or(CallError::Open)?;
         inner.counters.count(Counted::Command);
+        let has_time = budget.until.saturating_duration_since(tokio::time::Instant::now()) >= inner.timeout / 2;
         let error = match tokio::time::timeout_at(budget.until, connection.send(cmd)).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => CallError::from(error),
+            Err(_) if !has_time => return Err(CallError::TimedOut(inner.timeout)),
             Err(_) => CallError::TimedOut(inner.timeout),
         };
         if error.is_trouble() {
