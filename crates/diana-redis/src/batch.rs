@@ -12,11 +12,12 @@ use crate::caller::{Caller, Moment};
 use crate::link::{Budget, CallError, Counted};
 use crate::request::{Op, Request, Timing};
 use diana_core::Timestamp;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use redis::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// The most requests in one call: a script holds up all others while it runs, some 5 µs a request.
@@ -36,6 +37,8 @@ type Answered = Result<(Timestamp, Value), CallError>;
 pub(crate) struct Batches {
     caller: Arc<Caller>,
     queue: Arc<Mutex<Queue>>,
+    /// The store's, which holds the connection: a caller's may end while others wait for the same call.
+    runtime: Handle,
 }
 
 #[derive(Debug, Default)]
@@ -74,8 +77,9 @@ impl Queue {
 }
 
 impl Batches {
+    /// Makes its calls in the runtime that it is made in.
     pub(crate) fn new(caller: Arc<Caller>) -> Self {
-        Self { caller, queue: Arc::default() }
+        Self { caller, queue: Arc::default(), runtime: Handle::current() }
     }
 
     /// Takes what `request` asks for.
@@ -90,7 +94,7 @@ impl Batches {
             }
             queue.waiting.push_back(waiting);
             let calls = if queue.waiting.len() >= MOST { MOST_CALLS } else { CALLS };
-            self.start(&mut queue, calls);
+            self.start(queue, calls);
         }
         let answered = match self.caller.link.a_moment_of(moment.budget).wait_for(&mut answered).await {
             Some(answer) => Some(answer),
@@ -108,34 +112,22 @@ impl Batches {
 
     /// Lets nobody wait for others' calls for longer than a moment.
     fn hurry(&self) {
-        let mut queue = self.queue.lock();
+        let queue = self.queue.lock();
         if queue.waiting.front().is_some_and(|first| self.caller.link.has_waited(first.budget)) {
-            self.start(&mut queue, MOST_CALLS);
+            self.start(queue, MOST_CALLS);
         }
     }
 
     /// Starts one more who makes calls, if there are fewer than so many.
-    fn start(&self, queue: &mut Queue, most: usize) {
-        if queue.calls < most {
-            queue.calls += 1;
-            // In a task of its own, so that whoever came first may give up without the others.
-            tokio::spawn(self.clone().work());
+    fn start(&self, mut queue: MutexGuard<'_, Queue>, most: usize) {
+        if queue.calls >= most {
+            return;
         }
-    }
-
-    /// Makes calls until nobody waits.
-    async fn work(self) {
-        loop {
-            let batch = {
-                let mut queue = self.queue.lock();
-                let Some(batch) = queue.next(self.caller.link.a_moment()) else {
-                    queue.calls -= 1;
-                    return;
-                };
-                batch
-            };
-            self.call(batch).await;
-        }
+        queue.calls += 1;
+        // A runtime that has ended drops the worker here and now, which wants the lock.
+        drop(queue);
+        // In a task of its own, so that whoever came first may give up without the others.
+        self.runtime.spawn(Worker { batches: self.clone(), is_counted: true }.work());
     }
 
     async fn call(&self, batch: Vec<Waiting>) {
@@ -173,6 +165,40 @@ impl Batches {
                     let _ = answer.send(Err(error.clone()));
                 }
             }
+        }
+    }
+}
+
+/// One who makes calls. It is counted for as long as it is there, also if its runtime ends before its work does.
+struct Worker {
+    batches: Batches,
+    is_counted: bool,
+}
+
+impl Worker {
+    /// Makes calls until nobody waits.
+    async fn work(mut self) {
+        while let Some(batch) = self.next() {
+            self.batches.call(batch).await;
+        }
+    }
+
+    fn next(&mut self) -> Option<Vec<Waiting>> {
+        let mut queue = self.batches.queue.lock();
+        let batch = queue.next(self.batches.caller.link.a_moment());
+        if batch.is_none() {
+            // Under the same lock: whoever comes next must see that nobody is at work.
+            queue.calls -= 1;
+            self.is_counted = false;
+        }
+        batch
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.is_counted {
+            self.batches.queue.lock().calls -= 1;
         }
     }
 }
