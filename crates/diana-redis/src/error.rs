@@ -15,6 +15,14 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The prefix can't be part of the names of keys.
+    #[error("prefix `{prefix}`: {reason}")]
+    Prefix {
+        /// The prefix.
+        prefix: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Redis does not let us in: no password, a wrong one, or a user without the rights.
     #[error(
         "Redis at `{url}` refuses us: {reason}; put user and password into the URL, as in redis://USER:PASSWORD@HOST"

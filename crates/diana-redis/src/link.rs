@@ -9,6 +9,7 @@ mod error;
 mod offset;
 mod part;
 mod repair;
+mod shown;
 mod target;
 mod told;
 
@@ -21,6 +22,7 @@ use futures_util::Stream;
 use parking_lot::RwLock;
 use part::{Part, Trouble, part_of, probes};
 use redis::{Cmd, Msg, RedisError, Value};
+pub(crate) use shown::without_password;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,6 +32,8 @@ use told::Told;
 
 /// How long a new connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
+/// How long one to all of a cluster may: as long for each node, also if one hangs.
+const CLUSTER_WITHIN: Duration = Duration::from_millis(900);
 /// How long all of the first one may, which nothing waits for but the start.
 const START_WITHIN: Duration = Duration::from_secs(1);
 
@@ -76,6 +80,11 @@ impl Budget {
     /// The one that ends later.
     pub(crate) fn later(self, other: Self) -> Self {
         if other.until > self.until { other } else { self }
+    }
+
+    /// Whether it ends no more than `span` after `other`, nor before that.
+    pub(crate) fn is_near(self, other: Self, span: Duration) -> bool {
+        self.until.max(other.until) - self.until.min(other.until) <= span
     }
 
     /// What `future` comes to, if that is within the budget.
@@ -142,6 +151,29 @@ impl Link {
         Budget { began: inner.clock.now(), until: tokio::time::Instant::now() + inner.timeout }
     }
 
+    /// The time that a call for requests with this budget may take, from now on: at least seven eighths of the time-out,
+    /// since what they have waited for so far says nothing about Redis. Those that have waited for less are as good as new,
+    /// and give up together with the call.
+    pub(crate) fn budget_of_call(&self, waiting: Budget) -> Budget {
+        let fresh = self.budget();
+        waiting.later(Budget { until: fresh.until - self.a_moment(), ..fresh })
+    }
+
+    /// An eighth of the time-out: requests that come within it are of one moment.
+    pub(crate) fn a_moment(&self) -> Duration {
+        self.inner.timeout / 8
+    }
+
+    /// The first moment of a budget.
+    pub(crate) fn a_moment_of(&self, budget: Budget) -> Budget {
+        Budget { until: budget.until - (self.inner.timeout - self.a_moment()), ..budget }
+    }
+
+    /// Whether the first moment of a budget is over.
+    pub(crate) fn has_waited(&self, budget: Budget) -> bool {
+        tokio::time::Instant::now() >= self.a_moment_of(budget).until
+    }
+
     /// What the time is here.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
@@ -162,15 +194,20 @@ impl Link {
     }
 
     /// Asks a part of Redis. If there is no answer within the budget, the part is down from then on.
+    ///
+    /// Unless more than half of the budget was used up before: by a call that took longer than this one had left, so that a
+    /// Redis that is as fast as ever could not have answered.
     pub(crate) async fn call(&self, part: usize, cmd: &Cmd, budget: Budget) -> Result<Value, CallError> {
         let inner = &self.inner;
         let part = inner.parts.get(part).ok_or(CallError::Open)?;
         let turn = part.up().ok_or(CallError::Open)?;
         let mut connection = inner.connection().ok_or(CallError::Open)?;
         inner.counters.count(Counted::Command);
+        let has_time = budget.until.saturating_duration_since(tokio::time::Instant::now()) >= inner.timeout / 2;
         let error = match tokio::time::timeout_at(budget.until, connection.send(cmd)).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => CallError::from(error),
+            Err(_) if !has_time => return Err(CallError::TimedOut(inner.timeout)),
             Err(_) => CallError::TimedOut(inner.timeout),
         };
         if error.is_trouble() {
@@ -241,6 +278,12 @@ impl Inner {
 
     fn is_whole(&self) -> bool {
         self.parts.iter().all(|part| part.up().is_some())
+    }
+
+    /// A new connection, to try what is down.
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        let within = if self.target.is_cluster() { CLUSTER_WITHIN } else { CONNECT_WITHIN };
+        self.target.connect(within).await
     }
 
     fn connection(&self) -> Option<Connection> {

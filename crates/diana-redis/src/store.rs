@@ -4,7 +4,7 @@ use crate::caller::Caller;
 use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
 use crate::leases::{Leases, TIDY_EVERY, Which};
-use crate::link::{CallError, Counted, Link, Target};
+use crate::link::{CallError, Counted, Link, Target, without_password};
 use crate::news::{self, News};
 use crate::options::{self, Options, Times};
 use crate::refusals::Refusals;
@@ -67,10 +67,16 @@ impl RedisStore {
     /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`.
     ///
     /// A Redis that can't be reached is no error, since a gateway must start in an outage too: requests are answered as
-    /// [`Options::when_down`] says until it is there. What no waiting would mend is: a URL that makes no sense, a wrong
-    /// password, a Redis before 6.2.
+    /// [`Options::when_down`] says until it is there. What no waiting would mend is: a URL that makes no sense, a prefix with
+    /// `{` or `}`, a wrong password, a Redis before 6.2.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
-        let target = Target::parse(url).map_err(|reason| ConnectError::Url { url: shown(url), reason })?;
+        if options.prefix.contains(['{', '}']) {
+            // It would be the hash tag of every name, and a cluster would keep all of them on one node.
+            let reason =
+                "`{` and `}` are for the key, by which a cluster shares out the counts; leave them out".to_owned();
+            return Err(ConnectError::Prefix { prefix: options.prefix, reason });
+        }
+        let target = Target::parse(url).map_err(|reason| ConnectError::Url { url: without_password(url), reason })?;
         let instance = RandomState::new().hash_one("instance");
         let link = Link::new(target, &options.prefix, options.timeout, instance);
         if let Err(error) = link.open().await {
@@ -371,8 +377,4 @@ impl RedisStore {
             error => StoreError::Unreachable { store, reason: error.to_string() },
         }
     }
-}
-
-fn shown(url: &str) -> String {
-    url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, hosts)| format!("***@{hosts}"))
 }

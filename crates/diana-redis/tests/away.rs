@@ -346,3 +346,37 @@ async fn a_store_that_is_dropped_leaves_nothing_behind() {
     assert_eq!(proxy.connections(), before, "somebody still tries");
     assert_eq!(connections(), 1);
 }
+
+#[test]
+fn a_runtime_that_ends_in_the_middle_takes_nothing_along() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let limit = bucket("few", "10/h");
+    let lasting = runtime();
+    let options = Options::default().timeout(PATIENT * 4).when_down(WhenDown::Deny).batching(Batching::On);
+    let store = lasting.block_on(healthy_store(&proxy.url(), options));
+    assert!(lasting.block_on(ask(&store, &limit, "x")).is_granted());
+    proxy.delay(PATIENT / 4).unwrap();
+    for _ in 0..4 {
+        let passing = runtime();
+        let (store, limit) = (store.clone(), limit.clone());
+        let before = store.link().commands;
+        passing.spawn({
+            let store = store.clone();
+            async move { ask(&store, &limit, "y").await }
+        });
+        // Then the proxy holds it for a while.
+        lasting.block_on(until(SOON, "it is under way", || store.link().commands > before));
+        passing.shutdown_background();
+    }
+    proxy.pass().unwrap();
+    assert!(lasting.block_on(ask(&store, &limit, "x")).is_granted(), "{:?}", store.link());
+    assert!(is_healthy(&store), "{:?}", store.link());
+    // The store's own takes the connection along, but nobody hangs for that.
+    lasting.shutdown_background();
+    let other = runtime();
+    for _ in 0..4 {
+        assert!(!other.block_on(ask(&store, &limit, "z")).is_granted());
+    }
+}

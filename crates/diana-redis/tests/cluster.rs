@@ -258,6 +258,25 @@ async fn a_master_that_is_frozen_for_a_moment(
     assert!(by_redis > without * 10, "{by_redis} by Redis, {without} without");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_hangs_keeps_nobody_off_those_that_work() {
+    let cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
+    let store = healthy_store(&url(&cluster), options(WhenDown::Deny).timeout(PATIENT)).await;
+    let (plenty, few) = (bucket("plenty", "1000/s"), bucket("few", "10/h"));
+    let hanging = cluster.node_of("x").unwrap();
+    hanging.freeze().unwrap();
+    let frozen_at = SystemClock.now();
+    until_degraded_for(&store, &plenty, "x").await;
+    // Its replica takes over, and the one that hangs stays in the URL.
+    until_healthy(&store).await;
+    measured("master hangs: healthy after", SystemClock.now().since(frozen_at));
+    assert_eq!(granted(&store, &few, "x", 20).await, 10);
+    let new = healthy_store(&url(&cluster), options(WhenDown::Deny).timeout(PATIENT)).await;
+    assert_eq!(left(&new, &few, "x").await, 0);
+    assert!(is_healthy(&store) && is_healthy(&new), "{:?}, {:?}", store.link(), new.link());
+    hanging.thaw().unwrap();
+}
+
 async fn until_degraded_for(store: &RedisStore, limit: &Limit, key: &str) {
     let began = SystemClock.now();
     while is_healthy(store) {

@@ -35,6 +35,14 @@ async fn a_url_that_makes_no_sense() {
         ("redis+cluster://user:hunter2@127.0.0.1:port", ""),
         ("user:hunter2@127.0.0.1", "it has no scheme"),
         ("nonsense://user:hunter2@127.0.0.1", "`nonsense` is no scheme"),
+        ("user:hunter2@127.0.0.1://", "it has no scheme"),
+        ("redis+cluster://:hunter2/3@127.0.0.1:1", "`%2F`"),
+        ("redis+sentinel://:hunter2/3@127.0.0.1:1/m", "`%2F`"),
+        ("redis+cluster://user:x@hunter2/3@127.0.0.1:1", "`%2F`"),
+        ("redis://:hunter2/3@127.0.0.1:1", ""),
+        ("redis://:hunter2?3@127.0.0.1:1", ""),
+        ("nonsense:///run/redis.sock?pass=hunter2", "`nonsense` is no scheme"),
+        ("/run/redis.sock?pass=hunter2", "it has no scheme"),
     ] {
         let error = refusal(url).await;
         assert!(matches!(error, ConnectError::Url { .. }), "{url}: {error:?}");
@@ -42,6 +50,17 @@ async fn a_url_that_makes_no_sense() {
         assert!(text.contains(told) && text.contains("expected redis://HOST:PORT"), "{url}: {text}");
         assert!(!text.contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{text}");
         measured("URL", text);
+    }
+}
+
+#[tokio::test]
+async fn a_prefix_that_would_put_all_keys_on_one_node() {
+    for prefix in ["{shop}", "shop{", "}"] {
+        for url in ["redis://127.0.0.1:1", "redis+cluster://127.0.0.1:1"] {
+            let error = RedisStore::connect(url, Options::default().prefix(prefix)).await.expect_err(prefix);
+            assert!(matches!(&error, ConnectError::Prefix { prefix: told, .. } if told == prefix), "{error:?}");
+            measured("prefix", error.to_string());
+        }
     }
 }
 

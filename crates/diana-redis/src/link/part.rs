@@ -80,13 +80,15 @@ pub(crate) fn part_of(slot: u16) -> usize {
     usize::from(slot / (SLOTS / CLUSTER_PARTS))
 }
 
-/// A name in each part of a cluster, to try it.
+/// A name in each part of a cluster, to try it. No state is called so: after a limit's name there is always a colon.
 pub(crate) fn probes(prefix: &str) -> Vec<String> {
-    let name = |tag: u32| format!("{prefix}:probe:{{{tag}}}");
+    let name = |tag: u16| format!("{prefix}:probe{{{tag}}}");
     let mut probes = vec![None; usize::from(CLUSTER_PARTS)];
-    let mut tags = 0..;
-    while probes.iter().any(Option::is_none) {
-        let Some(tag) = tags.next() else { break };
+    // Some 300 are enough, unless all names have the same hash tag.
+    for tag in 0..u16::MAX {
+        if probes.iter().all(Option::is_some) {
+            break;
+        }
         let part = part_of(crate::key::slot(name(tag).as_bytes()));
         if let Some(probe) = probes.get_mut(part).filter(|probe| probe.is_none()) {
             *probe = Some(name(tag));
@@ -119,6 +121,20 @@ mod tests {
         for (part, probe) in probes("diana").iter().enumerate() {
             assert_eq!(part_of(crate::key::slot(probe.as_bytes())), part);
         }
+        assert_eq!(probes("diana").len(), usize::from(CLUSTER_PARTS));
         assert_eq!(part_of(SLOTS - 1), usize::from(CLUSTER_PARTS) - 1);
+    }
+
+    #[test]
+    fn a_prefix_with_a_hash_tag_comes_to_an_end() {
+        assert_eq!(probes("{shop}").len(), 1);
+    }
+
+    #[test]
+    fn no_state_is_called_like_a_probe() {
+        for probe in probes("diana") {
+            // A state's name has a colon after the prefix, and one more after the limit.
+            assert_eq!(probe.matches(':').count(), 1, "{probe}");
+        }
     }
 }

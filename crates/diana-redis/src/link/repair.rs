@@ -3,12 +3,13 @@
 //! Requests never try. So none waits while Redis is away, and when it is back each instance comes with one connection
 //! and one small write, at a time of its own, before any request follows.
 
+use super::Inner;
 use super::connection::Connection;
-use super::{CONNECT_WITHIN, Inner};
 use crate::link::error::CallError;
 use redis::Value;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// How often an instance says that it is there.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -58,7 +59,7 @@ async fn beat(inner: &Inner) {
 
 /// Tries what is down, over a new connection.
 async fn mend(inner: &Inner) {
-    let mut connection = match inner.target.connect(CONNECT_WITHIN).await {
+    let mut connection = match inner.connect().await {
         Ok(connection) => connection,
         Err(error) => {
             let reason = CallError::from(error).to_string();
@@ -66,23 +67,39 @@ async fn mend(inner: &Inner) {
             return;
         }
     };
-    for index in 0..inner.parts.len() {
-        let Some(part) = inner.parts.get(index).filter(|part| part.up().is_none()) else { continue };
-        let tried = match inner.probes.get(index) {
-            Some(probe) => try_to_write(inner, &mut connection, probe).await,
-            None => announce(inner, &mut connection).await,
-        };
-        match tried {
-            Ok(()) => {
-                inner.install(&connection);
-                inner.restore(part);
-            }
-            Err(error) => inner.tell(part, &error.to_string()),
+    let down = (0..inner.parts.len()).filter(|index| inner.parts.get(*index).is_some_and(|part| part.up().is_none()));
+    if inner.probes.is_empty() {
+        for index in down {
+            let announced = announce(inner, &mut connection).await;
+            tried(inner, index, announced, &connection);
+        }
+        return;
+    }
+    // All at once: a node that hangs has many parts, and each of them takes a time-out to try.
+    let mut probing = JoinSet::new();
+    for index in down {
+        let Some(probe) = inner.probes.get(index).cloned() else { continue };
+        let (connection, timeout) = (connection.clone(), inner.timeout);
+        probing.spawn(async move { (index, try_to_write(connection, &probe, timeout).await) });
+    }
+    while let Some(probed) = probing.join_next().await {
+        if let Ok((index, written)) = probed {
+            tried(inner, index, written, &connection);
         }
     }
-    if inner.target.is_cluster() {
-        // A part that stays away must not keep this instance from being counted.
-        beat(inner).await;
+    // A part that stays away must not keep this instance from being counted.
+    beat(inner).await;
+}
+
+/// Brings a part up if it could be written to over this connection, which is the one to go on with then.
+fn tried(inner: &Inner, index: usize, written: Result<(), CallError>, connection: &Connection) {
+    let Some(part) = inner.parts.get(index) else { return };
+    match written {
+        Ok(()) => {
+            inner.install(connection);
+            inner.restore(part);
+        }
+        Err(error) => inner.tell(part, &error.to_string()),
     }
 }
 
@@ -112,10 +129,10 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
 }
 
 /// Writes a key that is gone at once, in a part of a cluster.
-async fn try_to_write(inner: &Inner, connection: &mut Connection, probe: &str) -> Result<(), CallError> {
+async fn try_to_write(mut connection: Connection, probe: &str, timeout: Duration) -> Result<(), CallError> {
     let mut cmd = redis::cmd("SET");
     cmd.arg(probe).arg("").arg("PX").arg(100);
-    let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
-    reply.map_err(|_| CallError::TimedOut(inner.timeout))??;
+    let reply = tokio::time::timeout(timeout, connection.send(&cmd)).await;
+    reply.map_err(|_| CallError::TimedOut(timeout))??;
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! Where Redis is: one server, a cluster, or a master that sentinels know.
 
 use super::connection::Connection;
+use super::shown::{split_scheme, without_password};
 use redis::aio::PubSub;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError, TlsMode};
 use std::time::Duration;
@@ -30,14 +32,15 @@ impl Target {
     /// Reads a URL; what is wrong with it, if something is.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let shown = without_password(url);
-        let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
+        let (scheme, rest) = split_scheme(url).ok_or("it has no scheme")?;
         if scheme.starts_with("rediss") {
             // Without one the client panics. An error says that the program has chosen its own, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let place = match scheme {
             "redis" | "rediss" | "redis+unix" | "unix" => {
-                Place::One(Client::open(url).map_err(|error| reason(&error))?)
+                let info = url.into_connection_info().map_err(|error| reason(&error))?;
+                Place::One(Client::open(info.set_tcp_settings(tcp())).map_err(|error| reason(&error))?)
             }
             "redis+cluster" | "rediss+cluster" => {
                 let (nodes, _) = nodes(scheme, rest)?;
@@ -60,7 +63,7 @@ impl Target {
 
     /// What the URL says of user and password is for the master; sentinels are asked without.
     fn sentinel(nodes: Vec<ConnectionInfo>, master: String, database: i64) -> Place {
-        let mut node = SentinelNodeConnectionInfo::default();
+        let mut node = SentinelNodeConnectionInfo::default().set_tcp_settings(tcp());
         if let Some(first) = nodes.first() {
             node = node.set_redis_connection_info(first.redis_settings().clone().set_db(database));
             if matches!(first.addr(), redis::ConnectionAddr::TcpTls { .. }) {
@@ -99,7 +102,8 @@ impl Target {
         in_time(within, connecting).await
     }
 
-    /// A connection to listen on: in a cluster to any node, since all of them hear everything.
+    /// A connection to listen on, within this time: in a cluster to any node, since all of them hear everything, and each
+    /// has that time.
     pub(crate) async fn listener(&self, within: Duration) -> Result<PubSub, RedisError> {
         let connecting = async {
             match &self.place {
@@ -110,7 +114,8 @@ impl Target {
                 Place::Cluster(nodes) => {
                     let mut last = None;
                     for node in nodes {
-                        match Client::open(node.clone())?.get_async_pubsub().await {
+                        let client = Client::open(node.clone())?;
+                        match in_time(within, client.get_async_pubsub()).await {
                             Ok(listener) => return Ok(listener),
                             Err(error) => last = Some(error),
                         }
@@ -119,14 +124,26 @@ impl Target {
                 }
             }
         };
-        in_time(within, connecting).await
+        let most = match &self.place {
+            Place::Cluster(nodes) => within * u32::try_from(nodes.len()).unwrap_or(u32::MAX),
+            _ => within,
+        };
+        in_time(most, connecting).await
     }
 }
 
+/// A cluster that is to be connected to within this time.
 fn cluster(nodes: &[ConnectionInfo], within: Duration) -> Result<ClusterClient, RedisError> {
     // What is to be tried again, and when, is decided by us: the client would wait for a second at times.
-    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0);
-    builder.connection_timeout(within).response_timeout(within).build()
+    let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0).tcp_settings(tcp());
+    // The client first waits for all nodes of the URL, then for all that those know of. With a third for each node, one that
+    // hangs holds the others up twice, and there is still time for them.
+    builder.connection_timeout(within / 3).response_timeout(within).build()
+}
+
+/// Requests are small, and each goes at once: by default the second would wait until the first is acknowledged.
+fn tcp() -> TcpSettings {
+    TcpSettings::default().set_nodelay(true)
 }
 
 fn known_master(
@@ -151,6 +168,10 @@ async fn in_time<T>(
 fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a str), String> {
     let plain = scheme.split('+').next().unwrap_or("redis");
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if path.contains('@') {
+        // Then what looks like a host is the beginning of the password, which must not be shown.
+        return Err("there is an `@` after a `/`; a `/` in the password is written as `%2F`".to_owned());
+    }
     let (user, hosts) = match authority.rsplit_once('@') {
         Some((user, hosts)) => (format!("{user}@"), hosts),
         None => (String::new(), authority),
@@ -161,6 +182,7 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
         }
         format!("{plain}://{user}{host}")
             .into_connection_info()
+            .map(|info| info.set_tcp_settings(tcp()))
             .map_err(|error| format!("host `{host}`: {}", reason(&error)))
     });
     Ok((each.collect::<Result<_, _>>()?, path))
@@ -168,20 +190,6 @@ fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a st
 
 fn reason(error: &RedisError) -> String {
     error.detail().map_or_else(|| error.to_string(), str::to_owned)
-}
-
-/// The URL with `***` for the password.
-fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_once('/').map_or((rest, None), |(authority, path)| (authority, Some(path)));
-    let authority = match authority.rsplit_once('@') {
-        Some((user, hosts)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{hosts}"),
-            None => format!("{user}@{hosts}"),
-        },
-        None => authority.to_owned(),
-    };
-    path.map_or_else(|| format!("{scheme}://{authority}"), |path| format!("{scheme}://{authority}/{path}"))
 }
 
 #[cfg(test)]
@@ -204,6 +212,25 @@ mod tests {
     }
 
     #[test]
+    fn no_request_waits_for_an_acknowledgement() {
+        let has_nodelay = |info: &ConnectionInfo| info.tcp_settings().nodelay();
+        let place = |url| Target::parse(url).unwrap().place;
+        for url in ["redis://h:1", "rediss://h:1", "redis+cluster://h:1,i:2", "redis+sentinel://h:1,i:2/m"] {
+            let (hosts, others) = match place(url) {
+                Place::One(client) => (vec![client.get_connection_info().clone()], String::new()),
+                // The nodes that the client finds itself go by what the builder was told.
+                Place::Cluster(nodes) => {
+                    let client = cluster(&nodes, Duration::from_secs(1)).unwrap();
+                    (nodes, format!("{client:?}"))
+                }
+                Place::Sentinel { sentinels, node, .. } => (sentinels, format!("{node:?}")),
+            };
+            assert!(hosts.iter().all(has_nodelay), "{url}");
+            assert!(others.is_empty() || others.contains("nodelay: true"), "{url}: {others}");
+        }
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         let wrong = |url: &str| Target::parse(url).unwrap_err();
         assert_eq!(wrong("127.0.0.1:6379"), "it has no scheme");
@@ -212,13 +239,5 @@ mod tests {
         assert!(wrong("redis+sentinel://a:1").starts_with("it does not name the master"));
         assert_eq!(wrong("redis+sentinel://a:1/m/x"), "the database is no number");
         assert!(wrong("redis+cluster://a:port").starts_with("host `a:port`: "));
-    }
-
-    #[test]
-    fn a_password_is_never_shown() {
-        let shown = |url| Target::parse(url).unwrap().shown().to_owned();
-        assert_eq!(shown("redis://user:s3cret@h:1/2"), "redis://user:***@h:1/2");
-        assert_eq!(shown("redis+cluster://:s3:@cret@h:1,i:2"), "redis+cluster://:***@h:1,i:2");
-        assert_eq!(shown("redis://h:1"), "redis://h:1");
     }
 }
