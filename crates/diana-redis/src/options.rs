@@ -103,7 +103,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the names of all keys begin with, `diana` unless you say otherwise. Those who share limits have the same.
+    /// What the names of all keys begin with, `diana` unless you say otherwise. Those who share limits have the same. It can't
+    /// have `{` or `}`, which would put all keys of a cluster on one node.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
