@@ -5,7 +5,7 @@
 --            how many asks it has, and for each of them
 --              algorithm    the name of the file
 --              parameters   what the state must have been written under
---              since        when these parameters came into force, for a state that is new
+--              since        the configuration that these parameters are of, for a state that is new
 --              n            how many arguments follow
 --              ...          what the algorithm's file tells
 -- returns  now, and for each request

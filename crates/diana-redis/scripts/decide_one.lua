@@ -3,7 +3,7 @@
 -- KEYS[1]  the key of the ask's state
 -- ARGV     what head_one.lua tells, and
 --            2  the parameters
---            3  since when they are in force
+--            3  since: the configuration that they are of
 --            4  how many arguments follow
 --            5  ... what the algorithm's file tells
 -- returns  what decide.lua returns for one request of one ask

@@ -47,7 +47,7 @@ local function buckets_text(buckets, counts)
 end
 
 -- The window at `key` as a table: the current bucket, the buckets that are still in the window and their counts, what is
--- used, the text that was seen, and since when the parameters are in force. Nil if they are others.
+-- used, the text that was seen, and since which configuration the parameters are so. Nil if they are others.
 local function read(key, parameters, place)
   local raw = redis.pcall('GET', key)
   local current, buckets, counts, used = current_bucket(place), {}, {}, 0

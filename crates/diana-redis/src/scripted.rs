@@ -190,7 +190,7 @@ impl Numbers<'_> {
     }
 }
 
-/// What is written at a key, without the parameters and since when they are in force.
+/// What is written at a key, without the parameters and the configuration that they are of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     Text(String),

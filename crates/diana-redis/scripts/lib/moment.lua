@@ -1,7 +1,7 @@
 -- A moment on the time axis, exact where the interval of a rate is no whole number of microseconds: microseconds, and a
 -- numerator over the interval's denominator. 3/s is 333333 1/3, so its moments count thirds.
 --
--- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD TAIL. The tail ends with since when the parameters are in force; what
+-- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD TAIL. The tail ends with the configuration that the parameters are of; what
 -- else is in it is the algorithm's own. AHEAD is how far ahead of its time the moment lay when it was written, in whole
 -- seconds, rounded up. Time only brings it closer, so one that lies further ahead was written by a
 -- clock that has since been put back (a replica took over): it is put back likewise.
