@@ -95,16 +95,26 @@ async fn a_reset_takes_what_others_hold_on_lease_along() {
 #[tokio::test]
 async fn a_lease_stays_out_when_the_limit_changes() {
     let redis = RedisServer::start().unwrap();
-    let limit = bucket("bucket", "200/s burst 100");
-    let (a, b) = (store(&redis.url(), options()).await, store(&redis.url(), options().leases(Leases::Of(40))).await);
-    until_leased(&b, &limit).await;
-    let leased = b.link().leased;
-    let other = bucket("bucket", "200/s burst 99");
-    assert!(ask(&a, &other, "x").await.is_granted());
-    // Were it in the moment, it would be gone by now, while b still holds it.
-    tokio::time::sleep(Duration::from_millis(450)).await;
-    assert!(!ask_for(&a, &other, "x", 99 - leased + 2).await.is_granted(), "{leased} are on lease");
-    assert!(ask_for(&a, &other, "x", 99 - leased - 1).await.is_granted());
+    // On a machine that is held up for long the lease is over before it was looked at; then it is tried again.
+    for attempt in 0..10 {
+        let (limit, other) = (format!("bucket {attempt}"), format!("bucket {attempt}"));
+        let (limit, other) = (bucket(&limit, "200/s burst 100"), bucket(&other, "200/s burst 99"));
+        let a = store(&redis.url(), options()).await;
+        let b = store(&redis.url(), options().leases(Leases::Of(40))).await;
+        let began = now();
+        until_leased(&b, &limit).await;
+        let leased = b.link().leased;
+        assert!(ask(&a, &other, "x").await.is_granted());
+        // Were it in the moment, it would be gone by now, while b still holds it.
+        tokio::time::sleep(Duration::from_millis(450)).await;
+        let too_much = ask_for(&a, &other, "x", 99 - leased + 2).await.is_granted();
+        let just_enough = ask_for(&a, &other, "x", 99 - leased - 1).await.is_granted();
+        if now().since(began) < Duration::from_millis(900) {
+            assert_eq!((too_much, just_enough), (false, true), "{leased} are on lease");
+            return;
+        }
+    }
+    panic!("this machine is too busy to tell");
 }
 
 #[tokio::test]
@@ -122,7 +132,8 @@ async fn a_receipt_is_worth_the_same_while_others_hold_leases() {
     let before = a.peek(&asks, now(), Patience::NONE).await.unwrap().answers()[0].standing.remaining;
     a.refund(&asks, &decision, now()).await.unwrap();
     let after = a.peek(&asks, now(), Patience::NONE).await.unwrap().answers()[0].standing.remaining;
-    assert!(after <= before + 2, "{before} before the refund, {after} after");
+    // Some come back by themselves between the two looks; a refund that counts would be ten.
+    assert!(after <= before + 6, "{before} before the refund, {after} after");
 }
 
 #[tokio::test]
