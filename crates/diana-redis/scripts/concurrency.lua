@@ -23,9 +23,6 @@
 --
 -- Where the clock is put back (a replica took over), leases last longer by as much.
 
--- The most that is counted: beyond, doubles are no longer exact.
-local MOST = 9007199254740992
-
 -- The head, the permits in flight, and the unit; nothing if the parameters are others.
 local function read(key, parameters, place)
   local head = set.head(key, parameters, place)

@@ -20,9 +20,6 @@
 -- A moment later than now was written by a clock that has since been put back (a replica took over). It counts as at now,
 -- and is written so.
 
--- The most that is counted: beyond, doubles are no longer exact.
-local MOST = 9007199254740992
-
 -- A moment: time, total, held, and the member itself. Nothing if `reply` has none.
 local function moment_of(reply)
   local total, held = match(reply[1] or '', '^(%d+):(%d+)$')

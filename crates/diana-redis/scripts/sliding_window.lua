@@ -17,9 +17,6 @@
 -- Why all buckets in one string, and not a hash or the sum beside them: what has left must be taken from the sum, and for
 -- that they must be looked at anyway. A window of more than 1,024 buckets is not kept here.
 
--- The most that a bucket counts: beyond, doubles are no longer exact.
-local MOST = 9007199254740992
-
 -- The bucket of `now`. Each number on the way is whole and below 2^53, where the quotient of a division is never rounded
 -- up to the next whole number.
 local function current_bucket(place)

@@ -63,7 +63,11 @@ impl Leases {
     /// Spends all of `items` from blocks, or none. Fetches the next blocks where these run low.
     pub(crate) fn spend(self: &Arc<Self>, items: &[Item], here: Timestamp) -> Option<Decision> {
         let mut pools = self.pools.lock();
-        let has = |item: &Item| pools.get_mut(&item.name).is_some_and(|pool| pool.has(item.asking.cost, here));
+        // Under the parameters that count by now: what was leased under others goes back when Redis is asked.
+        let has = |item: &Item| {
+            let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.plan, &item.plan));
+            pool.is_some_and(|pool| pool.has(item.asking.cost, here))
+        };
         if items.is_empty() || !items.iter().all(has) {
             return None;
         }

@@ -4,7 +4,7 @@ use crate::batch::Batches;
 use crate::caller::{Caller, Moment};
 use crate::carry::{self, Dump, push_swap};
 use crate::key::slot;
-use crate::link::{CallError, Counted};
+use crate::link::CallError;
 use crate::options::{Batching, Options, Times};
 use crate::plans::{Plan, Plans};
 use crate::request::{Item, Op, Reply, Request, Timing, answers};
@@ -118,7 +118,6 @@ impl Remote {
         items: &mut [Item],
         moment: Moment,
     ) -> Result<Decision, CallError> {
-        self.caller.link.counters().count(Counted::Wait);
         if self.caller.link.is_cluster() && items.windows(2).any(|two| slot(&two[0].name) != slot(&two[1].name)) {
             return self.ask_across(op, items, moment).await;
         }

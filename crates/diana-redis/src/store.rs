@@ -237,6 +237,8 @@ impl Inner {
         if self.remote.is_up(&items.items) {
             let asked = self.here(now);
             let moment = self.remote.moment(now);
+            // Here, since blocks that are fetched behind requests make nobody wait.
+            self.remote.caller.link.counters().count(Counted::Wait);
             match self.remote.ask(op, &mut items.items, moment).await {
                 Ok(decision) => {
                     if let Some(refusals) = &self.refusals {

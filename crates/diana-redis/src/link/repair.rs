@@ -16,7 +16,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long one counts as there after it last said so: three heartbeats.
 const ALIVE: Duration = Duration::from_secs(3);
 /// How soon the first try comes, and how long the longest pause between two is. With the time that a try may take, that
-/// is less than the second within which Diana promises to be back.
+/// is less than the second within which Diana promises to be back; of a cluster, a node of which hangs, a little more.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
