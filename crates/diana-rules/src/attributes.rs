@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 
 /// What a front end knows about one request, asked for one by one: a gateway about an HTTP request, a function about its
 /// arguments. All of them are the same to the rules.
@@ -27,6 +28,11 @@ use std::fmt;
 pub trait Attributes {
     /// The attribute's value for this request, if it has one.
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>>;
+
+    /// The client's address. A front end that has it as an address says so here, which saves reading it from a text.
+    fn ip(&self) -> Option<IpAddr> {
+        self.get(&Attribute::Ip)?.parse().ok()
+    }
 }
 
 /// Something that may be known about a request.
@@ -37,7 +43,7 @@ pub enum Attribute {
     Ip,
     /// The method, such as `GET`.
     Method,
-    /// The path, without the query.
+    /// The path, without the query: decoded, and without `.` and `..`, since rules compare it as it is.
     Path,
     /// The host that was asked for.
     Host,
@@ -49,6 +55,8 @@ pub enum Attribute {
     Query(Box<str>),
     /// A claim of the request's token, by its name.
     Jwt(Box<str>),
+    /// A parameter of the path, by the name that a rule's `match` gives it: `id` of `/users/{id}`.
+    Param(Box<str>),
     /// What a front end or the file's `identity` knows by this name: `account`, `device`, an argument.
     Named(Box<str>),
 }
@@ -65,6 +73,7 @@ impl fmt::Display for Attribute {
             Self::Cookie(name) => write!(f, "cookie({name})"),
             Self::Query(name) => write!(f, "query({name})"),
             Self::Jwt(name) => write!(f, "jwt({name})"),
+            Self::Param(name) => write!(f, "param({name})"),
             Self::Named(name) => f.write_str(name),
         }
     }
