@@ -18,6 +18,9 @@ pub struct Ask<'a> {
     pub key: &'a [u8],
     /// How much is asked for.
     pub cost: Cost,
+    /// How long this limit may make the request wait, if the request would wait longer for others: no less than the
+    /// request itself, unless you say otherwise.
+    pub patience: Patience,
 }
 
 impl<'a> Ask<'a> {
@@ -28,7 +31,13 @@ impl<'a> Ask<'a> {
 
     /// `cost` permits of `limit` for `key`.
     pub fn new(limit: &'a Limit, key: &'a (impl AsRef<[u8]> + ?Sized), cost: Cost) -> Self {
-        Self { limit, key: key.as_ref(), cost }
+        Self { limit, key: key.as_ref(), cost, patience: Patience::FOREVER }
+    }
+
+    /// The same ask, of which the limit may make the request wait for `patience` at most.
+    #[must_use]
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 
     /// Whether both ask for the same count.
@@ -42,7 +51,7 @@ impl<'a> Ask<'a> {
 /// # The contract
 /// 1. `decide` is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
 /// 2. A denied request leaves every key as it was.
-/// 3. The same limit and key twice in one request is charged once, at the larger cost.
+/// 3. The same limit and key twice in one request is charged once, at the larger cost and the lesser patience.
 /// 4. `peek` answers what `decide` would, as long as there is memory, and changes nothing; its standings are those before.
 /// 5. `refund` gives back what a granted decision took, as far as time has not; `charge` takes without asking.
 /// 6. A key whose state equals a fresh one may be forgotten; nobody can tell.
@@ -50,7 +59,8 @@ impl<'a> Ask<'a> {
 ///
 /// `conformance::run` (feature `conformance`) checks them. A new store is done when it passes.
 pub trait LocalStore: Send + Sync {
-    /// Answers all `asks` of one request at `now`, waiting at most `patience`: all or nothing.
+    /// Answers all `asks` of one request at `now`, waiting at most `patience`, and for each ask at most as long as its own
+    /// patience says: all or nothing.
     fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision;
 
     /// What [`decide`](Self::decide) would answer, without the effect.

@@ -170,6 +170,11 @@ fn a_store_that_is_slow_to_give_back_is_caught() {
 }
 
 #[test]
+fn a_store_that_lets_one_limit_wait_as_long_as_another_is_caught() {
+    catches(Fault::IgnoresOwnPatience, "the same asks at the same times get the algorithm's answers");
+}
+
+#[test]
 fn a_store_that_looks_and_takes_in_two_steps_is_caught() {
     catches(Fault::TwoSteps, "requests at the same time act as if in some order");
 }

@@ -52,7 +52,8 @@ impl Fallback {
     pub(crate) fn answer(&self, items: &[Item], looking: Looking, instances: u64, now: Timestamp) -> Decision {
         let limits = self.limits(items, instances);
         let asks = asks(items, &limits);
-        let patience = items.first().map_or(Patience::NONE, |item| item.asking.patience);
+        // Each item has its own.
+        let patience = Patience::FOREVER;
         match (self.when_down, looking) {
             (WhenDown::Local, Looking::AndTaking) => self.counts.decide(&asks, now, patience),
             (WhenDown::Local, Looking::Only) => self.counts.peek(&asks, now, patience),
@@ -83,7 +84,7 @@ impl Fallback {
     pub(crate) fn charge(&self, item: &Item, instances: u64, now: Timestamp) {
         if self.when_down == WhenDown::Local {
             let limit = self.limit(&item.plan, instances);
-            self.counts.charge(Ask { limit: &limit, key: &item.name, cost: item.asking.cost }, now);
+            self.counts.charge(Ask::new(&limit, &item.name, item.asking.cost), now);
         }
     }
 
@@ -119,5 +120,6 @@ impl Fallback {
 /// The names of states tell keys apart here as well as they do on Redis.
 fn asks<'a>(items: &'a [Item], limits: &'a [Limit]) -> SmallVec<[Ask<'a>; 2]> {
     let each = items.iter().zip(limits);
-    each.map(|(item, limit)| Ask { limit, key: &item.name, cost: item.asking.cost }).collect()
+    each.map(|(item, limit)| Ask::new(limit, &item.name, item.asking.cost).with_patience(item.asking.patience))
+        .collect()
 }

@@ -243,7 +243,7 @@ impl SharedLimiter {
     }
 
     fn ask<'a>(&'a self, key: &'a [u8], cost: Cost) -> Ask<'a> {
-        Ask { limit: &self.limit, key, cost }
+        Ask::new(&self.limit, key, cost)
     }
 }
 

@@ -72,18 +72,20 @@ impl Remote {
         Self { caller, plans, prefix, batches, tickets, permits_for: *permits_for, runtime }
     }
 
-    /// The asks as items: each count once, at the largest cost.
+    /// The asks as items: each count once, at the largest cost and with the least patience.
     pub(crate) fn items(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Items, StoreError> {
         // In whole microseconds, as Redis counts: what is finer would be granted here and denied there.
-        let patience = Patience::up_to(Duration::from_micros(patience.as_nanos() / 1_000));
+        let whole = |patience: Patience| Patience::up_to(Duration::from_micros(patience.as_nanos() / 1_000));
         let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for ask in asks {
+            let patience = whole(ask.patience.min(patience));
             let plan = self.plan(ask.limit)?;
             let name = plan.keys.name(ask.key);
             // Two limits of one name are one on Redis.
             if let Some(place) = items.iter().position(|item| item.name == name) {
                 if let Some(item) = items.get_mut(place) {
                     item.asking.cost = item.asking.cost.max(ask.cost);
+                    item.asking.patience = item.asking.patience.min(patience);
                 }
                 places.push(place);
                 continue;

@@ -25,11 +25,11 @@ impl Model {
         if !seen.is_granted() {
             return seen;
         }
-        self.answer(asks, |model, ask, cost| model.key(ask.limit, ask.key, now).take(now, cost, patience))
+        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).take(now, cost, own.min(patience)))
     }
 
     pub(super) fn peek(&mut self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
-        self.answer(asks, |model, ask, cost| model.key(ask.limit, ask.key, now).peek(now, cost, patience))
+        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).peek(now, cost, own.min(patience)))
     }
 
     pub(super) fn refund(&mut self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
@@ -52,17 +52,22 @@ impl Model {
         self.key(limit, key, now).reset(now);
     }
 
-    /// Answers each count once, at the largest cost that is asked of it.
-    fn answer(&mut self, asks: &[Ask<'_>], mut each: impl FnMut(&mut Self, &Ask<'_>, Cost) -> Answer) -> Decision {
+    /// Answers each count once, at the largest cost that is asked of it and with the least patience.
+    fn answer(
+        &mut self,
+        asks: &[Ask<'_>],
+        mut each: impl FnMut(&mut Self, &Ask<'_>, Cost, Patience) -> Answer,
+    ) -> Decision {
         let mut answers: Vec<Answer> = Vec::new();
         for (index, ask) in asks.iter().enumerate() {
             let first = first_of(asks, index);
             let answer = match answers.get(first) {
                 Some(earlier) => *earlier,
                 None => {
-                    let same = asks.iter().filter(|other| other.same_count(ask));
-                    let cost = same.map(|other| other.cost).fold(ask.cost, Ord::max);
-                    each(self, ask, cost)
+                    let same = || asks.iter().filter(|other| other.same_count(ask));
+                    let cost = same().map(|other| other.cost).fold(ask.cost, Ord::max);
+                    let patience = same().map(|other| other.patience).fold(ask.patience, Ord::min);
+                    each(self, ask, cost, patience)
                 }
             };
             answers.push(answer);

@@ -165,7 +165,11 @@ pub(super) fn in_words(asks: &[Ask<'_>]) -> String {
     let each = |ask: &Ask<'_>| {
         let version = ask.limit.version();
         let version = if version == 0 { String::new() } else { format!(" (version {version})") };
-        format!("{} of `{}`{version} for {:?}", ask.cost.get(), ask.limit.name(), Key(ask.key))
+        let patience = match ask.patience {
+            Patience::FOREVER => String::new(),
+            patience => format!(" ({patience:?})"),
+        };
+        format!("{} of `{}`{version} for {:?}{patience}", ask.cost.get(), ask.limit.name(), Key(ask.key))
     };
     format!("[{}]", asks.iter().map(each).collect::<Vec<_>>().join(", "))
 }

@@ -16,8 +16,17 @@ pub(super) struct Script<'a> {
 
 /// A request that was granted, and could be given back.
 struct Granted {
-    asks: Vec<(usize, usize, Cost)>,
+    asks: Vec<Place>,
     both: Both,
+}
+
+/// One ask of a script, by the numbers of its limit and its key.
+#[derive(Clone, Copy)]
+struct Place {
+    limit: usize,
+    key: usize,
+    cost: Cost,
+    patience: Patience,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): small, and random enough for a script.
@@ -79,23 +88,23 @@ impl Script<'_> {
                     pair.refund(&self.asks(&asks), &both).await?;
                 }
                 9 => {
-                    let ask = self.one(&mut random);
+                    let ask = self.one(&mut random, pair.setup.unit());
                     pair.charge(self.asks(&[ask])[0]).await?;
                 }
                 10 if random.below(3) == 0 => {
-                    let (limit, key, _) = self.one(&mut random);
+                    let Place { limit, key, .. } = self.one(&mut random, pair.setup.unit());
                     pair.reset(&self.limits[limit], self.keys[key]).await?;
                     // What a receipt is worth after a reset is each store's own: one that keeps a count of what is in
                     // flight takes it, one that knows each permit by name does not.
-                    granted.retain(|granted| granted.asks.iter().all(|ask| (ask.0, ask.1) != (limit, key)));
+                    granted.retain(|granted| granted.asks.iter().all(|ask| (ask.limit, ask.key) != (limit, key)));
                 }
                 11 | 12 => {
-                    let asks = self.several(&mut random);
+                    let asks = self.several(&mut random, pair.setup.unit());
                     let patience = random.patience(pair.setup.unit());
                     pair.peek(&self.asks(&asks), patience).await?;
                 }
                 _ => {
-                    let asks = self.several(&mut random);
+                    let asks = self.several(&mut random, pair.setup.unit());
                     let patience = random.patience(pair.setup.unit());
                     let both = pair.decide(&self.asks(&asks), patience).await?;
                     // Refunds of denials are tried as well: they give nothing.
@@ -111,16 +120,21 @@ impl Script<'_> {
         Ok(())
     }
 
-    fn one(&self, random: &mut Random) -> (usize, usize, Cost) {
-        (random.index(self.limits.len()), random.index(self.keys.len()), random.cost())
+    fn one(&self, random: &mut Random, unit: Duration) -> Place {
+        let (limit, key) = (random.index(self.limits.len()), random.index(self.keys.len()));
+        let cost = random.cost();
+        // Most asks wait as long as their request does.
+        let patience = if random.below(4) == 0 { random.patience(unit) } else { Patience::FOREVER };
+        Place { limit, key, cost, patience }
     }
 
-    fn several(&self, random: &mut Random) -> Vec<(usize, usize, Cost)> {
+    fn several(&self, random: &mut Random, unit: Duration) -> Vec<Place> {
         let count = 1 + random.below(self.at_once);
-        (0..count).map(|_| self.one(random)).collect()
+        (0..count).map(|_| self.one(random, unit)).collect()
     }
 
-    fn asks(&self, places: &[(usize, usize, Cost)]) -> Vec<Ask<'_>> {
-        places.iter().map(|(limit, key, cost)| Ask::new(&self.limits[*limit], self.keys[*key], *cost)).collect()
+    fn asks(&self, places: &[Place]) -> Vec<Ask<'_>> {
+        let ask = |place: &Place| Ask::new(&self.limits[place.limit], self.keys[place.key], place.cost);
+        places.iter().map(|place| ask(place).with_patience(place.patience)).collect()
     }
 }

@@ -233,7 +233,7 @@ impl MemoryStore {
         places: &Places,
         locked: &mut Locked<'_>,
         now: Timestamp,
-        ask: impl Fn(&mut Keys, u64, Cost) -> Answer,
+        ask: impl Fn(&mut Keys, u64, Cost, Patience) -> Answer,
     ) -> Decision {
         let mut answers = Answers::with_capacity(asks.len());
         for (index, place) in places.iter().enumerate() {
@@ -241,7 +241,8 @@ impl MemoryStore {
                 Some(first) => answers[first],
                 None => {
                     let keys = find(self, shard_of(locked, place), asks[index].limit, now);
-                    ask(keys, place.hash, cost_of(asks, places, index))
+                    let (cost, own_patience) = charge_of(asks, places, index);
+                    ask(keys, place.hash, cost, own_patience)
                 }
             };
             answers.push(answer);
@@ -253,13 +254,16 @@ impl MemoryStore {
     fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
-        let peek = |keys: &mut Keys, hash, cost| keys.peek(hash, now, cost, patience);
+        let peek = |keys: &mut Keys, hash, cost, own: Patience| keys.peek(hash, now, cost, own.min(patience));
         let all_grant = places.iter().enumerate().all(|(index, place)| {
-            let cost = cost_of(asks, &places, index);
+            let (cost, own_patience) = charge_of(asks, &places, index);
             place.same_as.is_some()
-                || self
-                    .keys(shard_of(&mut locked, place), asks[index].limit, now)
-                    .grants(place.hash, now, cost, patience)
+                || self.keys(shard_of(&mut locked, place), asks[index].limit, now).grants(
+                    place.hash,
+                    now,
+                    cost,
+                    own_patience.min(patience),
+                )
         });
         if !all_grant {
             let seen = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
@@ -276,7 +280,7 @@ impl MemoryStore {
                 saved.push((index, keys.save(place.hash, now)));
             }
         }
-        let take = |keys: &mut Keys, hash, cost| keys.take(hash, now, cost, patience);
+        let take = |keys: &mut Keys, hash, cost, own: Patience| keys.take(hash, now, cost, own.min(patience));
         let taken = self.answers(Self::keys, asks, &places, &mut locked, now, take);
         if taken.is_granted() {
             return taken;
@@ -313,10 +317,11 @@ impl MemoryStore {
     }
 }
 
-/// What the ask at `index` costs: the most that anybody asks of the same count.
-fn cost_of(asks: &[Ask<'_>], places: &Places, index: usize) -> Cost {
+/// What the ask at `index` is charged, and how long it waits: the most that anybody asks of the same count, and the least.
+fn charge_of(asks: &[Ask<'_>], places: &Places, index: usize) -> (Cost, Patience) {
     let same = asks.iter().zip(places).filter(|(_, place)| place.same_as == Some(index));
-    same.map(|(ask, _)| ask.cost).fold(asks[index].cost, Ord::max)
+    let Ask { cost, patience, .. } = asks[index];
+    same.fold((cost, patience), |(cost, patience), (ask, _)| (cost.max(ask.cost), patience.min(ask.patience)))
 }
 
 /// The locked shard of a place.
@@ -331,6 +336,7 @@ impl LocalStore for MemoryStore {
         if let [ask] = asks {
             let hash = self.shards.hash(ask.key);
             let mut shard = self.shards.lock(hash);
+            let patience = patience.min(ask.patience);
             return Decision::new([self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, patience)]);
         }
         self.decide_together(asks, now, patience)
@@ -339,7 +345,7 @@ impl LocalStore for MemoryStore {
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
-        let peek = |keys: &mut Keys, hash, cost| keys.peek(hash, now, cost, patience);
+        let peek = |keys: &mut Keys, hash, cost, own: Patience| keys.peek(hash, now, cost, own.min(patience));
         self.answers(Self::keys_to_look_at, asks, &places, &mut locked, now, peek)
     }
 

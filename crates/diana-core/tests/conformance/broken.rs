@@ -37,6 +37,7 @@ pub(crate) enum Fault {
     RoundsTime,
     TwoSteps,
     HasNoLogs,
+    IgnoresOwnPatience,
 }
 
 /// A store with a fault.
@@ -59,6 +60,7 @@ struct Bent {
     limit: Limit,
     key: Vec<u8>,
     cost: Cost,
+    patience: Patience,
 }
 
 impl Broken {
@@ -75,13 +77,14 @@ impl Broken {
     }
 
     fn bend_one(&self, ask: &Ask<'_>, now: Timestamp) -> Bent {
-        let mut bent = Bent { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost };
+        let mut bent = Bent { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost, patience: ask.patience };
         let mut seen = self.seen.lock().unwrap();
         match self.fault {
             Fault::CutsKeys => bent.key.truncate(1024),
             Fault::EndsKeysAtNul => bent.key = ask.key.split(|byte| *byte == 0).next().unwrap().to_vec(),
             Fault::ReadsKeysAsText => bent.key = String::from_utf8_lossy(ask.key).into_owned().into_bytes(),
             Fault::MergesLimits => bent.limit = seen.first.get_or_insert(bent.limit).clone(),
+            Fault::IgnoresOwnPatience => bent.patience = Patience::FOREVER,
             Fault::CutsCosts => bent.cost = Cost::new(ask.cost.get() & 0xffff_ffff).unwrap_or_default(),
             Fault::IgnoresChanges => bent.limit = seen.limits.entry(ask.limit.id()).or_insert(bent.limit).clone(),
             Fault::ForgivesOnChange => {
@@ -156,7 +159,7 @@ impl Broken {
 }
 
 fn lend(bent: &[Bent]) -> Vec<Ask<'_>> {
-    bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost)).collect()
+    bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost).with_patience(bent.patience)).collect()
 }
 
 /// Lets others go first.
