@@ -171,7 +171,8 @@ impl<'a> Both<'a> {
         if carried == Carried::Otherwise || (carried, *before) == (Carried::Rounded, Carried::Rounded) {
             return Ok(());
         }
-        let keeps_receipts = to.keeps_receipts_of(kind);
+        // A refund of what was carried over with rounding rounds once more, to more than a tick together.
+        let keeps_receipts = to.keeps_receipts_of(kind) && carried != Carried::Rounded;
         self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), carried };
         if !keeps_receipts {
             self.drop_receipts(|place| place.limit == change.limit);

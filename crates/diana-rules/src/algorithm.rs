@@ -1,16 +1,15 @@
 //! Algorithms by name, with the options that each takes in a rule: open for those of others.
 //!
-//! A rule says `algorithm: NAME`, and beside it what that algorithm wants to know. A [`Registry`] knows the names. Diana's own
-//! are registered like any other, so a new one is a new entry, and files that do not name it stay as they are.
+//! A rule says `algorithm: NAME`, and beside it what that algorithm wants to know. A [`Registry`](crate::Registry) knows the
+//! names. Diana's own are registered like any other, so a new one is a new entry, and files that do not name it stay as they are.
 
-mod built_in;
+pub(crate) mod built_in;
 mod options;
 
 use crate::problem::Problem;
 use diana_core::{Algorithm, Limit, Quota};
 pub use options::AlgorithmOptions;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
@@ -106,65 +105,14 @@ impl Debug for Kind {
     }
 }
 
-/// The algorithms that rules can name.
-///
-/// ```
-/// use diana_core::TokenBucket;
-/// use diana_rules::{Configured, Registry};
-///
-/// let mut registry = Registry::default();
-/// registry.algorithm("half_bucket", &["burst", "share"], |quota, options| {
-///     let share = options.count("share", 1).unwrap_or(2);
-///     let less = quota.with_burst((quota.burst() / share).max(1)).ok()?;
-///     Some(Configured::new(TokenBucket::new(less)))
-/// });
-/// assert!(registry.algorithms().any(|name| name == "half_bucket"));
-/// ```
-#[derive(Clone, Debug)]
-pub struct Registry {
-    algorithms: BTreeMap<&'static str, Kind>,
-}
-
-impl Default for Registry {
-    /// Diana's own.
-    fn default() -> Self {
-        let mut registry = Self { algorithms: BTreeMap::new() };
-        built_in::register(&mut registry);
-        registry
-    }
-}
-
-impl Registry {
-    /// Lets rules name an algorithm. `options` are the fields that it takes beside the limit; `build` makes it, or tells
-    /// through the options what is wrong. A name that is there already is replaced.
-    pub fn algorithm(
-        &mut self,
-        name: &'static str,
+impl Kind {
+    pub(crate) fn new(
         options: &'static [&'static str],
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
-    ) {
-        self.algorithms.insert(name, Kind { options, build: Arc::new(build) });
+    ) -> Self {
+        Self { options, build: Arc::new(build) }
     }
 
-    /// The names of all algorithms.
-    pub fn algorithms(&self) -> impl Iterator<Item = &'static str> {
-        self.algorithms.keys().copied()
-    }
-
-    pub(crate) fn find(&self, name: &str) -> Option<(&'static str, &Kind)> {
-        self.algorithms.get_key_value(name).map(|(name, kind)| (*name, kind))
-    }
-
-    /// All options of all algorithms.
-    pub(crate) fn options(&self) -> Vec<&'static str> {
-        let mut options = self.algorithms.values().flat_map(|kind| kind.options.iter().copied()).collect::<Vec<_>>();
-        options.sort_unstable();
-        options.dedup();
-        options
-    }
-}
-
-impl Kind {
     pub(crate) fn build(&self, quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
         (self.build)(quota, options)
     }

@@ -56,6 +56,11 @@ impl<'a> Fields<'a> {
         self.take_entry(name).map(|entry| &entry.node)
     }
 
+    /// The value of a field that stays, for whoever takes it later.
+    pub(crate) fn peek(&self, name: &str) -> Option<&'a Node> {
+        self.left.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+    }
+
     /// A field, if it is there and not empty.
     pub(crate) fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");

@@ -14,17 +14,38 @@
 mod algorithm;
 mod attributes;
 mod by;
+mod bytes;
 mod document;
+mod expression;
 mod fields;
+mod file;
+mod identity;
 mod limit;
+mod matching;
 mod problem;
+mod registry;
+mod rule;
+mod ruleset;
 mod scalar;
+mod secret;
+mod vocabulary;
 
-pub use algorithm::{AlgorithmOptions, Configured, Registry};
+pub use algorithm::{AlgorithmOptions, Configured};
 pub use attributes::{Attribute, Attributes};
-pub use by::By;
+pub use by::{By, KeyBytes, MissingPart};
 pub use document::node::{Entry, Node, Span, Value};
 pub use document::{Document, Format};
+pub use expression::{Expression, ExpressionFailed, InvalidExpression};
 pub use fields::Fields;
+pub use file::{
+    Admin, Gateway, Lease, MemorySection, OnFullKeys, RedisSection, RemoteSection, RuleFile, StoreSection,
+    WhenRedisIsDown,
+};
+pub use identity::Identity;
 pub use limit::LimitRule;
+pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
+pub use registry::Registry;
+pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
+pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, RefusedBy, RuleInForce, RuleSet, Why};
+pub use secret::Secret;

@@ -11,10 +11,11 @@
 //!
 //! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
 
-use crate::algorithm::{AlgorithmOptions, Configured, Registry};
+use crate::algorithm::{AlgorithmOptions, Configured};
 use crate::document::node::{Node, Span, Value};
 use crate::fields::{Fields, all, nearest};
 use crate::problem::Problem;
+use crate::registry::Registry;
 use crate::scalar;
 use diana_core::{Concurrency, MinInterval, Quota, Total};
 
@@ -66,10 +67,67 @@ impl LimitRule {
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn read(rule: &mut Fields<'_>, registry: &Registry, problems: &mut Vec<Problem>) -> Vec<Self> {
+        Self::read_in_style(rule, registry, problems).0
+    }
+
+    /// The same, and the style in which the limit is written, for those that take its place.
+    pub(crate) fn read_in_style<'a>(
+        rule: &mut Fields<'a>,
+        registry: &Registry,
+        problems: &mut Vec<Problem>,
+    ) -> (Vec<Self>, LimitStyle<'a>) {
         let [limit, every, total, concurrent] = LIMITS.map(|name| rule.take(name));
         let beside = BESIDE.into_iter().chain(registry.options()).filter_map(|name| rule.take_entry(name));
         let beside = beside.map(|entry| (&*entry.key, &entry.node)).collect::<Vec<_>>();
-        read(LimitFields { limit, every, total, concurrent }, &beside, registry, problems)
+        let style = LimitStyle::new(limit, &beside);
+        (read(LimitFields { limit, every, total, concurrent }, &beside, registry, problems), style)
+    }
+}
+
+/// How a rule's single limit is written: its algorithm and options, but for the burst, which goes with the rate.
+#[derive(Debug, Default)]
+pub(crate) struct LimitStyle<'a> {
+    beside: Vec<(&'a str, &'a Node)>,
+}
+
+impl<'a> LimitStyle<'a> {
+    fn new(limit: Option<&'a Node>, beside: &[(&'a str, &'a Node)]) -> Self {
+        let mut own = match limit.map(|node| &node.value) {
+            // With several there is no telling whose.
+            None | Some(Value::List(_)) => return Self::default(),
+            Some(Value::Map(entries)) => entries.iter().map(|entry| (&*entry.key, &entry.node)).collect(),
+            Some(_) => Vec::new(),
+        };
+        own.extend(
+            beside.iter().filter(|(name, _)| !own.iter().any(|(known, _)| known == name)).copied().collect::<Vec<_>>(),
+        );
+        own.retain(|(name, _)| !["rate", "burst"].contains(name));
+        Self { beside: own }
+    }
+
+    /// Reads limits that take the place of a rule's own: a rate alone has the rule's algorithm and options.
+    pub(crate) fn read_override(
+        &self,
+        node: &Node,
+        registry: &Registry,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<LimitRule> {
+        match &node.value {
+            Value::List(items) => items.iter().filter_map(|item| one(item, &[], registry, problems)).collect(),
+            Value::Map(entries) => {
+                let has = |name: &str| entries.iter().any(|entry| entry.key == name);
+                if LIMITS.iter().any(|name| has(name)) {
+                    let fields = Fields::of(node, "an override", LimitRule::fields(registry), problems);
+                    let Some(mut fields) = fields else { return Vec::new() };
+                    let limits = LimitRule::read(&mut fields, registry, problems);
+                    fields.finish(problems);
+                    return limits;
+                }
+                let beside = if has("algorithm") { &[] } else { &*self.beside };
+                one(node, beside, registry, problems).into_iter().collect()
+            }
+            _ => one(node, &self.beside, registry, problems).into_iter().collect(),
+        }
     }
 }
 

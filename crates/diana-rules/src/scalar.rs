@@ -49,6 +49,17 @@ pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> 
     }
 }
 
+/// What `parse` makes of a text; it says what is wrong, else.
+pub(crate) fn parsed<T>(
+    node: &Node,
+    what: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let text = text(node, what, problems)?;
+    parse(text).map_err(|expected| problems.push(wrong(node, what).expected(expected))).ok()
+}
+
 /// `true` or `false`.
 pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool> {
     match node.value {

@@ -1,15 +1,16 @@
 //! Diana's own algorithms, with their options.
 
-use super::{AlgorithmOptions, Configured, Registry, invalid};
+use super::{AlgorithmOptions, Configured, invalid};
 use crate::fields::Fields;
 use crate::problem::Problem;
+use crate::registry::Registry;
 use crate::scalar;
 use diana_core::{Calendar, FixedWindow, LeakyBucket, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow};
 use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
-pub(super) fn register(registry: &mut Registry) {
+pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
     registry.algorithm("leaky_bucket", &["burst", "delay", "nodelay"], leaky_bucket);
     registry.algorithm("fixed_window", &["opens", "time_zone"], fixed_window);

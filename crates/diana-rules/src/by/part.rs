@@ -1,0 +1,98 @@
+//! One part of a key.
+
+use super::key::{KeyBytes, Share};
+use crate::attributes::{Attribute, Attributes};
+use crate::expression::Expression;
+use crate::registry::KeyOf;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// One part of a key.
+#[derive(Clone)]
+pub(super) enum Part {
+    /// What a request says.
+    Of(Attribute),
+    /// The client's address, or the first bits of it.
+    Address(Share),
+    /// What an expression says.
+    Expression(Expression),
+    /// What somebody else's function says, by the name that it is registered under.
+    Registered(&'static str, Arc<KeyOf>),
+    /// The request itself: each has a count of its own.
+    Request,
+}
+
+impl Part {
+    /// Writes this part of a request's key. `None` if the request has no such thing; an empty one is none.
+    pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Option<()> {
+        let text = match self {
+            Self::Of(attribute) => request.get(attribute)?,
+            Self::Address(share) => {
+                share.write(request.ip()?, key);
+                return Some(());
+            }
+            Self::Expression(expression) => expression.text_of(request).ok()?.into(),
+            Self::Registered(_, of) => of(request)?,
+            // Nobody shares it with anybody; the store is not asked to keep it.
+            Self::Request => return Some(()),
+        };
+        if text.is_empty() {
+            return None;
+        }
+        key.extend_from_slice(text.as_bytes());
+        Some(())
+    }
+
+    /// Writes a value that a file names, as it is written for requests that have it.
+    pub(super) fn write_value(&self, value: &str, key: &mut KeyBytes) {
+        match (self, value.parse::<IpAddr>()) {
+            (Self::Address(share), Ok(address)) => share.write(address, key),
+            _ => key.extend_from_slice(value.as_bytes()),
+        }
+    }
+
+    pub(super) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let (one, several) = match self {
+            Self::Of(attribute) => (Some(attribute), None),
+            Self::Address(_) => (Some(&Attribute::Ip), None),
+            Self::Expression(expression) => (None, Some(expression.attributes())),
+            Self::Registered(..) | Self::Request => (None, None),
+        };
+        one.into_iter().chain(several.into_iter().flatten())
+    }
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Of(one), Self::Of(other)) => one == other,
+            (Self::Address(one), Self::Address(other)) => one == other,
+            (Self::Expression(one), Self::Expression(other)) => one == other,
+            (Self::Registered(one, _), Self::Registered(other, _)) => one == other,
+            (Self::Request, Self::Request) => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    /// As a rule writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Of(attribute) => attribute.fmt(f),
+            Self::Address(Share::USUAL) => f.write_str("ip"),
+            Self::Address(Share { v4: 32, v6 }) => write!(f, "ip/{v6}"),
+            Self::Address(Share { v4, .. }) => write!(f, "ip/{v4}"),
+            Self::Expression(expression) => write!(f, "cel({:?})", expression.to_string()),
+            Self::Registered(name, _) => f.write_str(name),
+            Self::Request => f.write_str("request"),
+        }
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

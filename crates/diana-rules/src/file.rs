@@ -1,0 +1,201 @@
+//! A whole rule file: the rules, and what stands above them.
+//!
+//! # The version
+//! `version: 1` says by which rules the file is read; a file that does not say is read by the newest that this program knows to
+//! be compatible, which is 1. What a version accepts, every later program accepts, with the same meaning: new fields and new
+//! names are added, none is taken away and none changes its meaning. A change that old files would not survive is a new
+//! version, and files of the old one are read as before.
+
+mod gateway;
+mod remote;
+mod store;
+mod unreachable;
+
+use crate::document::Document;
+use crate::document::node::{Node, Value};
+use crate::fields::Fields;
+use crate::identity::Identity;
+use crate::problem::{Problem, Problems};
+use crate::registry::Registry;
+use crate::rule::{Defaults, Rule, status};
+use crate::vocabulary::Vocabulary;
+pub use gateway::{Admin, Gateway};
+pub use remote::RemoteSection;
+use std::collections::HashMap;
+pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
+
+/// The newest version of the file that is known.
+pub(crate) const NEWEST_VERSION: u64 = 1;
+/// What a refusal answers, unless somebody says otherwise.
+const STATUS: u16 = 503;
+/// The most rules of one file.
+const MOST_RULES: usize = 100_000;
+
+/// The fields at the top of a file.
+pub(crate) const FIELDS: [&str; 8] = ["version", "gateway", "admin", "identity", "store", "remote", "status", "rules"];
+/// The fields of a document from a configuration centre: what is about the machine stays with the machine.
+const REMOTE_FIELDS: [&str; 4] = ["version", "identity", "status", "rules"];
+
+/// What a rule file says.
+///
+/// ```
+/// use diana_rules::{Document, Registry, RuleFile};
+///
+/// let document = Document::new("diana.yaml", "
+/// rules:
+///   - name: each-account
+///     by: account
+///     limit: 100/s
+/// ");
+/// let file = RuleFile::read(&document, &Registry::default())?;
+/// assert_eq!(file.rules[0].name, "each-account");
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RuleFile {
+    /// What listens, and where requests go.
+    pub gateway: Option<Gateway>,
+    /// Where health, metrics and the rules in force are shown.
+    pub admin: Option<Admin>,
+    /// Where the standard keys come from.
+    pub identity: Identity,
+    /// Where the counts are.
+    pub store: StoreSection,
+    /// Where rules come from that win over these.
+    pub remote: Option<RemoteSection>,
+    /// What a refusal answers, unless its rule says otherwise.
+    pub status: u16,
+    /// The rules, in order.
+    pub rules: Vec<Rule>,
+}
+
+impl RuleFile {
+    /// Reads a file, with `${VARIABLES}` from the environment. All that is wrong is told at once.
+    pub fn read(document: &Document, registry: &Registry) -> Result<Self, Problems> {
+        Self::read_with(document, registry, |name| std::env::var(name).ok())
+    }
+
+    /// Reads a file, with `${VARIABLES}` from `variable`.
+    pub fn read_with(
+        document: &Document,
+        registry: &Registry,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Problems> {
+        let tree = document.parse_with(variable)?;
+        let mut problems = Vec::new();
+        let file = Self::of_tree(&tree, registry, &mut problems);
+        told(document, file, problems)
+    }
+
+    /// This file with the rules of a document from a configuration centre in place of its own.
+    ///
+    /// The document has `rules`, and may have `identity` and `status`; all else is the machine's own. `${VARIABLES}` are not
+    /// replaced in it: the environment of a machine is not for others to read.
+    pub fn with_remote(&self, document: &Document, registry: &Registry) -> Result<Self, Problems> {
+        let tree = document.parse()?;
+        let mut problems = Vec::new();
+        let file = self.remote_tree(&tree, registry, &mut problems);
+        told(document, file, problems)
+    }
+
+    fn of_tree(tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(tree, "a rule file", FIELDS, problems)?;
+        version(fields.take("version"), problems);
+        let has_gateway = fields.peek("gateway").is_some();
+        let file = Self {
+            gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
+            admin: fields.take("admin").and_then(|node| Admin::read(node, problems)),
+            identity: fields.take("identity").and_then(|node| Identity::read(node, problems)).unwrap_or_default(),
+            store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
+            remote: fields.take("remote").and_then(|node| RemoteSection::read(node, problems)),
+            status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
+            rules: Vec::new(),
+        };
+        let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway };
+        let has_remote = file.remote.is_some();
+        let rules = match fields.take("rules") {
+            // With a configuration centre, the local rules are what serves without it, and may be left out.
+            None if has_remote => Vec::new(),
+            None => {
+                fields.require("rules", problems);
+                Vec::new()
+            }
+            Some(node) => file.read_rules(node, &vocabulary, problems),
+        };
+        fields.finish(problems);
+        Some(Self { rules, ..file })
+    }
+
+    fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(tree, "a document of rules", FIELDS, problems)?;
+        for local in FIELDS.iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
+            if let Some(entry) = fields.take_entry(local) {
+                let problem = Problem::new(entry.span, format!("`{local}` belongs in the local file of each machine"));
+                problems.push(problem.expected("only `version`, `identity`, `status` and `rules`"));
+            }
+        }
+        version(fields.take("version"), problems);
+        let identity = fields.take("identity").and_then(|node| Identity::read(node, problems));
+        let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
+        let file = Self { identity: identity.unwrap_or_else(|| self.identity.clone()), status, ..self.clone() };
+        let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some() };
+        let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
+        fields.finish(problems);
+        Some(Self { rules: rules.unwrap_or_default(), ..file })
+    }
+
+    fn read_rules(&self, node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
+        let Value::List(items) = &node.value else {
+            let what = format!("`rules` is a list, but this is {}", node.value.kind());
+            problems.push(Problem::new(node.span, what).expected("rules, each with `- name: ...` in front"));
+            return Vec::new();
+        };
+        if items.len() > MOST_RULES {
+            let problem = Problem::new(node.span, format!("there are {} rules", items.len()));
+            problems.push(problem.expected(format!("at most {MOST_RULES}")));
+            return Vec::new();
+        }
+        let defaults = Defaults { status: self.status, has_shared: self.store.redis.is_some() };
+        let rules =
+            items.iter().filter_map(|item| Rule::read(item, vocabulary, &defaults, problems)).collect::<Vec<_>>();
+        let mut known = HashMap::new();
+        for rule in &rules {
+            if known.insert(&*rule.name, ()).is_some() {
+                let problem = Problem::new(name_of(items, rule), format!("there is a rule `{}` already", rule.name));
+                problems.push(problem.expected("another name: counts are kept by it"));
+            }
+        }
+        unreachable::check(&rules, |rule| name_of(items, rule), problems);
+        rules
+    }
+}
+
+/// Where a rule's name stands.
+fn name_of(items: &[Node], rule: &Rule) -> crate::Span {
+    let item = items.iter().find(|item| item.span == rule.span);
+    let entry = item.and_then(|item| match &item.value {
+        Value::Map(entries) => entries.iter().find(|entry| entry.key == "name"),
+        _ => None,
+    });
+    entry.map_or(rule.span, |entry| entry.node.span)
+}
+
+fn version(node: Option<&Node>, problems: &mut Vec<Problem>) {
+    let Some(node) = node else { return };
+    let number = node.text().and_then(|text| text.parse::<u64>().ok());
+    if number != Some(NEWEST_VERSION) {
+        let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
+        let what = format!("this program knows version {NEWEST_VERSION} of the rule file, not {shown}");
+        let newer = number.is_some_and(|number| number > NEWEST_VERSION);
+        let expected = if newer { "a newer program, or version 1" } else { "`version: 1`, or no version" };
+        problems.push(Problem::new(node.span, what).expected(expected));
+    }
+}
+
+fn told(document: &Document, file: Option<RuleFile>, problems: Vec<Problem>) -> Result<RuleFile, Problems> {
+    match file {
+        Some(file) if problems.is_empty() => Ok(file),
+        _ => Err(document.problems(problems)),
+    }
+}

@@ -1,0 +1,74 @@
+//! Where rules come from that win over those of the file: `remote`.
+
+use super::store::positive;
+use crate::document::Format;
+use crate::document::node::Node;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::scalar;
+use crate::secret::Secret;
+use std::time::Duration;
+
+/// A configuration centre. What is not said is as the source has it by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteSection {
+    /// Where the document is.
+    pub from: Secret,
+    /// What is shown as a bearer token.
+    pub token: Option<Secret>,
+    /// How often a web server is asked.
+    pub poll: Option<Duration>,
+    /// How long a web server may hold the answer until there is news.
+    pub long_poll: Option<Duration>,
+    /// How long one question may take.
+    pub timeout: Option<Duration>,
+    /// The folder in which the last good document is kept.
+    pub keep: Option<String>,
+    /// How the document is written, where its name does not tell.
+    pub format: Option<Format>,
+}
+
+pub(crate) const FIELDS: [&str; 7] = ["from", "token", "poll", "long_poll", "timeout", "keep", "format"];
+/// How the address of a configuration centre begins.
+pub(crate) const SCHEMES: [&str; 6] = ["http://", "https://", "etcd://", "etcds://", "redis://", "rediss://"];
+
+impl RemoteSection {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`remote`", FIELDS, problems)?;
+        let from = fields.require("from", problems).and_then(|node| {
+            let text = scalar::text(node, "`from`", problems)?;
+            if !SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len()) {
+                let problem = Problem::new(node.span, "this is no address of a configuration centre");
+                problems.push(problem.expected("http(s)://host/path, etcd://host:2379/key or redis://host:6379"));
+                return None;
+            }
+            Some(text)
+        });
+        let is_web = from.is_none_or(|from| from.starts_with("http"));
+        let token = fields.take("token").and_then(|node| scalar::text(node, "`token`", problems)).map(Secret::new);
+        let [poll, long_poll] = ["poll", "long_poll"].map(|name| {
+            let entry = fields.take_entry(name)?;
+            if !is_web {
+                let problem =
+                    Problem::new(entry.span, format!("`{name}` is for web servers; this one tells its news by itself"));
+                problems.push(problem.expected("leave it out"));
+            }
+            positive(&entry.node, &format!("`{name}`"), problems)
+        });
+        let timeout = fields.take("timeout").and_then(|node| positive(node, "`timeout`", problems));
+        let keep = fields.take("keep").and_then(|node| scalar::text(node, "`keep`", problems)).map(str::to_owned);
+        let format =
+            fields.take("format").and_then(|node| scalar::word(node, "`format`", &["yaml", "json", "toml"], problems));
+        fields.finish(problems);
+        Some(Self {
+            from: Secret::new(from?),
+            token,
+            poll,
+            long_poll,
+            timeout,
+            keep,
+            format: format.map(|nth| if nth == 2 { Format::Toml } else { Format::Yaml }),
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! Where the counts are: `store`.
+
+use crate::bytes;
+use crate::document::node::Node;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::scalar;
+use crate::secret::Secret;
+use std::time::Duration;
+
+/// Where the counts are: in this process, and perhaps on a Redis that all instances share.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StoreSection {
+    /// The counts of this process.
+    pub memory: MemorySection,
+    /// Those that all instances share.
+    pub redis: Option<RedisSection>,
+}
+
+/// The counts of this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemorySection {
+    /// The most memory that they take, in bytes.
+    pub ceiling: Option<usize>,
+    /// What happens to new keys beyond that.
+    pub on_full: Option<OnFullKeys>,
+}
+
+/// What happens to new keys when there is no memory for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFullKeys {
+    /// They share a few counts.
+    Share,
+    /// They are denied.
+    Deny,
+    /// They are granted.
+    Allow,
+}
+
+/// A Redis that all instances share. What is not said is as the store has it by itself.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RedisSection {
+    /// Where it is.
+    pub url: Secret,
+    /// What the names of all keys begin with.
+    pub prefix: Option<String>,
+    /// How long a request waits for it.
+    pub timeout: Option<Duration>,
+    /// What is answered without it.
+    pub when_down: Option<WhenRedisIsDown>,
+    /// How many permits a busy key takes at once.
+    pub lease: Option<Lease>,
+    /// Whether the requests of one moment travel together.
+    pub batching: Option<bool>,
+    /// For how long a permit of a `concurrent` limit is held at most.
+    pub permits_for: Option<Duration>,
+}
+
+/// What is answered while Redis is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenRedisIsDown {
+    /// By counts of each instance's own.
+    Local,
+    /// Everything is granted.
+    Allow,
+    /// Everything is denied.
+    Deny,
+}
+
+/// How many permits a busy key takes at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// One at a time.
+    Off,
+    /// What it uses in a tenth of a second.
+    Auto,
+    /// So many.
+    Of(u64),
+}
+
+pub(crate) const FIELDS: [&str; 9] =
+    ["memory", "on_full", "redis", "prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
+/// The fields that are about Redis alone.
+const OF_REDIS: [&str; 6] = ["prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
+/// How the address of a Redis begins.
+pub(crate) const SCHEMES: [&str; 8] = [
+    "redis://",
+    "rediss://",
+    "redis+unix://",
+    "unix://",
+    "redis+cluster://",
+    "rediss+cluster://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+];
+
+impl StoreSection {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`store`", FIELDS, problems)?;
+        let ceiling = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", bytes::amount, problems));
+        let on_full = fields
+            .take("on_full")
+            .and_then(|node| scalar::word(node, "`on_full`", &["share", "deny", "allow"], problems));
+        let on_full = on_full.map(|nth| [OnFullKeys::Share, OnFullKeys::Deny, OnFullKeys::Allow][nth]);
+        let memory = MemorySection { ceiling: ceiling.and_then(|bytes| usize::try_from(bytes).ok()), on_full };
+        let redis = match fields.take("redis") {
+            Some(node) => RedisSection::read(node, &mut fields, problems),
+            None => {
+                for name in OF_REDIS {
+                    if let Some(entry) = fields.take_entry(name) {
+                        let problem = Problem::new(entry.span, format!("`{name}` is about Redis, and there is none"));
+                        problems.push(problem.expected("`redis: redis://127.0.0.1:6379` beside it"));
+                    }
+                }
+                None
+            }
+        };
+        fields.finish(problems);
+        Some(Self { memory, redis })
+    }
+}
+
+impl RedisSection {
+    fn read(node: &Node, fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let text = scalar::text(node, "`redis`", problems);
+        let url =
+            text.filter(|text| SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len()));
+        if text.is_some() && url.is_none() {
+            // The text is not shown: it may have a password.
+            let problem = Problem::new(node.span, "this is no address of a Redis");
+            problems.push(problem.expected(
+                "redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
+            ));
+        }
+        let when_down = fields
+            .take("when_down")
+            .and_then(|node| scalar::word(node, "`when_down`", &["local", "allow", "deny"], problems));
+        let prefix = fields.take("prefix").and_then(|node| {
+            let is_good = |text: &str| !text.is_empty() && !text.contains(['{', '}']);
+            let expected = "a text without `{` and `}`, which would put all keys of a cluster on one node";
+            scalar::parsed(
+                node,
+                "`prefix`",
+                |text| is_good(text).then(|| text.to_owned()).ok_or_else(|| expected.to_owned()),
+                problems,
+            )
+        });
+        let timeout = fields.take("timeout").and_then(|node| positive(node, "`timeout`", problems));
+        let lease = fields.take("lease").and_then(|node| match node.text() {
+            Some("off") => Some(Lease::Off),
+            Some("auto") => Some(Lease::Auto),
+            Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                scalar::count(node, "`lease`", 1, problems).map(Lease::Of)
+            }
+            _ => scalar::word(node, "`lease`", &["off", "auto", "a number"], problems).and(None),
+        });
+        let batching = fields.take("batching").and_then(|node| scalar::flag(node, "`batching`", problems));
+        let permits_for = fields.take("permits_for").and_then(|node| positive(node, "`permits_for`", problems));
+        Some(Self {
+            url: Secret::new(url?),
+            prefix,
+            timeout,
+            when_down: when_down
+                .map(|nth| [WhenRedisIsDown::Local, WhenRedisIsDown::Allow, WhenRedisIsDown::Deny][nth]),
+            lease,
+            batching,
+            permits_for,
+        })
+    }
+}
+
+/// A time that is not 0.
+pub(super) fn positive(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
+    let time = scalar::duration(node, what, problems)?;
+    if time.is_zero() {
+        problems.push(Problem::new(node.span, format!("{what} can't be 0")).expected("a time such as 20ms"));
+        return None;
+    }
+    Some(time)
+}

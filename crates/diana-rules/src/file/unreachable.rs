@@ -1,0 +1,46 @@
+//! Rules that no request can reach, since an earlier one says the same or refuses everybody first.
+
+use crate::document::node::Span;
+use crate::problem::Problem;
+use crate::rule::{Mode, Rule};
+use std::collections::HashMap;
+
+/// Tells rules that can never refuse anybody. (What a single rule says about itself, such as a `when` that never holds, has
+/// been told where it was read.)
+pub(super) fn check(rules: &[Rule], place: impl Fn(&Rule) -> Span, problems: &mut Vec<Problem>) {
+    let enforced = |rule: &&Rule| rule.mode == Mode::Enforced;
+    let closed = rules
+        .iter()
+        .filter(enforced)
+        .find(|rule| rule.matches.is_everything() && rule.deny.networks.is_everything() && rule.allow.is_empty());
+    if let Some(closed) = closed {
+        for rule in rules.iter().filter(|rule| rule.span > closed.span) {
+            let what = format!("no request can reach rule `{}`: `{}` denies every address", rule.name, closed.name);
+            problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+        }
+        return;
+    }
+    // Those that are about the same requests stand in one group, so that ten thousand rules are not compared pairwise.
+    let mut groups: HashMap<String, Vec<&Rule>> = HashMap::new();
+    for rule in rules.iter().filter(enforced) {
+        groups.entry(format!("{} by {}", rule.matches, rule.by)).or_default().push(rule);
+    }
+    for group in groups.values() {
+        for (nth, rule) in group.iter().enumerate() {
+            let twin = group[..nth].iter().find(|earlier| is_twin(earlier, rule));
+            if let Some(twin) = twin {
+                let what = format!("rule `{}` can never refuse anybody: `{}` says the same", rule.name, twin.name);
+                problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+            }
+        }
+    }
+}
+
+/// Whether two rules refuse the same requests, however they are called and whatever they answer.
+fn is_twin(one: &Rule, other: &Rule) -> bool {
+    let limits = |rule: &Rule| rule.limits.iter().map(|limit| limit.configured.clone()).collect::<Vec<_>>();
+    let named =
+        Rule { name: other.name.clone(), span: other.span, status: other.status, limits: Vec::new(), ..one.clone() };
+    let other_named = Rule { limits: Vec::new(), ..other.clone() };
+    named == other_named && limits(one) == limits(other)
+}

@@ -1,0 +1,200 @@
+//! Which requests a rule is about: `match: {path: /search/**, method: GET, host: ..., header: {...}, ip: [...], when: '...'}`.
+//!
+//! Everything that is said must hold; of several values in one place, one must. A rule without `match` is about all requests.
+
+pub(crate) mod glob;
+pub(crate) mod host;
+pub(crate) mod index;
+pub(crate) mod networks;
+pub(crate) mod path;
+mod read;
+mod seen;
+
+use crate::attributes::{Attribute, Attributes};
+use crate::expression::Expression;
+use glob::Glob;
+use host::HostPattern;
+use networks::Networks;
+use path::PathPattern;
+pub(crate) use seen::{Seen, WithParameters};
+use std::fmt;
+use std::sync::Arc;
+
+/// Something that requests are told apart by, which a rule names in its `match`: registered with
+/// [`Registry::matcher`](crate::Registry::matcher).
+pub trait Matcher: fmt::Debug + Send + Sync {
+    /// Whether the rule is about this request.
+    fn matches(&self, request: &dyn Attributes) -> bool;
+}
+
+/// Which requests a rule is about.
+#[derive(Clone, Debug, Default)]
+pub struct Match {
+    pub(crate) paths: Vec<PathPattern>,
+    pub(crate) methods: Vec<Box<str>>,
+    pub(crate) hosts: Vec<HostPattern>,
+    pub(crate) headers: Vec<HeaderMatch>,
+    pub(crate) networks: Networks,
+    pub(crate) when: Option<Expression>,
+    pub(crate) others: Vec<OtherMatch>,
+}
+
+/// A header that must have one of a few values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderMatch {
+    pub(crate) header: Attribute,
+    pub(crate) values: Vec<Glob>,
+}
+
+/// A registered matcher, as a rule writes it.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherMatch {
+    name: &'static str,
+    written: String,
+    matcher: Arc<dyn Matcher>,
+}
+
+/// What a request does not have that a rule's `match` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// Its path is another.
+    Path,
+    /// Its method is another.
+    Method,
+    /// Its host is another.
+    Host,
+    /// This header has another value, or is not there.
+    Header(Attribute),
+    /// Its address is another.
+    Ip,
+    /// The expression says no.
+    When,
+    /// The matcher that is registered under this name says no.
+    Other(&'static str),
+}
+
+/// What has been looked at already, so that it need not be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proved {
+    /// Host and path fit: the index says so.
+    Place,
+    Nothing,
+}
+
+/// How an expression came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Holds,
+    /// It failed, and what fails matches: a limit that is not kept helps nobody.
+    Failed,
+}
+
+impl Match {
+    /// Whether the rule is about this request; else the first thing that it lacks.
+    pub(crate) fn check(&self, seen: &Seen<'_>, proved: Proved) -> Result<When, Mismatch> {
+        if proved == Proved::Nothing {
+            self.check_place(seen)?;
+        }
+        if !self.methods.is_empty()
+            && !seen.method().is_some_and(|method| self.methods.iter().any(|own| **own == *method))
+        {
+            return Err(Mismatch::Method);
+        }
+        for HeaderMatch { header, values } in &self.headers {
+            let value = seen.request.get(header);
+            if !value.is_some_and(|value| values.iter().any(|own| own.matches(&value))) {
+                return Err(Mismatch::Header(header.clone()));
+            }
+        }
+        if !self.networks.is_empty() && !seen.ip().is_some_and(|address| self.networks.contains(address)) {
+            return Err(Mismatch::Ip);
+        }
+        for OtherMatch { name, matcher, .. } in &self.others {
+            if !matcher.matches(seen.request) {
+                return Err(Mismatch::Other(name));
+            }
+        }
+        match self.when.as_ref().map(|when| when.holds(&self.view(seen))) {
+            None | Some(Ok(true)) => Ok(When::Holds),
+            Some(Ok(false)) => Err(Mismatch::When),
+            Some(Err(_)) => Ok(When::Failed),
+        }
+    }
+
+    fn check_place(&self, seen: &Seen<'_>) -> Result<(), Mismatch> {
+        let host = seen.host();
+        if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
+            return Err(Mismatch::Host);
+        }
+        let path = seen.path();
+        if !self.paths.is_empty() && !path.is_some_and(|path| self.paths.iter().any(|own| own.matches(path))) {
+            return Err(Mismatch::Path);
+        }
+        Ok(())
+    }
+
+    /// The request with the parameters of its path.
+    pub(crate) fn view<'a, 's>(&'a self, seen: &'a Seen<'s>) -> WithParameters<'a, 's> {
+        WithParameters { seen, paths: &self.paths }
+    }
+
+    /// Whether it is about all requests.
+    pub fn is_everything(&self) -> bool {
+        let Self { paths, methods, hosts, headers, networks, when, others } = self;
+        let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
+        is_empty && networks.is_empty() && when.is_none() && others.is_empty()
+    }
+}
+
+impl PartialEq for Match {
+    /// Whether both say the same.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { paths, methods, hosts, headers, networks, when, others } = self;
+        let same = *paths == other.paths && *methods == other.methods && *hosts == other.hosts;
+        let same = same && *headers == other.headers && *networks == other.networks && *when == other.when;
+        let written = |other: &OtherMatch| (other.name, other.written.clone());
+        same && others.iter().map(written).eq(other.others.iter().map(written))
+    }
+}
+
+impl fmt::Display for Match {
+    /// In words, as `GET /search/** of api.example.com`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_everything() {
+            return f.write_str("all requests");
+        }
+        let mut parts = Vec::new();
+        let what = [self.methods.join(" or "), either(&self.paths)];
+        parts.push(what.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" "));
+        if !self.hosts.is_empty() {
+            parts.push(format!("host {}", either(&self.hosts)));
+        }
+        parts.extend(self.headers.iter().map(|header| format!("{} is {}", header.header, either(&header.values))));
+        if !self.networks.is_empty() {
+            parts.push(format!("from {}", self.networks));
+        }
+        parts.extend(self.others.iter().map(|other| format!("{}: {}", other.name, other.written)));
+        parts.extend(self.when.iter().map(|when| format!("when {when}")));
+        parts.retain(|part| !part.is_empty());
+        f.write_str(&parts.join(", "))
+    }
+}
+
+fn either(values: &[impl fmt::Display]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path => f.write_str("the path is another"),
+            Self::Method => f.write_str("the method is another"),
+            Self::Host => f.write_str("the host is another"),
+            Self::Header(header) => write!(f, "{header} is another, or not there"),
+            Self::Ip => f.write_str("the address is another"),
+            Self::When => f.write_str("`when` does not hold"),
+            Self::Other(name) => write!(f, "`{name}` says no"),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Finding the rules that a request is about, without asking each of them.
+//!
+//! # How it works
+//! Asking ten thousand rules one by one takes as long as it sounds. But what tells most rules apart is host and path, and both
+//! can be looked up: first the host (itself, then what it lies below, then the rules for any host), and for each of them a tree
+//! of path segments. A walk down the tree collects the rules on its way:
+//!
+//! ```text
+//!           any host                          /users/{id}/orders    /users/**   /files/*.pdf
+//!              │
+//!      ┌───────┼──────────┐
+//!   "users"  "files"    (any one)
+//!     │  └ **    └ *.pdf
+//!   (any one)
+//!     └ "orders"
+//! ```
+//!
+//! Rules with equal places that want different values of one header are looked up by that value. What is left (methods,
+//! addresses, expressions) is asked of the rules that were found.
+//!
+//! # What always holds (tests/index_laws.rs)
+//! The rules found are those that match, asked one by one, in the order of the file.
+
+use super::host::HostPattern;
+use super::path::{PathPattern, Segment, segments};
+use super::{Match, Proved, Seen};
+use crate::attributes::{Attribute, Attributes};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+/// A rule, by its number, that the request may be about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) rule: u32,
+    pub(crate) proved: Proved,
+}
+
+pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
+
+/// Rules by host and path.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    any_host: Tree,
+    exact: HashMap<Box<str>, Tree>,
+    below: HashMap<Box<str>, Tree>,
+}
+
+/// Rules by path.
+#[derive(Debug, Default)]
+struct Tree {
+    /// Those for this very path.
+    here: Bucket,
+    /// Those for this path and all below it.
+    below: Bucket,
+    literal: HashMap<Box<str>, Tree>,
+    globs: Vec<(Segment, Tree)>,
+    any_one: Option<Box<Tree>>,
+}
+
+/// Rules of one place.
+#[derive(Debug, Default)]
+struct Bucket {
+    plain: Vec<Candidate>,
+    by_header: Vec<(Attribute, HashMap<Box<str>, Vec<Candidate>>)>,
+}
+
+impl Index {
+    pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Match>) -> Self {
+        let mut index = Self::default();
+        for (number, own) in rules.enumerate() {
+            let rule = u32::try_from(number).unwrap_or(u32::MAX);
+            if own.hosts.is_empty() {
+                index.any_host.add(own, rule, Proved::Place);
+            }
+            for host in &own.hosts {
+                match host {
+                    HostPattern::Exact(name) => {
+                        index.exact.entry(name.clone()).or_default().add(own, rule, Proved::Place)
+                    }
+                    HostPattern::Below(name) => {
+                        index.below.entry(name.clone()).or_default().add(own, rule, Proved::Place)
+                    }
+                    HostPattern::Like(_) => index.any_host.add(own, rule, Proved::Nothing),
+                }
+            }
+        }
+        index
+    }
+
+    /// The rules that the request may be about, in the order of the file.
+    pub(crate) fn candidates(&self, seen: &Seen<'_>, found: &mut Candidates) {
+        let path = seen.path();
+        self.any_host.collect(path, seen.request, found);
+        if !(self.exact.is_empty() && self.below.is_empty())
+            && let Some(host) = seen.host()
+        {
+            if let Some(tree) = self.exact.get(host) {
+                tree.collect(path, seen.request, found);
+            }
+            if !self.below.is_empty() {
+                let mut rest = host;
+                while let Some((_, above)) = rest.split_once('.') {
+                    if let Some(tree) = self.below.get(above) {
+                        tree.collect(path, seen.request, found);
+                    }
+                    rest = above;
+                }
+            }
+        }
+        if found.len() > 1 {
+            // A rule with several paths may be found by more than one: what is proved comes first.
+            found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.proved == Proved::Nothing));
+            found.dedup_by_key(|candidate| candidate.rule);
+        }
+    }
+}
+
+impl Tree {
+    fn add(&mut self, own: &Match, rule: u32, proved: Proved) {
+        if own.paths.is_empty() {
+            self.below.add(own, Candidate { rule, proved });
+        }
+        for path in &own.paths {
+            self.add_path(path, own, Candidate { rule, proved });
+        }
+    }
+
+    fn add_path(&mut self, path: &PathPattern, own: &Match, mut candidate: Candidate) {
+        let mut tree = self;
+        for (at, segment) in path.segments().iter().enumerate() {
+            tree = match segment {
+                Segment::Any => {
+                    // What follows the stars is not in the tree.
+                    if at + 1 < path.segments().len() {
+                        candidate.proved = Proved::Nothing;
+                    }
+                    return tree.below.add(own, candidate);
+                }
+                Segment::One(_) => tree.any_one.get_or_insert_default(),
+                Segment::Text(glob) => match glob.literal() {
+                    Some(text) => tree.literal.entry(text.into()).or_default(),
+                    None => {
+                        let known = tree.globs.iter().position(|(known, _)| known == segment);
+                        let place = known.unwrap_or_else(|| {
+                            tree.globs.push((segment.clone(), Self::default()));
+                            tree.globs.len() - 1
+                        });
+                        &mut tree.globs[place].1
+                    }
+                },
+            };
+        }
+        tree.here.add(own, candidate);
+    }
+
+    fn collect(&self, path: Option<&str>, request: &dyn Attributes, found: &mut Candidates) {
+        self.below.collect(request, found);
+        if let Some(path) = path {
+            self.walk(segments(path), request, found);
+        }
+    }
+
+    /// Goes down by the segments that are left. No deeper than the longest pattern, whatever the path.
+    fn walk<'p>(
+        &self,
+        mut left: impl Iterator<Item = &'p str> + Clone,
+        request: &dyn Attributes,
+        found: &mut Candidates,
+    ) {
+        let Some(segment) = left.next() else {
+            self.here.collect(request, found);
+            return;
+        };
+        let step = |tree: &Self, found: &mut Candidates| {
+            tree.below.collect(request, found);
+            tree.walk(left.clone(), request, found);
+        };
+        if let Some(tree) = self.literal.get(segment) {
+            step(tree, found);
+        }
+        for (glob, tree) in &self.globs {
+            if glob.fits(segment) {
+                step(tree, found);
+            }
+        }
+        if let Some(tree) = &self.any_one {
+            step(tree, found);
+        }
+    }
+}
+
+impl Bucket {
+    fn add(&mut self, own: &Match, candidate: Candidate) {
+        let exact = own.headers.iter().find(|header| header.values.iter().all(|value| value.literal().is_some()));
+        let Some(header) = exact else { return self.plain.push(candidate) };
+        let known = self.by_header.iter().position(|(known, _)| *known == header.header);
+        let place = known.unwrap_or_else(|| {
+            self.by_header.push((header.header.clone(), HashMap::new()));
+            self.by_header.len() - 1
+        });
+        for value in header.values.iter().filter_map(|value| value.literal()) {
+            self.by_header[place].1.entry(value.into()).or_default().push(candidate);
+        }
+    }
+
+    fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
+        found.extend_from_slice(&self.plain);
+        for (header, values) in &self.by_header {
+            if let Some(rules) = request.get(header).and_then(|value| values.get(&*value)) {
+                found.extend_from_slice(rules);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Sets of addresses: single ones and networks, looked up by the longest prefix.
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use prefix_trie::PrefixSet;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Addresses and networks.
+#[derive(Clone, Default)]
+pub(crate) struct Networks {
+    v4: PrefixSet<Ipv4Net>,
+    v6: PrefixSet<Ipv6Net>,
+}
+
+impl Networks {
+    /// An address or a network as people write it: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`.
+    pub(crate) fn read(text: &str) -> Option<IpNet> {
+        match text.parse::<IpNet>() {
+            Ok(network) => Some(network.trunc()),
+            Err(_) => text.parse::<IpAddr>().ok().map(|address| IpNet::from(canonical(address))),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, network: IpNet) {
+        match network {
+            IpNet::V4(network) => {
+                self.v4.insert(network);
+            }
+            IpNet::V6(network) => {
+                self.v6.insert(network);
+            }
+        }
+    }
+
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        match canonical(address) {
+            IpAddr::V4(address) => self.v4.get_lpm(&Ipv4Net::from(address)).is_some(),
+            IpAddr::V6(address) => self.v6.get_lpm(&Ipv6Net::from(address)).is_some(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    /// Whether every address there is, is in it.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.v4.contains(&Ipv4Net::default()) && self.v6.contains(&Ipv6Net::default())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = IpNet> {
+        let (v4, v6) = (self.v4.iter(), self.v6.iter());
+        v4.map(|network| IpNet::V4(network)).chain(v6.map(|network| IpNet::V6(network)))
+    }
+}
+
+/// The same client has one address, whichever way it came.
+pub(crate) fn canonical(address: IpAddr) -> IpAddr {
+    address.to_canonical()
+}
+
+impl FromIterator<IpNet> for Networks {
+    fn from_iter<I: IntoIterator<Item = IpNet>>(networks: I) -> Self {
+        let mut set = Self::default();
+        networks.into_iter().for_each(|network| set.insert(network));
+        set
+    }
+}
+
+impl PartialEq for Networks {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl fmt::Debug for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl fmt::Display for Networks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, network) in self.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            if network.prefix_len() == network.max_prefix_len() {
+                write!(f, "{comma}{}", network.addr())?;
+            } else {
+                write!(f, "{comma}{network}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! Patterns of paths: `/search/**`, `/users/{id}/*.pdf`.
+//!
+//! A path is a list of segments. Empty ones do not count, neither in a pattern nor in a path: whoever asks for `//sms/` gets
+//! `/sms` from most servers, and must not get round its limit.
+
+use super::glob::{Glob, covers};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// The most segments that a pattern has. A path may have more; only `**` covers them.
+pub(crate) const MOST_SEGMENTS: usize = 64;
+
+/// A pattern of paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathPattern {
+    text: Box<str>,
+    segments: Vec<Segment>,
+}
+
+/// What one segment of a path may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    /// This text, perhaps with stars in it.
+    Text(Glob),
+    /// Any one segment, perhaps with a name.
+    One(Option<Box<str>>),
+    /// Any number of segments, none included.
+    Any,
+}
+
+/// The segments of a path, from first to last.
+pub(crate) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
+    path.split('/').filter(|segment| !segment.is_empty())
+}
+
+impl PathPattern {
+    /// Reads a pattern; else what is wrong with it, and what was expected.
+    pub(crate) fn read(text: &str) -> Result<Self, (String, &'static str)> {
+        if !text.starts_with('/') {
+            return Err((format!("`{text}` is no path"), "a path begins with `/`, as in `/search/**`"));
+        }
+        if let Some(wrong) = text.chars().find(|character| matches!(character, '?' | '#' | ' ')) {
+            let expected = "a path without a query: the query can be told apart in `when`";
+            return Err((format!("no path has a `{wrong}`, so `{text}` would never match"), expected));
+        }
+        let read = segments(text).map(|segment| Self::segment(text, segment)).collect::<Result<Vec<_>, _>>()?;
+        if read.iter().any(|segment| matches!(segment, Segment::Text(glob) if [".", ".."].contains(&glob.literal().unwrap_or_default()))) {
+            return Err((format!("no path has `.` or `..` left in it, so `{text}` would never match"), "the path itself"));
+        }
+        if read.len() > MOST_SEGMENTS {
+            return Err((format!("`{text}` has {} segments", read.len()), "64 at most"));
+        }
+        let mut pattern = Self { text: text.into(), segments: Vec::new() };
+        for segment in read {
+            // `/**/**` is `/**`.
+            if segment != Segment::Any || pattern.segments.last() != Some(&Segment::Any) {
+                pattern.segments.push(segment);
+            }
+        }
+        pattern.check_parameters()?;
+        Ok(pattern)
+    }
+
+    fn segment(text: &str, segment: &str) -> Result<Segment, (String, &'static str)> {
+        if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            let is_name = |name: &str| {
+                name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_') && !name.is_empty()
+            };
+            if !is_name(name) {
+                return Err((
+                    format!("`{segment}` has no name of a parameter"),
+                    "letters, digits and `_`, as in `{id}`",
+                ));
+            }
+            return Ok(Segment::One(Some(name.into())));
+        }
+        if segment.contains(['{', '}']) {
+            let expected = "`{name}` for a whole segment, `*` for a part of one";
+            return Err((format!("a parameter is a whole segment, but `{segment}` of `{text}` is more"), expected));
+        }
+        match segment {
+            "**" => Ok(Segment::Any),
+            "*" => Ok(Segment::One(None)),
+            _ if segment.contains("**") => {
+                Err((format!("`**` is a whole segment, but `{segment}` of `{text}` is more"), "`/**/` or `*`"))
+            }
+            _ => Ok(Segment::Text(Glob::new(segment))),
+        }
+    }
+
+    /// A parameter must have one place: counted from the front, or from the back behind the last `**`.
+    fn check_parameters(&self) -> Result<(), (String, &'static str)> {
+        let names = self.segments.iter().enumerate().filter_map(|(at, segment)| match segment {
+            Segment::One(Some(name)) => Some((at, name)),
+            _ => None,
+        });
+        for (at, name) in names.clone() {
+            if names.clone().any(|(other, same)| other < at && same == name) {
+                return Err((format!("`{{{name}}}` is there twice in `{}`", self.text), "another name"));
+            }
+            let any_before = self.segments[..at].contains(&Segment::Any);
+            if any_before && self.segments[at..].contains(&Segment::Any) {
+                let what =
+                    format!("`{{{name}}}` stands between two `**` in `{}`, so nobody can tell which it is", self.text);
+                return Err((what, "`*` in its place"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        let path = segments(path).collect::<SmallVec<[&str; 16]>>();
+        covers(&self.segments, &path, |segment| *segment == Segment::Any, |segment, text| segment.fits(text))
+    }
+
+    /// The parameter `name` of a path that matches.
+    pub(crate) fn parameter<'p>(&self, name: &str, path: &'p str) -> Option<&'p str> {
+        let named = |segment: &Segment| matches!(segment, Segment::One(Some(own)) if **own == *name);
+        let at = self.segments.iter().position(named)?;
+        if self.segments[..at].contains(&Segment::Any) {
+            let from_back = self.segments.len() - 1 - at;
+            return path.rsplit('/').filter(|segment| !segment.is_empty()).nth(from_back);
+        }
+        segments(path).nth(at)
+    }
+
+    pub(crate) fn has_parameter(&self, name: &str) -> bool {
+        self.segments.iter().any(|segment| matches!(segment, Segment::One(Some(own)) if **own == *name))
+    }
+}
+
+impl Segment {
+    pub(crate) fn fits(&self, text: &str) -> bool {
+        match self {
+            Self::Text(glob) => glob.matches(text),
+            Self::One(_) | Self::Any => true,
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        PathPattern::read(pattern).unwrap().matches(path)
+    }
+
+    #[test]
+    fn two_stars_are_any_number_of_segments() {
+        for path in ["/search", "/search/", "/search/a", "/search/a/b/c", "//search//a"] {
+            assert!(matches("/search/**", path), "{path}");
+        }
+        assert!(!matches("/search/**", "/searching") && !matches("/search/**", "/a/search"));
+        assert!(matches("/a/**/z", "/a/z") && matches("/a/**/z", "/a/b/z/c/z") && !matches("/a/**/z", "/a/b"));
+        assert!(matches("/**", "/") && matches("/", "/") && !matches("/", "/a"));
+    }
+
+    #[test]
+    fn one_star_stays_within_a_segment() {
+        assert!(matches("/files/*.pdf", "/files/a.pdf") && !matches("/files/*.pdf", "/files/a/b.pdf"));
+        assert!(matches("/users/*/orders", "/users/7/orders") && !matches("/users/*/orders", "/users/orders"));
+    }
+
+    #[test]
+    fn nobody_gets_round_a_limit_by_slashes() {
+        assert!(matches("/sms", "/sms/") && matches("/sms", "//sms") && matches("/sms/", "/sms"));
+    }
+
+    #[test]
+    fn parameters_are_found_from_the_front_and_from_the_back() {
+        let parameter = |pattern: &str, name: &str, path| PathPattern::read(pattern).unwrap().parameter(name, path);
+        assert_eq!(parameter("/users/{id}/**", "id", "/users/7/orders"), Some("7"));
+        assert_eq!(parameter("/**/orders/{order}", "order", "/a/b/orders/9/"), Some("9"));
+        assert_eq!(parameter("/users/{id}", "other", "/users/7"), None);
+    }
+
+    #[test]
+    fn nonsense_is_told() {
+        let wrong = |text: &str| PathPattern::read(text).unwrap_err().0;
+        assert_eq!(wrong("search"), "`search` is no path");
+        assert_eq!(wrong("/search?q=1"), "no path has a `?`, so `/search?q=1` would never match");
+        assert_eq!(wrong("/a/../b"), "no path has `.` or `..` left in it, so `/a/../b` would never match");
+        assert_eq!(wrong("/a**"), "`**` is a whole segment, but `a**` of `/a**` is more");
+        assert_eq!(wrong("/x-{id}"), "a parameter is a whole segment, but `x-{id}` of `/x-{id}` is more");
+        assert_eq!(wrong("/{}"), "`{}` has no name of a parameter");
+        assert_eq!(wrong("/{id}/{id}"), "`{id}` is there twice in `/{id}/{id}`");
+        assert!(wrong("/**/{id}/**").starts_with("`{id}` stands between two `**`"));
+        assert!(wrong(&"/a".repeat(65)).ends_with("has 65 segments"));
+    }
+}

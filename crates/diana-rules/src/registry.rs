@@ -1,0 +1,145 @@
+//! What rules can name: algorithms, keys and matchers, Diana's own and those of others.
+//!
+//! A name is registered from outside, without a change in this crate, and files that do not use it stay as they are.
+
+use crate::algorithm::{AlgorithmOptions, Configured, Kind, built_in};
+use crate::attributes::Attributes;
+use crate::document::node::Node;
+use crate::matching::Matcher;
+use crate::problem::Problem;
+use diana_core::{Limit, Quota};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Tells whose request it is; nothing if it is nobody's.
+pub(crate) type KeyOf = dyn for<'a> Fn(&'a dyn Attributes) -> Option<Cow<'a, str>> + Send + Sync;
+/// Makes a matcher from what a rule says under its name.
+pub(crate) type BuildMatcher = dyn Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dyn Matcher>> + Send + Sync;
+
+/// What rules can name.
+///
+/// ```
+/// use diana_core::TokenBucket;
+/// use diana_rules::{Attribute, Configured, Registry};
+///
+/// let mut registry = Registry::default();
+/// // `algorithm: half_bucket`, with `share: 4` beside it
+/// registry.algorithm("half_bucket", &["burst", "share"], |quota, options| {
+///     let share = options.count("share", 1).unwrap_or(2);
+///     let less = quota.with_burst((quota.burst() / share).max(1)).ok()?;
+///     Some(Configured::new(TokenBucket::new(less)))
+/// });
+/// // `by: first_segment`
+/// registry.key("first_segment", |request| {
+///     let path = request.get(&Attribute::Path)?;
+///     path.split('/').nth(1).map(|segment| segment.to_owned().into())
+/// });
+/// assert!(registry.algorithms().any(|name| name == "half_bucket"));
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    algorithms: BTreeMap<&'static str, Kind>,
+    keys: BTreeMap<&'static str, Arc<KeyOf>>,
+    matchers: BTreeMap<&'static str, Arc<BuildMatcher>>,
+    shareable: Option<fn(&Limit) -> Result<(), String>>,
+}
+
+impl Default for Registry {
+    /// Diana's own.
+    fn default() -> Self {
+        let mut registry =
+            Self { algorithms: BTreeMap::new(), keys: BTreeMap::new(), matchers: BTreeMap::new(), shareable: None };
+        built_in::register(&mut registry);
+        registry
+    }
+}
+
+impl Registry {
+    /// Lets rules name an algorithm. `options` are the fields that it takes beside the limit; `build` makes it, or tells
+    /// through the options what is wrong. A name that is there already is replaced.
+    pub fn algorithm(
+        &mut self,
+        name: &'static str,
+        options: &'static [&'static str],
+        build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
+    ) {
+        self.algorithms.insert(name, Kind::new(options, build));
+    }
+
+    /// Lets rules count by a key of yours: `by: NAME`. `of` says whose request it is, or nothing if it is nobody's. A name of
+    /// Diana's own is replaced.
+    pub fn key(
+        &mut self,
+        name: &'static str,
+        of: impl for<'a> Fn(&'a dyn Attributes) -> Option<Cow<'a, str>> + Send + Sync + 'static,
+    ) {
+        self.keys.insert(name, Arc::new(of));
+    }
+
+    /// Lets rules tell requests apart by something of yours: `match: {NAME: ...}`. `build` makes the [`Matcher`] from what the
+    /// rule says there, or tells what is wrong.
+    pub fn matcher(
+        &mut self,
+        name: &'static str,
+        build: impl Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dyn Matcher>> + Send + Sync + 'static,
+    ) {
+        self.matchers.insert(name, Arc::new(build));
+    }
+
+    /// Lets rules be checked for what the shared store can't keep: `check` tells why, if it can't.
+    pub fn shared_by(&mut self, check: fn(&Limit) -> Result<(), String>) {
+        self.shareable = Some(check);
+    }
+
+    pub(crate) fn shareable(&self, limit: &Limit) -> Result<(), String> {
+        self.shareable.map_or(Ok(()), |check| check(limit))
+    }
+
+    /// The names of all algorithms.
+    pub fn algorithms(&self) -> impl Iterator<Item = &'static str> {
+        self.algorithms.keys().copied()
+    }
+
+    /// The names of all keys that are registered.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.keys().copied()
+    }
+
+    /// The names of all matchers that are registered.
+    pub fn matchers(&self) -> impl Iterator<Item = &'static str> {
+        self.matchers.keys().copied()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<(&'static str, &Kind)> {
+        self.algorithms.get_key_value(name).map(|(name, kind)| (*name, kind))
+    }
+
+    pub(crate) fn find_key(&self, name: &str) -> Option<(&'static str, Arc<KeyOf>)> {
+        self.keys.get_key_value(name).map(|(name, of)| (*name, Arc::clone(of)))
+    }
+
+    pub(crate) fn each_matcher(&self) -> impl Iterator<Item = (&'static str, &BuildMatcher)> {
+        self.matchers.iter().map(|(name, build)| (*name, &**build))
+    }
+
+    /// All options of all algorithms.
+    pub(crate) fn options(&self) -> Vec<&'static str> {
+        let mut options = self.algorithms.values().flat_map(|kind| kind.options.iter().copied()).collect::<Vec<_>>();
+        options.sort_unstable();
+        options.dedup();
+        options
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>();
+        f.debug_struct("Registry")
+            .field("algorithms", &names(&mut self.algorithms()))
+            .field("keys", &names(&mut self.keys()))
+            .field("matchers", &names(&mut self.matchers()))
+            .finish()
+    }
+}

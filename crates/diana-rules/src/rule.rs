@@ -1,0 +1,139 @@
+//! One rule: which requests it is about, whom it counts, how much is allowed, and what happens beyond.
+
+mod keys;
+mod load;
+mod overrides;
+mod read;
+mod sharing;
+
+use crate::by::By;
+use crate::bytes;
+use crate::document::node::Span;
+use crate::expression::Expression;
+use crate::limit::LimitRule;
+use crate::matching::Match;
+use diana_core::{Cost, Quota};
+pub use keys::KeyList;
+pub use load::{Load, Percent};
+pub use overrides::Override;
+pub(crate) use read::{Defaults, http_url, status};
+use std::time::Duration;
+
+/// One rule, as a file says it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Rule {
+    /// What people and stores know it by.
+    pub name: String,
+    /// Whom it counts.
+    pub by: By,
+    /// Which requests it is about.
+    pub matches: Match,
+    /// How much is allowed: all of these at once.
+    pub limits: Vec<LimitRule>,
+    /// Whether as many are let in at a time as the latency of their answers allows.
+    pub adaptive: bool,
+    /// How fast bodies flow.
+    pub bandwidth: Option<Bandwidth>,
+    /// How busy the machine may be.
+    pub load: Option<Load>,
+    /// What a request costs.
+    pub cost: CostOf,
+    /// Who is not counted.
+    pub allow: KeyList,
+    /// Who is refused at once.
+    pub deny: KeyList,
+    /// Other limits for single keys.
+    pub overrides: Vec<Override>,
+    /// How long a request waits for its turn.
+    pub wait: Option<Duration>,
+    /// How many wait at once.
+    pub queue: Option<u64>,
+    /// What becomes of a request that is over the limit.
+    pub over: Over,
+    /// Whether it refuses anybody.
+    pub mode: Mode,
+    /// What a refusal answers.
+    pub status: u16,
+    /// What becomes of a request that lacks what `by` asks for.
+    pub missing: Missing,
+    /// Where its counts are.
+    pub home: Home,
+    /// Where it stands in the file.
+    pub span: Span,
+}
+
+/// What a request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CostOf {
+    /// Always so much.
+    Fixed(Cost),
+    /// What an expression says; nothing is counted if that is 0.
+    Expression(Expression),
+}
+
+/// What becomes of a request that is over the limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Over {
+    /// It is refused.
+    #[default]
+    Deny,
+    /// It goes to another upstream, by its URL.
+    Divert(String),
+}
+
+/// Whether a rule refuses anybody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It does.
+    #[default]
+    Enforced,
+    /// It counts, and tells what it would have refused.
+    Shadow,
+}
+
+/// What becomes of a request that lacks what `by` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// The rule is not about it.
+    #[default]
+    Skip,
+    /// It is refused.
+    Deny,
+    /// All of these are counted together.
+    Shared,
+}
+
+/// Where the counts of a rule are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Home {
+    /// In this process.
+    #[default]
+    Local,
+    /// In the store that all instances share.
+    Shared,
+}
+
+/// How fast bodies flow.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Bandwidth {
+    /// So many bytes in a time; its burst is what may go at once.
+    pub rate: Quota,
+    /// So many bytes of each body go at full speed first.
+    pub after: u64,
+    /// Which bodies.
+    pub of: Bodies,
+}
+
+/// Which bodies are slowed down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bodies {
+    /// Those of responses.
+    #[default]
+    Response,
+    /// Those of requests.
+    Request,
+    /// Both, counted together.
+    Both,
+}

@@ -1,0 +1,93 @@
+//! Other limits for single keys: `overrides: {vip-7: 1000/s}`.
+//!
+//! A key of several parts is written as a list: `overrides: [{key: [vip-7, 10.0.0.1], limit: 1000/s}]`.
+
+use crate::by::{By, KeyBytes};
+use crate::document::node::{Node, Span, Value};
+use crate::fields::Fields;
+use crate::limit::{LimitRule, LimitStyle};
+use crate::problem::Problem;
+use crate::registry::Registry;
+
+/// Other limits for one key, in place of the rule's own.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Override {
+    /// Whose.
+    pub key: KeyBytes,
+    /// As the file writes the key.
+    pub written: String,
+    /// What that key is allowed.
+    pub limits: Vec<LimitRule>,
+}
+
+impl Override {
+    /// Reads all of them, for a rule that counts `by` and whose own limit is written in a certain style.
+    pub(super) fn read(
+        node: &Node,
+        by: &By,
+        style: &LimitStyle<'_>,
+        registry: &Registry,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Self> {
+        let mut overrides: Vec<(Self, Span)> = Vec::new();
+        match &node.value {
+            Value::Map(entries) => {
+                for entry in entries {
+                    let limits = style.read_override(&entry.node, registry, problems);
+                    let own = Self::new(by, &[&entry.key], entry.span, limits, problems);
+                    overrides.extend(own.map(|own| (own, entry.span)));
+                }
+            }
+            Value::List(items) => {
+                for item in items {
+                    let mut known = LimitRule::fields(registry);
+                    known.push("key");
+                    let Some(mut fields) = Fields::of(item, "an override", known, problems) else { continue };
+                    let key = fields.require("key", problems);
+                    let limits = LimitRule::read(&mut fields, registry, problems);
+                    fields.finish(problems);
+                    let Some(key) = key else { continue };
+                    let parts = match &key.value {
+                        Value::List(parts) => parts.iter().collect::<Vec<_>>(),
+                        _ => vec![key],
+                    };
+                    let parts = parts.into_iter().filter_map(Node::text).collect::<Vec<_>>();
+                    let own = Self::new(by, &parts, key.span, limits, problems);
+                    overrides.extend(own.map(|own| (own, key.span)));
+                }
+            }
+            other => {
+                let problem = Problem::new(node.span, format!("`overrides` is a map, but this is {}", other.kind()));
+                problems.push(problem.expected("limits by key, as in {vip-7: 1000/s}"));
+            }
+        }
+        let mut seen = hashbrown::HashSet::new();
+        overrides.retain(|(own, span)| {
+            let is_new = seen.insert(own.key.clone());
+            if !is_new {
+                problems.push(Problem::new(*span, format!("`{}` has an override already", own.written)));
+            }
+            is_new
+        });
+        overrides.into_iter().map(|(own, _)| own).collect()
+    }
+
+    fn new(by: &By, parts: &[&str], span: Span, limits: Vec<LimitRule>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let written = parts.join(", ");
+        if by.is_everyone() || by.is_each_request() {
+            let problem = Problem::new(span, format!("a rule by `{by}` has no keys, so `{written}` is nobody"));
+            problems.push(problem.expected("another `by`, such as `account`"));
+            return None;
+        }
+        if parts.len() != by.len() {
+            let what = format!("a key of this rule has {} parts ({by}), but `{written}` has {}", by.len(), parts.len());
+            problems.push(Problem::new(span, what).expected("overrides: [{key: [a, b], limit: 100/s}]"));
+            return None;
+        }
+        if limits.is_empty() {
+            return None;
+        }
+        Some(Self { key: by.key_of(parts), written, limits })
+    }
+}

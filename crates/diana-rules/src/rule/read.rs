@@ -1,0 +1,284 @@
+//! Reading a rule.
+
+use super::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
+use crate::by::By;
+use crate::document::node::{Node, Value};
+use crate::fields::Fields;
+use crate::limit::LimitRule;
+use crate::matching::Match;
+use crate::problem::Problem;
+use crate::scalar;
+use crate::vocabulary::Vocabulary;
+use diana_core::Cost;
+
+/// The fields of a rule that have nothing to do with its limits.
+pub(crate) const FIELDS: [&str; 16] = [
+    "name",
+    "by",
+    "match",
+    "bandwidth",
+    "load",
+    "cost",
+    "allow",
+    "deny",
+    "overrides",
+    "wait",
+    "queue",
+    "over",
+    "shadow",
+    "status",
+    "missing",
+    "store",
+];
+/// The fields of `bandwidth`.
+pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
+/// The longest name of a rule.
+const LONGEST_NAME: usize = 128;
+
+/// What the file says outside of its rules that they go by.
+pub(crate) struct Defaults {
+    pub(crate) status: u16,
+    /// Whether there is a shared store.
+    pub(crate) has_shared: bool,
+}
+
+impl Rule {
+    /// The fields of a rule.
+    pub(crate) fn fields(vocabulary: &Vocabulary<'_>) -> Vec<&'static str> {
+        FIELDS.into_iter().chain(LimitRule::fields(vocabulary.registry)).collect()
+    }
+
+    /// Reads a rule. What is wrong is told in `problems`; `None` if nothing can be made of it.
+    pub(crate) fn read(
+        node: &Node,
+        vocabulary: &Vocabulary<'_>,
+        defaults: &Defaults,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let mut fields = Fields::of(node, "a rule", Self::fields(vocabulary), problems)?;
+        let name = fields.require("name", problems).and_then(|node| name(node, problems));
+        let by = match fields.take("by") {
+            Some(node) => By::read_with(node, vocabulary, problems),
+            None => Some(By::everyone()),
+        };
+        let matches = match fields.take("match") {
+            Some(node) => Match::read(node, vocabulary, problems),
+            None => Some(Match::default()),
+        };
+        let adaptive = fields.peek("concurrent").is_some_and(|node| node.text() == Some("adaptive"));
+        if adaptive {
+            fields.take("concurrent");
+        }
+        let (limits, style) = LimitRule::read_in_style(&mut fields, vocabulary.registry, problems);
+        // Keys are checked against everyone's, if nobody can tell whose they are.
+        let whose = by.clone().unwrap_or_else(By::everyone);
+        let mut lists = ["allow", "deny"].map(|name| {
+            let node = fields.take(name).filter(|_| by.is_some());
+            node.map_or_else(KeyList::default, |node| KeyList::read(node, &format!("`{name}`"), &whose, problems))
+        });
+        let (deny, allow) = (std::mem::take(&mut lists[1]), std::mem::take(&mut lists[0]));
+        let overrides = fields.take("overrides").filter(|_| by.is_some());
+        let overrides = overrides
+            .map(|node| Override::read(node, &whose, &style, vocabulary.registry, problems))
+            .unwrap_or_default();
+        let wait = fields.take("wait").and_then(|node| scalar::duration(node, "`wait`", problems));
+        let rule = Self {
+            name: name.clone().unwrap_or_default(),
+            by: whose,
+            matches: matches.clone().unwrap_or_default(),
+            limits,
+            adaptive,
+            bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
+            load: fields.take("load").and_then(|node| Load::read(node, problems)),
+            cost: fields
+                .take("cost")
+                .and_then(|node| cost(node, vocabulary, problems))
+                .unwrap_or(CostOf::Fixed(Cost::ONE)),
+            allow,
+            deny,
+            overrides,
+            wait,
+            queue: fields.take("queue").and_then(|node| scalar::count(node, "`queue`", 1, problems)),
+            over: fields.take("over").and_then(|node| over(node, problems)).unwrap_or_default(),
+            mode: match fields.take("shadow").and_then(|node| scalar::flag(node, "`shadow`", problems)) {
+                Some(true) => Mode::Shadow,
+                _ => Mode::Enforced,
+            },
+            status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(defaults.status),
+            missing: match fields
+                .take("missing")
+                .and_then(|node| scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems))
+            {
+                Some(1) => Missing::Deny,
+                Some(2) => Missing::Shared,
+                _ => Missing::Skip,
+            },
+            home: home(fields.take("store"), defaults, problems),
+            span: node.span,
+        };
+        let is_whole = name.is_some() && by.is_some() && matches.is_some();
+        rule.check_together(node, is_whole, problems);
+        rule.check_sharing(vocabulary.registry, problems);
+        fields.finish(problems);
+        is_whole.then_some(rule)
+    }
+
+    /// What makes no sense together.
+    fn check_together(&self, node: &Node, is_whole: bool, problems: &mut Vec<Problem>) {
+        let entry = |name: &str| match &node.value {
+            Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
+            _ => None,
+        };
+        let at = |name: &str| entry(name).map_or(node.span, |entry| entry.span);
+        let written = |names: &[&str]| names.iter().any(|name| entry(name).is_some());
+        let said = ["limit", "every", "total", "concurrent"];
+        let has_any = written(&said) || written(&["bandwidth", "load", "deny"]);
+        if !has_any {
+            let problem = Problem::new(at("name"), format!("rule `{}` limits nothing", self.name));
+            problems.push(
+                problem.expected("`limit: 100/s`, or `every`, `total`, `concurrent`, `bandwidth`, `load` or `deny`"),
+            );
+        }
+        let mut wrong = |name: &str, what: &str, expected: &str| {
+            problems.push(Problem::new(at(name), what).expected(expected));
+        };
+        if self.queue.is_some() && self.wait.is_none() && entry("wait").is_none() {
+            wrong("queue", "`queue` bounds those who wait, but nobody does", "`wait: 2s` beside it");
+        }
+        if self.wait.is_some() && !written(&said) {
+            wrong("wait", "`wait` is for a limit, and there is none", "leave it out");
+        }
+        if is_whole && self.by.is_each_request() && written(&said) {
+            wrong(
+                "by",
+                "each request has a count of its own here, so this limit would never refuse one",
+                "another `by`; `request` is for `bandwidth`",
+            );
+        }
+        if is_whole && self.load.is_some() && !self.by.is_everyone() {
+            wrong("by", "`load` is the whole machine's", "`by: global`, or leave it out");
+        }
+        if is_whole && self.missing != Missing::Skip && self.by.is_everyone() {
+            wrong("missing", "a rule for everyone misses nothing", "leave it out");
+        }
+        if self.allow.networks.is_everything() {
+            wrong("allow", "`allow` has every address, so no request can reach this rule", "leave the rule out");
+        }
+        if written(&["overrides"]) && !written(&said) {
+            wrong("overrides", "`overrides` take the place of a limit, and there is none", "leave them out");
+        }
+        let shared = entry("store").is_some_and(|entry| entry.node.text() == Some("shared"));
+        if shared && !written(&said) {
+            wrong("store", "bandwidth and load are always counted in process", "leave it out");
+        }
+        if shared && self.adaptive {
+            wrong("store", "an adaptive limit is each process's own", "leave it out");
+        }
+    }
+}
+
+fn name(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
+    let name = scalar::text(node, "`name`", problems)?;
+    let is_good = |character: char| character.is_alphanumeric() || "._-".contains(character);
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_good) {
+        let problem = Problem::new(node.span, format!("`{name}` is no name of a rule"));
+        problems.push(problem.expected("letters, digits, `.`, `_` and `-`, at most 128 of them"));
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn cost(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Option<CostOf> {
+    let is_number = node.text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_'));
+    if is_number || !matches!(node.value, Value::Text(_)) {
+        let count = scalar::count(node, "`cost`", 1, problems)?;
+        return Cost::new(count).ok().map(CostOf::Fixed);
+    }
+    vocabulary.expression(node, "`cost`", problems).map(CostOf::Expression)
+}
+
+/// What a refusal answers.
+pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
+    let status = node.text().and_then(|text| text.parse::<u16>().ok()).filter(|status| (400..=599).contains(status));
+    if status.is_none() {
+        let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
+        let problem = Problem::new(node.span, format!("a refusal can't answer {shown}"));
+        problems.push(problem.expected("a status from 400 to 599, such as 429 or 503"));
+    }
+    status
+}
+
+fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
+    if matches!(node.value, Value::Map(_)) {
+        let mut fields = Fields::of(node, "`over`", ["divert"], problems)?;
+        let url = fields.require("divert", problems).and_then(|node| http_url(node, "`divert`", problems));
+        fields.finish(problems);
+        return url.map(Over::Divert);
+    }
+    match scalar::word(node, "`over`", &["deny", "divert"], problems)? {
+        0 => Some(Over::Deny),
+        _ => {
+            problems.push(
+                Problem::new(node.span, "`divert` does not say where to").expected("{divert: http://127.0.0.1:3001}"),
+            );
+            None
+        }
+    }
+}
+
+/// The address of an HTTP server, with no path behind it.
+pub(crate) fn http_url(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<String> {
+    scalar::parsed(
+        node,
+        what,
+        |text| {
+            let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+            let rest = rest.ok_or_else(|| "a URL such as http://127.0.0.1:3000".to_owned())?;
+            let authority = rest.strip_suffix('/').unwrap_or(rest);
+            let (host, port) = match authority.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+                _ => (authority, None),
+            };
+            let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+            if host.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) || !port.is_none_or(is_port) {
+                return Err("a scheme, a host and perhaps a port, as in http://127.0.0.1:3000".to_owned());
+            }
+            Ok(text.strip_suffix('/').unwrap_or(text).to_owned())
+        },
+        problems,
+    )
+}
+
+fn home(node: Option<&Node>, defaults: &Defaults, problems: &mut Vec<Problem>) -> Home {
+    let default = if defaults.has_shared { Home::Shared } else { Home::Local };
+    let Some(node) = node else { return default };
+    match scalar::word(node, "`store`", &["local", "shared"], problems) {
+        Some(1) if !defaults.has_shared => {
+            let problem = Problem::new(node.span, "there is no store to share");
+            problems.push(problem.expected("`store: {redis: redis://127.0.0.1:6379}` at the top of the file"));
+            default
+        }
+        Some(1) => Home::Shared,
+        Some(_) => Home::Local,
+        None => default,
+    }
+}
+
+fn bandwidth(node: &Node, problems: &mut Vec<Problem>) -> Option<Bandwidth> {
+    if !matches!(node.value, Value::Map(_)) {
+        let rate = scalar::parsed(node, "`bandwidth`", bytes::rate, problems)?;
+        return Some(Bandwidth { rate, after: 0, of: Bodies::default() });
+    }
+    let mut fields = Fields::of(node, "`bandwidth`", BANDWIDTH, problems)?;
+    let rate = fields.require("rate", problems).and_then(|node| scalar::parsed(node, "`rate`", bytes::rate, problems));
+    let burst = fields.take("burst").and_then(|node| scalar::parsed(node, "`burst`", bytes::amount, problems));
+    let after = fields.take("after").and_then(|node| scalar::parsed(node, "`after`", bytes::amount, problems));
+    let of = fields.take("of").and_then(|node| scalar::word(node, "`of`", &["response", "request", "both"], problems));
+    fields.finish(problems);
+    let rate = rate.and_then(|rate| match burst {
+        Some(burst) => rate.with_burst(burst).ok(),
+        None => Some(rate),
+    })?;
+    let of = [Bodies::Response, Bodies::Request, Bodies::Both][of.unwrap_or(0)];
+    Some(Bandwidth { rate, after: after.unwrap_or(0), of })
+}

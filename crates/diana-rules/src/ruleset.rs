@@ -1,0 +1,111 @@
+//! The rules in force: indexed, and with the limits that stores know.
+//!
+//! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
+
+mod explain;
+mod found;
+mod in_force;
+
+use crate::attributes::Attributes;
+use crate::file::RuleFile;
+use crate::identity::Identity;
+use crate::matching::index::{Candidates, Index};
+use crate::matching::{Seen, When};
+use diana_core::Limit;
+pub use explain::{Explained, ExplainedRule};
+pub use found::{Applied, Found, RefusedBy, Why};
+use hashbrown::{HashMap, HashSet};
+pub use in_force::{LimitInForce, RuleInForce};
+
+/// The rules in force.
+///
+/// ```
+/// use diana_rules::{Attribute, Attributes, Document, Found, Registry, RuleFile, RuleSet};
+/// use std::borrow::Cow;
+///
+/// struct Request(&'static str);
+///
+/// impl Attributes for Request {
+///     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+///         (*attribute == Attribute::Path).then_some(Cow::Borrowed(self.0))
+///     }
+/// }
+///
+/// let document = Document::new("diana.yaml", "rules: [{name: search, by: resource, match: {path: /search/**}, limit: 5/s}]");
+/// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
+///
+/// let mut found = Found::default();
+/// rules.find(&Request("/search/shoes"), &mut found);
+/// assert_eq!(found.key(&found.applied()[0]), b"/search/shoes");
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+#[derive(Debug)]
+pub struct RuleSet {
+    rules: Vec<RuleInForce>,
+    index: Index,
+    identity: Identity,
+}
+
+impl RuleSet {
+    /// The rules of a file, all new.
+    pub fn new(file: &RuleFile) -> Self {
+        Self::build(file, |_| None)
+    }
+
+    /// The rules of a file in place of these. Limits that are the same, or have only changed, keep their counts.
+    ///
+    /// A limit is known by its rule's name and its place in the rule; one that counts somebody else (`by`), or elsewhere
+    /// (`store`), is another one.
+    #[must_use]
+    pub fn changed_to(&self, file: &RuleFile) -> Self {
+        let by_name = self.rules.iter().map(|known| (known.rule().name.as_str(), known)).collect::<HashMap<_, _>>();
+        Self::build(file, |name| by_name.get(name).copied())
+    }
+
+    fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a RuleInForce>) -> Self {
+        let index = Index::new(file.rules.iter().map(|rule| &rule.matches));
+        let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name))).collect();
+        Self { rules, index, identity: file.identity.clone() }
+    }
+
+    /// Every rule, in the order of the file.
+    pub fn rules(&self) -> &[RuleInForce] {
+        &self.rules
+    }
+
+    /// A rule by its number.
+    pub fn rule(&self, number: u32) -> Option<&RuleInForce> {
+        self.rules.get(number as usize)
+    }
+
+    /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.
+    pub fn limits_gone_in(&self, others: &Self) -> Vec<Limit> {
+        let kept = others.limits().map(Limit::id).collect::<HashSet<_>>();
+        self.limits().filter(|limit| !kept.contains(&limit.id())).cloned().collect()
+    }
+
+    fn limits(&self) -> impl Iterator<Item = &Limit> {
+        self.rules.iter().flat_map(RuleInForce::all_limits)
+    }
+
+    /// Finds the rules that a request is about, and for each whose it is and what it costs. `found` is emptied first.
+    pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
+        found.clear();
+        let request = self.identity.of(request);
+        let seen = Seen::new(&request);
+        let mut candidates = Candidates::new();
+        self.index.candidates(&seen, &mut candidates);
+        for candidate in &candidates {
+            let Some(rule) = self.rule(candidate.rule) else { continue };
+            match rule.rule().matches.check(&seen, candidate.proved) {
+                Ok(when) => {
+                    if when == When::Failed {
+                        rule.count_failure();
+                    }
+                    rule.apply(candidate.rule, &seen, found);
+                }
+                Err(_) => continue,
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Why rules are, or are not, about a request: for people who wonder.
+
+use super::{Applied, Found, RuleSet, Why};
+use crate::attributes::Attributes;
+use crate::by::KeyBytes;
+use crate::matching::{Mismatch, Proved, Seen, When};
+use crate::rule::Missing;
+
+/// What each rule says about one request, in the order of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Explained {
+    /// Each rule, by its number, and what it says.
+    pub rules: Vec<ExplainedRule>,
+    /// The same as [`RuleSet::find`] finds.
+    pub found: Found,
+}
+
+/// What a rule says about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExplainedRule {
+    /// It is not about it.
+    NotAbout(Mismatch),
+    /// The request is in the rule's `allow`.
+    Allowed,
+    /// The request is in the rule's `deny`.
+    Listed,
+    /// The request lacks what `by` asks for; this says what.
+    Lacks {
+        /// What is missing.
+        what: String,
+        /// What becomes of it.
+        then: Missing,
+    },
+    /// The expression of its cost says 0.
+    Free,
+    /// It counts the request.
+    Counts {
+        /// The `when` of the rule failed, so it was taken to hold.
+        when_failed: bool,
+    },
+}
+
+impl RuleSet {
+    /// Asks every rule about a request, not only those that the index finds, and says why each does or does not count it.
+    pub fn explain(&self, request: &dyn Attributes) -> Explained {
+        let mut explained = Explained::default();
+        self.find(request, &mut explained.found);
+        let identified = self.identity.of(request);
+        let seen = Seen::new(&identified);
+        for (number, in_force) in self.rules.iter().enumerate() {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            let rule = in_force.rule();
+            let view = rule.matches.view(&seen);
+            let said = match rule.matches.check(&seen, Proved::Nothing) {
+                Err(mismatch) => ExplainedRule::NotAbout(mismatch),
+                Ok(_) if rule.allow.contains(&rule.by, &seen, &view) => ExplainedRule::Allowed,
+                Ok(_) if explained.found.refused().iter().any(|by| by.rule == number && by.why == Why::Listed) => {
+                    ExplainedRule::Listed
+                }
+                Ok(when) => match rule.by.key(&view, &mut KeyBytes::new()) {
+                    Err(missing) => ExplainedRule::Lacks { what: missing.to_string(), then: rule.missing },
+                    Ok(()) if explained.applied(number).is_none() => ExplainedRule::Free,
+                    Ok(()) => ExplainedRule::Counts { when_failed: when == When::Failed },
+                },
+            };
+            explained.rules.push(said);
+        }
+        explained
+    }
+}
+
+impl Explained {
+    /// How a rule is asked, if it counts the request.
+    pub fn applied(&self, rule: u32) -> Option<&Applied> {
+        self.found.applied().iter().find(|applied| applied.rule == rule)
+    }
+}

@@ -1,0 +1,78 @@
+//! What the rules have found about one request.
+
+use crate::by::KeyBytes;
+use crate::rule::{Home, Mode};
+use diana_core::Cost;
+use smallvec::SmallVec;
+
+/// The rules that a request is about, each with its key and its cost. Nothing is on the heap unless there is much of it.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    applied: SmallVec<[Applied; 4]>,
+    refused: SmallVec<[RefusedBy; 1]>,
+    pub(super) keys: KeyBytes,
+}
+
+/// A rule that a request is about.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// The number of the rule.
+    pub rule: u32,
+    /// What the request costs.
+    pub cost: Cost,
+    /// Whether the rule refuses anybody.
+    pub mode: Mode,
+    /// Where its counts are.
+    pub home: Home,
+    pub(super) limits: u32,
+    pub(super) key: (usize, usize),
+}
+
+/// A rule that refuses the request whatever its counts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedBy {
+    /// The number of the rule.
+    pub rule: u32,
+    /// Why it refuses.
+    pub why: Why,
+}
+
+/// Why a rule refuses a request whatever its counts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It is in the rule's `deny`.
+    Listed,
+    /// It lacks what `by` asks for, and the rule says `missing: deny`.
+    Missing,
+}
+
+impl Found {
+    /// The rules that the request is about, in the order of the file.
+    pub fn applied(&self) -> &[Applied] {
+        &self.applied
+    }
+
+    /// The rules that refuse it whatever their counts are.
+    pub fn refused(&self) -> &[RefusedBy] {
+        &self.refused
+    }
+
+    /// Whose request it is to a rule.
+    pub fn key(&self, applied: &Applied) -> &[u8] {
+        self.keys.get(applied.key.0..applied.key.1).unwrap_or_default()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.applied.clear();
+        self.refused.clear();
+        self.keys.clear();
+    }
+
+    pub(super) fn add(&mut self, applied: Applied) {
+        self.applied.push(applied);
+    }
+
+    pub(super) fn refuse(&mut self, rule: u32, why: Why) {
+        self.refused.push(RefusedBy { rule, why });
+    }
+}

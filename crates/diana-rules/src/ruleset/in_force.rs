@@ -1,0 +1,176 @@
+//! A rule with the limits that stores know.
+
+use super::found::{Applied, Found, Why};
+use crate::by::KeyBytes;
+use crate::limit::LimitRule;
+use crate::matching::Seen;
+use crate::rule::{CostOf, Missing, Rule};
+use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience};
+use hashbrown::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A rule, the limits that stores know, and what has been noticed about it.
+#[derive(Debug)]
+pub struct RuleInForce {
+    rule: Rule,
+    /// Its own limits, and behind them those of each override.
+    limits: Vec<Box<[LimitInForce]>>,
+    overrides: HashMap<KeyBytes, u32>,
+    noticed: Noticed,
+}
+
+/// What has been noticed about a rule since it came into force.
+#[derive(Debug, Default)]
+struct Noticed {
+    failures: AtomicU64,
+    shadow_refusals: AtomicU64,
+}
+
+/// A limit, and how requests are to ask for it.
+#[derive(Debug)]
+pub struct LimitInForce {
+    /// As stores know it.
+    pub limit: Limit,
+    /// How long it may make a request wait.
+    pub patience: Patience,
+    /// Whether what it grants must be given back when the request is done.
+    pub is_returned: bool,
+}
+
+impl LimitInForce {
+    fn new(own: &LimitRule, rule: &Rule, name: &str, known: Option<(&Self, &LimitRule)>) -> Self {
+        let limit = match known {
+            Some((known, before)) if before.configured == own.configured => known.limit.clone(),
+            Some((known, _)) => own.configured.changed(&known.limit),
+            None => own.configured.limit(name),
+        };
+        // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length.
+        let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some();
+        let patience = match rule.wait {
+            Some(wait) => Patience::up_to(wait),
+            None if stands_in_line => Patience::FOREVER,
+            None => Patience::NONE,
+        };
+        let is_returned = own.configured.algorithm::<Concurrency>().is_some();
+        Self { limit, patience, is_returned }
+    }
+}
+
+impl RuleInForce {
+    pub(super) fn new(rule: Rule, known: Option<&Self>) -> Self {
+        // Who counts somebody else, or elsewhere, starts anew.
+        let known = known.filter(|known| known.rule.by == rule.by && known.rule.home == rule.home);
+        let own_known = known.map(|known| (&known.limits[0], &known.rule.limits));
+        let mut limits = vec![in_force(&rule, &rule.limits, &rule.name, own_known)];
+        let mut overrides = HashMap::new();
+        for (nth, own) in rule.overrides.iter().enumerate() {
+            let name = format!("{}@{}", rule.name, own.written);
+            let before = known.and_then(|known| {
+                let place = *known.overrides.get(&own.key)? as usize;
+                Some((known.limits.get(place)?, &known.rule.overrides.get(place - 1)?.limits))
+            });
+            overrides.insert(own.key.clone(), u32::try_from(nth + 1).unwrap_or(0));
+            limits.push(in_force(&rule, &own.limits, &name, before));
+        }
+        let noticed = Noticed::default();
+        if let Some(known) = known {
+            noticed.failures.store(known.failures(), Ordering::Relaxed);
+            noticed.shadow_refusals.store(known.shadow_refusals(), Ordering::Relaxed);
+        }
+        Self { rule, limits, overrides, noticed }
+    }
+
+    /// The rule as the file says it.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// The limits that apply to one key.
+    pub fn limits(&self, applied: &Applied) -> &[LimitInForce] {
+        self.limits.get(applied.limits as usize).map_or(&[], |limits| limits)
+    }
+
+    /// Which limits a key has: its own, or the rule's.
+    pub(super) fn limits_of(&self, key: &[u8]) -> u32 {
+        if self.overrides.is_empty() { 0 } else { self.overrides.get(key).copied().unwrap_or(0) }
+    }
+
+    pub(super) fn all_limits(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().flat_map(|limits| limits.iter().map(|limit| &limit.limit))
+    }
+
+    /// How many of its expressions have failed. A `when` that fails matches, a cost is 1, and a key is missing.
+    pub fn failures(&self) -> u64 {
+        self.noticed.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_failure(&self) {
+        self.noticed.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many requests it would have refused, if it were not a shadow.
+    pub fn shadow_refusals(&self) -> u64 {
+        self.noticed.shadow_refusals.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it would have refused a request.
+    pub fn count_shadow_refusal(&self) {
+        self.noticed.shadow_refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Finds whose a request is that the rule is about, and what it costs.
+    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, found: &mut Found) {
+        let rule = &self.rule;
+        let view = rule.matches.view(seen);
+        if rule.allow.contains(&rule.by, seen, &view) {
+            return;
+        }
+        if rule.deny.contains(&rule.by, seen, &view) {
+            return found.refuse(number, Why::Listed);
+        }
+        let start = found.keys.len();
+        if rule.by.key(&view, &mut found.keys).is_err() {
+            match rule.missing {
+                Missing::Skip => return,
+                Missing::Deny => return found.refuse(number, Why::Missing),
+                // No key is empty, so nobody else has this one.
+                Missing::Shared => {}
+            }
+        }
+        let cost = match &rule.cost {
+            CostOf::Fixed(cost) => *cost,
+            CostOf::Expression(expression) => match expression.count(&view) {
+                Ok(0) => return found.keys.truncate(start),
+                Ok(count) => Cost::new(count).unwrap_or(Cost::MAX),
+                Err(_) => {
+                    self.count_failure();
+                    Cost::ONE
+                }
+            },
+        };
+        let limits = self.limits_of(&found.keys[start..]);
+        found.add(Applied {
+            rule: number,
+            limits,
+            cost,
+            key: (start, found.keys.len()),
+            mode: rule.mode,
+            home: rule.home,
+        });
+    }
+}
+
+/// Limits with their names: the first has the rule's, the others their place behind it.
+fn in_force(
+    rule: &Rule,
+    limits: &[LimitRule],
+    name: &str,
+    known: Option<(&Box<[LimitInForce]>, &Vec<LimitRule>)>,
+) -> Box<[LimitInForce]> {
+    let each = limits.iter().enumerate().map(|(nth, own)| {
+        let name = if nth == 0 { name.to_owned() } else { format!("{name}#{}", nth + 1) };
+        let before = known.and_then(|(limits, rules)| Some((limits.get(nth)?, rules.get(nth)?)));
+        LimitInForce::new(own, rule, &name, before)
+    });
+    each.collect()
+}

@@ -1,0 +1,33 @@
+//! What must not be shown: passwords, tokens, and the addresses that carry them.
+
+use std::fmt;
+
+/// A text that prints as `…`, so that no log shows it by accident.
+///
+/// ```
+/// use diana_rules::Secret;
+///
+/// let token = Secret::new("hunter2");
+/// assert_eq!(format!("{token:?}"), "…");
+/// assert_eq!(token.reveal(), "hunter2");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Keeps a text.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}

@@ -1,0 +1,73 @@
+//! The words that the rules of a file may use: what is registered, and what its `identity` defines.
+
+use crate::attributes::Attribute;
+use crate::document::node::{Node, Span};
+use crate::expression::Expression;
+use crate::identity::Identity;
+use crate::problem::Problem;
+use crate::registry::Registry;
+use crate::scalar;
+
+/// The words that rules may use.
+pub(crate) struct Vocabulary<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) identity: &'a Identity,
+    /// Whether a gateway asks, which knows nobody but by `identity`; a function may know its caller otherwise.
+    pub(crate) gateway: bool,
+}
+
+/// What a front end may know without being told by `identity`.
+pub(crate) const STANDARD: [&str; 2] = ["account", "device"];
+
+impl Vocabulary<'_> {
+    /// The names that `by` and expressions may use.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let mut names = self.identity.names().chain(STANDARD).collect::<Vec<_>>();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Compiles an expression, and checks what it asks about.
+    pub(crate) fn expression(&self, node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Expression> {
+        let text = scalar::text(node, what, problems)?;
+        self.compile(text, node.span, what, problems)
+    }
+
+    /// Compiles an expression that stands at `span`.
+    pub(crate) fn compile(
+        &self,
+        text: &str,
+        span: Span,
+        what: &str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Expression> {
+        match Expression::compile_with(text, &self.names()) {
+            Ok(expression) => {
+                for attribute in expression.attributes() {
+                    self.check(attribute, span, problems);
+                }
+                Some(expression)
+            }
+            Err(error) => {
+                problems.push(Problem::new(span, format!("{what} is no expression: {error}")));
+                None
+            }
+        }
+    }
+
+    /// Checks that somebody knows the attribute.
+    pub(crate) fn check(&self, attribute: &Attribute, span: Span, problems: &mut Vec<Problem>) {
+        match attribute {
+            Attribute::Jwt(_) if !self.identity.knows_tokens() => {
+                let problem = Problem::new(span, format!("`{attribute}` needs to know how tokens are verified"));
+                problems.push(problem.expected("`identity: {jwt: {secret: '${JWT_SECRET}'}}`, or `{verify: false}`"));
+            }
+            Attribute::Named(name) if self.gateway && !self.identity.names().any(|known| *known == **name) => {
+                let problem = Problem::new(span, format!("nobody says where `{name}` comes from"));
+                problems.push(problem.expected(format!("`identity: {{{name}: header(x-{name}-id)}}`")));
+            }
+            _ => {}
+        }
+    }
+}
