@@ -74,6 +74,11 @@ pub trait LocalStore: Send + Sync {
 
     /// Makes `key` as good as new for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp);
+
+    /// Hears that nobody asks for `limit` any more: what is kept in this process about it may go.
+    fn forget(&self, limit: &Limit) {
+        let _ = limit;
+    }
 }
 
 /// Where the states of keys live, wherever that is. The contract is [`LocalStore`]'s; every `LocalStore` is a `Store`.
@@ -109,6 +114,18 @@ pub trait Store: Send + Sync {
 
     /// Makes `key` as good as new for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Hears that nobody here asks for `limit` any more: what is kept in this process about it may go. What others share
+    /// stays.
+    fn forget(&self, limit: &Limit) {
+        let _ = limit;
+    }
+
+    /// Hears the number of the configuration that limits belong to which are new or change from now on. Where many share a
+    /// store, the highest number counts.
+    fn configure(&self, number: u64) {
+        let _ = number;
+    }
 }
 
 impl<S: LocalStore> Store for S {
@@ -133,6 +150,10 @@ impl<S: LocalStore> Store for S {
     async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         LocalStore::reset(self, limit, key, now);
         Ok(())
+    }
+
+    fn forget(&self, limit: &Limit) {
+        LocalStore::forget(self, limit);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::limiter::SharedLimiter;
 use crate::store::RedisStore;
-use diana_core::{Algorithm, Clock, SystemClock, Timestamp};
+use diana_core::{Algorithm, Clock, Store, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl SharedLimiters {
             dropped.push(entry.limiter);
         }
         for limiter in dropped {
-            self.store.forget_limit(limiter.limit());
+            self.store.forget(limiter.limit());
         }
     }
 }

@@ -113,6 +113,20 @@ impl RedisStore {
         })
     }
 
+    /// Whether Redis can keep `limit`; else why not.
+    ///
+    /// ```
+    /// use diana_core::{Limit, SmoothBursty, Starts};
+    /// use diana_redis::RedisStore;
+    ///
+    /// let limit = Limit::new("a", SmoothBursty::new(5.0)?.starting(Starts::Empty));
+    /// assert!(RedisStore::can_keep(&limit).is_err(), "an idle key would differ from a new one");
+    /// # Ok::<(), diana_core::InvalidSmooth>(())
+    /// ```
+    pub fn can_keep(limit: &Limit) -> Result<(), String> {
+        crate::kind::kept(limit).map(drop)
+    }
+
     /// How the link to Redis is.
     pub fn link(&self) -> LinkStatus {
         let link = &self.inner.remote.caller.link;
@@ -133,15 +147,6 @@ impl RedisStore {
         }
     }
 
-    /// Numbers the configuration that limits belong to which are new or change from now on; 0 unless you say otherwise.
-    ///
-    /// While a new configuration is rolled out, some processes still have the old one. Where configurations are numbered,
-    /// the highest number that a key has seen counts for all who share the limit, also for those with a lower one; a line in
-    /// the log says so. Without numbers each goes by its own.
-    pub fn configure(&self, number: u64) {
-        self.inner.remote.plans.configure(number);
-    }
-
     /// The runtime that the store lives in.
     pub(crate) fn runtime(&self) -> &Handle {
         &self.inner.runtime
@@ -150,12 +155,6 @@ impl RedisStore {
     /// Whether a decision was made without Redis, as [`Options::when_down`] says.
     pub(crate) fn is_made_here(decision: &Decision) -> bool {
         decision.note() == DECIDED_HERE
-    }
-
-    /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.
-    pub(crate) fn forget_limit(&self, limit: &Limit) {
-        self.inner.remote.plans.forget(limit.id());
-        self.inner.fallback.forget(limit.id());
     }
 
     /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
@@ -368,6 +367,21 @@ impl Store for RedisStore {
         }
         inner.tell(News::Reset, std::iter::once(name));
         done.map_err(|error| self.failed(&error))
+    }
+
+    /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.
+    fn forget(&self, limit: &Limit) {
+        self.inner.remote.plans.forget(limit.id());
+        self.inner.fallback.forget(limit.id());
+    }
+
+    /// Numbers the configuration that limits belong to which are new or change from now on; 0 unless you say otherwise.
+    ///
+    /// While a new configuration is rolled out, some processes still have the old one. Where configurations are numbered,
+    /// the highest number that a key has seen counts for all who share the limit, also for those with a lower one; a line in
+    /// the log says so. Without numbers each goes by its own.
+    fn configure(&self, number: u64) {
+        self.inner.remote.plans.configure(number);
     }
 }
 

@@ -174,14 +174,6 @@ impl MemoryStore {
         }
     }
 
-    /// Drops all counts of a limit that is no longer in use.
-    pub fn forget(&self, limit: &Limit) {
-        for mut shard in self.shards.each() {
-            shard.limits.remove(&limit.id());
-            shard.order.retain(|id| *id != limit.id());
-        }
-    }
-
     /// Finds each ask's place, and which asks ask for the same count.
     fn places(&self, asks: &[Ask<'_>]) -> Places {
         let mut places = Places::with_capacity(asks.len());
@@ -367,6 +359,14 @@ impl LocalStore for MemoryStore {
         let hash = self.shards.hash(key);
         let mut shard = self.shards.lock(hash);
         self.keys(&mut shard, limit, now).reset(hash, now);
+    }
+
+    /// Drops all counts of a limit that is no longer in use.
+    fn forget(&self, limit: &Limit) {
+        for mut shard in self.shards.each() {
+            shard.limits.remove(&limit.id());
+            shard.order.retain(|id| *id != limit.id());
+        }
     }
 }
 

@@ -90,11 +90,13 @@ impl Broken {
             Fault::ForgivesOnChange => {
                 let known = seen.limits.insert(ask.limit.id(), bent.limit.clone());
                 if known.is_some_and(|known| known.version() < ask.limit.version()) {
-                    self.inner.forget(ask.limit);
+                    LocalStore::forget(&self.inner, ask.limit);
                 }
             }
             Fault::TimeGoesBack if now < seen.latest => LocalStore::reset(&self.inner, ask.limit, ask.key, now),
-            Fault::ForgetsEarly if now.since(seen.latest) >= Duration::from_secs(1) => self.inner.forget(ask.limit),
+            Fault::ForgetsEarly if now.since(seen.latest) >= Duration::from_secs(1) => {
+                LocalStore::forget(&self.inner, ask.limit)
+            }
             _ => {}
         }
         drop(seen);

@@ -1,0 +1,72 @@
+//! The asks of one request, in the order of the rules.
+
+use super::{Return, Verdict};
+use diana_core::{Answer, Ask, Decision};
+use diana_rules::{Applied, Home, LimitInForce, Mode};
+use smallvec::SmallVec;
+
+/// Some of the asks of a request.
+pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 4]>;
+
+/// Which asks are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All that are in force, wherever they would be counted.
+    Everything,
+    /// Those in force that are counted here.
+    Local,
+    /// Those in force that are shared.
+    Shared,
+    /// Those of the rule that is found at this place, in force or not.
+    Shadow(usize),
+}
+
+impl Part {
+    fn has(self, nth: usize, applied: &Applied) -> bool {
+        let is_enforced = applied.mode == Mode::Enforced;
+        match self {
+            Self::Everything => is_enforced,
+            Self::Local => is_enforced && applied.home == Home::Local,
+            Self::Shared => is_enforced && applied.home == Home::Shared,
+            Self::Shadow(meant) => nth == meant,
+        }
+    }
+}
+
+/// Makes asks of what the rules found.
+pub(super) struct Asks;
+
+impl Asks {
+    /// The rules and limits that are meant, one for each ask.
+    pub(super) fn places(verdict: &Verdict, part: Part) -> impl Iterator<Item = (&Applied, &LimitInForce)> {
+        let applied =
+            verdict.found().applied().iter().enumerate().filter(move |(nth, applied)| part.has(*nth, applied));
+        applied.flat_map(|(_, applied)| {
+            let limits = verdict.rules().rule(applied.rule).map_or(&[][..], |rule| rule.limits(applied));
+            limits.iter().map(move |limit| (applied, limit))
+        })
+    }
+
+    /// The asks that are meant.
+    pub(super) fn of(verdict: &Verdict, part: Part) -> AskList<'_> {
+        Self::places(verdict, part).map(|(applied, limit)| ask(verdict, applied, limit)).collect()
+    }
+
+    /// The asks that are given back, and what they were answered.
+    pub(super) fn given_back<'a>(
+        verdict: &'a Verdict,
+        part: Part,
+        made: &Decision,
+        what: Return,
+    ) -> (AskList<'a>, Decision) {
+        let both = Self::places(verdict, part).zip(made.answers());
+        let both = both.filter(|((_, limit), _)| what == Return::Everything || limit.is_returned);
+        let (asks, answers): (AskList<'a>, SmallVec<[Answer; 4]>) =
+            both.map(|((applied, limit), answer)| (ask(verdict, applied, limit), *answer)).unzip();
+        (asks, Decision::from(answers).with_note(made.note()))
+    }
+}
+
+fn ask<'a>(verdict: &'a Verdict, applied: &Applied, limit: &'a LimitInForce) -> Ask<'a> {
+    Ask { limit: &limit.limit, key: verdict.found().key(applied), cost: applied.cost, patience: limit.patience }
+}

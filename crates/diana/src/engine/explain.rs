@@ -1,0 +1,167 @@
+//! Why a request would be granted or denied: what every rule says about it.
+
+use super::asks::{Asks, Part};
+use super::verdict::time;
+use super::{Engine, Verdict};
+use diana_core::{Answer, Decision, LocalStore, Patience, Retry, Store};
+use diana_rules::{Attributes, ExplainedRule, Home, Missing, Mode};
+use std::fmt;
+use std::time::Duration;
+
+/// What every rule says about a request, without charging it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// Each rule, in the order of the file.
+    pub rules: Vec<RuleExplanation>,
+}
+
+/// What one rule says about a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuleExplanation {
+    /// The rule's name.
+    pub name: String,
+    /// Whether the rule is about it, and if not, why.
+    pub said: ExplainedRule,
+    /// Whose request it is; empty if the rule counts everyone together, or does not count it.
+    pub key: String,
+    /// What it costs.
+    pub cost: u64,
+    /// Each limit, by its name, and what it would answer.
+    pub limits: Vec<(String, Answer)>,
+    /// Whether the rule refuses anybody.
+    pub mode: Mode,
+}
+
+impl<S: Store> Engine<S> {
+    /// Tells for one request which rules are about it and which are not, and why. Nothing is charged.
+    pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e, S> {
+        let rules = self.rules();
+        let explained = rules.explain(request);
+        let verdict = Verdict::new(rules, explained.found, self.now(), self.here());
+        async move {
+            let mut explanation = Explanation { rules: Vec::new() };
+            for (number, said) in explained.rules.into_iter().enumerate() {
+                let Some(rule) = verdict.rules().rules().get(number).map(|rule| rule.rule()) else { continue };
+                let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
+                let applied = verdict.found().applied().iter().enumerate();
+                if let Some((nth, applied)) = applied.clone().find(|(_, applied)| applied.rule as usize == number) {
+                    key = String::from_utf8_lossy(verdict.found().key(applied)).into_owned();
+                    cost = applied.cost.get();
+                    let made = self.look(&verdict, Part::Shadow(nth), applied.home).await;
+                    let names =
+                        Asks::places(&verdict, Part::Shadow(nth)).map(|(_, limit)| limit.limit.name().to_owned());
+                    limits = names.zip(made.answers().iter().copied()).collect();
+                }
+                explanation.rules.push(RuleExplanation {
+                    name: rule.name.clone(),
+                    said,
+                    key,
+                    cost,
+                    limits,
+                    mode: rule.mode,
+                });
+            }
+            explanation
+        }
+    }
+
+    async fn look(&self, verdict: &Verdict, part: Part, home: Home) -> Decision {
+        let asks = Asks::of(verdict, part);
+        let asked = match (&self.shared, home) {
+            (Some(shared), Home::Shared) => shared.peek(&asks, verdict.at(), Patience::FOREVER).await.ok(),
+            _ => None,
+        };
+        asked.unwrap_or_else(|| LocalStore::peek(&self.local, &asks, verdict.at(), Patience::FOREVER))
+    }
+}
+
+impl Explanation {
+    /// The rules that would refuse the request.
+    pub fn refusing(&self) -> impl Iterator<Item = &RuleExplanation> {
+        self.rules.iter().filter(|rule| rule.refuses() && rule.mode == Mode::Enforced)
+    }
+}
+
+impl RuleExplanation {
+    /// Whether the rule would refuse the request, if it is in force.
+    pub fn refuses(&self) -> bool {
+        match &self.said {
+            ExplainedRule::Listed | ExplainedRule::Lacks { then: Missing::Deny, .. } => true,
+            _ => self.limits.iter().any(|(_, answer)| !answer.is_granted()),
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for rule in &self.rules {
+            writeln!(f, "{rule}")?;
+        }
+        let refusing = self.refusing().map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>();
+        let waits = self.rules.iter().filter(|rule| rule.mode == Mode::Enforced);
+        let waits = waits.flat_map(|rule| rule.limits.iter().filter_map(|(_, answer)| answer.wait()));
+        match (refusing.is_empty(), waits.max()) {
+            (false, _) => writeln!(f, "=> denied by {}", refusing.join(", ")),
+            (true, Some(wait)) if !wait.is_zero() => writeln!(f, "=> granted after {}", time(wait)),
+            _ => writeln!(f, "=> granted"),
+        }
+    }
+}
+
+impl fmt::Display for RuleExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match (&self.said, self.refuses()) {
+            (_, true) => '✗',
+            (ExplainedRule::Counts { .. } | ExplainedRule::Lacks { then: Missing::Shared, .. }, _) => '✓',
+            _ => '-',
+        };
+        let shadow = if self.mode == Mode::Shadow { " (shadow)" } else { "" };
+        write!(f, "{mark} {}{shadow}: ", self.name)?;
+        match &self.said {
+            ExplainedRule::NotAbout(mismatch) => write!(f, "not about it, {mismatch}"),
+            ExplainedRule::Allowed => f.write_str("it is in `allow`, and not counted"),
+            ExplainedRule::Listed => f.write_str("it is in `deny`, and refused"),
+            ExplainedRule::Lacks { what, then: Missing::Skip } => write!(f, "not counted, {what}"),
+            ExplainedRule::Lacks { what, then: Missing::Deny } => write!(f, "refused, {what}"),
+            ExplainedRule::Lacks { what, then: Missing::Shared } => {
+                write!(f, "{what}, so it is counted with all others that have none")?;
+                self.standings(f)
+            }
+            ExplainedRule::Free => f.write_str("it costs nothing, and is not counted"),
+            ExplainedRule::Counts { when_failed } => {
+                match &*self.key {
+                    "" => f.write_str("counts it with everyone")?,
+                    key => write!(f, "counts it for {key}")?,
+                }
+                if self.cost > 1 {
+                    write!(f, " at a cost of {}", self.cost)?;
+                }
+                if *when_failed {
+                    f.write_str(" (its `when` failed, and is taken to hold)")?;
+                }
+                self.standings(f)
+            }
+            // Kinds that are new to this program.
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+impl RuleExplanation {
+    fn standings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, answer) in &self.limits {
+            let standing = answer.standing;
+            write!(f, "\n    {name}: {} of {} left", standing.remaining, standing.limit)?;
+            match (answer.wait(), answer.retry()) {
+                (Some(Duration::ZERO), _) => f.write_str(", grants it")?,
+                (Some(wait), _) => write!(f, ", grants it after {}", time(wait))?,
+                (None, Some(Retry::After(wait))) => write!(f, ", refuses it for {}", time(wait))?,
+                (None, Some(Retry::WhenReturned)) => f.write_str(", refuses it until somebody is done")?,
+                (None, _) => f.write_str(", refuses it for good")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! How an engine is set up.
+
+use super::Engine;
+use arc_swap::ArcSwap;
+use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
+use diana_rules::{OnFullKeys, RuleFile, RuleSet};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// How an engine is set up, beyond what its file says.
+///
+/// ```
+/// use diana::core::{ManualClock, TableOptions};
+/// use diana::rules::{Document, Registry, RuleFile};
+/// use diana::EngineOptions;
+///
+/// let file = RuleFile::read(&Document::new("diana.yaml", "rules: [{name: everyone, limit: 5/s}]"), &Registry::default())?;
+/// let engine = EngineOptions::of(&file).clock(ManualClock::new()).build(&file);
+/// # let _ = engine;
+/// # Ok::<(), diana::rules::Problems>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct EngineOptions {
+    table: TableOptions,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl EngineOptions {
+    /// What the file's `store` says about the counts of this process.
+    pub fn of(file: &RuleFile) -> Self {
+        let memory = &file.store.memory;
+        let mut table = TableOptions::default();
+        if let Some(ceiling) = memory.ceiling {
+            table = table.memory(ceiling);
+        }
+        if let Some(on_full) = memory.on_full {
+            table = table.on_full(match on_full {
+                OnFullKeys::Share => OnFull::Share,
+                OnFullKeys::Deny => OnFull::Deny,
+                OnFullKeys::Allow => OnFull::Allow,
+            });
+        }
+        Self { table, clock: None }
+    }
+
+    /// Another clock than the system's: for tests and simulations.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock) -> Self {
+        Self { clock: Some(Arc::new(clock)), ..self }
+    }
+
+    /// How the counts of this process are kept.
+    #[must_use]
+    pub fn table(self, table: TableOptions) -> Self {
+        Self { table, ..self }
+    }
+
+    /// An engine whose counts are all in this process.
+    pub fn build(self, file: &RuleFile) -> Engine {
+        self.engine(file, None)
+    }
+
+    /// An engine that shares the counts of `store: shared`.
+    pub fn build_shared<S: Store>(self, file: &RuleFile, shared: S) -> Engine<S> {
+        self.engine(file, Some(shared))
+    }
+
+    fn engine<S>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
+        Engine {
+            rules: ArcSwap::from_pointee(RuleSet::new(file)),
+            local: MemoryStore::new(self.table),
+            shared,
+            clock: self.clock,
+            changing: Mutex::default(),
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What became of a request, and why.
+
+use super::asks::{Asks, Part};
+use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
+use diana_rules::{Found, Home, Mode, Over, RefusedBy, Rule, RuleSet, Why};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What became of a request: granted by every rule, or charged to none.
+///
+/// It holds on to the rules that it was made by, so that what is given back goes where it came from, whatever the rules are
+/// by then.
+#[derive(Debug)]
+#[must_use = "a denied request must not go on"]
+pub struct Verdict {
+    rules: Arc<RuleSet>,
+    found: Found,
+    at: Timestamp,
+    refused: Option<RefusedBy>,
+    /// Which of the asks are decided in this process.
+    pub(super) here: Part,
+    pub(super) local: Decision,
+    pub(super) shared: Option<Box<SharedDecision>>,
+    pub(super) shadows: Vec<Shadow>,
+}
+
+/// What the shared store decided, or this process in its place.
+#[derive(Debug)]
+pub(super) struct SharedDecision {
+    pub(super) decision: Decision,
+    /// Whether it was decided in this process, because the store failed.
+    pub(super) here: bool,
+}
+
+/// What a shadow rule would have said.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    /// Its place among the rules that were found.
+    pub(super) nth: usize,
+    pub(super) decision: Decision,
+    pub(super) here: bool,
+}
+
+/// One limit that was asked, and what it answered.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Asked<'a> {
+    /// The rule that the limit is of.
+    pub rule: &'a Rule,
+    /// Whose count it is.
+    pub key: &'a [u8],
+    /// The limit.
+    pub limit: &'a Limit,
+    /// What it answered.
+    pub answer: Answer,
+}
+
+/// Why a request was denied, or what it comes closest to.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Reason<'a> {
+    /// A limit: of a denied request the one that stands in its way longest, of a granted one the one with the least left.
+    Limit(Asked<'a>),
+    /// A rule that refuses whatever its counts are.
+    Rule {
+        /// The rule.
+        rule: &'a Rule,
+        /// Why it refuses.
+        why: Why,
+    },
+}
+
+impl Verdict {
+    pub(super) fn new(rules: Arc<RuleSet>, found: Found, at: Timestamp, here: Part) -> Self {
+        Self { rules, found, at, refused: None, here, local: Decision::new([]), shared: None, shadows: Vec::new() }
+    }
+
+    pub(super) fn refuse(&mut self, by: RefusedBy) {
+        self.refused = Some(by);
+    }
+
+    /// Whether the request may go on (after [`wait`](Self::wait)).
+    pub fn is_granted(&self) -> bool {
+        self.refused.is_none()
+            && self.local.is_granted()
+            && self.shared.as_ref().is_none_or(|made| made.decision.is_granted())
+    }
+
+    /// How long a granted request must wait; `None` if it was denied.
+    pub fn wait(&self) -> Option<Duration> {
+        if self.refused.is_some() {
+            return None;
+        }
+        let shared = self.shared.as_ref().map_or(Some(Duration::ZERO), |made| made.decision.wait());
+        Some(self.local.wait()?.max(shared?))
+    }
+
+    /// When a denied request would be granted; `None` if it was granted.
+    pub fn retry(&self) -> Option<Retry> {
+        if self.refused.is_some() {
+            return Some(Retry::Never);
+        }
+        self.local.retry().or_else(|| self.shared.as_ref()?.decision.retry())
+    }
+
+    /// Why it was denied, or which limit a granted request comes closest to. `None` if no rule is about it.
+    pub fn reason(&self) -> Option<Reason<'_>> {
+        if let Some(RefusedBy { rule, why }) = self.refused {
+            return Some(Reason::Rule { rule: self.rules.rule(rule)?.rule(), why });
+        }
+        let denied = |asked: &Asked<'_>| asked.answer.retry();
+        let longest = self.asked().filter_map(|asked| Some((denied(&asked)?, asked)));
+        let longest = longest.reduce(|one, other| if one.0.later(other.0) == one.0 { one } else { other });
+        let least = || self.asked().min_by_key(|asked| asked.answer.standing.remaining);
+        longest.map(|(_, asked)| asked).or_else(least).map(Reason::Limit)
+    }
+
+    /// Every limit that was asked, but for the shadows', and what it answered. Those of a denied request that say "granted"
+    /// would not have stood in the way.
+    pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
+        let there = self.shared.iter().flat_map(|made| self.answered(Part::Shared, &made.decision));
+        self.answered(self.here, &self.local).chain(there)
+    }
+
+    fn answered<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
+        let both = Asks::places(self, part).zip(made.answers());
+        both.filter_map(|((applied, limit), answer)| {
+            let rule = self.rules.rule(applied.rule)?.rule();
+            Some(Asked { rule, key: self.found.key(applied), limit: &limit.limit, answer: *answer })
+        })
+    }
+
+    /// The shadow rules that would have refused it.
+    pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
+        let listed = self.found.refused().iter().map(|refused| refused.rule);
+        let counted = self.shadows.iter().filter(|shadow| !shadow.decision.is_granted());
+        let counted = counted.filter_map(|shadow| self.found.applied().get(shadow.nth)).map(|applied| applied.rule);
+        let rules = listed.chain(counted).filter_map(|rule| Some(self.rules.rule(rule)?.rule()));
+        rules.filter(|rule| rule.mode == Mode::Shadow)
+    }
+
+    /// The rule that refused it, which says what is answered; `None` if it was granted.
+    pub fn refused_by(&self) -> Option<&Rule> {
+        if self.is_granted() {
+            return None;
+        }
+        Some(match self.reason()? {
+            Reason::Limit(asked) => asked.rule,
+            Reason::Rule { rule, .. } => rule,
+        })
+    }
+
+    /// What a refusal answers; `None` if it was granted.
+    pub fn status(&self) -> Option<u16> {
+        self.refused_by().map(|rule| rule.status)
+    }
+
+    /// What becomes of a request that is over the limit; `None` if it was granted.
+    pub fn over(&self) -> Option<&Over> {
+        self.refused_by().map(|rule| &rule.over)
+    }
+
+    /// The rules that it was made by.
+    pub fn rules(&self) -> &RuleSet {
+        &self.rules
+    }
+
+    /// What these rules found about the request.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// When it was made.
+    pub fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    pub(super) fn has_shadows(&self) -> bool {
+        self.found.applied().iter().any(|applied| applied.mode == Mode::Shadow)
+    }
+
+    /// Whether the shared store was asked in vain, so that this process decided in its place.
+    pub fn fell_back(&self) -> bool {
+        self.shared.as_ref().is_some_and(|made| made.here)
+            || self.shadows.iter().any(|shadow| {
+                let applied = self.found.applied().get(shadow.nth);
+                shadow.here && applied.is_some_and(|applied| applied.home == Home::Shared)
+            })
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// In words, for a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let granted = match self.wait() {
+            Some(Duration::ZERO) => "granted".to_owned(),
+            Some(wait) => format!("granted after {}", time(wait)),
+            None => "denied".to_owned(),
+        };
+        f.write_str(&granted)?;
+        match self.reason() {
+            None => f.write_str(": no rule is about it"),
+            Some(Reason::Rule { rule, why: Why::Listed }) => write!(f, " by `{}`: it is in `deny`", rule.name),
+            Some(Reason::Rule { rule, why: Why::Missing }) => write!(f, " by `{}`: it has no {}", rule.name, rule.by),
+            Some(Reason::Limit(asked)) => {
+                let by = if self.is_granted() { ", closest to" } else { " by" };
+                write!(f, "{by} `{}`", asked.limit.name())?;
+                if !asked.key.is_empty() {
+                    write!(f, " for {}", String::from_utf8_lossy(asked.key))?;
+                }
+                let standing = asked.answer.standing;
+                write!(f, ": {} of {} left", standing.remaining, standing.limit)?;
+                match self.retry() {
+                    None => Ok(()),
+                    Some(Retry::After(wait)) => write!(f, ", again in {}", time(wait)),
+                    Some(Retry::WhenReturned) => f.write_str(", again when somebody is done"),
+                    Some(Retry::Never) => f.write_str(", and waiting will not help"),
+                }
+            }
+        }
+    }
+}
+
+/// A time as people say it: rounded up to three places, in the largest unit that it has.
+pub(super) fn time(duration: Duration) -> String {
+    const UNITS: [(u128, &str); 6] = [
+        (86_400_000_000_000, "day"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+    ];
+    let nanos = duration.as_nanos();
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| nanos >= *unit).unwrap_or((1, "ns"));
+    let thousandths = (nanos * 1_000).div_ceil(unit);
+    let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
+    let rest = format!("{rest:03}");
+    let rest = rest.trim_end_matches('0');
+    if rest.is_empty() { format!("{whole}{name}") } else { format!("{whole}.{rest}{name}") }
+}

@@ -1,0 +1,47 @@
+//! Diana: rate limiting by rules, with counts in this process or shared on Redis.
+//!
+//! # Where to begin
+//! - Rules in a file, one decision for each request: [`Engine`].
+//! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
+//! - What users write: [`rules`]. Counts that many processes share: `redis`.
+//!
+//! ```
+//! use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
+//! use diana::Engine;
+//! use std::borrow::Cow;
+//!
+//! struct Call<'a> {
+//!     account: &'a str,
+//! }
+//!
+//! impl Attributes for Call<'_> {
+//!     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+//!         matches!(attribute, Attribute::Named(name) if &**name == "account").then_some(Cow::Borrowed(self.account))
+//!     }
+//! }
+//!
+//! # async fn run() -> Result<(), diana::rules::Problems> {
+//! let file = Document::new("diana.yaml", "rules: [{name: each-account, by: account, limit: 2/h}]");
+//! let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
+//!
+//! assert!(engine.decide(&Call { account: "alice" }).await.is_granted());
+//! assert!(engine.decide(&Call { account: "alice" }).await.is_granted());
+//! let verdict = engine.decide(&Call { account: "alice" }).await;
+//! assert_eq!(verdict.to_string(), "denied by `each-account` for alice: 0 of 2 left, again in 30min");
+//! assert!(engine.decide(&Call { account: "bob" }).await.is_granted());
+//! # Ok(())
+//! # }
+//! # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
+//! ```
+
+mod engine;
+#[cfg(feature = "redis")]
+mod shared;
+
+pub use diana_core as core;
+#[cfg(feature = "redis")]
+pub use diana_redis as redis;
+pub use diana_rules as rules;
+pub use engine::{Asked, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Verdict};
+#[cfg(feature = "redis")]
+pub use shared::{connect, registry};

@@ -1,0 +1,54 @@
+//! The store that many processes share, as the rule file describes it.
+
+use diana_redis::{Batching, ConnectError, Leases, Options, RedisStore, WhenDown};
+use diana_rules::{Lease, RedisSection, Registry, WhenRedisIsDown};
+
+/// What rules can name, with a check for what Redis can't keep.
+///
+/// ```
+/// let registry = diana::registry();
+/// assert!(registry.algorithms().any(|name| name == "token_bucket"));
+/// ```
+pub fn registry() -> Registry {
+    let mut registry = Registry::default();
+    registry.shared_by(RedisStore::can_keep);
+    registry
+}
+
+/// Connects to the Redis that a file describes.
+///
+/// One that can't be reached is no error: requests are answered as `when_down` says until it is there.
+pub async fn connect(section: &RedisSection) -> Result<RedisStore, ConnectError> {
+    RedisStore::connect(section.url.reveal(), options(section)).await
+}
+
+fn options(section: &RedisSection) -> Options {
+    let mut options = Options::default();
+    if let Some(prefix) = &section.prefix {
+        options = options.prefix(prefix);
+    }
+    if let Some(timeout) = section.timeout {
+        options = options.timeout(timeout);
+    }
+    if let Some(when_down) = section.when_down {
+        options = options.when_down(match when_down {
+            WhenRedisIsDown::Local => WhenDown::Local,
+            WhenRedisIsDown::Allow => WhenDown::Allow,
+            WhenRedisIsDown::Deny => WhenDown::Deny,
+        });
+    }
+    if let Some(lease) = section.lease {
+        options = options.leases(match lease {
+            Lease::Off => Leases::Off,
+            Lease::Auto => Leases::Auto,
+            Lease::Of(permits) => Leases::Of(permits),
+        });
+    }
+    if let Some(batching) = section.batching {
+        options = options.batching(if batching { Batching::On } else { Batching::Off });
+    }
+    if let Some(permits_for) = section.permits_for {
+        options = options.permits_for(permits_for);
+    }
+    options
+}
