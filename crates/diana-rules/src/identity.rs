@@ -1,0 +1,7 @@
+//! stub
+/// stub
+#[derive(Debug)]
+pub struct Identity;
+/// stub
+#[derive(Debug)]
+pub struct Identified;
