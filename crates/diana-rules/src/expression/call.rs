@@ -85,7 +85,7 @@ impl Lowering<'_> {
         }
         let fits = kind == Kind::String || from == Kind::String || (from.is_number() && kind.is_number());
         if !fits {
-            return Err(self.wrong(node, format!("a {from} can't become a {kind}")));
+            return Err(self.wrong(node, format!("{from:#} can't become {kind:#}")));
         }
         Ok((Tree::Convert(kind, Box::new(tree)), kind))
     }

@@ -60,7 +60,7 @@ impl<'a> Lowering<'a> {
             Expr::Comprehension(comprehension) => self.comprehension(node, comprehension),
             Expr::Select(select) => {
                 let (_, kind) = self.lower(&select.operand)?;
-                Err(self.wrong(node, format!("a {kind} has no `{}`", select.field)))
+                Err(self.wrong(node, format!("{kind:#} has no `{}`", select.field)))
             }
             Expr::List(_) => Err(self.wrong(node, "a list can only stand behind `in`, or before `.exists` or `.all`")),
             Expr::Map(_) | Expr::Struct(_) => {
@@ -112,7 +112,7 @@ impl<'a> Lowering<'a> {
             (operators::NEGATE, [of]) => {
                 let (tree, kind) = self.lower(of)?;
                 if !matches!(kind, Kind::Int | Kind::Double) {
-                    return Err(self.wrong(node, format!("`-` can't stand before a {kind}")));
+                    return Err(self.wrong(node, format!("`-` can't stand before {kind:#}")));
                 }
                 Ok((Tree::Negate(Box::new(tree)), kind))
             }
@@ -120,7 +120,7 @@ impl<'a> Lowering<'a> {
                 let condition = self.of_kind(condition, Kind::Bool, "?")?;
                 let ((yes, kind), (no, other)) = (self.lower(yes)?, self.lower(no)?);
                 if kind != other {
-                    let what = format!("one side of `:` is a {kind}, the other a {other}");
+                    let what = format!("one side of `:` is {kind:#}, the other {other:#}");
                     return Err(self.wrong(node, what).expected("both the same"));
                 }
                 Ok((Tree::Choice(Box::new([condition, yes, no])), kind))
@@ -142,7 +142,7 @@ impl<'a> Lowering<'a> {
         let sides = Box::new([left, right]);
         if let Some(comparison) = comparison(name) {
             if kind != other && !(kind.is_number() && other.is_number()) {
-                let what = format!("`{sign}` compares a {kind} with a {other}");
+                let what = format!("`{sign}` compares {kind:#} with {other:#}");
                 return Err(self.wrong(node, what).expected(conversion(kind, other)));
             }
             return Ok((Tree::Compare(comparison, sides), Kind::Bool));
@@ -156,7 +156,7 @@ impl<'a> Lowering<'a> {
         match operator(name).filter(|_| fits) {
             Some(operator) => Ok((Tree::Calculate(operator, sides), kind)),
             None => {
-                let what = format!("`{sign}` can't stand between a {kind} and a {other}");
+                let what = format!("`{sign}` can't stand between {kind:#} and {other:#}");
                 Err(self.wrong(node, what).expected(conversion(kind, other)))
             }
         }
@@ -187,7 +187,7 @@ impl<'a> Lowering<'a> {
         for item in &items.elements {
             let (tree, other) = self.lower(item)?;
             if kind != other && !(kind.is_number() && other.is_number()) {
-                return Err(self.wrong(item, format!("a {kind} is looked for, but this is a {other}")));
+                return Err(self.wrong(item, format!("{kind:#} is looked for, but this is {other:#}")));
             }
             trees.push(tree);
         }
@@ -230,7 +230,7 @@ impl<'a> Lowering<'a> {
             return Ok(tree);
         }
         Err(self
-            .wrong(node, format!("`{user}` is about a {wanted}, but this is a {kind}"))
+            .wrong(node, format!("`{user}` is about {wanted:#}, but this is {kind:#}"))
             .expected(conversion(kind, wanted)))
     }
 
@@ -280,10 +280,10 @@ fn conversion(one: Kind, other: Kind) -> String {
     match (one, other) {
         (Kind::String, Kind::Bool) => "a comparison, as in request.method == 'GET'".to_owned(),
         (Kind::String, kind) | (kind, Kind::String) if kind.is_number() => {
-            format!("{kind}(…) makes a {kind} of a string")
+            format!("{kind}(…) makes {kind:#} of a string")
         }
         (Kind::Double, kind) | (kind, Kind::Double) if kind.is_number() => {
-            format!("double(…) makes a double of a {kind}")
+            format!("double(…) makes a double of {kind:#}")
         }
         _ => "both of one type".to_owned(),
     }

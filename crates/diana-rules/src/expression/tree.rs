@@ -30,8 +30,11 @@ impl Kind {
 }
 
 impl fmt::Display for Kind {
-    /// As CEL calls it.
+    /// As CEL calls it; with its article if asked for as `{:#}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            f.write_str(if *self == Self::Int { "an " } else { "a " })?;
+        }
         f.write_str(match self {
             Self::Bool => "bool",
             Self::Int => "int",
