@@ -51,7 +51,7 @@ const REMOTE_FIELDS: [&str; 4] = ["version", "identity", "status", "rules"];
 /// assert_eq!(file.rules[0].name, "each-account");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleFile {
     /// What listens, and where requests go.

@@ -1,32 +1,175 @@
-//! stub
-use crate::document::node::Node;
+//! Where the standard keys come from: which header, cookie or claim is the account, the device, the tenant.
+
+mod key;
+mod settings;
+mod source;
+mod token;
+
+use crate::attributes::{Attribute, Attributes};
+use crate::document::node::{Node, Value};
 use crate::problem::Problem;
-/// stub
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Identity;
-#[allow(missing_docs)]
+use crate::scalar;
+use source::Source;
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use token::{Claims, Tokens};
+
+/// Where names such as `account` come from, and how tokens are verified.
+///
+/// ```
+/// use diana_rules::{Attribute, Attributes, Document, Identity};
+/// use std::borrow::Cow;
+///
+/// struct Request;
+///
+/// impl Attributes for Request {
+///     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+///         (*attribute == Attribute::Header("x-account-id".into())).then_some("a1".into())
+///     }
+/// }
+///
+/// let document = Document::new("identity.yaml", "account: header(X-Account-Id)\ndevice: cookie(device)\n");
+/// let identity = Identity::read(&document.parse()?, &mut Vec::new()).unwrap();
+/// assert_eq!(identity.of(&Request).get(&Attribute::Named("account".into())).as_deref(), Some("a1"));
+/// assert_eq!(identity.of(&Request).get(&Attribute::Named("device".into())), None);
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+///
+/// | source | is |
+/// |---|---|
+/// | `header(x)`, `cookie(x)`, `query(x)`, `ip`, `host`, `method` | what the request says |
+/// | `jwt(claim)` | a claim of the request's token, if it is good; `a.b` is `b` inside of `a` |
+/// | `cel("...")` | what an [expression](crate::Expression) over `request` gives; it sees no other names |
+///
+/// What is empty is absent. `jwt` says how tokens are verified: `secret`, `public_key` (PEM) with its `algorithm`, or
+/// `verify: false` where somebody before us does it; and `from`, `issuer`, `audience` and `leeway`. A token that is not good
+/// claims nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    sources: Vec<(Box<str>, Source)>,
+    tokens: Option<Tokens>,
+}
+
+/// Words that mean something else in a rule.
+const TAKEN: [&str; 12] =
+    ["global", "resource", "ip", "host", "method", "path", "request", "header", "cookie", "query", "param", "cel"];
+
 impl Identity {
-    pub fn read(_node: &Node, _problems: &mut Vec<Problem>) -> Option<Self> {
-        Some(Self)
+    /// Reads `identity`. What is wrong is told in `problems`.
+    pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let entries = match &node.value {
+            Value::Map(entries) => entries,
+            Value::Null => return Some(Self::default()),
+            other => {
+                let what = format!("`identity` is a map, but this is {}", other.kind());
+                problems.push(Problem::new(node.span, what).expected("such as `account: header(x-account-id)`"));
+                return None;
+            }
+        };
+        let before = problems.len();
+        let has_tokens = entries.iter().any(|entry| entry.key == "jwt" && entry.node.value != Value::Null);
+        let mut read = Self::default();
+        for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
+            let name = entry.key.as_str();
+            if name == "jwt" {
+                read.tokens = Tokens::read(&entry.node, problems);
+                continue;
+            }
+            if let Some(problem) = no_name(name) {
+                problems.push(Problem::new(entry.span, problem.0).expected(problem.1));
+                continue;
+            }
+            let what = format!("`{name}`");
+            let Some(text) = scalar::text(&entry.node, &what, problems) else { continue };
+            match Source::read(text) {
+                Ok(source) if source.needs_tokens() && !has_tokens => {
+                    let problem = Problem::new(entry.node.span, "claims are only believed once tokens are verified");
+                    problems.push(problem.expected("add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"));
+                }
+                Ok(source) => read.sources.push((name.into(), source)),
+                Err((what, expected)) => problems.push(Problem::new(entry.node.span, what).expected(expected)),
+            }
+        }
+        (problems.len() == before).then_some(read)
     }
+
+    /// The names that it defines, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        ["account", "device"].into_iter()
+        self.sources.iter().map(|(name, _)| &**name)
     }
-    pub fn of<'a>(&self, request: &'a dyn crate::Attributes) -> crate::identity::Identified<'a> {
-        Identified(request)
-    }
+
+    /// Whether it says how tokens are verified, without which `jwt(claim)` means nothing.
     pub fn knows_tokens(&self) -> bool {
-        true
+        self.tokens.is_some()
+    }
+
+    /// A request, with what it says about whom it is from. A token is verified once, and only if somebody asks for a claim.
+    pub fn of<'a, A: Attributes + ?Sized>(&'a self, request: &'a A) -> Identified<'a, A> {
+        Identified { identity: self, request, claims: OnceLock::new() }
+    }
+
+    fn source(&self, name: &str) -> Option<&Source> {
+        self.sources.iter().find(|(known, _)| **known == *name).map(|(_, source)| source)
     }
 }
 
-#[allow(missing_docs)]
-pub struct Identified<'a>(&'a dyn crate::Attributes);
-impl crate::Attributes for Identified<'_> {
-    fn get(&self, a: &crate::Attribute) -> Option<std::borrow::Cow<'_, str>> {
-        self.0.get(a)
-    }
-    fn ip(&self) -> Option<std::net::IpAddr> {
-        self.0.ip()
+/// A request whose sender is known by the names of an [`Identity`]. It says all that the request itself says too.
+pub struct Identified<'a, A: ?Sized> {
+    identity: &'a Identity,
+    request: &'a A,
+    /// What the token claims, once somebody asked.
+    claims: OnceLock<Option<Claims>>,
+}
+
+impl<A: Attributes + ?Sized> Identified<'_, A> {
+    fn claim(&self, tokens: &Tokens, name: &str) -> Option<Cow<'_, str>> {
+        let claims = self.claims.get_or_init(|| tokens.claims(self.request));
+        token::claim(claims.as_ref()?, name)
     }
 }
+
+impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Named(name) => match self.identity.source(name) {
+                // A source is never a name, so this goes no deeper.
+                Some(Source::Of(source)) => self.get(source).filter(|value| !value.is_empty()),
+                Some(Source::Expression(expression)) => {
+                    expression.text_of(self).ok().filter(|value| !value.is_empty()).map(Cow::Owned)
+                }
+                None => self.request.get(attribute),
+            },
+            Attribute::Jwt(name) => match &self.identity.tokens {
+                Some(tokens) => self.claim(tokens, name),
+                None => self.request.get(attribute),
+            },
+            _ => self.request.get(attribute),
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.request.ip()
+    }
+}
+
+impl<A: ?Sized> fmt::Debug for Identified<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identified").field("identity", self.identity).finish_non_exhaustive()
+    }
+}
+
+/// Why a rule could not call somebody so.
+fn no_name(name: &str) -> Option<(String, &'static str)> {
+    if TAKEN.contains(&name) {
+        return Some((format!("`{name}` means something else in a rule"), "another name"));
+    }
+    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let is_fine =
+        starts_well && name.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+    (!is_fine).then(|| (format!("`{name}` is no name"), "letters, digits, `_` and `-`, and a letter first"))
+}
+
+#[cfg(test)]
+mod tests;

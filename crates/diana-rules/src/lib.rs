@@ -37,13 +37,13 @@ pub use by::{By, KeyBytes, MissingPart};
 pub use described::DescribedRequest;
 pub use document::node::{Entry, Node, Span, Value};
 pub use document::{Document, Format};
-pub use expression::{Expression, ExpressionFailed, InvalidExpression};
+pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
 pub use fields::Fields;
 pub use file::{
     Admin, Gateway, Lease, MemorySection, OnFullKeys, RedisSection, RemoteSection, RuleFile, StoreSection,
     WhenRedisIsDown,
 };
-pub use identity::Identity;
+pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
 pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};

@@ -2,7 +2,7 @@
 
 use crate::attributes::Attribute;
 use crate::document::node::{Node, Span};
-use crate::expression::Expression;
+use crate::expression::{Expression, Kind};
 use crate::identity::Identity;
 use crate::problem::Problem;
 use crate::registry::Registry;
@@ -14,6 +14,14 @@ pub(crate) struct Vocabulary<'a> {
     pub(crate) identity: &'a Identity,
     /// Whether a gateway asks, which knows nobody but by `identity`; a function may know its caller otherwise.
     pub(crate) gateway: bool,
+}
+
+/// What an expression is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Truth,
+    Number,
+    Text,
 }
 
 /// What a front end may know without being told by `identity`.
@@ -29,9 +37,15 @@ impl Vocabulary<'_> {
     }
 
     /// Compiles an expression, and checks what it asks about.
-    pub(crate) fn expression(&self, node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Expression> {
+    pub(crate) fn expression(
+        &self,
+        node: &Node,
+        what: &str,
+        wanted: Wanted,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Expression> {
         let text = scalar::text(node, what, problems)?;
-        self.compile(text, node.span, what, problems)
+        self.compile(text, node.span, what, wanted, problems)
     }
 
     /// Compiles an expression that stands at `span`.
@@ -40,20 +54,37 @@ impl Vocabulary<'_> {
         text: &str,
         span: Span,
         what: &str,
+        wanted: Wanted,
         problems: &mut Vec<Problem>,
     ) -> Option<Expression> {
-        match Expression::compile_with(text, &self.names()) {
-            Ok(expression) => {
-                for attribute in expression.attributes() {
-                    self.check(attribute, span, problems);
-                }
-                Some(expression)
-            }
+        let expression = match Expression::compile_with(text, &self.names()) {
+            Ok(expression) => expression,
             Err(error) => {
-                problems.push(Problem::new(span, format!("{what} is no expression: {error}")));
-                None
+                let problem = Problem::new(span, format!("{what}: {}", error.what()));
+                problems.push(match error.hint() {
+                    Some(hint) => problem.expected(hint),
+                    None => problem,
+                });
+                return None;
             }
+        };
+        let is_wanted = match wanted {
+            Wanted::Truth => expression.kind() == Kind::Bool,
+            Wanted::Number => expression.kind().is_number(),
+            Wanted::Text => true,
+        };
+        if !is_wanted {
+            let expected = match wanted {
+                Wanted::Number => "a number, as in int(request.headers[\"x-tokens\"])",
+                _ => "something that holds or does not, as in request.path == \"/sms\"",
+            };
+            problems.push(Problem::new(span, format!("{what} gives {:#}", expression.kind())).expected(expected));
+            return None;
         }
+        for attribute in expression.attributes() {
+            self.check(attribute, span, problems);
+        }
+        Some(expression)
     }
 
     /// Checks that somebody knows the attribute.

@@ -9,7 +9,7 @@ use crate::identity::Identity;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{Vocabulary, Wanted};
 
 /// Words that stand alone.
 const WORDS: [&str; 6] = ["global", "resource", "ip", "host", "method", "request"];
@@ -70,7 +70,7 @@ fn part(
         let (word, name) = (word.trim(), name.trim());
         if word == "cel" {
             let expression = unquoted(name).unwrap_or(name);
-            return Ok(vocabulary.compile(expression, span, "`cel`", problems).map(Part::Expression));
+            return Ok(vocabulary.compile(expression, span, "`cel`", Wanted::Text, problems).map(Part::Expression));
         }
         return attribute(word, name).map(|attribute| Some(Part::Of(attribute)));
     }

@@ -10,7 +10,7 @@ use crate::document::node::{Node, Value};
 use crate::fields::{Fields, nearest};
 use crate::problem::Problem;
 use crate::scalar;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{Vocabulary, Wanted};
 
 /// The fields of `match` that are always there.
 const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
@@ -49,7 +49,7 @@ impl Match {
         }
         own.when = fields
             .take("when")
-            .and_then(|node| vocabulary.expression(node, "`when`", problems).map(|when| (node, when)))
+            .and_then(|node| vocabulary.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
             .and_then(|(node, when)| {
                 match when.constant() {
                     Some(false) => {

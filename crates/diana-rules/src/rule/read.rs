@@ -8,7 +8,7 @@ use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::scalar;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{Vocabulary, Wanted};
 use diana_core::Cost;
 
 /// The fields of a rule that have nothing to do with its limits.
@@ -194,7 +194,7 @@ fn cost(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -
         let count = scalar::count(node, "`cost`", 1, problems)?;
         return Cost::new(count).ok().map(CostOf::Fixed);
     }
-    vocabulary.expression(node, "`cost`", problems).map(CostOf::Expression)
+    vocabulary.expression(node, "`cost`", Wanted::Number, problems).map(CostOf::Expression)
 }
 
 /// What a refusal answers.

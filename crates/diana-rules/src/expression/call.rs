@@ -1,0 +1,134 @@
+//! The functions of an expression. What they need to know beforehand (regexes, networks) is made ready here, once.
+
+use super::lower::{Lowered, Lowering};
+use super::tree::{Kind, Part, Spelling, Tree};
+use crate::fields::nearest;
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, Expr};
+use ipnet::IpNet;
+use regex::RegexBuilder;
+use std::net::IpAddr;
+
+/// The largest compiled regex, in bytes.
+const LARGEST_REGEX: usize = 1 << 20;
+
+/// Each function, and how it is called.
+const FUNCTIONS: [(&str, &str); 15] = [
+    ("startsWith", "a.startsWith(b)"),
+    ("endsWith", "a.endsWith(b)"),
+    ("contains", "a.contains(b)"),
+    ("matches", "a.matches('regex')"),
+    ("size", "size(a)"),
+    ("lowerAscii", "a.lowerAscii()"),
+    ("upperAscii", "a.upperAscii()"),
+    ("trim", "a.trim()"),
+    ("int", "int(a)"),
+    ("uint", "uint(a)"),
+    ("double", "double(a)"),
+    ("string", "string(a)"),
+    ("bool", "bool(a)"),
+    ("containsIP", "cidr('10.0.0.0/8').containsIP(request.ip)"),
+    ("cidr", "cidr('10.0.0.0/8').containsIP(request.ip)"),
+];
+
+impl Lowering<'_> {
+    pub(super) fn function(&mut self, node: &IdedExpr, call: &CallExpr) -> Lowered {
+        let name = call.func_name.as_str();
+        match (name, call.target.as_deref(), call.args.as_slice()) {
+            ("startsWith", Some(of), [piece]) => self.piece(name, Part::Start, of, piece),
+            ("endsWith", Some(of), [piece]) => self.piece(name, Part::End, of, piece),
+            ("contains", Some(of), [piece]) => self.piece(name, Part::Anywhere, of, piece),
+            ("matches", Some(of), [regex]) | ("matches", None, [of, regex]) => self.matches(of, regex),
+            ("size", Some(of), []) | ("size", None, [of]) => {
+                Ok((Tree::Size(Box::new(self.of_kind(of, Kind::String, name)?)), Kind::Int))
+            }
+            ("lowerAscii", Some(of), []) => self.spelled(name, Spelling::Lower, of),
+            ("upperAscii", Some(of), []) => self.spelled(name, Spelling::Upper, of),
+            ("trim", Some(of), []) => self.spelled(name, Spelling::Trimmed, of),
+            ("int", None, [of]) => self.converted(node, Kind::Int, of),
+            ("uint", None, [of]) => self.converted(node, Kind::Uint, of),
+            ("double", None, [of]) => self.converted(node, Kind::Double, of),
+            ("string", None, [of]) => self.converted(node, Kind::String, of),
+            ("bool", None, [of]) => self.converted(node, Kind::Bool, of),
+            ("containsIP", Some(network), [of]) => self.within(network, of),
+            _ => Err(self.unknown(node, name)),
+        }
+    }
+
+    fn unknown(&self, node: &IdedExpr, name: &str) -> super::error::InvalidExpression {
+        if let Some((_, example)) = FUNCTIONS.iter().find(|(known, _)| *known == name) {
+            return self.wrong(node, format!("`{name}` is called otherwise")).expected(format!("`{example}`"));
+        }
+        let known = FUNCTIONS.map(|(name, _)| name);
+        // Whatever case somebody used elsewhere.
+        let same = known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
+        let expected = match same.or_else(|| nearest(name, &known)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("expected one of {}", crate::fields::all(&known)),
+        };
+        self.wrong(node, format!("there is no function `{name}`")).expected(expected)
+    }
+
+    fn piece(&mut self, name: &str, part: Part, of: &IdedExpr, piece: &IdedExpr) -> Lowered {
+        let sides = [self.of_kind(of, Kind::String, name)?, self.of_kind(piece, Kind::String, name)?];
+        Ok((Tree::Part(part, Box::new(sides)), Kind::Bool))
+    }
+
+    fn spelled(&mut self, name: &str, spelling: Spelling, of: &IdedExpr) -> Lowered {
+        Ok((Tree::Spell(spelling, Box::new(self.of_kind(of, Kind::String, name)?)), Kind::String))
+    }
+
+    fn converted(&mut self, node: &IdedExpr, kind: Kind, of: &IdedExpr) -> Lowered {
+        let (tree, from) = self.lower(of)?;
+        if from == kind {
+            return Ok((tree, kind));
+        }
+        let fits = kind == Kind::String || from == Kind::String || (from.is_number() && kind.is_number());
+        if !fits {
+            return Err(self.wrong(node, format!("{from:#} can't become {kind:#}")));
+        }
+        Ok((Tree::Convert(kind, Box::new(tree)), kind))
+    }
+
+    fn matches(&mut self, of: &IdedExpr, regex: &IdedExpr) -> Lowered {
+        let of = self.of_kind(of, Kind::String, "matches")?;
+        let Some(text) = self.constant_text(regex) else {
+            let wrong = self.wrong(regex, "a regex has to be known when the rules are read");
+            return Err(wrong.expected("a text in quotes, such as '^/v[0-9]+/'"));
+        };
+        match RegexBuilder::new(&text).size_limit(LARGEST_REGEX).build() {
+            Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), Kind::Bool)),
+            Err(regex::Error::CompiledTooBig(_)) => {
+                Err(self.wrong(regex, "the regex is too large once it is compiled"))
+            }
+            // Its last line tells what is wrong, those before it draw where.
+            Err(error) => {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                Err(self.wrong(regex, format!("`{text}` is no regex")).expected(reason))
+            }
+        }
+    }
+
+    /// `cidr('10.0.0.0/8').containsIP(request.ip)`, as Kubernetes has it.
+    fn within(&mut self, network: &IdedExpr, of: &IdedExpr) -> Lowered {
+        let called = match &network.expr {
+            Expr::Call(call) if call.func_name == "cidr" && call.target.is_none() => call.args.as_slice(),
+            _ => return Err(self.unknown(network, "containsIP")),
+        };
+        let [name] = called else { return Err(self.unknown(network, "cidr")) };
+        let text = self.constant_text(name);
+        let Some(network) = text.as_deref().and_then(network_of) else {
+            let what = text.map_or("a network has to be known when the rules are read".to_owned(), |text| {
+                format!("`{text}` is no network")
+            });
+            return Err(self.wrong(name, what).expected("such as '10.0.0.0/8' or '2001:db8::/32'"));
+        };
+        Ok((Tree::Within(Box::new(self.of_kind(of, Kind::String, "containsIP")?), network), Kind::Bool))
+    }
+}
+
+/// A network, or an address as the network of itself.
+fn network_of(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}

@@ -1,0 +1,270 @@
+//! Asking an expression about a request.
+//!
+//! # What always holds (expression/tests.rs)
+//! - Nothing panics and nothing runs long: each node is asked at most once, regexes are linear, and what goes wrong is a failure.
+//! - `request.headers["x"] == "1"` allocates nothing, if the front end doesn't.
+//! - It needs little stack: less than 512 KiB for the deepest tree, even unoptimised.
+
+use super::error::ExpressionFailed;
+use super::tree::{Comparison, Kind, Operator, Part, Spelling, Tree, Value};
+use crate::attributes::{Attribute, Attributes};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::net::IpAddr;
+
+type Answer<'a> = Result<Value<'a>, ExpressionFailed>;
+/// The request that is asked about; none where only what needs none is to be known.
+pub(super) type Request<'a> = Option<&'a (dyn Attributes + 'a)>;
+
+const OVERFLOW: ExpressionFailed = ExpressionFailed::new("a number became too large or too small");
+const BY_ZERO: ExpressionFailed = ExpressionFailed::new("a number was divided by zero");
+const UNKNOWN: ExpressionFailed = ExpressionFailed::new("it depends on the request");
+/// Types are checked when an expression is read, so nobody should ever see this.
+const MIXED: ExpressionFailed = ExpressionFailed::new("the types don't fit");
+
+pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Answer<'a> {
+    // Each arm is a call, so that a level of the tree costs one small frame.
+    match tree {
+        Tree::Constant(value) => Ok(borrowed(value)),
+        Tree::Of(attribute) => said(attribute, request),
+        Tree::Has(attribute) => Ok(Value::Bool(request.ok_or(UNKNOWN)?.get(attribute).is_some())),
+        Tree::Not(of) => Ok(Value::Bool(!truth(of, request)?)),
+        Tree::Negate(of) => negate(evaluate(of, request)?),
+        Tree::All(parts) => until(parts, false, request),
+        Tree::Any(parts) => until(parts, true, request),
+        Tree::Choice(parts) => {
+            let [condition, yes, no] = &**parts;
+            evaluate(if truth(condition, request)? { yes } else { no }, request)
+        }
+        Tree::Compare(comparison, sides) => {
+            let [left, right] = &**sides;
+            compare(*comparison, &evaluate(left, request)?, &evaluate(right, request)?)
+        }
+        Tree::Calculate(operator, sides) => {
+            let [left, right] = &**sides;
+            calculate(*operator, evaluate(left, request)?, evaluate(right, request)?)
+        }
+        Tree::OneOf(of, list) => one_of(of, list, request),
+        Tree::Part(part, sides) => {
+            let [whole, piece] = &**sides;
+            has_part(*part, &text(whole, request)?, &text(piece, request)?)
+        }
+        Tree::Matches(of, regex) => Ok(Value::Bool(regex.is_match(&text(of, request)?))),
+        Tree::Within(of, network) => {
+            let address = address(of, request)?;
+            Ok(Value::Bool(address.is_some_and(|address| network.contains(&address))))
+        }
+        Tree::Size(of) => size(&text(of, request)?),
+        Tree::Spell(spelling, of) => Ok(Value::Text(spell(*spelling, text(of, request)?))),
+        Tree::Convert(kind, of) => convert(*kind, evaluate(of, request)?),
+    }
+}
+
+fn borrowed<'a>(value: &'a Value<'static>) -> Value<'a> {
+    match value {
+        Value::Text(text) => Value::Text(Cow::Borrowed(text)),
+        Value::Bool(value) => Value::Bool(*value),
+        Value::Int(value) => Value::Int(*value),
+        Value::Uint(value) => Value::Uint(*value),
+        Value::Double(value) => Value::Double(*value),
+    }
+}
+
+fn said<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
+    Ok(Value::Text(request.ok_or(UNKNOWN)?.get(attribute).unwrap_or_default()))
+}
+
+fn truth(tree: &Tree, request: Request<'_>) -> Result<bool, ExpressionFailed> {
+    match evaluate(tree, request)? {
+        Value::Bool(value) => Ok(value),
+        _ => Err(MIXED),
+    }
+}
+
+fn text<'a>(tree: &'a Tree, request: Request<'a>) -> Result<Cow<'a, str>, ExpressionFailed> {
+    match evaluate(tree, request)? {
+        Value::Text(text) => Ok(text),
+        _ => Err(MIXED),
+    }
+}
+
+/// `&&` and `||`: one part can decide. As CEL wants it, a part that decides outweighs one that fails, on either side.
+fn until<'a>(parts: &'a [Tree], decisive: bool, request: Request<'a>) -> Answer<'a> {
+    let mut failed = None;
+    for part in parts {
+        match truth(part, request) {
+            Ok(value) if value == decisive => return Ok(Value::Bool(decisive)),
+            Ok(_) => {}
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    failed.map_or(Ok(Value::Bool(!decisive)), Err)
+}
+
+fn one_of<'a>(of: &'a Tree, list: &'a [Tree], request: Request<'a>) -> Answer<'a> {
+    let wanted = evaluate(of, request)?;
+    for item in list {
+        if order(&wanted, &evaluate(item, request)?)? == Some(Ordering::Equal) {
+            return Ok(Value::Bool(true));
+        }
+    }
+    Ok(Value::Bool(false))
+}
+
+fn compare(comparison: Comparison, left: &Value<'_>, right: &Value<'_>) -> Answer<'static> {
+    let order = order(left, right)?;
+    Ok(Value::Bool(match comparison {
+        Comparison::Equal => order == Some(Ordering::Equal),
+        Comparison::Different => order != Some(Ordering::Equal),
+        Comparison::Less => order == Some(Ordering::Less),
+        Comparison::AtMost => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        Comparison::More => order == Some(Ordering::Greater),
+        Comparison::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+    }))
+}
+
+/// How two values stand to each other; nothing if one is not a number. Numbers of any sort can be compared.
+fn order(left: &Value<'_>, right: &Value<'_>) -> Result<Option<Ordering>, ExpressionFailed> {
+    Ok(match (left, right) {
+        (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
+        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
+        (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
+        (Value::Uint(left), Value::Uint(right)) => Some(left.cmp(right)),
+        (Value::Int(left), Value::Uint(right)) => Some(i128::from(*left).cmp(&i128::from(*right))),
+        (Value::Uint(left), Value::Int(right)) => Some(i128::from(*left).cmp(&i128::from(*right))),
+        _ => double(left).ok_or(MIXED)?.partial_cmp(&double(right).ok_or(MIXED)?),
+    })
+}
+
+/// A number as a double: to the nearest, beyond 2^53.
+#[allow(clippy::cast_precision_loss, reason = "what CEL's double() does as well")]
+fn double(value: &Value<'_>) -> Option<f64> {
+    match value {
+        Value::Int(value) => Some(*value as f64),
+        Value::Uint(value) => Some(*value as f64),
+        Value::Double(value) => Some(*value),
+        Value::Bool(_) | Value::Text(_) => None,
+    }
+}
+
+fn negate(value: Value<'_>) -> Answer<'static> {
+    match value {
+        Value::Int(value) => value.checked_neg().map(Value::Int).ok_or(OVERFLOW),
+        Value::Double(value) => Ok(Value::Double(-value)),
+        _ => Err(MIXED),
+    }
+}
+
+fn calculate<'a>(operator: Operator, left: Value<'a>, right: Value<'a>) -> Answer<'a> {
+    match (left, right) {
+        (Value::Text(left), Value::Text(right)) if operator == Operator::Add => Ok(Value::Text(left + right)),
+        (Value::Int(left), Value::Int(right)) => {
+            let result = match operator {
+                Operator::Add => left.checked_add(right),
+                Operator::Subtract => left.checked_sub(right),
+                Operator::Multiply => left.checked_mul(right),
+                Operator::Divide | Operator::Remainder if right == 0 => return Err(BY_ZERO),
+                Operator::Divide => left.checked_div(right),
+                Operator::Remainder => left.checked_rem(right),
+            };
+            result.map(Value::Int).ok_or(OVERFLOW)
+        }
+        (Value::Uint(left), Value::Uint(right)) => {
+            let result = match operator {
+                Operator::Add => left.checked_add(right),
+                Operator::Subtract => left.checked_sub(right),
+                Operator::Multiply => left.checked_mul(right),
+                Operator::Divide | Operator::Remainder if right == 0 => return Err(BY_ZERO),
+                Operator::Divide => left.checked_div(right),
+                Operator::Remainder => left.checked_rem(right),
+            };
+            result.map(Value::Uint).ok_or(OVERFLOW)
+        }
+        (Value::Double(left), Value::Double(right)) => Ok(Value::Double(match operator {
+            Operator::Add => left + right,
+            Operator::Subtract => left - right,
+            Operator::Multiply => left * right,
+            Operator::Divide => left / right,
+            Operator::Remainder => return Err(MIXED),
+        })),
+        _ => Err(MIXED),
+    }
+}
+
+fn has_part(part: Part, whole: &str, piece: &str) -> Answer<'static> {
+    Ok(Value::Bool(match part {
+        Part::Start => whole.starts_with(piece),
+        Part::End => whole.ends_with(piece),
+        Part::Anywhere => whole.contains(piece),
+    }))
+}
+
+/// The address that a text is; none if it is not one. The same client is the same, whichever way it came.
+fn address(of: &Tree, request: Request<'_>) -> Result<Option<IpAddr>, ExpressionFailed> {
+    let address = match of {
+        Tree::Of(Attribute::Ip) => request.ok_or(UNKNOWN)?.ip(),
+        other => text(other, request)?.parse().ok(),
+    };
+    Ok(address.map(|address| address.to_canonical()))
+}
+
+fn size(text: &str) -> Answer<'static> {
+    i64::try_from(text.chars().count()).map(Value::Int).map_err(|_| OVERFLOW)
+}
+
+fn spell(spelling: Spelling, text: Cow<'_, str>) -> Cow<'_, str> {
+    match spelling {
+        Spelling::Lower if text.bytes().any(|byte| byte.is_ascii_uppercase()) => text.to_ascii_lowercase().into(),
+        Spelling::Upper if text.bytes().any(|byte| byte.is_ascii_lowercase()) => text.to_ascii_uppercase().into(),
+        Spelling::Lower | Spelling::Upper => text,
+        Spelling::Trimmed => match text {
+            Cow::Borrowed(text) => text.trim().into(),
+            Cow::Owned(text) => text.trim().to_owned().into(),
+        },
+    }
+}
+
+fn convert(kind: Kind, value: Value<'_>) -> Answer<'_> {
+    let no_number = ExpressionFailed::new("a text that is no number was taken for one");
+    Ok(match (kind, value) {
+        (Kind::String, value) => Value::Text(written(value)),
+        (Kind::Bool, Value::Bool(value)) => Value::Bool(value),
+        (Kind::Bool, Value::Text(text)) => match &*text {
+            "true" | "True" | "TRUE" | "t" | "1" => Value::Bool(true),
+            "false" | "False" | "FALSE" | "f" | "0" => Value::Bool(false),
+            _ => return Err(ExpressionFailed::new("a text that is neither true nor false was taken for one")),
+        },
+        (Kind::Double, Value::Text(text)) => Value::Double(text.parse().map_err(|_| no_number)?),
+        (Kind::Double, value) => Value::Double(double(&value).ok_or(MIXED)?),
+        (Kind::Int, Value::Text(text)) => Value::Int(text.parse().map_err(|_| no_number)?),
+        (Kind::Int, Value::Int(value)) => Value::Int(value),
+        (Kind::Int, Value::Uint(value)) => Value::Int(i64::try_from(value).map_err(|_| OVERFLOW)?),
+        (Kind::Int, Value::Double(value)) => {
+            Value::Int(whole(value).and_then(|whole| i64::try_from(whole).ok()).ok_or(OVERFLOW)?)
+        }
+        (Kind::Uint, Value::Text(text)) => Value::Uint(text.parse().map_err(|_| no_number)?),
+        (Kind::Uint, Value::Uint(value)) => Value::Uint(value),
+        (Kind::Uint, Value::Int(value)) => Value::Uint(u64::try_from(value).map_err(|_| OVERFLOW)?),
+        (Kind::Uint, Value::Double(value)) => {
+            Value::Uint(whole(value).and_then(|whole| u64::try_from(whole).ok()).ok_or(OVERFLOW)?)
+        }
+        (Kind::Bool | Kind::Int | Kind::Uint, _) => return Err(MIXED),
+    })
+}
+
+/// A double without its fraction, if it is a number of a size that we can hold.
+#[allow(clippy::cast_possible_truncation, reason = "it is within the bounds, and casts saturate anyway")]
+pub(super) fn whole(value: f64) -> Option<i128> {
+    (value.abs() < 1e30).then_some(value as i128)
+}
+
+/// A value as a text.
+pub(super) fn written(value: Value<'_>) -> Cow<'_, str> {
+    match value {
+        Value::Text(text) => text,
+        Value::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
+        Value::Int(value) => value.to_string().into(),
+        Value::Uint(value) => value.to_string().into(),
+        Value::Double(value) => value.to_string().into(),
+    }
+}

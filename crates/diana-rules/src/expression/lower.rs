@@ -1,0 +1,290 @@
+//! From the parser's tree to ours: everything is settled here that can be settled before a request comes, and what is
+//! not part of our CEL is refused, with words.
+
+use super::error::InvalidExpression;
+use super::tree::{Comparison, Kind, Operator, Tree, Value};
+use crate::attributes::Attribute;
+use crate::fields::nearest;
+use cel::IdedExpr;
+use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SourceInfo, operators};
+use std::borrow::Cow;
+
+/// How deep a tree may be: asking it recurses, on a thread whose stack we don't choose.
+pub(super) const DEEPEST: usize = 64;
+/// How many nodes a tree may have: `exists` and `all` write their body once for each item of their list.
+pub(super) const LARGEST: usize = 2048;
+
+/// A part that is done, and what it gives.
+pub(super) type Typed = (Tree, Kind);
+pub(super) type Lowered<T = Typed> = Result<T, InvalidExpression>;
+
+/// What is known on the way.
+pub(super) struct Lowering<'a> {
+    /// Names that stand for themselves, beside `request`.
+    pub(super) names: &'a [&'a str],
+    pub(super) source: &'a SourceInfo,
+    /// What was asked for so far.
+    pub(super) attributes: Vec<Attribute>,
+    /// The variables of `exists` and `all`, the innermost last.
+    pub(super) variables: Vec<(String, Value<'static>)>,
+    depth: usize,
+    nodes: usize,
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn new(names: &'a [&'a str], source: &'a SourceInfo) -> Self {
+        Self { names, source, attributes: Vec::new(), variables: Vec::new(), depth: 0, nodes: 0 }
+    }
+
+    pub(super) fn lower(&mut self, node: &IdedExpr) -> Lowered {
+        self.depth += 1;
+        self.nodes += 1;
+        if self.depth > DEEPEST || self.nodes > LARGEST {
+            return Err(self
+                .wrong(node, "the expression is too large")
+                .expected("fewer parts, or parts in several rules"));
+        }
+        let lowered = self.part(node);
+        self.depth -= 1;
+        lowered
+    }
+
+    fn part(&mut self, node: &IdedExpr) -> Lowered {
+        if let Some(known) = self.of_request(node)? {
+            return Ok(known);
+        }
+        match &node.expr {
+            Expr::Literal(literal) => self.literal(node, literal),
+            Expr::Ident(name) => self.name(node, name),
+            Expr::Call(call) => self.call(node, call),
+            Expr::Comprehension(comprehension) => self.comprehension(node, comprehension),
+            Expr::Select(select) => {
+                let (_, kind) = self.lower(&select.operand)?;
+                Err(self.wrong(node, format!("{kind:#} has no `{}`", select.field)))
+            }
+            Expr::List(_) => Err(self.wrong(node, "a list can only stand behind `in`, or before `.exists` or `.all`")),
+            Expr::Map(_) | Expr::Struct(_) => {
+                Err(self.wrong(node, "maps and messages are not part of these expressions"))
+            }
+            Expr::Unspecified => Err(self.wrong(node, "the expression can't be parsed")),
+        }
+    }
+
+    fn literal(&self, node: &IdedExpr, literal: &LiteralValue) -> Lowered {
+        let value = match literal {
+            LiteralValue::Boolean(value) => Value::Bool(*value.inner()),
+            LiteralValue::Int(value) => Value::Int(*value.inner()),
+            LiteralValue::UInt(value) => Value::Uint(*value.inner()),
+            LiteralValue::Double(value) => Value::Double(*value.inner()),
+            LiteralValue::String(value) => Value::Text(Cow::Owned(value.inner().to_owned())),
+            LiteralValue::Null => {
+                return Err(self.wrong(node, "`null` is nothing here").expected("what is absent is an empty text: ''"));
+            }
+            LiteralValue::Bytes(_) => return Err(self.wrong(node, "bytes are not part of these expressions")),
+        };
+        let kind = value.kind();
+        Ok((Tree::Constant(value), kind))
+    }
+
+    fn name(&mut self, node: &IdedExpr, name: &str) -> Lowered {
+        if let Some(value) = self.variable(name) {
+            let value = value.clone();
+            let kind = value.kind();
+            return Ok((Tree::Constant(value), kind));
+        }
+        if self.names.contains(&name) {
+            let attribute = Attribute::Named(name.into());
+            return Ok((self.asked(attribute), Kind::String));
+        }
+        let known = self.names.iter().copied().chain(["request"]).collect::<Vec<_>>();
+        let expected = match nearest(name, &known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("`request.…`, {}, or a text in quotes", crate::fields::all(self.names)),
+        };
+        Err(self.wrong(node, format!("nothing is called `{name}`")).expected(expected))
+    }
+
+    fn call(&mut self, node: &IdedExpr, call: &CallExpr) -> Lowered {
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            (operators::LOGICAL_AND, [left, right]) => Ok((Tree::All(self.joined(left, right, true)?), Kind::Bool)),
+            (operators::LOGICAL_OR, [left, right]) => Ok((Tree::Any(self.joined(left, right, false)?), Kind::Bool)),
+            (operators::LOGICAL_NOT, [of]) => Ok((Tree::Not(Box::new(self.of_kind(of, Kind::Bool, "!")?)), Kind::Bool)),
+            (operators::NEGATE, [of]) => {
+                let (tree, kind) = self.lower(of)?;
+                if !matches!(kind, Kind::Int | Kind::Double) {
+                    return Err(self.wrong(node, format!("`-` can't stand before {kind:#}")));
+                }
+                Ok((Tree::Negate(Box::new(tree)), kind))
+            }
+            (operators::CONDITIONAL, [condition, yes, no]) => {
+                let condition = self.of_kind(condition, Kind::Bool, "?")?;
+                let ((yes, kind), (no, other)) = (self.lower(yes)?, self.lower(no)?);
+                if kind != other {
+                    let what = format!("one side of `:` is {kind:#}, the other {other:#}");
+                    return Err(self.wrong(node, what).expected("both the same"));
+                }
+                Ok((Tree::Choice(Box::new([condition, yes, no])), kind))
+            }
+            (operators::IN, [of, list]) => self.one_of(of, list),
+            (name, [left, right]) if comparison(name).is_some() || operator(name).is_some() => {
+                let sides = (self.lower(left)?, self.lower(right)?);
+                self.binary(node, name, sides)
+            }
+            (operators::INDEX, _) => Err(self
+                .wrong(node, "only what a request has many of can be indexed")
+                .expected("such as request.headers[\"x-plan\"]")),
+            _ => self.function(node, call),
+        }
+    }
+
+    fn binary(&self, node: &IdedExpr, name: &str, ((left, kind), (right, other)): (Typed, Typed)) -> Lowered {
+        let sign = name.trim_matches('_');
+        let sides = Box::new([left, right]);
+        if let Some(comparison) = comparison(name) {
+            if kind != other && !(kind.is_number() && other.is_number()) {
+                let what = format!("`{sign}` compares {kind:#} with {other:#}");
+                return Err(self.wrong(node, what).expected(conversion(kind, other)));
+            }
+            return Ok((Tree::Compare(comparison, sides), Kind::Bool));
+        }
+        let fits = match (operator(name), kind) {
+            _ if kind != other => false,
+            (Some(Operator::Add), Kind::String) => true,
+            (Some(Operator::Remainder), Kind::Double) => false,
+            _ => kind.is_number(),
+        };
+        match operator(name).filter(|_| fits) {
+            Some(operator) => Ok((Tree::Calculate(operator, sides), kind)),
+            None => {
+                let what = format!("`{sign}` can't stand between {kind:#} and {other:#}");
+                Err(self.wrong(node, what).expected(conversion(kind, other)))
+            }
+        }
+    }
+
+    /// The parts of `a && b && c`, in one list.
+    fn joined(&mut self, left: &IdedExpr, right: &IdedExpr, and: bool) -> Lowered<Vec<Tree>> {
+        let mut parts = Vec::new();
+        for side in [left, right] {
+            match (self.of_kind(side, Kind::Bool, if and { "&&" } else { "||" })?, and) {
+                (Tree::All(inner), true) | (Tree::Any(inner), false) => parts.extend(inner),
+                (other, _) => parts.push(other),
+            }
+        }
+        Ok(parts)
+    }
+
+    fn one_of(&mut self, of: &IdedExpr, list: &IdedExpr) -> Lowered {
+        if let Some(presence) = self.presence(of, list)? {
+            return Ok(presence);
+        }
+        let Expr::List(items) = &list.expr else {
+            let expected = "a list such as ['GET', 'HEAD'], or request.headers; for a part of a text, a.contains(b)";
+            return Err(self.wrong(list, "`in` looks in a list").expected(expected));
+        };
+        let (of, kind) = self.lower(of)?;
+        let mut trees = Vec::new();
+        for item in &items.elements {
+            let (tree, other) = self.lower(item)?;
+            if kind != other && !(kind.is_number() && other.is_number()) {
+                return Err(self.wrong(item, format!("{kind:#} is looked for, but this is {other:#}")));
+            }
+            trees.push(tree);
+        }
+        Ok((Tree::OneOf(Box::new(of), trees), Kind::Bool))
+    }
+
+    /// `exists` and `all` over a list of constants: the body, once for each.
+    fn comprehension(&mut self, node: &IdedExpr, of: &ComprehensionExpr) -> Lowered {
+        let refused = || {
+            self.wrong(node, "of the functions over lists there are only `exists` and `all`")
+                .expected("such as ['/a', '/b'].exists(p, request.path.startsWith(p))")
+        };
+        let Expr::Call(step) = &of.loop_step.expr else { return Err(refused()) };
+        let is_all = match (&of.accu_init.expr, step.func_name.as_str()) {
+            (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_AND) => true,
+            (Expr::Literal(LiteralValue::Boolean(_)), operators::LOGICAL_OR) => false,
+            _ => return Err(refused()),
+        };
+        let ([_, body], None) = (step.args.as_slice(), &of.iter_var2) else { return Err(refused()) };
+        let Expr::List(list) = &of.iter_range.expr else {
+            return Err(self.wrong(&of.iter_range, "`exists` and `all` look at a list of constants"));
+        };
+        let mut parts = Vec::new();
+        for item in &list.elements {
+            let (Tree::Constant(value), _) = self.lower(item)? else {
+                return Err(self.wrong(item, "`exists` and `all` look at a list of constants"));
+            };
+            self.variables.push((of.iter_var.clone(), value));
+            let part = self.of_kind(body, Kind::Bool, if is_all { "all" } else { "exists" });
+            self.variables.pop();
+            parts.push(part?);
+        }
+        Ok((if is_all { Tree::All(parts) } else { Tree::Any(parts) }, Kind::Bool))
+    }
+
+    /// A part that has to be of one kind.
+    pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: Kind, user: &str) -> Lowered<Tree> {
+        let (tree, kind) = self.lower(node)?;
+        if kind == wanted {
+            return Ok(tree);
+        }
+        Err(self
+            .wrong(node, format!("`{user}` is about {wanted:#}, but this is {kind:#}"))
+            .expected(conversion(kind, wanted)))
+    }
+
+    pub(super) fn variable(&self, name: &str) -> Option<&Value<'static>> {
+        self.variables.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    pub(super) fn asked(&mut self, attribute: Attribute) -> Tree {
+        if !self.attributes.contains(&attribute) {
+            self.attributes.push(attribute.clone());
+        }
+        Tree::Of(attribute)
+    }
+
+    /// Something is wrong at `node`.
+    pub(super) fn wrong(&self, node: &IdedExpr, what: impl Into<String>) -> InvalidExpression {
+        let at = self.source.offset_for(node.id).and_then(|(start, _)| usize::try_from(start).ok());
+        InvalidExpression::new(at, what)
+    }
+}
+
+fn comparison(name: &str) -> Option<Comparison> {
+    Some(match name {
+        operators::EQUALS => Comparison::Equal,
+        operators::NOT_EQUALS => Comparison::Different,
+        operators::LESS => Comparison::Less,
+        operators::LESS_EQUALS => Comparison::AtMost,
+        operators::GREATER => Comparison::More,
+        operators::GREATER_EQUALS => Comparison::AtLeast,
+        _ => return None,
+    })
+}
+
+fn operator(name: &str) -> Option<Operator> {
+    Some(match name {
+        operators::ADD => Operator::Add,
+        operators::SUBSTRACT => Operator::Subtract,
+        operators::MULTIPLY => Operator::Multiply,
+        operators::DIVIDE => Operator::Divide,
+        operators::MODULO => Operator::Remainder,
+        _ => return None,
+    })
+}
+
+/// How to bring two kinds together.
+fn conversion(one: Kind, other: Kind) -> String {
+    match (one, other) {
+        (Kind::String, Kind::Bool) => "a comparison, as in request.method == 'GET'".to_owned(),
+        (Kind::String, kind) | (kind, Kind::String) if kind.is_number() => {
+            format!("{kind}(…) makes {kind:#} of a string")
+        }
+        (Kind::Double, kind) | (kind, Kind::Double) if kind.is_number() => {
+            format!("double(…) makes a double of {kind:#}")
+        }
+        _ => "both of one type".to_owned(),
+    }
+}

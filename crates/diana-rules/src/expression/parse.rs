@@ -1,0 +1,66 @@
+//! From text to the parser's tree, on a thread of its own.
+//!
+//! The parser (ANTLR's, by the crate `cel`) recurses a dozen frames for each bracket, which in an unoptimised build is 170 KiB
+//! a bracket. So it runs where the stack is big, and everything that touches its tree (ours is made from it) runs there too,
+//! its dropping included. A thread also holds a panic of the parser, should there be one.
+
+use super::error::InvalidExpression;
+use super::scan::scan;
+use cel::IdedExpr;
+use cel::common::ast::SourceInfo;
+use cel::parser::{ParseError, Parser};
+
+/// Room for the deepest and longest text that [`scan`] lets through, tenfold. Only what is used is ever mapped.
+const STACK: usize = 64 << 20;
+
+/// Parses `text`, and gives the tree to `then`, all on a big stack.
+pub(super) fn parsed<T: Send>(
+    text: &str,
+    then: impl FnOnce(&IdedExpr, &SourceInfo) -> Result<T, InvalidExpression> + Send,
+) -> Result<T, InvalidExpression> {
+    scan(text)?;
+    if text.trim().is_empty() {
+        return Err(
+            InvalidExpression::new(Some(0), "the expression is empty").expected("such as request.method == 'GET'")
+        );
+    }
+    let work = || {
+        let parser = Parser::new().enable_ident_escape_syntax(true);
+        let (tree, source) = parser.parse_with_source_info(text).map_err(|errors| wrong(text, &errors.errors))?;
+        then(&tree, &source)
+    };
+    let builder = std::thread::Builder::new().name("diana-expression".to_owned()).stack_size(STACK);
+    std::thread::scope(|scope| match builder.spawn_scoped(scope, work) {
+        Ok(thread) => {
+            thread.join().unwrap_or_else(|_| Err(InvalidExpression::new(None, "the expression can't be parsed")))
+        }
+        Err(error) => Err(InvalidExpression::new(None, format!("no thread to parse the expression on: {error}"))),
+    })
+}
+
+/// The first error, in words.
+fn wrong(text: &str, errors: &[ParseError]) -> InvalidExpression {
+    let Some(error) = errors.first() else { return InvalidExpression::new(None, "the expression can't be parsed") };
+    let at = place(text, error.pos);
+    let message = error.msg.strip_prefix("Syntax error: ").unwrap_or(&error.msg);
+    if message.contains("input '<EOF>'") {
+        return InvalidExpression::new(at, "the expression ends too early");
+    }
+    if let Some(unread) = message.strip_prefix("token recognition error at: ") {
+        let what = format!("{unread} is nothing that an expression has");
+        return InvalidExpression::new(at, what).expected("texts have quotes at both ends, as in 'GET'");
+    }
+    // The parser lists every token that could stand there, which helps nobody.
+    let what = message.split_once(" expecting ").map_or(message, |(what, _)| what);
+    InvalidExpression::new(at, what)
+}
+
+/// The byte at a line and column, both from 1 on and in characters.
+fn place(text: &str, (line, column): (isize, isize)) -> Option<usize> {
+    let line = usize::try_from(line).ok()?.checked_sub(1)?;
+    let column = usize::try_from(column).ok()?.checked_sub(1)?;
+    let lines = text.split_inclusive('\n');
+    let before = lines.clone().take(line).map(str::len).sum::<usize>();
+    let within = lines.clone().nth(line).unwrap_or_default().chars().take(column).map(char::len_utf8).sum::<usize>();
+    Some((before + within).min(text.len()))
+}

@@ -1,0 +1,108 @@
+//! A look at the text before the parser sees it: how long it is, and how deep it nests.
+//!
+//! The parser recurses for each bracket and each `?`, and a stack that is too small ends the process. So what nests too deep
+//! is refused here, by a loop. Texts and comments are skipped; where this and the parser should ever disagree about where
+//! a text ends, the parser's own limit and its big stack are still there.
+
+use super::error::InvalidExpression;
+
+/// The longest expression, in bytes.
+pub(super) const LONGEST: usize = 4096;
+/// How deep brackets and choices may nest.
+pub(super) const DEEPEST: usize = 32;
+
+/// Refuses what is too long or nests too deep.
+pub(super) fn scan(text: &str) -> Result<(), InvalidExpression> {
+    if text.len() > LONGEST {
+        let what = format!("the expression has {} bytes", text.len());
+        return Err(InvalidExpression::new(None, what).expected(format!("at most {LONGEST}")));
+    }
+    let bytes = text.as_bytes();
+    // One count for each open bracket: it, and the choices that began inside it.
+    let mut open = vec![0];
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' | b'\'' => {
+                at = after_text(bytes, at);
+                continue;
+            }
+            b'/' if bytes.get(at + 1) == Some(&b'/') => {
+                at += bytes.iter().skip(at).take_while(|byte| **byte != b'\n').count();
+                continue;
+            }
+            b'(' | b'[' | b'{' => {
+                open.push(1);
+                depth += 1;
+            }
+            b')' | b']' | b'}' => depth = depth.saturating_sub(open.pop().unwrap_or(0)),
+            b'?' => {
+                match open.last_mut() {
+                    Some(choices) => *choices += 1,
+                    None => open.push(1),
+                }
+                depth += 1;
+            }
+            _ => {}
+        }
+        if depth > DEEPEST {
+            let what = format!("brackets and choices nest more than {DEEPEST} deep");
+            return Err(InvalidExpression::new(Some(at), what).expected("a simpler expression"));
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// The byte after the text that begins at `start`: `"..."`, `'...'`, `"""..."""`, each perhaps with `r` before it.
+fn after_text(bytes: &[u8], start: usize) -> usize {
+    let quote = bytes.get(start).copied().unwrap_or_default();
+    let is_quote = |at: usize| bytes.get(at) == Some(&quote);
+    let is_raw =
+        start.checked_sub(1).and_then(|before| bytes.get(before)).is_some_and(|byte| matches!(byte, b'r' | b'R'));
+    let quotes = if is_quote(start + 1) && is_quote(start + 2) { 3 } else { 1 };
+    let mut at = start + quotes;
+    while at < bytes.len() {
+        if !is_raw && bytes.get(at) == Some(&b'\\') {
+            at += 2;
+        } else if (0..quotes).all(|further| is_quote(at + further)) {
+            return at + quotes;
+        } else {
+            at += 1;
+        }
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depth_is_counted_outside_of_texts_and_comments() {
+        let nested = |open: &str, close: &str, times| format!("{}1{}", open.repeat(times), close.repeat(times));
+        assert!(scan(&nested("(", ")", DEEPEST)).is_ok());
+        for deep in
+            [nested("(", ")", 33), nested("[", "]", 33), nested("a ? (", ") : 1", 17), nested("a ? 1 : ", "", 33)]
+        {
+            assert!(scan(&deep).is_err(), "{deep}");
+        }
+        let brackets = "(".repeat(40);
+        for text in ["'_'", "\"_\"", "'''_ ' _'''", "r'_'", r"'\'_'", "// _\n1", "'a' == '_'"] {
+            assert!(scan(&text.replace('_', &brackets)).is_ok(), "{text}");
+        }
+        // A raw text ends at its quote, whatever stands before that.
+        assert!(scan(&format!(r"r'\' == {brackets}")).is_err());
+        assert!(scan(&format!("'' + {brackets}")).is_err());
+        // Closing what was never opened gains nothing.
+        assert!(scan(&format!("{}{brackets}", ")".repeat(40))).is_err());
+        assert!(scan(&format!("{}{}", ")".repeat(40), "?".repeat(40))).is_err());
+        assert!(scan(&"a".repeat(LONGEST + 1)).is_err());
+    }
+
+    #[test]
+    fn many_brackets_beside_each_other_are_not_deep() {
+        assert!(scan(&"(a ? b : c) + ".repeat(100)).is_ok());
+    }
+}

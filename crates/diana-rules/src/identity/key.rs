@@ -1,0 +1,144 @@
+//! What a token is verified with: one algorithm and one key, bound together at load. A token can't choose either, which is
+//! what every confusion of algorithms comes from.
+//!
+//! The cryptography is ring's, which is here already for TLS.
+
+use ring::{hmac, signature};
+use rustls_pki_types::alg_id::{ECDSA_P256, ECDSA_P384, ED25519, RSA_ENCRYPTION};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{AlgorithmIdentifier, SubjectPublicKeyInfoDer};
+use std::fmt;
+
+/// The names of the algorithms, as tokens write them.
+pub(super) const ALGORITHMS: [&str; 12] =
+    ["HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
+
+/// How tokens are verified.
+#[derive(Clone)]
+pub(super) enum Key {
+    /// Whoever stands before us does it.
+    Trusting,
+    Secret {
+        name: &'static str,
+        key: hmac::Key,
+    },
+    Public {
+        name: &'static str,
+        algorithm: &'static dyn signature::VerificationAlgorithm,
+        key: Box<[u8]>,
+    },
+}
+
+impl fmt::Debug for Key {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Trusting => "unverified",
+            Self::Secret { name, .. } | Self::Public { name, .. } => name,
+        })
+    }
+}
+
+/// What is wrong with a key, and what would do.
+pub(super) type Wrong = (String, &'static str);
+
+impl Key {
+    /// A secret that is shared with whoever signs.
+    pub(super) fn of_secret(name: &'static str, secret: &str) -> Result<Self, Wrong> {
+        let algorithm = match name {
+            "HS256" => hmac::HMAC_SHA256,
+            "HS384" => hmac::HMAC_SHA384,
+            "HS512" => hmac::HMAC_SHA512,
+            _ => {
+                let what = format!("tokens of {name} are signed by a private key, not by a secret");
+                return Err((what, "HS256, HS384 or HS512; or `public_key` in place of `secret`"));
+            }
+        };
+        if secret.is_empty() {
+            return Err(("the secret is empty, so everyone knows it".to_owned(), "at least 32 bytes, hard to guess"));
+        }
+        Ok(Self::Secret { name, key: hmac::Key::new(algorithm, secret.as_bytes()) })
+    }
+
+    /// The public key of whoever signs, as PEM.
+    pub(super) fn of_public(name: &'static str, pem: &str) -> Result<Self, Wrong> {
+        let (algorithm, kind): (&'static dyn signature::VerificationAlgorithm, AlgorithmIdentifier) = match name {
+            "RS256" => (&signature::RSA_PKCS1_2048_8192_SHA256, RSA_ENCRYPTION),
+            "RS384" => (&signature::RSA_PKCS1_2048_8192_SHA384, RSA_ENCRYPTION),
+            "RS512" => (&signature::RSA_PKCS1_2048_8192_SHA512, RSA_ENCRYPTION),
+            "PS256" => (&signature::RSA_PSS_2048_8192_SHA256, RSA_ENCRYPTION),
+            "PS384" => (&signature::RSA_PSS_2048_8192_SHA384, RSA_ENCRYPTION),
+            "PS512" => (&signature::RSA_PSS_2048_8192_SHA512, RSA_ENCRYPTION),
+            "ES256" => (&signature::ECDSA_P256_SHA256_FIXED, ECDSA_P256),
+            "ES384" => (&signature::ECDSA_P384_SHA384_FIXED, ECDSA_P384),
+            "EdDSA" => (&signature::ED25519, ED25519),
+            _ => {
+                let what = format!("tokens of {name} are signed by a secret, not by a private key");
+                return Err((what, "RS256, PS256, ES256, EdDSA …; or `secret` in place of `public_key`"));
+            }
+        };
+        // A variable of the environment often has its lines joined by a written \n.
+        let pem = pem.replace("\\n", "\n");
+        if pem.contains("PRIVATE KEY") {
+            return Err(("this is a private key, which nobody but the signer should have".to_owned(), EXPORT));
+        }
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem.as_bytes())
+            .map_err(|_| ("this is no public key in PEM".to_owned(), EXPORT))?;
+        let (found, key) = parts(&der).ok_or_else(|| ("this public key can't be read".to_owned(), EXPORT))?;
+        if found != kind.as_ref() {
+            return Err((format!("this is no key for {name}"), "a key and an algorithm that belong together"));
+        }
+        if name.starts_with(['R', 'P']) && !(2048 / 8..=8192 / 8).contains(&modulus(key).unwrap_or(0)) {
+            return Err(("an RSA key of this size is refused".to_owned(), "2048 to 8192 bits"));
+        }
+        Ok(Self::Public { name, algorithm, key: key.into() })
+    }
+
+    /// The algorithm that a token has to name.
+    pub(super) fn name(&self) -> Option<&'static str> {
+        match self {
+            Self::Trusting => None,
+            Self::Secret { name, .. } | Self::Public { name, .. } => Some(name),
+        }
+    }
+
+    /// Whether `signature` is one of `message`.
+    pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Trusting => true,
+            Self::Secret { key, .. } => hmac::verify(key, message, signature).is_ok(),
+            Self::Public { algorithm, key, .. } => {
+                signature::UnparsedPublicKey::new(*algorithm, key).verify(message, signature).is_ok()
+            }
+        }
+    }
+}
+
+const EXPORT: &str = "what `openssl pkey -in private.pem -pubout` prints: -----BEGIN PUBLIC KEY----- …";
+
+/// The algorithm of a public key, and the key itself: SEQUENCE { SEQUENCE { algorithm }, BIT STRING { 0, key } }.
+fn parts(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (whole, rest) = element(der, 0x30)?;
+    let (algorithm, bits) = element(whole, 0x30)?;
+    let (key, after) = element(bits, 0x03)?;
+    (rest.is_empty() && after.is_empty()).then_some((algorithm, key.strip_prefix(&[0])?))
+}
+
+/// How many bytes the modulus of an RSA key has: SEQUENCE { INTEGER modulus, INTEGER exponent }.
+fn modulus(key: &[u8]) -> Option<usize> {
+    let (whole, _) = element(key, 0x30)?;
+    let (modulus, _) = element(whole, 0x02)?;
+    Some(modulus.strip_prefix(&[0]).unwrap_or(modulus).len())
+}
+
+/// The content of the element with this tag at the start of `der`, and what follows it.
+fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (first, rest) = der.strip_prefix(&[tag])?.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(*first), rest),
+        0x81 => (usize::from(*rest.first()?), rest.get(1..)?),
+        0x82 => (usize::from(u16::from_be_bytes([*rest.first()?, *rest.get(1)?])), rest.get(2..)?),
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}

@@ -1,0 +1,377 @@
+//! Who a request is from, and whom nobody believes.
+
+mod tokens;
+
+use super::*;
+use crate::document::Document;
+use diana_core::{ManualClock, Timestamp};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SECRET: &str = "a secret of thirty-two bytes ....";
+
+fn read(text: &str) -> Result<Identity, String> {
+    let document = Document::new("identity.yaml", text);
+    let tree = document.parse().map_err(|error| error.to_string())?;
+    let mut problems = Vec::new();
+    Identity::read(&tree, &mut problems).ok_or_else(|| document.problems(problems).to_string())
+}
+
+fn known(text: &str) -> Identity {
+    read(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A request that says these things, each by the name that a rule gives it, and counts how often its token is looked for.
+struct Request(HashMap<String, String>, AtomicUsize);
+
+impl Attributes for Request {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        let name = attribute.to_string();
+        if name == "header(authorization)" {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.get(&name).map(|value| value.as_str().into())
+    }
+}
+
+fn request(said: &[(&str, &str)]) -> Request {
+    let said = said.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Request(said, AtomicUsize::new(0))
+}
+
+fn with_token(token: &str) -> Request {
+    request(&[("header(authorization)", &format!("Bearer {token}"))])
+}
+
+fn named(identity: &Identity, request: &Request, name: &str) -> Option<String> {
+    identity.of(request).get(&Attribute::Named(name.into())).map(Cow::into_owned)
+}
+
+fn claimed(identity: &Identity, request: &Request, name: &str) -> Option<String> {
+    identity.of(request).get(&Attribute::Jwt(name.into())).map(Cow::into_owned)
+}
+
+/// An identity whose tokens are verified so.
+fn verifying(settings: &str) -> Identity {
+    known(&format!("jwt: {{{settings}}}"))
+}
+
+fn public(algorithm: &str, pem: &str) -> Identity {
+    verifying(&format!("algorithm: {algorithm}, public_key: \"{}\"", pem.replace('\n', "\\n")))
+}
+
+/// A token of HS256, as a signer would make it.
+fn signed(header: &str, claims: &str) -> String {
+    use base64::Engine;
+    let base64 = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let message = format!("{}.{}", base64(header.as_bytes()), base64(claims.as_bytes()));
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
+    let signature = ring::hmac::sign(&key, message.as_bytes());
+    format!("{message}.{}", base64(signature.as_ref()))
+}
+
+const HS256: &str = r#"{"alg":"HS256"}"#;
+
+fn hs256() -> Identity {
+    verifying(&format!("secret: '{SECRET}'"))
+}
+
+#[test]
+fn names_come_from_what_the_request_says() {
+    let identity = known(
+        "account: header(X-Account-Id)\ndevice: cookie(device)\nshop: query(shop)\nclient: ip\nsite: host\nverb: method\n\
+         vip: >-\n  cel(\"request.headers['x-plan'] == 'vip' ? 'yes' : ''\")\n",
+    );
+    assert_eq!(identity.names().collect::<Vec<_>>(), ["account", "device", "shop", "client", "site", "verb", "vip"]);
+    let request = request(&[
+        ("header(x-account-id)", "a1"),
+        ("cookie(device)", ""),
+        ("query(shop)", "s"),
+        ("ip", "10.0.0.1"),
+        ("host", "h"),
+        ("method", "GET"),
+        ("header(x-plan)", "vip"),
+        ("device", "never asked: the file says where it comes from"),
+        ("tenant", "t"),
+    ]);
+    for (name, value) in [
+        ("account", Some("a1")),
+        ("device", None), // Empty.
+        ("shop", Some("s")),
+        ("client", Some("10.0.0.1")),
+        ("site", Some("h")),
+        ("verb", Some("GET")),
+        ("vip", Some("yes")),
+        ("tenant", Some("t")), // What the request itself knows.
+        ("nobody", None),
+    ] {
+        assert_eq!(named(&identity, &request, name).as_deref(), value, "{name}");
+    }
+    let identified = identity.of(&request);
+    assert_eq!(identified.get(&Attribute::Header("x-plan".into())).as_deref(), Some("vip"));
+    assert_eq!(identified.ip(), Some([10, 0, 0, 1].into()));
+    let free = self::request(&[("header(x-plan)", "free")]);
+    assert_eq!(named(&identity, &free, "vip"), None, "an expression that gives nothing names nobody");
+    assert_eq!(named(&known("n: cel('string(1 / int(request.query.n))')"), &free, "n"), None, "nor one that fails");
+}
+
+#[test]
+fn an_identity_that_says_nothing_changes_nothing() {
+    let request = request(&[("account", "a"), ("jwt(sub)", "s")]);
+    let identity = Identity::default();
+    assert_eq!(named(&identity, &request, "account").as_deref(), Some("a"));
+    assert_eq!(claimed(&identity, &request, "sub").as_deref(), Some("s"));
+    assert!(!identity.knows_tokens());
+    assert_eq!(identity.names().count(), 0);
+}
+
+#[test]
+fn tokens_of_every_algorithm_are_believed_by_their_own_key_alone() {
+    let all = [
+        ("RS256", tokens::RSA, tokens::RS256),
+        ("RS384", tokens::RSA, tokens::RS384),
+        ("RS512", tokens::RSA, tokens::RS512),
+        ("PS256", tokens::RSA, tokens::PS256),
+        ("PS384", tokens::RSA, tokens::PS384),
+        ("PS512", tokens::RSA, tokens::PS512),
+        ("ES256", tokens::P256, tokens::ES256),
+        ("ES384", tokens::P384, tokens::ES384),
+        ("EdDSA", tokens::ED25519, tokens::EDDSA),
+    ];
+    let secrets = [("HS256", tokens::HS256), ("HS384", tokens::HS384), ("HS512", tokens::HS512)];
+    let identities = all.map(|(name, pem, token)| (public(name, pem), token)).into_iter();
+    let identities = identities
+        .chain(secrets.map(|(name, token)| (verifying(&format!("algorithm: {name}, secret: '{SECRET}'")), token)));
+    let identities = identities.collect::<Vec<_>>();
+    for (index, (identity, own)) in identities.iter().enumerate() {
+        for (other, (_, token)) in identities.iter().enumerate() {
+            let sub = claimed(identity, &with_token(token), "sub");
+            assert_eq!(sub.as_deref(), (index == other).then_some("alice"), "{identity:?}: {token}");
+        }
+        // Any other letter in any part of it: no longer what was signed.
+        for place in [3, own.find('.').unwrap() + 5, own.rfind('.').unwrap() + 9] {
+            let mut bytes = own.as_bytes().to_vec();
+            bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
+            let forged = String::from_utf8(bytes).unwrap();
+            assert_eq!(claimed(identity, &with_token(&forged), "sub"), None, "{forged}");
+        }
+    }
+}
+
+#[test]
+fn claims_are_texts() {
+    let identity = known(&format!(
+        "account: jwt(sub)\ntenant: jwt(tenant)\nrole: jwt(realm.role)\n\
+         who: \"cel('request.jwt.realm.role + request.jwt.n')\"\njwt: {{secret: '{SECRET}'}}"
+    ));
+    assert!(identity.knows_tokens());
+    let request = with_token(tokens::HS256);
+    let of = |name| named(&identity, &request, name);
+    assert_eq!(of("account").as_deref(), Some("alice"));
+    assert_eq!(of("tenant").as_deref(), Some("acme"));
+    assert_eq!(of("role").as_deref(), Some("admin"));
+    assert_eq!(of("who").as_deref(), Some("admin7"));
+    assert_eq!(claimed(&identity, &request, "n").as_deref(), Some("7"));
+    assert_eq!(claimed(&identity, &request, "vip").as_deref(), Some("true"));
+    for absent in ["realm", "nobody", "sub.x", "", "."] {
+        assert_eq!(claimed(&identity, &request, absent), None, "{absent}");
+    }
+    let dotted = signed(HS256, r#"{"a.b":"whole","a":{"b":"nested"},"e":"","l":["x"],"z":null}"#);
+    assert_eq!(claimed(&identity, &with_token(&dotted), "a.b").as_deref(), Some("whole"));
+    for absent in ["e", "l", "z"] {
+        assert_eq!(claimed(&identity, &with_token(&dotted), absent), None, "{absent}");
+    }
+}
+
+#[test]
+fn attacks_on_tokens_claim_nothing() {
+    let rsa = public("RS256", tokens::RSA);
+    assert_eq!(claimed(&rsa, &with_token(tokens::CONFUSED), "sub"), None, "the public key as a secret");
+    let payload = tokens::HS256.split('.').nth(1).unwrap();
+    let good = r#"{"sub":"alice"}"#;
+    assert!(claimed(&hs256(), &with_token(&signed(HS256, good)), "sub").is_some());
+    for header in [
+        r#"{"alg":"none"}"#,
+        r#"{"alg":"None"}"#,
+        r#"{"alg":"hs256"}"#,
+        r#"{"alg":"RS256"}"#,
+        r#"{"alg":["HS256"]}"#,
+        "{}",
+        "[]",
+        "",
+    ] {
+        assert_eq!(claimed(&hs256(), &with_token(&signed(header, good)), "sub"), None, "{header}");
+    }
+    let critical = signed(r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, good);
+    assert_eq!(claimed(&hs256(), &with_token(&critical), "sub"), None, "what must be understood, and is not");
+    // {"alg":"none"}
+    for token in [
+        format!("eyJhbGciOiJub25lIn0.{payload}."),
+        format!("eyJhbGciOiJub25lIn0.{payload}"),
+        tokens::HS256.rsplit_once('.').unwrap().0.to_owned() + ".",
+        tokens::HS256.replacen('.', "..", 1),
+        format!("{}.x", tokens::HS256),
+        format!("{}=", tokens::HS256),
+        String::new(),
+        "..".to_owned(),
+        "ä.ö.ü".to_owned(),
+    ] {
+        for identity in [&rsa, &hs256(), &public("ES256", tokens::P256), &public("EdDSA", tokens::ED25519)] {
+            assert_eq!(claimed(identity, &with_token(&token), "sub"), None, "{token}");
+        }
+    }
+    let other = verifying("secret: 'another secret, of whoever it may be'");
+    assert_eq!(claimed(&other, &with_token(tokens::HS256), "sub"), None);
+    let long = signed(HS256, &format!(r#"{{"sub":"alice","x":"{}"}}"#, "x".repeat(8 << 10)));
+    assert_eq!(claimed(&hs256(), &with_token(&long), "sub"), None);
+}
+
+#[test]
+fn a_deep_token_needs_little_stack() {
+    let deep =
+        |times: usize| signed(HS256, &format!(r#"{{"sub":"a","x":{}1{}}}"#, "[".repeat(times), "]".repeat(times)));
+    for times in [100, 2000] {
+        let (identity, request) = (hs256(), with_token(&deep(times)));
+        let small = std::thread::Builder::new().stack_size(256 << 10);
+        let sub = small.spawn(move || claimed(&identity, &request, "sub")).unwrap().join().unwrap();
+        assert_eq!(sub.is_some(), times == 100);
+    }
+}
+
+#[test]
+fn a_token_is_good_between_its_times() {
+    let clock = ManualClock::at(Timestamp::from_secs(1_000));
+    let mut identity = verifying(&format!("secret: '{SECRET}', leeway: 10s"));
+    identity.tokens.as_mut().unwrap().clock = Arc::new(clock.clone());
+    let is_good = |claims: &str| claimed(&identity, &with_token(&signed(HS256, claims)), "sub").is_some();
+    assert!(is_good(r#"{"sub":"a"}"#));
+    assert!(is_good(r#"{"sub":"a","exp":991}"#) && !is_good(r#"{"sub":"a","exp":990}"#));
+    assert!(is_good(r#"{"sub":"a","nbf":1010}"#) && !is_good(r#"{"sub":"a","nbf":1011}"#));
+    assert!(is_good(r#"{"sub":"a","exp":2000.5,"nbf":999.5}"#));
+    for nonsense in [r#""2000""#, "null", "[]", "-1", "true"] {
+        assert!(!is_good(&format!(r#"{{"sub":"a","exp":{nonsense}}}"#)), "{nonsense}");
+    }
+    clock.set(Timestamp::from_secs(3_000));
+    assert!(!is_good(r#"{"sub":"a","exp":2000.5}"#));
+    // And by the clock on the wall.
+    assert!(claimed(&hs256(), &with_token(&signed(HS256, r#"{"sub":"a","exp":1500000000}"#)), "sub").is_none());
+}
+
+#[test]
+fn a_token_of_somebody_else_or_for_somebody_else_claims_nothing() {
+    let identity = verifying(&format!("secret: '{SECRET}', issuer: me, audience: [you, them]"));
+    let is_good = |claims: &str| claimed(&identity, &with_token(&signed(HS256, claims)), "sub").is_some();
+    assert!(is_good(r#"{"sub":"a","iss":"me","aud":"you"}"#));
+    assert!(is_good(r#"{"sub":"a","iss":"me","aud":["nobody","them"]}"#));
+    for claims in [
+        r#"{"sub":"a"}"#,
+        r#"{"sub":"a","iss":"me"}"#,
+        r#"{"sub":"a","aud":"you"}"#,
+        r#"{"sub":"a","iss":"mi","aud":"you"}"#,
+        r#"{"sub":"a","iss":["me"],"aud":"you"}"#,
+        r#"{"sub":"a","iss":"me","aud":["nobody"]}"#,
+        r#"{"sub":"a","iss":"me","aud":[]}"#,
+        r#"{"sub":"a","iss":"me","aud":{"you":"you"}}"#,
+    ] {
+        assert!(!is_good(claims), "{claims}");
+    }
+}
+
+#[test]
+fn a_token_is_verified_once_and_only_if_asked_for() {
+    let identity = hs256();
+    let request = with_token(tokens::HS256);
+    let identified = identity.of(&request);
+    assert_eq!(identified.get(&Attribute::Named("account".into())), None);
+    assert_eq!(request.1.load(Ordering::Relaxed), 0);
+    for _ in 0..3 {
+        assert!(identified.get(&Attribute::Jwt("sub".into())).is_some());
+        assert!(identified.get(&Attribute::Jwt("nobody".into())).is_none());
+    }
+    assert_eq!(request.1.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_token_is_found_where_the_file_says() {
+    for (from, name) in [("cookie(t)", "cookie(t)"), ("query(t)", "query(t)"), ("header(X-T)", "header(x-t)")] {
+        let identity = verifying(&format!("secret: '{SECRET}', from: {from}"));
+        assert!(claimed(&identity, &request(&[(name, tokens::HS256)]), "sub").is_some(), "{from}");
+        assert!(claimed(&identity, &with_token(tokens::HS256), "sub").is_none(), "{from}");
+    }
+    let shouted = request(&[("header(authorization)", &format!("BEARER  {}", tokens::HS256))]);
+    assert!(claimed(&hs256(), &shouted, "sub").is_some());
+    for other in ["Basic YTpi", "Bearer", "Beäre", ""] {
+        assert!(claimed(&hs256(), &request(&[("header(authorization)", other)]), "sub").is_none());
+    }
+}
+
+#[test]
+fn an_unverified_token_is_believed_where_the_file_says_so() {
+    let identity = verifying("verify: false");
+    assert!(claimed(&identity, &with_token(tokens::ES256), "sub").is_some());
+    let expired = signed(HS256, r#"{"sub":"a","exp":1500000000}"#);
+    assert!(claimed(&identity, &with_token(&expired), "sub").is_none());
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let identity = hs256();
+    let request = with_token(tokens::HS256);
+    let identified = identity.of(&request);
+    identified.get(&Attribute::Jwt("sub".into()));
+    let shown = format!("{identity:?} {identified:?}");
+    assert!(!shown.contains("thirty") && !shown.contains("alice"), "{shown}");
+    assert!(shown.contains("HS256"), "{shown}");
+}
+
+#[test]
+fn nonsense_says_what_was_meant() {
+    let pem = |text: &str| format!("\"{}\"", text.replace('\n', "\\n"));
+    let small = format!("jwt: {{algorithm: RS256, public_key: {}}}", pem(tokens::SMALL_RSA));
+    let other = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(tokens::RSA));
+    let curve = format!("jwt: {{algorithm: ES256, public_key: {}}}", pem(tokens::P384));
+    let secret = format!("jwt: {{algorithm: HS256, public_key: {}}}", pem(tokens::RSA));
+    let alone = format!("jwt: {{public_key: {}}}", pem(tokens::RSA));
+    for (text, said) in [
+        ("account: headr(x)", "did you mean `header(NAME)`?"),
+        ("account: header", "did you mean `header(NAME)`?"),
+        ("account: header()", "`header()` has no name"),
+        ("account: x-account", "header(x), cookie(x)"),
+        ("account: param(id)", "is nothing that a request is known by"),
+        ("account: [header(x)]", "`account` is a text, but this is a list"),
+        ("[account]", "`identity` is a map"),
+        ("ip: header(x-real-ip)", "`ip` means something else in a rule"),
+        ("'a b': header(x)", "`a b` is no name"),
+        ("account: jwt(sub)", "add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"),
+        ("account: cel('request.jwt.sub')", "add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"),
+        ("account: cel(request.host)", "has no quotes"),
+        ("account: cel('device')", "nothing is called `device`"),
+        ("account: cel('request.hots')", "a request has no `hots`, at byte 7 of the expression"),
+        ("jwt: secret", "`jwt` is a map"),
+        ("jwt: {}", "one of `secret`, `public_key` and `verify: false`"),
+        ("jwt: {verify: true}", "there is nothing to verify tokens with"),
+        ("jwt: {secret: a, verify: false}", "exclude each other"),
+        ("jwt: {secret: a, public_key: b}", "exclude each other"),
+        ("jwt: {secret: ''}", "the secret is empty"),
+        ("jwt: {secret: a, algorithm: RS256}", "tokens of RS256 are signed by a private key"),
+        ("jwt: {secret: a, algorithm: none}", "`none` is no algorithm"),
+        ("jwt: {secret: a, algorithm: HS255}", "expected one of `HS256`"),
+        ("jwt: {secret: a, issuer: []}", "`issuer` names nobody"),
+        ("jwt: {secret: a, leeway: 2day}", "at most a day"),
+        ("jwt: {secret: a, from: ip}", "no token is found in `ip`"),
+        ("jwt: {secret: a, form: ip}", "did you mean `from`?"),
+        ("jwt: {public_key: x, algorithm: RS256}", "this is no public key in PEM"),
+        ("jwt: {public_key: '-----BEGIN PRIVATE KEY-----', algorithm: RS256}", "this is a private key"),
+        (&small, "an RSA key of this size is refused"),
+        (&other, "this is no key for ES256"),
+        (&curve, "this is no key for ES256"),
+        (&secret, "tokens of HS256 are signed by a secret"),
+        (&alone, "`algorithm`, such as RS256"),
+    ] {
+        let error = read(text).unwrap_err();
+        assert!(error.contains(said), "{text}:\n{error}");
+    }
+    assert!(known("").names().next().is_none());
+    assert!(public("RS256", &tokens::RSA.replace('\n', "\\n")).knows_tokens(), "lines joined by a written \\n");
+}
