@@ -57,11 +57,14 @@ struct Tree {
     any_one: Option<Box<Tree>>,
 }
 
+/// Rules by the value of a header.
+type ByValue = HashMap<Box<str>, Vec<Candidate>>;
+
 /// Rules of one place.
 #[derive(Debug, Default)]
 struct Bucket {
     plain: Vec<Candidate>,
-    by_header: Vec<(Attribute, HashMap<Box<str>, Vec<Candidate>>)>,
+    by_header: Vec<(Attribute, ByValue)>,
 }
 
 impl Index {
@@ -75,10 +78,10 @@ impl Index {
             for host in &own.hosts {
                 match host {
                     HostPattern::Exact(name) => {
-                        index.exact.entry(name.clone()).or_default().add(own, rule, Proved::Place)
+                        index.exact.entry(name.clone()).or_default().add(own, rule, Proved::Place);
                     }
                     HostPattern::Below(name) => {
-                        index.below.entry(name.clone()).or_default().add(own, rule, Proved::Place)
+                        index.below.entry(name.clone()).or_default().add(own, rule, Proved::Place);
                     }
                     HostPattern::Like(_) => index.any_host.add(own, rule, Proved::Nothing),
                 }

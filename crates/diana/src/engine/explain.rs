@@ -43,7 +43,9 @@ impl<S: Store> Engine<S> {
         async move {
             let mut explanation = Explanation { rules: Vec::new() };
             for (number, said) in explained.rules.into_iter().enumerate() {
-                let Some(rule) = verdict.rules().rules().get(number).map(|rule| rule.rule()) else { continue };
+                let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::RuleInForce::rule) else {
+                    continue;
+                };
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
                 let applied = verdict.found().applied().iter().enumerate();
                 if let Some((nth, applied)) = applied.clone().find(|(_, applied)| applied.rule as usize == number) {
