@@ -1,12 +1,13 @@
 //! What the benches share: the table that they print, and a reading of time.
 //!
-//! Each bench is a binary of its own: `core` is the library in process, `redis` the store on Redis.
+//! Each bench is a binary of its own: `core` is the library in process, `redis` the store on Redis, `rules` the engine.
 
 #![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
 
 use std::time::Instant;
 
 pub mod report;
+pub mod rounds;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,11 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "bench-redis",
         "the store on Redis, beside a bare INCR: its CPU, commands and memory; --quick for some 20 s",
     ),
+    (
+        "rules",
+        "bench-rules",
+        "the engine with 1 to 10,000 rules, beside the core alone: time, instructions (valgrind), loading; --quick for some 20 s",
+    ),
 ];
 
 /// Runs the bench that is named first; the rest of `args` is its own.

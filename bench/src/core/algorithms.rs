@@ -1,8 +1,8 @@
 //! Every algorithm through the same door, `KeyedLimiter::with_algorithm`, with a thousand keys.
 
-use super::rounds::{Contender, Effort, Expect, measure};
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Report, ns};
+use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::{
     Algorithm, Calendar, Concurrency, FixedWindow, KeyedLimiter, LeakyBucket, MinInterval, Quota, RefillingBucket,
     SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Total,

@@ -1,8 +1,8 @@
 //! One limit without keys: Diana's `Limiter` beside governor's, `ratelimit`'s, `leaky-bucket`'s, and the floor.
 
-use super::rounds::{Contender, Effort, Expect, measure};
 use super::setup::{ROOMY, Rate, USED_UP};
 use diana_bench::report::{Goal, Report, ns};
+use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::Limiter;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU64;

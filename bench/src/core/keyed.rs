@@ -1,8 +1,8 @@
 //! One limit for each key: Diana's `KeyedLimiter` beside governor's on a DashMap, with one key and with a million.
 
-use super::rounds::{Contender, Effort, Expect, Times, measure};
 use super::setup::{Dice, KEEPS, ROOMY, Rate, USED_UP, mix, user};
 use diana_bench::report::{Goal, Report, ns};
+use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
 use diana_core::KeyedLimiter;
 use governor::RateLimiter;
 use std::hint::black_box;

@@ -1,14 +1,14 @@
 //! `cargo xtask bench core [--quick]`: the library in process, beside its peers and its goals.
 //!
 //! Each subject is a file of its own that adds its lines to the [`Report`](report::Report). How time is measured is in
-//! [`rounds`]: in turns, as ratios within a round, so that a shared machine still tells something.
+//! [`diana_bench::rounds`]: in turns, as ratios within a round, so that a shared machine still tells something.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
+use diana_bench::rounds::Effort;
 use diana_bench::{Length, length, report};
-use rounds::Effort;
 use std::time::Duration;
 
 mod algorithms;
@@ -17,7 +17,6 @@ mod bare;
 mod direct;
 mod keyed;
 mod memory;
-mod rounds;
 mod setup;
 mod store;
 mod threads;
@@ -38,7 +37,7 @@ fn main() {
         Length::Quick => Effort { rounds: 9, slice: Duration::from_millis(8) },
         Length::Full => Effort { rounds: 31, slice: Duration::from_millis(40) },
     };
-    let began = rounds::now();
+    let began = diana_bench::now();
     let mut report = report::Report::default();
     direct::run(&mut report, effort);
     keyed::run(&mut report, effort);

@@ -1,8 +1,8 @@
 //! What the in-process store adds to a limit: one ask, and three that are granted together or not at all.
 
-use super::rounds::{Contender, Effort, Expect, measure};
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Report, ns};
+use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MemoryStore, Patience, SystemClock, TokenBucket};
 
 const KEYS: usize = 1_000;

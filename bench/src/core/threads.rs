@@ -1,8 +1,9 @@
 //! Two threads: on keys of their own, where nothing should be in each other's way, and on one, where everything is.
 
-use super::rounds::{Effort, median, now};
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Goal, Report};
+use diana_bench::rounds::Effort;
+use diana_bench::{median, now};
 use diana_core::{KeyedLimiter, Limiter};
 use governor::RateLimiter;
 use std::hint::black_box;

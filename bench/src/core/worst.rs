@@ -6,8 +6,8 @@
 //! the same loop shows what the machine alone does.
 
 use super::Length;
-use super::rounds::median;
 use super::setup::{Dice, Rate, mix};
+use diana_bench::median;
 use diana_bench::report::{Goal, Report, ns};
 use diana_core::KeyedLimiter;
 use governor::RateLimiter;

@@ -6,27 +6,27 @@
 //! stack elsewhere: where stack and data fall in the same place of a page, a loop of 10 ns can take 15, by the luck of
 //! one process.
 
-pub(crate) use diana_bench::{median, now};
+use crate::{median, now};
 use std::hint::black_box;
 use std::time::Duration;
 
 /// How long to measure.
 #[derive(Clone, Copy)]
-pub(crate) struct Effort {
-    pub(crate) rounds: usize,
-    pub(crate) slice: Duration,
+pub struct Effort {
+    pub rounds: usize,
+    pub slice: Duration,
 }
 
 impl Effort {
     /// The same rounds with slices `times` as long, for work that has to warm the caches first.
-    pub(crate) fn longer(self, times: u32) -> Self {
+    pub fn longer(self, times: u32) -> Self {
         Self { slice: self.slice * times, ..self }
     }
 }
 
 /// What a contender's checks must come to; a bench that measures something else than it says is worse than none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expect {
+pub enum Expect {
     Granted,
     Denied,
     /// No more than one in a thousand denied.
@@ -35,14 +35,14 @@ pub(crate) enum Expect {
 }
 
 /// Somebody who takes part: a loop of so many checks that tells how many were granted.
-pub(crate) struct Contender<'a> {
+pub struct Contender<'a> {
     name: &'static str,
     run: Box<dyn FnMut(u64) -> u64 + 'a>,
 }
 
 impl<'a> Contender<'a> {
     /// A contender whose every operation is `check`.
-    pub(crate) fn new(name: &'static str, mut check: impl FnMut() -> bool + 'a) -> Self {
+    pub fn new(name: &'static str, mut check: impl FnMut() -> bool + 'a) -> Self {
         let run = move |ops| {
             let mut granted = 0;
             for _ in 0..ops {
@@ -55,30 +55,30 @@ impl<'a> Contender<'a> {
 }
 
 /// The nanoseconds of an operation, by contender and round.
-pub(crate) struct Times {
+pub struct Times {
     by_contender: Vec<Vec<f64>>,
     granted: Vec<f64>,
 }
 
 impl Times {
     /// The median time of a contender.
-    pub(crate) fn ns(&self, contender: usize) -> f64 {
+    pub fn ns(&self, contender: usize) -> f64 {
         median(self.by_contender[contender].clone())
     }
 
     /// The median over rounds of one contender's time in another's.
-    pub(crate) fn ratio(&self, contender: usize, peer: usize) -> f64 {
+    pub fn ratio(&self, contender: usize, peer: usize) -> f64 {
         median(self.by_contender[contender].iter().zip(&self.by_contender[peer]).map(|(a, b)| a / b).collect())
     }
 
     /// The share of a contender's checks that were granted.
-    pub(crate) fn granted(&self, contender: usize) -> f64 {
+    pub fn granted(&self, contender: usize) -> f64 {
         self.granted[contender]
     }
 }
 
 /// Measures `contenders` in turns. Panics if their checks do not come to what is expected.
-pub(crate) fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>>) -> Times {
+pub fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>>) -> Times {
     let ops: Vec<u64> = contenders.iter_mut().map(|contender| calibrate(contender, effort.slice)).collect();
     let count = contenders.len();
     let mut by_contender = vec![Vec::with_capacity(effort.rounds); count];

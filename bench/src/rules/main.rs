@@ -1,0 +1,157 @@
+//! `cargo xtask bench rules [--quick]`: the engine with few rules and with many, beside the core alone.
+
+#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
+#![allow(clippy::panic, reason = "likewise")]
+
+mod instructions;
+mod load;
+mod setup;
+
+use diana::core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MemoryStore, Patience, SystemClock, TokenBucket};
+use diana_bench::report::{Goal, Report, ns};
+use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
+use diana_bench::{Length, length};
+use setup::{Request, decide, engine};
+use std::hint::black_box;
+use std::time::Duration;
+
+/// How many rules there are.
+const COUNTS: [usize; 4] = [1, 10, 1_000, 10_000];
+
+fn main() {
+    let args = std::env::args().collect::<Vec<_>>();
+    if let [_, count, what, rules, operations] = &args[..]
+        && count == "--count"
+    {
+        return run(what, rules.parse().unwrap(), operations.parse().unwrap());
+    }
+    let length = match length("rules") {
+        Ok(length) => length,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return;
+        }
+    };
+    let effort = match length {
+        Length::Quick => Effort { rounds: 9, slice: Duration::from_millis(8) },
+        Length::Full => Effort { rounds: 31, slice: Duration::from_millis(40) },
+    };
+    let mut report = Report::default();
+    time(&mut report, effort);
+    counted(&mut report);
+    load::run(&mut report, length);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("{cores} cores; {} rounds of {:?} slices.", effort.rounds, effort.slice);
+    println!(
+        "Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the times.\n"
+    );
+    report.print();
+}
+
+/// A limit as the core has it, and the key of one account.
+fn core_limit() -> (TokenBucket, String) {
+    (TokenBucket::new("1000000000/s".parse().unwrap()), "account-1234567".to_owned())
+}
+
+fn time(report: &mut Report, effort: Effort) {
+    let engines = COUNTS.map(|count| (engine(count), Request::new(count)));
+    let (bucket, key) = core_limit();
+    let (store, limit) = (MemoryStore::default(), Limit::new("each-account", bucket));
+    let keyed = KeyedLimiter::<String>::new("1000000000/s".parse().unwrap());
+    let mut contenders = vec![
+        Contender::new("the store alone", || {
+            store
+                .decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), Patience::NONE)
+                .is_granted()
+        }),
+        Contender::new("a keyed limiter", || keyed.check(black_box(&key)).is_granted()),
+    ];
+    let names = ["1 rule", "10 rules", "1,000 rules", "10,000 rules"];
+    for ((engine, request), name) in engines.iter().zip(names) {
+        contenders.push(Contender::new(name, || decide(engine, black_box(request)).is_granted()));
+    }
+    let times = measure(effort, Expect::Granted, contenders);
+    report.section("a decision that one rule is about, by account, one key");
+    let line = |report: &mut Report, what: &str, nth: usize, peer: usize, name: &str, goal: Goal| {
+        let (own, theirs) = (times.ns(nth), times.ns(peer));
+        report.compare(what, ns(own), format!("{name} {}", ns(theirs)), times.ratio(nth, peer), goal);
+    };
+    line(report, "  the engine, 1 rule", 2, 0, "the core's store", Goal::AtMost(2.5));
+    line(report, "  the engine, 1 rule", 2, 1, "the core's keyed limiter", Goal::Information);
+    line(report, "  the engine, 10 rules", 3, 0, "the core's store", Goal::Information);
+    line(report, "  the engine, 1,000 rules", 4, 3, "10 rules", Goal::AtMost(2.0));
+    line(report, "  the engine, 10,000 rules", 5, 3, "10 rules", Goal::AtMost(2.0));
+    report.section("decisions a second, one thread");
+    for (nth, name) in (2..).zip(names) {
+        report.figure(&format!("  {name}"), format!("{:.2} M/s", a_second(&times, nth)), String::new());
+    }
+}
+
+fn a_second(times: &Times, nth: usize) -> f64 {
+    1e3 / times.ns(nth)
+}
+
+/// What valgrind runs: so many operations.
+fn run(what: &str, rules: usize, operations: u64) {
+    let (engine, request) = (engine(rules), Request::new(rules));
+    let (bucket, key) = core_limit();
+    let (store, limit) = (MemoryStore::default(), Limit::new("each-account", bucket));
+    let keyed = KeyedLimiter::<String>::new("1000000000/s".parse().unwrap());
+    for _ in 0..operations {
+        let granted = match what {
+            "engine" => decide(&engine, black_box(&request)).is_granted(),
+            "store" => store
+                .decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), Patience::NONE)
+                .is_granted(),
+            "keyed" => keyed.check(black_box(&key)).is_granted(),
+            other => panic!("there is no `{other}` to count"),
+        };
+        assert!(black_box(granted));
+    }
+}
+
+fn counted(report: &mut Report) {
+    report.section("instructions a decision (callgrind)");
+    let core = match instructions::count("store", 1) {
+        Ok(core) => core,
+        Err(problem) => return report.figure("  not counted", String::new(), problem),
+    };
+    let keyed = instructions::count("keyed", 1).unwrap_or(f64::NAN);
+    let mut ten = f64::NAN;
+    for rules in COUNTS {
+        let own = instructions::count("engine", rules).unwrap_or(f64::NAN);
+        let shown = |count: f64| format!("{count:.0}");
+        match rules {
+            1 => {
+                report.compare(
+                    "  the engine, 1 rule",
+                    shown(own),
+                    format!("the core's store {core:.0}"),
+                    own / core,
+                    Goal::AtMost(2.5),
+                );
+                report.compare(
+                    "  the engine, 1 rule",
+                    shown(own),
+                    format!("the core's keyed limiter {keyed:.0}"),
+                    own / keyed,
+                    Goal::Information,
+                );
+            }
+            10 => {
+                ten = own;
+                report.compare(
+                    "  the engine, 10 rules",
+                    shown(own),
+                    format!("the core's store {core:.0}"),
+                    own / core,
+                    Goal::Information,
+                );
+            }
+            _ => {
+                let name = format!("  the engine, {rules} rules");
+                report.compare(&name, shown(own), format!("10 rules {ten:.0}"), own / ten, Goal::AtMost(2.0));
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Rules on different paths and hosts, and requests for them.
+
+use diana::rules::{Attribute, Attributes, Document, RuleFile};
+use diana::{Engine, Verdict};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// So many rules, each about a path of its own, on one of as many hosts as there are tens of rules. Half of them are patterns.
+pub(crate) fn text(rules: usize) -> String {
+    let mut text = "identity: {account: header(x-account-id)}\nrules:\n".to_owned();
+    for nth in 0..rules {
+        let path =
+            if nth.is_multiple_of(2) { format!("/service-{nth}/**") } else { format!("/service-{nth}/orders/{{id}}") };
+        let host = nth % (rules / 10).max(1);
+        text += &format!(
+            "  - {{name: rule-{nth}, by: account, match: {{host: h{host}.example.com, path: '{path}'}}, limit: 1000000000/s}}\n"
+        );
+    }
+    text
+}
+
+pub(crate) fn file(text: &str) -> RuleFile {
+    let document = Document::new("bench.yaml", text);
+    RuleFile::read(&document, &diana::registry()).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+pub(crate) fn engine(rules: usize) -> Engine {
+    Engine::new(&file(&text(rules)))
+}
+
+/// A request as a gateway has it: its parts lie there, and are only looked up.
+pub(crate) struct Request {
+    pub(crate) path: String,
+    pub(crate) host: String,
+    pub(crate) account: String,
+    pub(crate) ip: IpAddr,
+}
+
+impl Request {
+    /// A request that one rule in the middle is about.
+    pub(crate) fn new(rules: usize) -> Self {
+        let nth = rules / 2;
+        let host = nth % (rules / 10).max(1);
+        Self {
+            path: format!("/service-{nth}/orders/7"),
+            host: format!("h{host}.example.com"),
+            account: "account-1234567".to_owned(),
+            ip: [203, 0, 113, 7].into(),
+        }
+    }
+}
+
+impl Attributes for Request {
+    #[inline]
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Path => Some(Cow::Borrowed(&self.path)),
+            Attribute::Host => Some(Cow::Borrowed(&self.host)),
+            Attribute::Method => Some(Cow::Borrowed("GET")),
+            Attribute::Header(name) if &**name == "x-account-id" => Some(Cow::Borrowed(&self.account)),
+            _ => None,
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        Some(self.ip)
+    }
+}
+
+/// What is decided in this process is decided at once.
+#[inline]
+pub(crate) fn decide(engine: &Engine, request: &dyn Attributes) -> Verdict {
+    let decided = futures_util::FutureExt::now_or_never(engine.decide(request));
+    decided.unwrap_or_else(|| unreachable!("nothing here is shared"))
+}
