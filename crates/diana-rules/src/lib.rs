@@ -19,6 +19,8 @@ mod fields;
 mod limit;
 mod problem;
 mod scalar;
+#[cfg(feature = "sources")]
+mod source;
 
 pub use algorithm::{AlgorithmOptions, Configured, Registry};
 pub use attributes::{Attribute, Attributes};
@@ -28,3 +30,7 @@ pub use document::{Document, Format};
 pub use fields::Fields;
 pub use limit::LimitRule;
 pub use problem::{Problem, Problems};
+#[cfg(feature = "sources")]
+pub use source::{
+    Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
+};
