@@ -3,7 +3,8 @@
 //! Who saves a file truncates it first, or puts another in its place, or swaps a link to the folder that it is in; a file
 //! system may tell of that late or not at all (NFS). So nothing is concluded from *what* changed: a change of any kind, or
 //! two seconds without one, is a reason to look; a content that is new is believed once it is the same twice, 150 ms
-//! apart; and a file that is empty or away has more time to come back, since that is how most savings begin.
+//! apart, with no change between; and a file that is empty or away has more time to come back, since that is how most
+//! savings begin.
 
 use super::desk::{Desk, Found};
 use super::running::Look;
@@ -13,7 +14,7 @@ use crate::document::{Document, LARGEST};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
 /// Between two looks at a file that is changing.
@@ -37,6 +38,13 @@ pub(super) struct LocalFile {
 /// What a look at the file gave: its text, or what is wrong.
 type Seen = Result<String, String>;
 
+/// The same, with when it was last changed: one that is rewritten again and again can look the same each time.
+#[derive(Debug, PartialEq, Eq)]
+struct Glance {
+    seen: Seen,
+    changed: Option<SystemTime>,
+}
+
 impl LocalFile {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path }
@@ -44,7 +52,7 @@ impl LocalFile {
 
     /// The file as it is at the start: at once, unless it is just being written.
     pub(super) async fn first(&self) -> Result<Found, String> {
-        let seen = self.read().await;
+        let seen = self.look().await.seen;
         let seen = if seen.as_ref().is_ok_and(|text| text.trim().is_empty()) { self.settled(None).await } else { seen };
         seen.map(|text| self.found(text))
     }
@@ -82,35 +90,32 @@ impl LocalFile {
 
     /// What the file holds once it has come to rest: at once if it is what is `known`.
     async fn settled(&self, known: Option<&Seen>) -> Seen {
-        let mut last = self.read().await;
+        let mut last = self.look().await;
         let mut alike = 1;
-        // The last content that may be a whole one, if the file never comes to rest.
-        let mut whole = None;
         for _ in 0..MOST_LOOKS {
-            if known == Some(&last) {
-                break;
-            }
-            let is_nothing = last.as_ref().map_or(true, |text| text.trim().is_empty());
-            if alike >= if is_nothing { LOOKS_AT_NOTHING } else { 2 } {
-                return last;
+            let is_nothing = last.seen.as_ref().map_or(true, |text| text.trim().is_empty());
+            if known == Some(&last.seen) || alike >= if is_nothing { LOOKS_AT_NOTHING } else { 2 } {
+                return last.seen;
             }
             tokio::time::sleep(QUIET).await;
-            let next = self.read().await;
+            let next = self.look().await;
             alike = if next == last { alike + 1 } else { 1 };
-            let before = std::mem::replace(&mut last, next);
-            if !is_nothing {
-                whole = Some(before);
-            }
+            last = next;
         }
-        let is_nothing = last.as_ref().map_or(true, |text| text.trim().is_empty());
-        if is_nothing && known != Some(&last) { whole.unwrap_or(last) } else { last }
+        // Half of a document can be one too, with half of its rules.
+        Err(format!("{}: it changes all the time, and is read when it has come to rest", self.path.display()))
     }
 
-    async fn read(&self) -> Seen {
+    async fn look(&self) -> Glance {
         let path = self.path.clone();
-        let read = tokio::task::spawn_blocking(move || read_capped(&path, 0)).await;
-        let read = read.unwrap_or_else(|_| Err("reading was given up".to_owned()));
-        read.map_err(|what| format!("{}: {what}", self.path.display()))
+        let look = tokio::task::spawn_blocking(move || {
+            // Before the content: what changes in between is seen the next time.
+            let changed = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
+            Glance { seen: read_capped(&path, 0), changed }
+        });
+        let gone = |_| Glance { seen: Err("reading was given up".to_owned()), changed: None };
+        let Glance { seen, changed } = look.await.unwrap_or_else(gone);
+        Glance { seen: seen.map_err(|what| format!("{}: {what}", self.path.display())), changed }
     }
 
     fn found(&self, text: String) -> Found {
