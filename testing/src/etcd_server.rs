@@ -18,6 +18,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -34,15 +35,33 @@ pub struct EtcdServer {
     folder: TempDir,
     port: Port,
     peer: Port,
+    tls: Option<Tls>,
+}
+
+/// A second door, for those who speak TLS.
+#[derive(Debug)]
+struct Tls {
+    port: Port,
+    certificate: PathBuf,
+    key: PathBuf,
 }
 
 impl EtcdServer {
     /// Starts an empty server, and waits until it answers.
     pub fn start() -> io::Result<Self> {
+        Self::start_with(None)
+    }
+
+    /// The same, and it also listens on a [port](Self::tls_port) for TLS, with the certificate and the key in these files.
+    pub fn start_with_tls(certificate: &Path, key: &Path) -> io::Result<Self> {
+        Self::start_with(Some(Tls { port: Port::claim()?, certificate: certificate.into(), key: key.into() }))
+    }
+
+    fn start_with(tls: Option<Tls>) -> io::Result<Self> {
         let (port, peer) = (Port::claim()?, Port::claim()?);
         let folder = tempfile::Builder::new().prefix("diana-etcd-").tempdir()?;
-        let process = Self::spawn(&folder, &port, &peer)?;
-        let server = Self { process, token: None, folder, port, peer };
+        let process = Self::spawn(&folder, &port, &peer, tls.as_ref())?;
+        let server = Self { process, token: None, folder, port, peer, tls };
         server.wait_until_it_answers()?;
         Ok(server)
     }
@@ -50,6 +69,11 @@ impl EtcdServer {
     /// The port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// The port on 127.0.0.1 for TLS; none if it was started without.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.tls.as_ref().map(|tls| tls.port.number())
     }
 
     /// SIGKILL, and waits for the end: connections break, and new ones are refused. Nothing happens to a dead one.
@@ -60,7 +84,7 @@ impl EtcdServer {
     /// Kills it if it lives, and starts it again on the same port, with the data that it had. It has forgotten its tokens.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
-        self.process = Self::spawn(&self.folder, &self.port, &self.peer)?;
+        self.process = Self::spawn(&self.folder, &self.port, &self.peer, self.tls.as_ref())?;
         self.wait_until_it_answers()
     }
 
@@ -133,10 +157,14 @@ impl EtcdServer {
         Ok(answer)
     }
 
-    fn spawn(folder: &TempDir, port: &Port, peer: &Port) -> io::Result<Process> {
-        let client = format!("http://127.0.0.1:{}", port.number());
+    fn spawn(folder: &TempDir, port: &Port, peer: &Port, tls: Option<&Tls>) -> io::Result<Process> {
+        let mut client = format!("http://127.0.0.1:{}", port.number());
         let peer = format!("http://127.0.0.1:{}", peer.number());
         let mut command = Command::new("etcd");
+        if let Some(Tls { port, certificate, key }) = tls {
+            client = format!("{client},https://127.0.0.1:{}", port.number());
+            command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+        }
         command.current_dir(folder.path()).args(["--data-dir", "data", "--logger", "zap", "--log-outputs", LOG]);
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);

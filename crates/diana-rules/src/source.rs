@@ -48,7 +48,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is waited for the centre before the program listens.
+/// What is waited for the centre before the program listens, unless it is told otherwise.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// What turns documents into what is in force: the engine, or the program around it.
@@ -78,11 +78,18 @@ pub trait Apply: Send + Sync + 'static {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Sources {
     local: Option<PathBuf>,
     remote: Option<Remote>,
     keep: Option<PathBuf>,
+    wait: Duration,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self { local: None, remote: None, keep: None, wait: FIRST_ANSWER }
+    }
 }
 
 /// Nothing at all could be put in force.
@@ -126,12 +133,18 @@ impl Sources {
         Self { keep: Some(folder.into()), ..self }
     }
 
+    /// How long [`start`](Self::start) waits for the centre (a second). It is asked on afterwards.
+    #[must_use]
+    pub fn wait(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
     /// Reads the file and asks the centre (for a second at most), puts the result in force, and goes on watching both.
     ///
     /// What is tried, until something can be put in force: the centre's document, the one kept from the last time, the file
     /// alone. Each failure is recorded. Needs a tokio runtime with time and I/O.
     pub async fn start(self, apply: Arc<dyn Apply>) -> Result<Running, StartError> {
-        let Self { local, remote, keep } = self;
+        let Self { local, remote, keep, wait } = self;
         if local.is_none() && remote.is_none() {
             return Err(StartError::NoSource);
         }
@@ -149,7 +162,7 @@ impl Sources {
             },
             async {
                 match &mut centre {
-                    Some(centre) => Some(tokio::time::timeout(FIRST_ANSWER, centre.look()).await),
+                    Some(centre) => Some(tokio::time::timeout(wait, centre.look()).await),
                     None => None,
                 }
             },
@@ -165,7 +178,7 @@ impl Sources {
                 answer.map_err(|trouble| told(Origin::Remote, trouble.what)).ok()
             }
             Some(Err(_)) => {
-                told(Origin::Remote, format!("no answer within {FIRST_ANSWER:?}"));
+                told(Origin::Remote, format!("no answer within {wait:?}"));
                 None
             }
         };

@@ -8,7 +8,6 @@ use diana_rules::{Apply, Origin, Remote, Sources};
 use diana_testing::{EtcdServer, Port, Proxy};
 use source_support::*;
 use std::sync::Arc;
-use std::time::Duration;
 
 const KEY: &str = "/diana/rules";
 
@@ -118,22 +117,18 @@ async fn a_user_logs_in_and_again_when_the_token_is_forgotten() {
     etcd.put(KEY, &rules("one")).unwrap();
     etcd.require_password("s3cret").unwrap();
     let engine = Recorder::new();
-    let nobody = Sources::new().remote(remote(etcd.port())).start(Arc::clone(&engine) as Arc<dyn Apply>).await;
+    let nobody = Sources::new().wait(LONG).remote(remote(etcd.port()));
+    let nobody = nobody.start(Arc::clone(&engine) as Arc<dyn Apply>).await;
     assert!(nobody.unwrap_err().to_string().contains("user name is empty"));
-    let wrong = Sources::new().remote(remote(etcd.port()).credentials("root", "wr0ng")).start(engine as _).await;
-    let wrong = wrong.unwrap_err();
+    let wrong = remote(etcd.port()).credentials("root", "wr0ng").timeout(LONG);
+    let wrong = Sources::new().wait(LONG).remote(wrong).start(engine as _).await.unwrap_err();
+    assert!(wrong.to_string().contains("authentication failed"), "{wrong}");
     assert!(!format!("{wrong} {wrong:?}").contains("wr0ng"), "{wrong}");
 
     let url = format!("etcd://root:s3cret@127.0.0.1:{}{KEY}", etcd.port());
     // Passwords are hashed slowly, on purpose.
-    let (running, engine) = loop {
-        let engine = Recorder::new();
-        let sources = Sources::new().remote(Remote::parse(&url).unwrap().timeout(Duration::from_secs(20)));
-        match sources.start(Arc::clone(&engine) as Arc<dyn Apply>).await {
-            Ok(running) => break (running, engine),
-            Err(error) => assert!(error.to_string().contains("no answer within 1s"), "{error}"),
-        }
-    };
+    let remote = Remote::parse(&url).unwrap().timeout(LONG);
+    let (running, engine) = start(Sources::new().remote(remote)).await;
     etcd.put(KEY, &rules("two")).unwrap();
     until_in_force(&engine, &rules("two")).await;
     etcd.restart().unwrap();
@@ -165,6 +160,6 @@ async fn somebody_who_is_no_etcd_is_told_as_such() {
     let web = diana_testing::HttpServer::start().unwrap();
     web.serve("hello");
     let engine = Recorder::new();
-    let error = Sources::new().remote(remote(web.port())).start(engine as Arc<dyn Apply>).await.unwrap_err();
+    let error = Sources::new().wait(LONG).remote(remote(web.port())).start(engine as Arc<dyn Apply>).await.unwrap_err();
     assert!(error.to_string().contains("does not answer as etcd does"), "{error}");
 }

@@ -72,7 +72,7 @@ async fn a_token_is_sent_and_never_shown() {
     server.serve(&rules("one"));
     server.require_token("s3cret");
     let engine = Recorder::new();
-    let sources = Sources::new().remote(polled(&server).token("wr0ng"));
+    let sources = Sources::new().wait(LONG).remote(polled(&server).token("wr0ng"));
     let refused = sources.start(Arc::clone(&engine) as Arc<dyn Apply>).await.unwrap_err();
     assert!(matches!(refused, StartError::NothingInForce(_)));
     assert!(refused.to_string().contains("401"), "{refused}");

@@ -110,6 +110,7 @@ async fn a_password_is_used_and_never_shown() {
     assert!(!format!("{running:?} {:?}", running.status()).contains("s3cret"));
 
     let wrong = Remote::parse(&format!("redis://:wr0ng@127.0.0.1:{}", redis.port())).unwrap();
-    let error = Sources::new().remote(wrong).start(Recorder::new() as Arc<dyn Apply>).await.unwrap_err();
+    let error = Sources::new().wait(LONG).remote(wrong).start(Recorder::new() as Arc<dyn Apply>).await.unwrap_err();
+    assert!(error.to_string().contains("remote: redis://127.0.0.1"), "{error}");
     assert!(!format!("{error} {error:?}").contains("wr0ng"), "{error}");
 }

@@ -81,7 +81,8 @@ async fn a_centre_that_is_away_at_the_start_leaves_the_local_file_until_it_is_ba
 async fn a_centre_that_never_answers_is_waited_for_a_second() {
     let scene = Scene::new();
     scene.centre.misbehave(Misbehave::Silence);
-    let (running, engine) = start(scene.sources()).await;
+    let engine = Recorder::new();
+    let running = scene.sources().start(Arc::clone(&engine) as Arc<dyn Apply>).await.unwrap();
     assert_eq!((engine.in_force(), running.status().in_force), (rules("local"), Origin::Local));
     assert!(last_error(&running).contains("no answer within 1s"), "{}", last_error(&running));
     scene.centre.misbehave(Misbehave::No);
@@ -183,7 +184,8 @@ async fn a_centre_that_goes_away_leaves_its_rules_and_brings_the_newest_when_it_
 
     scene.centre.serve(&rules("newest"));
     scene.centre.restart().unwrap();
-    until_in_force(&engine, &rules("newest")).await;
+    let took = until_in_force(&engine, &rules("newest")).await;
+    eprintln!("measured: the newest rules were in force {took:?} after the centre was back");
     until("the link", || running.status().connected).await;
 }
 

@@ -7,6 +7,7 @@ use super::pace::Backoff;
 use super::redis::Redis;
 use super::remote::{Place, Remote};
 use super::running::Look;
+use super::shown::clean;
 use super::status::Origin;
 use crate::document::{Document, Format};
 use std::sync::Arc;
@@ -60,7 +61,8 @@ impl Label {
         let document = Document::new(&self.name, text).with_format(self.format);
         let found = Found::hashed(Origin::Remote, document);
         match version {
-            Some(version) => Found { version, ..found },
+            // A stranger's word, which is shown.
+            Some(version) => Found { version: clean(&version), ..found },
             None => found,
         }
     }

@@ -4,6 +4,7 @@
 //! and since the gateway speaks hyper anyway. TLS is rustls on ring with the certificates that the system trusts, as for
 //! Redis.
 
+use super::centre::Trouble;
 use super::file::too_large;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -63,25 +64,25 @@ impl Client {
 }
 
 /// All of an answer's body, if it is no more than `most` bytes and comes within `limit`.
-pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, String> {
+pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, Trouble> {
     let mut body = response.into_body();
     if body.size_hint().lower() > most as u64 {
-        return Err(too_large());
+        return Err(Trouble::answer(too_large()));
     }
     let reading = async {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| format!("the answer broke off: {}", chain(&error)))?;
+            let frame = frame.map_err(|error| Trouble::away(format!("the answer broke off: {}", chain(&error))))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > most {
-                return Err(too_large());
+                return Err(Trouble::answer(too_large()));
             }
             bytes.extend_from_slice(&data);
         }
         Ok(bytes)
     };
     let read = tokio::time::timeout(limit, reading).await;
-    read.unwrap_or_else(|_| Err(format!("the answer took more than {limit:?}")))
+    read.unwrap_or_else(|_| Err(Trouble::away(format!("the answer took more than {limit:?}"))))
 }
 
 fn trusts_nobody() -> rustls::ClientConfig {

@@ -83,7 +83,7 @@ impl Http {
         let news = match response.status() {
             StatusCode::OK => {
                 let etag = response.headers().get(ETAG).cloned();
-                let bytes = body(response, LARGEST, self.timeout).await.map_err(Trouble::away)?;
+                let bytes = body(response, LARGEST, self.timeout).await?;
                 let text = text(bytes).map_err(Trouble::answer)?;
                 let version = etag.as_ref().and_then(|etag| etag.to_str().ok()).map(str::to_owned);
                 self.etag = etag;

@@ -10,6 +10,7 @@ use super::remote::Remote;
 use super::status::Origin;
 use crate::document::{Document, Format};
 use sha2::{Digest, Sha256};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,11 @@ pub(super) struct Kept {
 /// Where state is kept as a rule: systemd's `STATE_DIRECTORY`, else `diana` in `XDG_STATE_HOME` or `~/.local/state`. None if
 /// the environment names none of them.
 pub fn default_keep() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    keep_by(|name| std::env::var_os(name))
+}
+
+fn keep_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let variable = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     // There may be several, separated by colons.
     let systemd = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
     let home = || Some(variable("HOME")?.join(".local/state"));
@@ -92,3 +97,22 @@ impl Kept {
 
 /// What the first line takes at most.
 const HEAD_AT_MOST: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_says_where_state_is_kept() {
+        let keep = |variables: &[(&str, &str)]| {
+            let value = |name: &str| Some(OsString::from(variables.iter().find(|(other, _)| *other == name)?.1));
+            keep_by(value).map(|path| path.display().to_string())
+        };
+        let home = ("HOME", "/home/me");
+        assert_eq!(keep(&[]), None);
+        assert_eq!(keep(&[home]).unwrap(), "/home/me/.local/state/diana");
+        assert_eq!(keep(&[home, ("XDG_STATE_HOME", "")]).unwrap(), "/home/me/.local/state/diana");
+        assert_eq!(keep(&[home, ("XDG_STATE_HOME", "/state")]).unwrap(), "/state/diana");
+        assert_eq!(keep(&[home, ("STATE_DIRECTORY", "/var/lib/diana:/var/lib/other")]).unwrap(), "/var/lib/diana");
+    }
+}

@@ -113,6 +113,23 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn reading_is_no_change_and_writing_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("diana.yaml");
+        std::fs::write(&path, "rules: []").unwrap();
+        let watch = Watch::new();
+        watch.aim(&path);
+        for _ in 0..10 {
+            std::fs::read(&path).unwrap();
+            watch.aim(&path);
+        }
+        let a_while = std::time::Duration::from_millis(300);
+        assert!(tokio::time::timeout(a_while, watch.changed()).await.is_err(), "we would wake ourselves for ever");
+        std::fs::write(&path, "rules: [1]").unwrap();
+        watch.changed().await;
+    }
+
     #[test]
     #[cfg(unix)]
     fn links_in_a_circle_end() {

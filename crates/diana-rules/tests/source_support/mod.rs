@@ -73,10 +73,10 @@ pub fn rules(name: &str) -> String {
     format!("rules:\n  - name: {name}\n    limit: 10/s\n")
 }
 
-/// Starts, with a new recorder.
+/// Starts, with a new recorder; a centre that answers has all the time that a busy machine needs.
 pub async fn start(sources: Sources) -> (Running, Arc<Recorder>) {
     let recorder = Recorder::new();
-    let running = sources.start(Arc::clone(&recorder) as Arc<dyn Apply>).await.unwrap();
+    let running = sources.wait(LONG).start(Arc::clone(&recorder) as Arc<dyn Apply>).await.unwrap();
     (running, recorder)
 }
 

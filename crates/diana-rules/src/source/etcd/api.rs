@@ -94,7 +94,7 @@ impl Api {
         let request = self.request(path, request)?;
         let response = self.client.send(request, self.timeout).await.map_err(Trouble::away)?;
         let status = response.status();
-        let bytes = body(response, super::MOST, self.timeout).await.map_err(Trouble::away)?;
+        let bytes = body(response, super::MOST, self.timeout).await?;
         if !status.is_success() {
             return Err(refused(status, &bytes));
         }
