@@ -8,6 +8,7 @@ use diana_rules::{Apply, Origin, Remote, Sources};
 use diana_testing::{EtcdServer, Port, Proxy};
 use source_support::*;
 use std::sync::Arc;
+use std::time::Duration;
 
 const KEY: &str = "/diana/rules";
 
@@ -92,6 +93,21 @@ async fn after_a_restart_and_a_compaction_the_newest_is_found() {
     until_in_force(&engine, &rules("three")).await;
     etcd.put(KEY, &rules("four")).unwrap();
     until_in_force(&engine, &rules("four")).await;
+}
+
+#[tokio::test]
+async fn a_watch_that_died_without_a_word_is_noticed() {
+    let etcd = EtcdServer::start().unwrap();
+    etcd.put(KEY, &rules("one")).unwrap();
+    let remote = remote(etcd.port()).poll(Duration::from_millis(200)).timeout(Duration::from_millis(500));
+    let (running, engine) = start(Sources::new().remote(remote)).await;
+    etcd.freeze().unwrap();
+    until("the loss", || !running.status().connected).await;
+    assert_eq!(engine.in_force(), rules("one"));
+    etcd.thaw().unwrap();
+    etcd.put(KEY, &rules("two")).unwrap();
+    until_in_force(&engine, &rules("two")).await;
+    until("the link", || running.status().connected).await;
 }
 
 #[tokio::test]

@@ -241,6 +241,28 @@ async fn a_bad_local_edit_neither_disturbs_the_centres_rules_nor_keeps_new_ones_
 }
 
 #[tokio::test]
+async fn what_was_refused_is_tried_again_when_the_other_side_changes() {
+    let scene = Scene::new();
+    let (running, engine) = start(scene.sources()).await;
+    let by_tenant = "rules: [{name: each, by: tenant, limit: 1/s}]\n";
+    scene.centre.serve(by_tenant);
+    until_told(&running, "what `tenant` is").await;
+    assert_eq!(engine.in_force(), rules("remote"));
+    scene.edit(&format!("identity: {{tenant: header(x)}}\n{}", rules("local")));
+    until_in_force(&engine, by_tenant).await;
+
+    // Without what the remote rules need, the edit is the one that is wrong.
+    until("the status", || running.status().loads == 2).await;
+    scene.edit(&rules("local2"));
+    until("the telling", || running.status().last_error.is_some_and(|error| error.origin == Origin::Local)).await;
+    assert_eq!(engine.in_force(), by_tenant);
+    scene.centre.serve(&rules("remote2"));
+    until_in_force(&engine, &rules("remote2")).await;
+    let (errors, loads) = (running.status().errors, running.status().loads);
+    assert!(errors == 2 && loads >= 2, "{:?}", running.status());
+}
+
+#[tokio::test]
 async fn a_bad_local_file_at_the_start_is_not_saved_by_the_centre() {
     let scene = Scene::new();
     scene.edit("nonsense: 1\nrules: []\n");

@@ -22,8 +22,11 @@ mod stream;
 use api::{KeyValue, Range, Watched};
 use stream::Lines;
 
-/// How often the key is read although the watch tells of nothing.
+/// How often the key is read although the watch tells of nothing, unless we are told otherwise.
 const RECHECK: Duration = Duration::from_secs(30);
+
+/// What a connection to one of several endpoints may take.
+const CONNECT: Duration = Duration::from_millis(300);
 
 /// The largest answer: a document in base64, and what is around it.
 const MOST: usize = LARGEST / 3 * 4 + (64 << 10);
@@ -34,6 +37,7 @@ pub(super) struct Etcd {
     api: api::Api,
     key: String,
     timeout: Duration,
+    recheck: Duration,
     label: Label,
     watch: Option<Watch>,
 }
@@ -52,9 +56,11 @@ struct Watch {
 
 impl Etcd {
     pub(super) fn new(endpoints: Vec<String>, key: String, remote: Remote, label: Label) -> Self {
-        let Remote { credentials, timeout, .. } = remote;
-        let api = api::Api::new(Client::new(timeout), endpoints, credentials, timeout);
-        Self { api, key, timeout, label, watch: None }
+        let Remote { credentials, timeout, poll, .. } = remote;
+        // One that is gone must not keep us from the others for long: at the start there is a second for them all.
+        let connect = if endpoints.len() > 1 { timeout.min(CONNECT) } else { timeout };
+        let api = api::Api::new(Client::new(connect), endpoints, credentials, timeout);
+        Self { api, key, timeout, recheck: poll.unwrap_or(RECHECK), label, watch: None }
     }
 
     pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
@@ -95,7 +101,7 @@ impl Etcd {
         let Range { header, kvs } = self.api.call("/v3/kv/range", &request).await?;
         if let Some(watch) = &mut self.watch {
             watch.known = header.revision;
-            watch.recheck = Instant::now() + RECHECK;
+            watch.recheck = Instant::now() + self.recheck;
         }
         let news = kvs.into_iter().next().map_or_else(|| self.nothing(), |value| self.news(value));
         Ok((news, header.revision))
@@ -116,7 +122,7 @@ impl Etcd {
             return Err(api::refused(status, &said));
         }
         let lines = Lines::new(response.into_body(), MOST);
-        Ok(Watch { lines, recheck: Instant::now() + RECHECK, known, first: Some(first) })
+        Ok(Watch { lines, recheck: Instant::now() + self.recheck, known, first: Some(first) })
     }
 
     /// What a line of the watch tells.

@@ -8,7 +8,7 @@ use super::client::{Client, Sent, body};
 use super::desk::Found;
 use super::file::text;
 use super::pace::jittered;
-use super::remote::Remote;
+use super::remote::{POLL, Remote};
 use crate::document::LARGEST;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -55,6 +55,7 @@ impl Http {
             value
         });
         let client = Client::new(timeout);
+        let poll = poll.unwrap_or(POLL);
         Self { client, url, authorization, poll, long_poll, timeout, label, etag: None, due: None }
     }
 

@@ -6,7 +6,7 @@
 use super::centre::{Label, News, Trouble};
 use super::desk::Found;
 use super::file::{text, too_large};
-use super::remote::Remote;
+use super::remote::{POLL, Remote};
 use super::shown::clean;
 use crate::document::LARGEST;
 use futures_util::{FutureExt, StreamExt};
@@ -63,7 +63,7 @@ impl Redis {
         });
         let database = info.as_ref().map_or(0, |info| info.redis_settings().db());
         let client = info.and_then(Client::open).map_err(|error| said(&error));
-        Self { client, key, database, poll, timeout, label, link: None }
+        Self { client, key, database, poll: poll.unwrap_or(POLL), timeout, label, link: None }
     }
 
     pub(super) async fn look(&mut self) -> Result<Found, Trouble> {

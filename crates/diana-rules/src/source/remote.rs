@@ -32,7 +32,7 @@ pub struct Remote {
     pub(super) place: Place,
     pub(super) token: Option<Secret>,
     pub(super) credentials: Option<(String, Secret)>,
-    pub(super) poll: Duration,
+    pub(super) poll: Option<Duration>,
     pub(super) long_poll: Option<Duration>,
     pub(super) timeout: Duration,
     format: Option<Format>,
@@ -67,7 +67,9 @@ pub struct RemoteError {
     what: String,
 }
 
-const POLL: Duration = Duration::from_secs(5);
+/// How often a centre is asked that has no better way to tell.
+pub(super) const POLL: Duration = Duration::from_secs(5);
+
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// What the key is called in a Redis, unless the URL says otherwise.
@@ -98,10 +100,10 @@ impl Remote {
         Self { credentials: Some((user.into(), Secret::new(password))), ..self }
     }
 
-    /// How often an HTTP centre is asked, and a Redis that told of nothing (5 s; 100 ms at least).
+    /// How often the centre is asked although it told of nothing (see the table; 100 ms at least).
     #[must_use]
     pub fn poll(self, every: Duration) -> Self {
-        Self { poll: every.max(Duration::from_millis(100)), ..self }
+        Self { poll: Some(every.max(Duration::from_millis(100))), ..self }
     }
 
     /// Asks an HTTP centre to hold its answer back for so long, until there is something new: the request carries
@@ -142,8 +144,8 @@ impl Remote {
     }
 
     fn new(place: Place, credentials: Option<(String, Secret)>, identity: String, shown: String) -> Self {
-        let (token, long_poll, format) = (None, None, None);
-        Self { place, token, credentials, poll: POLL, long_poll, timeout: TIMEOUT, format, shown, identity }
+        let (token, poll, long_poll, format) = (None, None, None, None);
+        Self { place, token, credentials, poll, long_poll, timeout: TIMEOUT, format, shown, identity }
     }
 }
 

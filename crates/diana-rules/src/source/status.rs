@@ -118,18 +118,23 @@ impl Ledger {
     /// Records that a document was put in force.
     pub(super) fn loaded(&self, in_force: Origin, name: &str, version: &str) {
         tracing::info!(%in_force, name, version, "rules: put in force");
-        self.named(in_force, name, version);
         let mut status = self.status.lock();
+        status.name_it(in_force, name, version);
         status.since = SystemClock.now();
         status.loads += 1;
     }
 
     /// Records that what is in force has another version, or is now known to be the centre's: the same text, though.
     pub(super) fn named(&self, in_force: Origin, name: &str, version: &str) {
-        let mut status = self.status.lock();
-        status.in_force = in_force;
-        name.clone_into(&mut status.name);
-        version.clone_into(&mut status.version);
+        self.status.lock().name_it(in_force, name, version);
+    }
+}
+
+impl SourceStatus {
+    fn name_it(&mut self, in_force: Origin, name: &str, version: &str) {
+        self.in_force = in_force;
+        name.clone_into(&mut self.name);
+        version.clone_into(&mut self.version);
     }
 }
 
@@ -139,4 +144,20 @@ fn cut(what: &str) -> String {
     }
     let end = (0..=LONGEST).rev().find(|&end| what.is_char_boundary(end)).unwrap_or_default();
     format!("{} [...]", what.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_of_an_error_is_bounded() {
+        let ledger = Ledger::default();
+        for _ in 0..3 {
+            let error = ledger.error(Origin::Remote, &"ä".repeat(1_000_000));
+            assert!(error.what.len() <= LONGEST + 6 && error.what.ends_with("ä [...]"), "{}", error.what.len());
+        }
+        assert_eq!(ledger.status().errors, 3);
+        assert_eq!(cut("short"), "short");
+    }
 }

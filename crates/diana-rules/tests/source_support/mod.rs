@@ -11,7 +11,8 @@ use std::time::Duration;
 /// Far longer than anything here takes, also on a busy machine.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// An engine of the simplest kind: a document needs `rules` and must not have `nonsense`; what is in force is remembered.
+/// An engine of the simplest kind: a document needs `rules` and must not have `nonsense`; remote rules `by: tenant` need a
+/// local `identity`; what is in force is remembered.
 #[derive(Debug, Default)]
 pub struct Recorder {
     state: Mutex<State>,
@@ -46,16 +47,25 @@ impl Recorder {
         let tree = document.parse()?;
         let wrong = |what: &str| Err(document.problems([Problem::new(Span::default(), what)]));
         let Value::Map(entries) = tree.value else { return wrong("a document is a map") };
-        if entries.iter().any(|entry| entry.key == "nonsense") {
+        let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+        if has("nonsense") {
             return wrong("`nonsense` is no field");
         }
-        if entries.iter().any(|entry| entry.key == "rules") { Ok(()) } else { wrong("there is no `rules`") }
+        if has("rules") { Ok(()) } else { wrong("there is no `rules`") }
     }
 }
 
 impl Apply for Recorder {
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
         let checked = [local, remote].into_iter().flatten().try_for_each(Self::check);
+        let needs = remote.filter(|remote| remote.text().contains("by: tenant"));
+        let has = local.is_some_and(|local| local.text().contains("identity: {tenant"));
+        let checked = match needs {
+            Some(remote) if !has => {
+                Err(remote.problems([Problem::new(Span::default(), "nobody says what `tenant` is")]))
+            }
+            _ => checked,
+        };
         let mut state = self.state.lock();
         match &checked {
             Ok(()) => {
