@@ -1,17 +1,20 @@
-//! Real servers for tests and benches: Redis alone, as a cluster, under sentinels, and a proxy that misbehaves on demand.
+//! Real servers for tests and benches: Redis alone, as a cluster, under sentinels; etcd; and an HTTP server and a proxy that
+//! misbehave on demand.
 //!
 //! A mock answers what its author thinks Redis answers. What matters here is what Redis does when it is frozen, killed,
 //! full, moved or failed over, so these are the programs themselves (Redis 7 or later, on Linux): `redis-server`,
-//! `redis-sentinel` and `redis-cli` from the `PATH`. `cargo xtask test` installs them where they are missing.
+//! `redis-sentinel`, `redis-cli` and `etcd` from the `PATH`. `cargo xtask test` installs them where they are missing.
 //!
 //! # What always holds
 //! - Everything listens on loopback alone, on ports that no other value of this crate has, in this process or another.
 //! - A value that is dropped has killed its processes (those it started, by their ids), waited for them, and removed its
 //!   data. A value in a `static` is never dropped: don't put one there.
-//! - Nothing is persisted: a server that is started anew is empty.
+//! - Nothing outlives its value; and a Redis that is started anew is empty, an etcd as it was.
 //! - Every wait is for a thing to happen, and bounded; what didn't happen in time is an error that names it.
 
 mod cli;
+mod etcd_server;
+mod http_server;
 mod ports;
 mod process;
 mod proxy;
@@ -20,6 +23,8 @@ mod redis_sentinel;
 mod redis_server;
 mod wait;
 
+pub use etcd_server::EtcdServer;
+pub use http_server::{HttpServer, Misbehave};
 pub use ports::Port;
 pub use proxy::Proxy;
 pub use redis_cluster::{RedisCluster, SlotMove};

@@ -1,4 +1,4 @@
-//! Installs the programs that tests start, where they are missing: Redis, through apt.
+//! Installs the programs that tests start, where they are missing: Redis and etcd, through apt.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -7,8 +7,12 @@ use std::ffi::OsStr;
 use std::process::Command;
 
 /// Each program, and the Debian package that has it.
-const PROGRAMS: &[(&str, &str)] =
-    &[("redis-server", "redis-server"), ("redis-sentinel", "redis-sentinel"), ("redis-cli", "redis-tools")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("redis-server", "redis-server"),
+    ("redis-sentinel", "redis-sentinel"),
+    ("redis-cli", "redis-tools"),
+    ("etcd", "etcd-server"),
+];
 
 /// Run as root, with the packages as arguments.
 ///
@@ -28,7 +32,10 @@ apt-get -qq update
 apt-get -qq -y -o DPkg::Lock::Timeout=120 --no-install-recommends install "$@"
 if command -v systemctl > /dev/null; then
     for package in "$@"; do
-        systemctl --quiet disable "$package.service" 2> /dev/null || true
+        # That of etcd-server is called etcd.
+        for service in "$package" "${package%-server}"; do
+            systemctl --quiet disable "$service.service" 2> /dev/null || true
+        done
     done
 fi
 "#;
@@ -37,7 +44,7 @@ fi
 pub(crate) fn programs() -> Result<(), String> {
     let missing = missing();
     if missing.is_empty() {
-        println!("redis-server, redis-sentinel and redis-cli are there");
+        println!("redis-server, redis-sentinel, redis-cli and etcd are there");
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -74,7 +81,7 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later, from your packages or https://redis.io.",
+         Elsewhere: Redis 7 or later (https://redis.io) and etcd 3.4 or later (https://etcd.io), or your packages.",
         programs.join(" and "),
         packages.join(" "),
     )

@@ -29,6 +29,8 @@ mod rule;
 mod ruleset;
 mod scalar;
 mod secret;
+#[cfg(feature = "sources")]
+mod source;
 mod vocabulary;
 
 pub use algorithm::{AlgorithmOptions, Configured};
@@ -51,3 +53,7 @@ pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
 pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, RefusedBy, RuleInForce, RuleSet, Why};
 pub use secret::Secret;
+#[cfg(feature = "sources")]
+pub use source::{
+    Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
+};

@@ -1,0 +1,116 @@
+//! A small HTTP client over hyper, for centres: every answer is bounded in time and in size.
+//!
+//! Plain hyper, since what is needed beyond it is little (redirects are followed by [`http`](super::http), by its own rules)
+//! and since the gateway speaks hyper anyway. TLS is rustls on ring with the certificates that the system trusts, as for
+//! Redis.
+
+use super::centre::Trouble;
+use super::file::too_large;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::{Request, Response};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use std::time::Duration;
+
+/// The body of a request.
+pub(super) type Sent = Full<Bytes>;
+
+/// After so long without a byte the system asks whether the other end is still there, and again three times.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// A client; clones share their connections.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Sent>,
+}
+
+impl Client {
+    /// A client that waits for a connection for so long.
+    pub(super) fn new(connect: Duration) -> Self {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        http.set_connect_timeout(Some(connect));
+        http.set_keepalive(Some(KEEPALIVE));
+        http.set_keepalive_interval(Some(KEEPALIVE));
+        http.set_keepalive_retries(Some(3));
+        let provider = rustls::crypto::ring::default_provider();
+        let tls = match HttpsConnectorBuilder::new().with_provider_and_native_roots(provider) {
+            Ok(tls) => tls,
+            Err(error) => {
+                // Nothing matters less to a centre without TLS; and with TLS each request will say so.
+                tracing::debug!(%error, "the system trusts no certificate");
+                HttpsConnectorBuilder::new().with_tls_config(trusts_nobody())
+            }
+        };
+        let connector = tls.https_or_http().enable_http1().wrap_connector(http);
+        let mut builder = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+        builder.pool_timer(TokioTimer::new()).pool_idle_timeout(Duration::from_secs(60)).pool_max_idle_per_host(2);
+        Self { inner: builder.build(connector) }
+    }
+
+    /// Sends a request; the answer's head, if it comes within `limit`.
+    pub(super) async fn send(&self, request: Request<Sent>, limit: Duration) -> Result<Response<Incoming>, String> {
+        match tokio::time::timeout(limit, self.inner.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(chain(&error)),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        }
+    }
+}
+
+/// All of an answer's body, if it is no more than `most` bytes and comes within `limit`.
+pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, Trouble> {
+    let mut body = response.into_body();
+    if body.size_hint().lower() > most as u64 {
+        return Err(Trouble::answer(too_large()));
+    }
+    let reading = async {
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Trouble::away(format!("the answer broke off: {}", chain(&error))))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if bytes.len() + data.len() > most {
+                return Err(Trouble::answer(too_large()));
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes)
+    };
+    let read = tokio::time::timeout(limit, reading).await;
+    read.unwrap_or_else(|_| Err(Trouble::away(format!("the answer took more than {limit:?}"))))
+}
+
+fn trusts_nobody() -> rustls::ClientConfig {
+    // Without one the builder panics. An error says that the program has chosen its own, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
+}
+
+/// An error with its causes: the outermost says little.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.ends_with(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    super::shown::clean(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_that_trusts_nobody_still_has_a_client() {
+        let config = trusts_nobody();
+        assert!(!config.crypto_provider().cipher_suites.is_empty());
+    }
+}

@@ -1,0 +1,158 @@
+//! A centre that is an etcd: the value under a key, over the JSON gateway of its v3 API.
+//!
+//! A connection begins with a `range`, which says what is there and at which revision; a `watch` from the next revision
+//! on tells all that follows. When the watch ends, for whatever reason (another leader, a compaction, a lost token), it
+//! all begins again with the next endpoint, so that nothing has to be known of why. A watch can die without a word: every
+//! 30 s there is a range beside it.
+
+use super::centre::{Label, News, Trouble};
+use super::client::{Client, body};
+use super::desk::Found;
+use super::file::{text, too_large};
+use super::remote::Remote;
+use crate::document::LARGEST;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::time::Duration;
+use tokio::time::Instant;
+
+mod api;
+mod stream;
+
+use api::{KeyValue, Range, Watched};
+use stream::Lines;
+
+/// How often the key is read although the watch tells of nothing, unless we are told otherwise.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// What a connection to one of several endpoints may take.
+const CONNECT: Duration = Duration::from_millis(300);
+
+/// The largest answer: a document in base64, and what is around it.
+const MOST: usize = LARGEST / 3 * 4 + (64 << 10);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Etcd {
+    api: api::Api,
+    key: String,
+    timeout: Duration,
+    recheck: Duration,
+    label: Label,
+    watch: Option<Watch>,
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+struct Watch {
+    lines: Lines,
+    /// When to range beside it.
+    recheck: Instant,
+    /// The revision that was last ranged at: what the watch tells of earlier ones is old.
+    known: u64,
+    /// What the range said, if that has not been told yet.
+    first: Option<News>,
+}
+
+impl Etcd {
+    pub(super) fn new(endpoints: Vec<String>, key: String, remote: Remote, label: Label) -> Self {
+        let Remote { credentials, timeout, poll, .. } = remote;
+        // One that is gone must not keep us from the others for long: at the start there is a second for them all.
+        let connect = if endpoints.len() > 1 { timeout.min(CONNECT) } else { timeout };
+        let api = api::Api::new(Client::new(connect), endpoints, credentials, timeout);
+        Self { api, key, timeout, recheck: poll.unwrap_or(RECHECK), label, watch: None }
+    }
+
+    pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
+        match self.range().await?.0 {
+            News::Document(found) => Ok(found),
+            News::Absent(what) => Err(Trouble::answer(what)),
+            News::Same => Err(Trouble::answer("nothing")),
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<News, Trouble> {
+        if self.watch.is_none() {
+            self.watch = Some(self.connect().await?);
+        }
+        let Some(watch) = &mut self.watch else { return Ok(News::Same) };
+        if let Some(first) = watch.first.take() {
+            return Ok(first);
+        }
+        let line = tokio::select! {
+            line = watch.lines.next() => Some(line),
+            () = tokio::time::sleep_until(watch.recheck) => None,
+        };
+        let news = match line {
+            Some(Ok(line)) => self.read(&line),
+            Some(Err(what)) => Err(Trouble::away(what)),
+            None => self.range().await.map(|(news, _)| news),
+        };
+        if news.is_err() {
+            self.watch = None;
+            self.api.turn();
+        }
+        news
+    }
+
+    /// What the key holds, and the revision of the store.
+    async fn range(&mut self) -> Result<(News, u64), Trouble> {
+        let request = format!("{{\"key\":\"{}\"}}", STANDARD.encode(&self.key));
+        let Range { header, kvs } = self.api.call("/v3/kv/range", &request).await?;
+        if let Some(watch) = &mut self.watch {
+            watch.known = header.revision;
+            watch.recheck = Instant::now() + self.recheck;
+        }
+        let news = kvs.into_iter().next().map_or_else(|| self.nothing(), |value| self.news(value));
+        Ok((news, header.revision))
+    }
+
+    async fn connect(&mut self) -> Result<Watch, Trouble> {
+        let (first, known) = self.range().await?;
+        let request = format!(
+            "{{\"create_request\":{{\"key\":\"{}\",\"start_revision\":\"{}\"}}}}",
+            STANDARD.encode(&self.key),
+            known.saturating_add(1)
+        );
+        let response = self.api.open("/v3/watch", &request).await?;
+        if !response.status().is_success() {
+            let status = response.status();
+            let said = body(response, 64 << 10, self.timeout).await.unwrap_or_default();
+            self.api.turn();
+            return Err(api::refused(status, &said));
+        }
+        let lines = Lines::new(response.into_body(), MOST);
+        Ok(Watch { lines, recheck: Instant::now() + self.recheck, known, first: Some(first) })
+    }
+
+    /// What a line of the watch tells.
+    fn read(&mut self, line: &[u8]) -> Result<News, Trouble> {
+        let Watched { canceled, cancel_reason, events } = api::watched(line)?;
+        if canceled {
+            // Of a token that is no longer good, perhaps.
+            self.api.forget_token();
+            return Err(Trouble::answer(format!("the watch was ended: {}", super::shown::clean(&cancel_reason))));
+        }
+        let known = self.watch.as_ref().map_or(0, |watch| watch.known);
+        // The last is the newest. Without one the line says that the watch has begun, or is still there.
+        let event = events.into_iter().next_back().filter(|event| event.kv.mod_revision > known);
+        let Some(event) = event else { return Ok(News::Same) };
+        if event.kind == "DELETE" { Ok(self.nothing()) } else { Ok(self.news(event.kv)) }
+    }
+
+    fn nothing(&self) -> News {
+        News::Absent(format!("there is nothing under the key `{}`", self.key))
+    }
+
+    fn news(&self, value: KeyValue) -> News {
+        let bytes = match STANDARD.decode(&value.value) {
+            Ok(bytes) if bytes.len() > LARGEST => return News::Absent(too_large()),
+            Ok(bytes) => bytes,
+            Err(error) => return News::Absent(format!("its value is not base64: {error}")),
+        };
+        match text(bytes) {
+            Ok(text) => News::Document(self.label.found(text, Some(value.mod_revision.to_string()))),
+            Err(what) => News::Absent(what),
+        }
+    }
+}

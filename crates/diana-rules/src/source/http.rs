@@ -1,0 +1,144 @@
+//! A centre that speaks HTTP: a GET whose answer is the document.
+//!
+//! With an `ETag` the next request says `If-None-Match`, and a 304 costs nothing. Redirects are followed, five at most:
+//! never from https to http, and what authenticates us goes to the host that the URL names and to no other.
+
+use super::centre::{Label, News, Trouble};
+use super::client::{Client, Sent, body};
+use super::desk::Found;
+use super::file::text;
+use super::pace::jittered;
+use super::remote::{POLL, Remote};
+use crate::document::LARGEST;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, AUTHORIZATION, ETAG, HeaderValue, IF_NONE_MATCH, LOCATION, USER_AGENT};
+use hyper::{Request, Response, StatusCode};
+use std::time::Duration;
+use tokio::time::Instant;
+use url::Url;
+
+const REDIRECTS: usize = 5;
+
+/// A server that does not hold a long poll is asked so often.
+const LEAST_BETWEEN: Duration = Duration::from_secs(1);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Http {
+    client: Client,
+    url: Url,
+    authorization: Option<HeaderValue>,
+    poll: Duration,
+    long_poll: Option<Duration>,
+    timeout: Duration,
+    label: Label,
+    /// Of the document that was last found.
+    etag: Option<HeaderValue>,
+    /// When to ask again; none if the last time failed, or there was none.
+    due: Option<Instant>,
+}
+
+impl Http {
+    pub(super) fn new(url: Url, remote: Remote, label: Label) -> Self {
+        let Remote { token, credentials, poll, long_poll, timeout, .. } = remote;
+        let authorization = match (token, credentials) {
+            (Some(token), _) => Some(format!("Bearer {}", token.reveal())),
+            (None, Some((user, password))) => {
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{}", password.reveal()))))
+            }
+            (None, None) => None,
+        };
+        let authorization = authorization.and_then(|text| HeaderValue::try_from(text).ok()).map(|mut value| {
+            value.set_sensitive(true);
+            value
+        });
+        let client = Client::new(timeout);
+        let poll = poll.unwrap_or(POLL);
+        Self { client, url, authorization, poll, long_poll, timeout, label, etag: None, due: None }
+    }
+
+    pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
+        self.etag = None;
+        match self.ask(None).await? {
+            News::Document(found) => Ok(found),
+            News::Same | News::Absent(_) => Err(Trouble::answer("it answered 304 to a request without a condition")),
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<News, Trouble> {
+        if let Some(due) = self.due {
+            tokio::time::sleep_until(due).await;
+        }
+        // Only one who knows a document can wait for another.
+        let wait = self.long_poll.filter(|_| self.etag.is_some());
+        self.ask(wait).await
+    }
+
+    async fn ask(&mut self, wait: Option<Duration>) -> Result<News, Trouble> {
+        self.due = None;
+        let began = Instant::now();
+        let limit = self.timeout + wait.unwrap_or_default();
+        let response = self.follow(wait, limit).await?;
+        let news = match response.status() {
+            StatusCode::OK => {
+                let etag = response.headers().get(ETAG).cloned();
+                let bytes = body(response, LARGEST, self.timeout).await?;
+                let text = text(bytes).map_err(Trouble::answer)?;
+                let version = etag.as_ref().and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+                self.etag = etag;
+                News::Document(self.label.found(text, version))
+            }
+            StatusCode::NOT_MODIFIED => News::Same,
+            status => return Err(Trouble::answer(format!("it answered {status}"))),
+        };
+        self.due = Some(match self.long_poll {
+            Some(_) => began + LEAST_BETWEEN,
+            None => Instant::now() + jittered(self.poll),
+        });
+        Ok(news)
+    }
+
+    /// The answer, at the end of all redirects.
+    async fn follow(&self, wait: Option<Duration>, limit: Duration) -> Result<Response<Incoming>, Trouble> {
+        let mut url = self.url.clone();
+        for _ in 0..=REDIRECTS {
+            let request = self.request(&url, wait)?;
+            let response = self.client.send(request, limit).await.map_err(Trouble::away)?;
+            let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+            if !is_redirect {
+                return Ok(response);
+            }
+            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            let next = location.and_then(|location| url.join(location).ok());
+            let next = next.ok_or_else(|| Trouble::answer("it redirects to nowhere"))?;
+            match (url.scheme(), next.scheme()) {
+                ("https", "https") | ("http", "http" | "https") => url = next,
+                _ => return Err(Trouble::answer("it redirects to where nothing is secret, or nothing is HTTP")),
+            }
+        }
+        Err(Trouble::answer(format!("it redirects more than {REDIRECTS} times")))
+    }
+
+    fn request(&self, url: &Url, wait: Option<Duration>) -> Result<Request<Sent>, Trouble> {
+        let mut bare = url.clone();
+        // Neither can fail where there is a host. What a redirect names there is none of ours.
+        let _ = bare.set_username("");
+        let _ = bare.set_password(None);
+        bare.set_fragment(None);
+        let mut request = Request::get(bare.as_str())
+            .header(USER_AGENT, concat!("diana/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, "application/yaml, application/json, application/toml, text/plain, */*;q=0.5");
+        if let Some(etag) = &self.etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        if let Some(wait) = wait {
+            request = request.header("prefer", format!("wait={}", wait.as_secs()));
+        }
+        if let Some(authorization) = self.authorization.as_ref().filter(|_| url.origin() == self.url.origin()) {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        request.body(Sent::default()).map_err(|error| Trouble::away(format!("it can't be asked: {error}")))
+    }
+}

@@ -1,0 +1,156 @@
+//! A centre that is a Redis: the string under a key.
+//!
+//! Two connections, since one that listens can't ask. Messages only say that it is time to look; what is read is the key.
+//! A message that is lost, or that nobody sent, costs one [poll](super::Remote::poll) at most.
+
+use super::centre::{Label, News, Trouble};
+use super::desk::Found;
+use super::file::{text, too_large};
+use super::remote::{POLL, Remote};
+use super::shown::clean;
+use crate::document::LARGEST;
+use futures_util::{FutureExt, StreamExt};
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError};
+use std::time::Duration;
+use tokio::time::Instant;
+use url::Url;
+
+/// Between two looks, however many messages come.
+const LEAST_BETWEEN: Duration = Duration::from_millis(100);
+
+/// See the [module](self).
+pub(super) struct Redis {
+    client: Result<Client, String>,
+    key: String,
+    database: i64,
+    poll: Duration,
+    timeout: Duration,
+    label: Label,
+    link: Option<Link>,
+}
+
+/// The two connections.
+struct Link {
+    asks: MultiplexedConnection,
+    listens: PubSub,
+    /// When it was last asked.
+    asked: Instant,
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Redis {
+    pub(super) fn new(url: Url, key: String, remote: Remote, label: Label) -> Self {
+        if url.scheme() == "rediss" {
+            // Without one the client panics. An error says that the program has chosen its own, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let Remote { credentials, poll, timeout, .. } = remote;
+        let info = url.as_str().into_connection_info().map(|info| {
+            let mut settings = info.redis_settings().clone();
+            if let Some((user, password)) = credentials {
+                if !user.is_empty() {
+                    settings = settings.set_username(user);
+                }
+                settings = settings.set_password(password.reveal());
+            }
+            info.set_redis_settings(settings)
+        });
+        let database = info.as_ref().map_or(0, |info| info.redis_settings().db());
+        let client = info.and_then(Client::open).map_err(|error| said(&error));
+        Self { client, key, database, poll: poll.unwrap_or(POLL), timeout, label, link: None }
+    }
+
+    pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
+        match self.ask().await? {
+            News::Document(found) => Ok(found),
+            News::Absent(what) => Err(Trouble::answer(what)),
+            News::Same => Err(Trouble::answer("nothing")),
+        }
+    }
+
+    pub(super) async fn next(&mut self) -> Result<News, Trouble> {
+        if let Some(link) = &mut self.link {
+            let mut messages = link.listens.on_message();
+            let mut ended = false;
+            tokio::select! {
+                message = messages.next() => ended = message.is_none(),
+                () = tokio::time::sleep(self.poll) => {}
+            }
+            // A flood of messages is one reason to look.
+            tokio::time::sleep_until(link.asked + LEAST_BETWEEN).await;
+            while let Some(message) = messages.next().now_or_never() {
+                if message.is_none() {
+                    ended = true;
+                    break;
+                }
+            }
+            drop(messages);
+            if ended {
+                self.link = None;
+            }
+        }
+        self.ask().await
+    }
+
+    /// What is under the key now, over a connection that listened before it asked.
+    async fn ask(&mut self) -> Result<News, Trouble> {
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => self.connect().await?,
+        };
+        // Not GET: a string may have half a gigabyte.
+        let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(LARGEST).to_owned();
+        let answer: Result<Vec<u8>, RedisError> = self.in_time(range.query_async(&mut link.asks)).await?;
+        link.asked = Instant::now();
+        let bytes = match answer {
+            Ok(bytes) => bytes,
+            Err(error) if error.code() == Some("WRONGTYPE") => {
+                self.link = Some(link);
+                return Ok(News::Absent(format!("the key `{}` is no string", self.key)));
+            }
+            Err(error) => return Err(Trouble::away(said(&error))),
+        };
+        self.link = Some(link);
+        if bytes.is_empty() {
+            return Ok(News::Absent(format!("there is nothing under the key `{}`", self.key)));
+        }
+        if bytes.len() > LARGEST {
+            return Ok(News::Absent(too_large()));
+        }
+        match text(bytes) {
+            Ok(text) => Ok(News::Document(self.label.found(text, None))),
+            Err(what) => Ok(News::Absent(what)),
+        }
+    }
+
+    async fn connect(&self) -> Result<Link, Trouble> {
+        let client = self.client.as_ref().map_err(Trouble::away)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(Some(self.timeout));
+        let connecting = async {
+            let mut listens = client.get_async_pubsub().await?;
+            listens.subscribe(&self.key).await?;
+            // Who may not listen to these still has the messages.
+            let _ = listens.subscribe(format!("__keyspace@{}__:{}", self.database, self.key)).await;
+            let asks = client.get_multiplexed_async_connection_with_config(&config).await?;
+            Ok(Link { asks, listens, asked: Instant::now() })
+        };
+        self.in_time(connecting).await?.map_err(|error: RedisError| Trouble::away(said(&error)))
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Trouble> {
+        let limit = self.timeout;
+        tokio::time::timeout(limit, work).await.map_err(|_| Trouble::away(format!("no answer within {limit:?}")))
+    }
+}
+
+fn said(error: &RedisError) -> String {
+    clean(&error.to_string())
+}

@@ -1,0 +1,141 @@
+//! Tells that something happened near a file.
+//!
+//! A watch of the file itself ends when the file is replaced. So the folders are watched: the one that the path names, and
+//! for each link on the way (of the file, or of a folder) the one that the link is in and the one that it leads to.
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The links that are followed at most, as in Linux.
+const LINKS: usize = 40;
+
+/// A watch of the folders that matter to one file.
+#[derive(Debug)]
+pub(super) struct Watch {
+    changed: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None if the system can't watch (out of watches, say): then there is still the polling.
+    watcher: Option<RecommendedWatcher>,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        let changed = Arc::new(Notify::new());
+        let told = Arc::clone(&changed);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            if event.map_or(true, |event| is_change(event.kind)) {
+                told.notify_one();
+            }
+        });
+        let watcher =
+            watcher.inspect_err(|error| tracing::warn!(%error, "rules: the file is polled, not watched")).ok();
+        Self { changed, state: Mutex::new(State { watcher, folders: BTreeSet::new() }) }
+    }
+
+    /// Waits until something has happened since the last time.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Watches the folders that matter to `path` now. Not only what is new: a folder that was made anew has the same name.
+    pub(super) fn aim(&self, path: &Path) {
+        let folders = folders(path);
+        let mut state = self.state.lock();
+        let State { watcher: Some(watcher), folders: watched } = &mut *state else { return };
+        for gone in watched.difference(&folders) {
+            // It may be gone from the disk too, and its watch with it.
+            let _ = watcher.unwatch(gone);
+        }
+        // One that can't be watched may not be there yet; polling will find it.
+        *watched =
+            folders.into_iter().filter(|folder| watcher.watch(folder, RecursiveMode::NonRecursive).is_ok()).collect();
+    }
+}
+
+/// Whether an event may mean another content; that we ourselves have read the file is an event too.
+fn is_change(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
+/// The folders in which a change may change what `path` leads to.
+fn folders(path: &Path) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    let Ok(mut path) = std::path::absolute(path) else { return folders };
+    for _ in 0..LINKS {
+        folders.extend(path.parent().map(Path::to_owned));
+        // The outermost link decides about all below it.
+        let mut ways: Vec<&Path> = path.ancestors().collect();
+        ways.reverse();
+        let link = ways.into_iter().find_map(|way| Some((way, std::fs::read_link(way).ok()?)));
+        let Some((link, target)) = link else { break };
+        let parent = link.parent().unwrap_or(Path::new("/"));
+        folders.insert(parent.to_owned());
+        let below = path.strip_prefix(link).unwrap_or(Path::new("")).to_owned();
+        let target = parent.join(target);
+        path = if below.as_os_str().is_empty() { target } else { target.join(below) };
+    }
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn every_link_on_the_way_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        std::fs::create_dir_all(root.join("config/..1")).unwrap();
+        std::fs::write(root.join("config/..1/diana.yaml"), "rules: []").unwrap();
+        link("..1", "config/..data");
+        link("..data/diana.yaml", "config/diana.yaml");
+        link("config", "current");
+
+        let seen = folders(&root.join("current/diana.yaml"));
+        for folder in ["", "current", "config", "config/..data", "config/..1"] {
+            let folder = root.join(folder).components().collect::<PathBuf>();
+            assert!(seen.contains(&folder), "{folder:?} is not in {seen:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn reading_is_no_change_and_writing_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("diana.yaml");
+        std::fs::write(&path, "rules: []").unwrap();
+        let watch = Watch::new();
+        watch.aim(&path);
+        for _ in 0..10 {
+            std::fs::read(&path).unwrap();
+            watch.aim(&path);
+        }
+        let a_while = std::time::Duration::from_millis(300);
+        assert!(tokio::time::timeout(a_while, watch.changed()).await.is_err(), "we would wake ourselves for ever");
+        std::fs::write(&path, "rules: [1]").unwrap();
+        watch.changed().await;
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_in_a_circle_end() {
+        let root = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("b", root.path().join("a")).unwrap();
+        std::os::unix::fs::symlink("a", root.path().join("b")).unwrap();
+        assert!(folders(&root.path().join("a")).contains(root.path()));
+    }
+}

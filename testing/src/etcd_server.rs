@@ -1,0 +1,205 @@
+//! One etcd server of its own, a cluster of one.
+//!
+//! ```no_run
+//! use diana_testing::EtcdServer;
+//!
+//! let mut etcd = EtcdServer::start()?;
+//! etcd.put("/diana/rules", "rules: []")?;
+//! etcd.kill()?;
+//! etcd.restart()?; // same port, and what was put is still there
+//! etcd.delete("/diana/rules")?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use crate::ports::Port;
+use crate::process::Process;
+use crate::wait::{LONG, wait_until};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What one call may take.
+const CALL: Duration = Duration::from_secs(10);
+
+/// An `etcd`, killed on drop.
+#[derive(Debug)]
+pub struct EtcdServer {
+    // Fields are dropped in this order: first the process, then its folder and its ports.
+    process: Process,
+    token: Option<String>,
+    folder: TempDir,
+    port: Port,
+    peer: Port,
+    tls: Option<Tls>,
+}
+
+/// A second door, for those who speak TLS.
+#[derive(Debug)]
+struct Tls {
+    port: Port,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl EtcdServer {
+    /// Starts an empty server, and waits until it answers.
+    pub fn start() -> io::Result<Self> {
+        Self::start_with(None)
+    }
+
+    /// The same, and it also listens on a [port](Self::tls_port) for TLS, with the certificate and the key in these files.
+    pub fn start_with_tls(certificate: &Path, key: &Path) -> io::Result<Self> {
+        Self::start_with(Some(Tls { port: Port::claim()?, certificate: certificate.into(), key: key.into() }))
+    }
+
+    fn start_with(tls: Option<Tls>) -> io::Result<Self> {
+        let (port, peer) = (Port::claim()?, Port::claim()?);
+        let folder = tempfile::Builder::new().prefix("diana-etcd-").tempdir()?;
+        let process = Self::spawn(&folder, &port, &peer, tls.as_ref())?;
+        let server = Self { process, token: None, folder, port, peer, tls };
+        server.wait_until_it_answers()?;
+        Ok(server)
+    }
+
+    /// The port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The port on 127.0.0.1 for TLS; none if it was started without.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.tls.as_ref().map(|tls| tls.port.number())
+    }
+
+    /// SIGKILL, and waits for the end: connections break, and new ones are refused. Nothing happens to a dead one.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.process.kill()
+    }
+
+    /// Kills it if it lives, and starts it again on the same port, with the data that it had. It has forgotten its tokens.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.kill()?;
+        self.process = Self::spawn(&self.folder, &self.port, &self.peer, self.tls.as_ref())?;
+        self.wait_until_it_answers()
+    }
+
+    /// SIGSTOP: the kernel still accepts connections and bytes for it, but nobody answers. Returns once it has stopped.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.process.freeze()
+    }
+
+    /// SIGCONT: goes on where [`freeze`](Self::freeze) stopped it, and answers what has piled up.
+    pub fn thaw(&self) -> io::Result<()> {
+        self.process.thaw()
+    }
+
+    /// Sets a key; the store's revision.
+    pub fn put(&self, key: &str, value: &str) -> io::Result<u64> {
+        let (key, value) = (STANDARD.encode(key), STANDARD.encode(value));
+        let answer = self.call("/v3/kv/put", &format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}"))?;
+        revision(&answer)
+    }
+
+    /// Removes a key; the store's revision.
+    pub fn delete(&self, key: &str) -> io::Result<u64> {
+        let answer = self.call("/v3/kv/deleterange", &format!("{{\"key\":\"{}\"}}", STANDARD.encode(key)))?;
+        revision(&answer)
+    }
+
+    /// Forgets all revisions before this one: who watches from an earlier one is turned away.
+    pub fn compact(&self, revision: u64) -> io::Result<()> {
+        self.call("/v3/kv/compaction", &format!("{{\"revision\":\"{revision}\",\"physical\":true}}")).map(drop)
+    }
+
+    /// From now on only the user `root` with this password may do anything; the calls of this value do.
+    pub fn require_password(&mut self, password: &str) -> io::Result<()> {
+        self.call("/v3/auth/user/add", &format!("{{\"name\":\"root\",\"password\":\"{password}\"}}"))?;
+        self.call("/v3/auth/role/add", "{\"name\":\"root\"}")?;
+        self.call("/v3/auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}")?;
+        self.call("/v3/auth/enable", "{}")?;
+        self.log_in(password)
+    }
+
+    /// Gets a new token, which a server that was started anew wants.
+    pub fn log_in(&mut self, password: &str) -> io::Result<()> {
+        // With a token that it does not know it refuses this too.
+        self.token = None;
+        let request = format!("{{\"name\":\"root\",\"password\":\"{password}\"}}");
+        let answer = self.call("/v3/auth/authenticate", &request)?;
+        self.token = Some(field(&answer, "token").ok_or_else(|| io::Error::other(format!("no token: {answer}")))?);
+        Ok(())
+    }
+
+    /// One call of the JSON gateway; the body of its answer. An error reply is an error.
+    pub fn call(&self, path: &str, body: &str) -> io::Result<String> {
+        let authorization = self.token.as_ref().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
+        let request = format!(
+            "POST {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n{authorization}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = self.exchange(&request)?;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let status = head.split_whitespace().nth(1).unwrap_or_default();
+        if status == "200" { Ok(body.to_owned()) } else { Err(io::Error::other(format!("{path}: {status} {body}"))) }
+    }
+
+    fn exchange(&self, request: &str) -> io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
+        stream.set_read_timeout(Some(CALL))?;
+        stream.write_all(request.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn spawn(folder: &TempDir, port: &Port, peer: &Port, tls: Option<&Tls>) -> io::Result<Process> {
+        let mut client = format!("http://127.0.0.1:{}", port.number());
+        let peer = format!("http://127.0.0.1:{}", peer.number());
+        let mut command = Command::new("etcd");
+        if let Some(Tls { port, certificate, key }) = tls {
+            client = format!("{client},https://127.0.0.1:{}", port.number());
+            command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+        }
+        command.current_dir(folder.path()).args(["--data-dir", "data", "--logger", "zap", "--log-outputs", LOG]);
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("default={peer}")]);
+        // Alone, it need not wait long for others before it elects itself.
+        command.args(["--heartbeat-interval", "20", "--election-timeout", "200"]);
+        Process::start(&mut command)
+    }
+
+    fn wait_until_it_answers(&self) -> io::Result<()> {
+        let request = "GET /health HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n";
+        let answer = wait_until("an etcd to answer", LONG, || {
+            if self.process.has_ended() {
+                return Some(false);
+            }
+            self.exchange(request).ok()?.contains("\"health\":\"true\"").then_some(true)
+        });
+        let log = || std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
+        match answer {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(io::Error::other(format!("etcd ended at once; its log:\n{}", log()))),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", log()))),
+        }
+    }
+}
+
+const LOG: &str = "etcd.log";
+
+fn revision(answer: &str) -> io::Result<u64> {
+    let revision = field(answer, "revision").and_then(|revision| revision.parse().ok());
+    revision.ok_or_else(|| io::Error::other(format!("no revision: {answer}")))
+}
+
+/// The text under a name, wherever in the JSON it is.
+fn field(json: &str, name: &str) -> Option<String> {
+    let (_, rest) = json.split_once(&format!("\"{name}\":\""))?;
+    rest.split_once('"').map(|(value, _)| value.to_owned())
+}

@@ -1,0 +1,179 @@
+//! An HTTP server with one document, which it serves well (`ETag`, 304, long polls) or badly, as it is told.
+//!
+//! ```no_run
+//! use diana_testing::{HttpServer, Misbehave};
+//!
+//! let mut centre = HttpServer::start()?;
+//! centre.serve("rules: []");
+//! centre.misbehave(Misbehave::Status(500));
+//! centre.stop(); // nobody there
+//! centre.restart()?; // same port, same document
+//! assert_eq!(centre.requests(), 0);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use crate::ports::Port;
+use parking_lot::Mutex;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use tokio::sync::{oneshot, watch};
+
+mod answer;
+
+/// How an [`HttpServer`] answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Misbehave {
+    /// As it should.
+    #[default]
+    No,
+    /// As it should, but without an `ETag`.
+    NoEtag,
+    /// With this status.
+    Status(u16),
+    /// With these bytes, whatever they are.
+    Bytes(Vec<u8>),
+    /// With a body that never ends.
+    Endless,
+    /// Never.
+    Silence,
+    /// With a redirect to there.
+    Redirect(String),
+}
+
+/// A server on a thread of its own; on drop its connections are closed and its port is free again.
+#[derive(Debug)]
+pub struct HttpServer {
+    port: Port,
+    shared: Arc<Shared>,
+    /// None while it is stopped.
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// What the thread and the test both see.
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// The number of the document, which is its `ETag`; those who hold a long poll wait for another.
+    version: watch::Sender<u64>,
+    requests: AtomicU64,
+    unchanged: AtomicU64,
+    held: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    document: String,
+    token: Option<String>,
+    misbehave: Misbehave,
+    /// Of the last request, with their names in lower case.
+    headers: Vec<(String, String)>,
+}
+
+impl HttpServer {
+    /// Starts a server with an empty document.
+    pub fn start() -> io::Result<Self> {
+        let shared = Shared {
+            state: Mutex::default(),
+            version: watch::Sender::new(1),
+            requests: AtomicU64::new(0),
+            unchanged: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+        };
+        let mut server = Self { port: Port::claim()?, shared: Arc::new(shared), running: None };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// The port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Where the document is; it is the same at every path.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/rules.yaml", self.port())
+    }
+
+    /// The document from now on; its `ETag` in quotes. Who holds a long poll is answered.
+    pub fn serve(&self, document: &str) -> String {
+        document.clone_into(&mut self.shared.state.lock().document);
+        self.shared.version.send_modify(|version| *version += 1);
+        format!("\"{}\"", *self.shared.version.borrow())
+    }
+
+    /// Answers 401 to requests without this bearer token.
+    pub fn require_token(&self, token: &str) {
+        self.shared.state.lock().token = Some(token.to_owned());
+    }
+
+    /// How to answer from now on.
+    pub fn misbehave(&self, how: Misbehave) {
+        self.shared.state.lock().misbehave = how;
+    }
+
+    /// How many requests came so far.
+    pub fn requests(&self) -> u64 {
+        self.shared.requests.load(Ordering::SeqCst)
+    }
+
+    /// How many of them were answered with 304.
+    pub fn unchanged(&self) -> u64 {
+        self.shared.unchanged.load(Ordering::SeqCst)
+    }
+
+    /// How many long polls are held now.
+    pub fn held(&self) -> u64 {
+        self.shared.held.load(Ordering::SeqCst)
+    }
+
+    /// A header of the last request, by its name in lower case.
+    pub fn last_header(&self, name: &str) -> Option<String> {
+        let state = self.shared.state.lock();
+        state.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.clone())
+    }
+
+    /// Closes all connections, and refuses new ones from when this returns. Nothing happens to one that is stopped.
+    pub fn stop(&mut self) {
+        let Some(Running { stop, thread }) = self.running.take() else { return };
+        // An error means that the thread has ended, which is what we want.
+        let _ = stop.send(());
+        let _ = thread.join();
+    }
+
+    /// Stops it if it runs, and starts it again on the same port, with the same document.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.stop();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, self.port()))?;
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name("http-server".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = answer::serve(listener, shared) => {}
+                    _ = stopped => {}
+                }
+            });
+            // With the runtime, all connections are dropped.
+        })?;
+        self.running = Some(Running { stop, thread });
+        Ok(())
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
