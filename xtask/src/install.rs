@@ -1,4 +1,4 @@
-//! Installs the programs that tests start, where they are missing: Redis, through apt.
+//! Installs the programs that tests start, where they are missing: Redis and nginx, through apt.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -7,8 +7,12 @@ use std::ffi::OsStr;
 use std::process::Command;
 
 /// Each program, and the Debian package that has it.
-const PROGRAMS: &[(&str, &str)] =
-    &[("redis-server", "redis-server"), ("redis-sentinel", "redis-sentinel"), ("redis-cli", "redis-tools")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("redis-server", "redis-server"),
+    ("redis-sentinel", "redis-sentinel"),
+    ("redis-cli", "redis-tools"),
+    ("nginx", "nginx"),
+];
 
 /// Run as root, with the packages as arguments.
 ///
@@ -37,7 +41,7 @@ fi
 pub(crate) fn programs() -> Result<(), String> {
     let missing = missing();
     if missing.is_empty() {
-        println!("redis-server, redis-sentinel and redis-cli are there");
+        println!("redis-server, redis-sentinel, redis-cli and nginx are there");
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -74,7 +78,7 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later, from your packages or https://redis.io.",
+         Elsewhere: Redis 7 or later, from your packages or https://redis.io, and any nginx.",
         programs.join(" and "),
         packages.join(" "),
     )
@@ -86,7 +90,8 @@ fn missing() -> Vec<(&'static str, &'static str)> {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    is_in(&path, program)
+    // Debian has nginx where only root looks.
+    is_in(&path, program) || is_in(OsStr::new("/usr/sbin"), program)
 }
 
 fn is_in(path: &OsStr, program: &str) -> bool {

@@ -6,9 +6,11 @@ use crate::command::import;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Diana, a rate limiter.
+/// Diana, a rate limiter
+///
+/// It refuses, or delays, what is beyond a limit, so that the rest is served. Limits are written in a rule file.
 #[derive(Debug, Parser)]
-#[command(name = "diana", version, about, subcommand_required = true, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "diana", version, subcommand_required = true, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

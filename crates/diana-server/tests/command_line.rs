@@ -55,6 +55,33 @@ fn standard_input_is_read() {
 }
 
 #[test]
+fn what_nginx_prints_of_itself_is_read() {
+    // Run elsewhere than where the files are, so that they can only come from what nginx printed.
+    let conf = folder("nginx").join("several_servers.conf");
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
+    let scratch = std::env::temp_dir().join(format!("diana-nginx-dump-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).unwrap();
+    let mut nginx = Command::new("nginx");
+    nginx
+        .env("PATH", path)
+        .args(["-T", "-q", "-e", "stderr", "-g", "pid nginx.pid;", "-p"])
+        .arg(&scratch)
+        .arg("-c")
+        .arg(&conf);
+    let printed = String::from_utf8(nginx.output().unwrap().stdout).unwrap();
+    std::fs::remove_dir_all(&scratch).unwrap();
+
+    let output = diana(&["import", "nginx", "-"], &printed);
+    let here = format!("{}/", folder("nginx").display());
+    let rules = out(&output).replace(&here, "").replace("Made from stdin", "Made from several_servers.conf");
+    assert_eq!(rules, std::fs::read_to_string(folder("nginx").join("several_servers.expected.yaml")).unwrap());
+    assert_eq!(
+        err(&output).replace(&here, ""),
+        std::fs::read_to_string(folder("nginx").join("several_servers.expected.notes")).unwrap()
+    );
+}
+
+#[test]
 fn rules_go_to_a_file_where_one_is_named() {
     let path = std::env::temp_dir().join(format!("diana-import-{}.yaml", std::process::id()));
     let output = diana(&["import", "nginx", "downloads.conf", "--output", path.to_str().unwrap()], "");

@@ -27,7 +27,7 @@ pub(crate) struct Import {
 const EXAMPLES: &str = "\
 Examples:
   diana import nginx /etc/nginx/nginx.conf --output diana.yaml
-  diana import nginx /etc/nginx/nginx.conf > diana.yaml 2> to-do.txt
+  ssh gateway nginx -T | diana import nginx - > diana.yaml 2> to-do.txt
   diana import envoy ratelimit/config.yaml";
 
 const NGINX: &str = "\
@@ -42,6 +42,7 @@ What is carried over:
 
 Examples:
   diana import nginx /etc/nginx/nginx.conf
+  nginx -T | diana import nginx -
   diana import nginx /etc/nginx/sites-enabled/shop.conf --output diana.yaml";
 
 const ENVOY: &str = "\
@@ -56,7 +57,7 @@ Examples:
 enum From {
     /// Import nginx's limit_req, limit_conn and limit_rate
     ///
-    /// Reads a whole configuration with what it includes, or a file of a single site.
+    /// Reads a whole configuration with what it includes, what `nginx -T` prints, or a file of a single site.
     #[command(after_help = NGINX)]
     Nginx(Files),
     /// Import the configuration of envoyproxy/ratelimit

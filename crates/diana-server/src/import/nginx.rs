@@ -4,6 +4,7 @@
 //! parameters is the same rule, since nginx counts them together. [`region`] tells how locations become paths.
 
 mod convert;
+mod dump;
 mod host;
 mod include;
 mod key;
@@ -18,10 +19,11 @@ pub use include::Include;
 
 use super::Imported;
 use diana_rules::Problems;
+use dump::Dump;
 use notes::Notes;
 
 /// Makes a rule file of an nginx configuration. `include` finds what an `include` names, as `nginx` would: relative to the
-/// folder of the main file, in the order of their names.
+/// folder of the main file, in the order of their names. What `nginx -T` prints has all files in it, and is taken apart.
 ///
 /// ```
 /// use diana_server::import::import_nginx;
@@ -51,7 +53,13 @@ use notes::Notes;
 /// ```
 pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Imported, Box<Problems>> {
     let mut notes = Notes::default();
-    let directives = include::load(name, text, include, &mut notes)?;
+    let directives = match Dump::read(text) {
+        Some(dump) => {
+            let (main, text) = dump.main();
+            include::load(main, text, &|pattern| dump.include(pattern), &mut notes)?
+        }
+        None => include::load(name, text, include, &mut notes)?,
+    };
     let http = scope::read(&directives, &mut notes);
     let rules = convert::convert(name, &http, &mut notes).write();
     Ok(Imported { rules, notes: notes.finish() })
