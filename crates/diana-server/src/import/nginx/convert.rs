@@ -191,15 +191,15 @@ impl<'a> Converter<'a> {
             let is_everyone =
                 self.choices.iter().enumerate().all(|(index, items)| items.is_empty() || with.contains(&index));
             let (hosts, of_host) = match everywhere && is_everyone {
-                true => (Vec::new(), Expression::True),
+                true => (BTreeSet::new(), Expression::True),
                 false => self.hosts.of(&with),
             };
-            return Some((hosts, paths, of_host.and(when)));
+            return Some((hosts.into_iter().collect(), paths, of_host.and(when)));
         }
         let mut when = Expression::False;
         for with in regions.values() {
             let (hosts, of_host) = self.hosts.of(with);
-            let of_host = if hosts.is_empty() { of_host } else { any_of(&hosts, &[]) };
+            let of_host = if hosts.is_empty() { of_host } else { any_of(&hosts, &BTreeSet::new()) };
             let items = with.first().and_then(|server| self.choices.get(*server)).map_or(&[][..], Vec::as_slice);
             match condition(items, limit) {
                 Ok(condition) => when = when.or(of_host.and(condition)),
@@ -214,14 +214,9 @@ impl<'a> Converter<'a> {
 
     /// Two servers of one name differ by their ports, which rules don't know.
     fn same_name_elsewhere(&mut self, servers: &BTreeSet<usize>) {
-        let mut named: BTreeSet<&str> = BTreeSet::new();
-        for (index, server) in self.http.servers.iter().enumerate() {
-            if !servers.contains(&index) && !server.returns {
-                named.extend(server.names.plain.iter().map(String::as_str));
-            }
-        }
-        for server in servers.iter().filter_map(|index| self.http.servers.get(*index)) {
-            if let Some(name) = server.names.plain.iter().find(|name| named.contains(name.as_str())) {
+        for index in servers {
+            let Some(server) = self.http.servers.get(*index) else { continue };
+            if let Some(name) = self.hosts.also_elsewhere(*index, servers) {
                 let what =
                     format!("another server is called `{name}` too and has other limits; rules don't tell ports apart");
                 self.notes.add(server.place, "server", what);

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     /// Plain names, and `*.name`.
-    pub(super) plain: Vec<String>,
+    pub(super) plain: BTreeSet<String>,
     /// What globs of hosts can't say.
-    pub(super) others: Vec<Expression>,
+    pub(super) others: BTreeSet<Expression>,
 }
 
 impl Names {
@@ -20,16 +20,16 @@ impl Names {
             if let Some(problem) = unusable(pattern) {
                 return Err(format!("`{name}` not carried over: {problem}; rewrite it, or list the names"));
             }
-            self.others.push(Expression::matches(HOST, pattern));
+            self.others.insert(Expression::matches(HOST, pattern));
         } else if name.contains('$') {
             return Err(format!("`{name}` not carried over: write the name that it stands for into `match.host`"));
         } else if let Some(beginning) = name.strip_suffix(".*") {
-            self.others.push(Expression::starts_with(HOST, &format!("{beginning}.").to_lowercase()));
+            self.others.insert(Expression::starts_with(HOST, &format!("{beginning}.").to_lowercase()));
         } else if let Some(rest) = name.strip_prefix('.') {
             self.plain.extend([rest.to_lowercase(), format!("*.{rest}").to_lowercase()]);
         } else if name.chars().any(|c| !matches!(c, '_' | '-')) {
             // Names such as `_` are no hosts; people write them where nothing else shall fit.
-            self.plain.push(name.to_lowercase());
+            self.plain.insert(name.to_lowercase());
         }
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Names {
 }
 
 /// Whether the host is one of some names.
-pub(super) fn any_of(plain: &[String], others: &[Expression]) -> Expression {
+pub(super) fn any_of(plain: &BTreeSet<String>, others: &BTreeSet<Expression>) -> Expression {
     let (ends, whole): (Vec<_>, Vec<_>) = plain.iter().cloned().partition(|name| name.starts_with("*."));
     let whole = Expression::one_of(HOST, &whole);
     let ends = ends.iter().map(|name| Expression::ends_with(HOST, name.trim_start_matches('*')));
@@ -58,12 +58,18 @@ pub(super) struct Hosts<'a> {
     servers: &'a [Server],
     /// The server that gets what no name fits, by port: the one that says so, or the first.
     defaults: BTreeMap<&'a str, usize>,
+    /// The servers that have a name, those aside that answer by themselves.
+    named: BTreeMap<&'a str, BTreeSet<usize>>,
 }
 
 impl<'a> Hosts<'a> {
     pub(super) fn new(servers: &'a [Server]) -> Self {
         let mut defaults = BTreeMap::new();
+        let mut named: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
         for (index, server) in servers.iter().enumerate() {
+            for name in server.names.plain.iter().filter(|_| !server.returns) {
+                named.entry(name).or_default().insert(index);
+            }
             for (port, says_so) in &server.ports {
                 let first = *defaults.entry(port.as_str()).or_insert(index);
                 let is_claimed = servers.get(first).is_some_and(|first| first.ports.get(port) == Some(&true));
@@ -72,7 +78,7 @@ impl<'a> Hosts<'a> {
                 }
             }
         }
-        Self { servers, defaults }
+        Self { servers, defaults, named }
     }
 
     /// Whether a server gets what no name fits, on one of its ports.
@@ -89,26 +95,33 @@ impl<'a> Hosts<'a> {
         let (mut plain, mut others) = (BTreeSet::new(), BTreeSet::new());
         for (number, other) in self.servers.iter().enumerate() {
             if !with.contains(&number) && shares(other) {
-                plain.extend(other.names.plain.iter().filter(|name| !server.names.plain.contains(name)).cloned());
-                others.extend(other.names.others.iter().filter(|name| !server.names.others.contains(name)).cloned());
+                plain.extend(other.names.plain.iter().filter(|name| !server.names.plain.contains(*name)).cloned());
+                others.extend(other.names.others.iter().filter(|name| !server.names.others.contains(*name)).cloned());
             }
         }
-        any_of(&plain.into_iter().collect::<Vec<_>>(), &others.into_iter().collect::<Vec<_>>())
+        any_of(&plain, &others)
+    }
+
+    /// A name of server `index` that a server has which is not of `with`, and which does not answer by itself.
+    pub(super) fn also_elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Option<&'a str> {
+        let is_elsewhere = |name: &&String| {
+            self.named.get(name.as_str()).is_some_and(|servers| servers.iter().any(|server| !with.contains(server)))
+        };
+        self.servers.get(index)?.names.plain.iter().find(is_elsewhere).map(String::as_str)
     }
 
     /// Which hosts come to the servers of `with`: as names if they alone say it, else as a condition.
-    pub(super) fn of(&self, with: &BTreeSet<usize>) -> (Vec<String>, Expression) {
+    pub(super) fn of(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
         let defaults = with.iter().filter(|index| self.is_default(**index));
         let elsewhere = defaults.map(|index| self.elsewhere(*index, with)).collect::<BTreeSet<_>>();
         if !elsewhere.is_empty() {
             // What is elsewhere on one port only still comes here on the other.
-            return (Vec::new(), elsewhere.into_iter().fold(Expression::True, Expression::and).not());
+            return (BTreeSet::new(), elsewhere.into_iter().fold(Expression::True, Expression::and).not());
         }
         let servers = with.iter().filter_map(|index| self.servers.get(*index));
         if servers.clone().all(|server| server.names.others.is_empty()) {
-            let names = servers.flat_map(|server| server.names.plain.iter().cloned()).collect::<BTreeSet<_>>();
-            return (names.into_iter().collect(), Expression::True);
+            return (servers.flat_map(|server| server.names.plain.iter().cloned()).collect(), Expression::True);
         }
-        (Vec::new(), servers.fold(Expression::False, |any, server| any.or(server.names.expression())))
+        (BTreeSet::new(), servers.fold(Expression::False, |any, server| any.or(server.names.expression())))
     }
 }
