@@ -1,4 +1,4 @@
-//! Installs the programs that tests start, where they are missing: Redis and etcd, through apt.
+//! Installs the programs that tests start, where they are missing: Redis, etcd and nginx, through apt.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -12,6 +12,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("redis-sentinel", "redis-sentinel"),
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
+    ("nginx", "nginx"),
 ];
 
 /// Run as root, with the packages as arguments.
@@ -44,7 +45,7 @@ fi
 pub(crate) fn programs() -> Result<(), String> {
     let missing = missing();
     if missing.is_empty() {
-        println!("redis-server, redis-sentinel, redis-cli and etcd are there");
+        println!("redis-server, redis-sentinel, redis-cli, etcd and nginx are there");
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -81,7 +82,7 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later (https://redis.io) and etcd 3.4 or later (https://etcd.io), or your packages.",
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io) and any nginx, or your packages.",
         programs.join(" and "),
         packages.join(" "),
     )
@@ -93,7 +94,8 @@ fn missing() -> Vec<(&'static str, &'static str)> {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    is_in(&path, program)
+    // Debian has nginx where only root looks.
+    is_in(&path, program) || is_in(OsStr::new("/usr/sbin"), program)
 }
 
 fn is_in(path: &OsStr, program: &str) -> bool {

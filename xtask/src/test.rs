@@ -49,7 +49,7 @@ const DENY: &[&str] = &["deny", "check", "bans", "licenses", "sources"];
 /// Runs every check; stops at the first that fails.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     if let Some(unknown) = args.first() {
-        eprintln!("test: takes no argument, but got `{unknown}`; for one test use `cargo test NAME`");
+        eprintln!("test: takes no argument, but got `{unknown}`; for one test use `cargo test --workspace NAME`");
         return ExitCode::from(2);
     }
     // First, though it is needed late: what can't be installed is better known now than after minutes of building.

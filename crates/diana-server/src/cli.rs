@@ -1,0 +1,37 @@
+//! What can be typed, and the help that teaches it.
+//!
+//! Each command is a file in `command/`, with its arguments and what it does; here they are only listed.
+
+use crate::command::import;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Diana, a rate limiter
+///
+/// It refuses, or delays, what is beyond a limit, so that the rest is served. Limits are written in a rule file.
+#[derive(Debug, Parser)]
+#[command(name = "diana", version, subcommand_required = true, arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  diana import nginx /etc/nginx/nginx.conf > diana.yaml     move in from nginx
+  diana import envoy config.yaml > diana.yaml               move in from Envoy's rate limit service
+
+`diana COMMAND --help` tells more about a command.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Import(import::Import),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> ExitCode {
+        match self {
+            Self::Import(import) => import.run(),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The commands, one file each: its arguments, and a `run` that says how it went.
+
+pub(crate) mod import;

@@ -1,0 +1,168 @@
+//! `diana import`: the limits of another program as a rule file.
+//!
+//! The rules go to standard output, and what could not be carried over to standard error, line by line. The exit status is 0
+//! if a rule file was made, also with notes, and 1 if not.
+
+use clap::{Args, Subcommand};
+use diana_server::import::{Imported, LARGEST, import_envoy, import_nginx};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The most files that one `include` finds; one more is an error of the importer.
+const MOST_FILES: usize = 1_001;
+
+/// Make a rule file of another program's limits
+///
+/// The rules are printed as YAML, each with a comment that tells where it comes from. What could not be carried over, or only
+/// nearly, is told on standard error, as `FILE:LINE: directive: what, and what to do`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    from: From,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  diana import nginx /etc/nginx/nginx.conf --output diana.yaml
+  ssh gateway nginx -T | diana import nginx - > diana.yaml 2> to-do.txt
+  diana import envoy ratelimit/config.yaml";
+
+const NGINX: &str = "\
+What is carried over:
+  limit_req_zone, limit_req     a rule with `algorithm: leaky_bucket`, its burst, delay and nodelay
+  limit_conn_zone, limit_conn   a rule with `concurrent`
+  limit_rate, limit_rate_after  a rule `by: request` with `bandwidth`
+  *_status, *_dry_run           `status`, `shadow`
+  server_name, location         `match`; a location's limits don't reach into more specific ones, as in nginx
+  map, geo                      `allow` or `match`, where they leave keys empty
+  set_real_ip_from              `gateway.trusted_proxies`
+
+Examples:
+  diana import nginx /etc/nginx/nginx.conf
+  nginx -T | diana import nginx -
+  diana import nginx /etc/nginx/sites-enabled/shop.conf --output diana.yaml";
+
+const ENVOY: &str = "\
+Each descriptor with a rate_limit becomes a rule with `algorithm: fixed_window`. `remote_address`, `path` and `method` are
+known; where other keys come from is known to Envoy's routes alone, so each is listed under `identity` for you to fill in.
+
+Examples:
+  diana import envoy config.yaml
+  diana import envoy - < config.yaml > diana.yaml";
+
+#[derive(Debug, Subcommand)]
+enum From {
+    /// Import nginx's limit_req, limit_conn and limit_rate
+    ///
+    /// Reads a whole configuration with what it includes, what `nginx -T` prints, or a file of a single site.
+    #[command(after_help = NGINX)]
+    Nginx(Files),
+    /// Import the configuration of envoyproxy/ratelimit
+    ///
+    /// Reads the YAML with `domain` and `descriptors`.
+    #[command(after_help = ENVOY)]
+    Envoy(Files),
+}
+
+#[derive(Debug, Args)]
+struct Files {
+    /// What to import; `-` is standard input
+    file: PathBuf,
+    /// Write the rules to this file rather than to standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Import {
+    pub(crate) fn run(self) -> ExitCode {
+        let (files, imported) = match self.from {
+            From::Nginx(files) => {
+                let folder = files.file.parent().unwrap_or(Path::new("")).to_owned();
+                let import = |name: &str, text: &str| {
+                    import_nginx(name, text, &|pattern| included(&folder, pattern))
+                        .map_err(|problems| problems.to_string())
+                };
+                let imported = files.read(import);
+                (files, imported)
+            }
+            From::Envoy(files) => {
+                let import = |name: &str, text: &str| import_envoy(name, text).map_err(|problems| problems.to_string());
+                let imported = files.read(import);
+                (files, imported)
+            }
+        };
+        match imported.and_then(|imported| files.write(&imported)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => {
+                let _ = writeln!(io::stderr(), "{}", problem.trim_end());
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl Files {
+    fn read(&self, import: impl Fn(&str, &str) -> Result<Imported, String>) -> Result<Imported, String> {
+        let is_stdin = self.file.as_os_str() == "-";
+        let name = if is_stdin { "stdin".to_owned() } else { self.file.display().to_string() };
+        let text = if is_stdin { bounded(io::stdin().lock()) } else { File::open(&self.file).and_then(bounded) };
+        import(&name, &text.map_err(|error| format!("{name}: can't be read: {error}"))?)
+    }
+
+    fn write(&self, imported: &Imported) -> Result<(), String> {
+        let mut errors = io::stderr().lock();
+        for note in &imported.notes {
+            // Whoever closed standard error does not want to read them.
+            let _ = writeln!(errors, "{note}");
+        }
+        match &self.output {
+            Some(path) => std::fs::write(path, &imported.rules)
+                .map_err(|error| format!("{}: can't be written: {error}", path.display())),
+            None => io::stdout()
+                .write_all(imported.rules.as_bytes())
+                .map_err(|error| format!("standard output can't be written: {error}")),
+        }
+    }
+}
+
+/// Reads a text of bounded size. What is no UTF-8 can only be in comments and texts that nobody compares, so it is replaced.
+fn bounded(from: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
+    from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {LARGEST} bytes")));
+    }
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// The files that an `include` means. One without `*` must be there.
+fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
+    let path = folder.join(pattern);
+    if !pattern.contains(['*', '?', '[']) {
+        return Ok(vec![(path.display().to_string(), File::open(&path).and_then(bounded)?)]);
+    }
+    // The folder's own name is no pattern.
+    let path = if Path::new(pattern).is_absolute() {
+        pattern.to_owned()
+    } else {
+        Path::new(&glob::Pattern::escape(&folder.display().to_string())).join(pattern).display().to_string()
+    };
+    let found = glob::glob(&path).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let mut files = Vec::new();
+    let mut bytes = 0;
+    for path in found.take(MOST_FILES) {
+        let path = path.map_err(io::Error::from)?;
+        let text = File::open(&path).and_then(bounded)?;
+        bytes += text.len();
+        files.push((path.display().to_string(), text));
+        if bytes > LARGEST {
+            // The importer says so; there is no need to read on.
+            break;
+        }
+    }
+    Ok(files)
+}

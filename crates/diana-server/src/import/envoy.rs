@@ -1,0 +1,268 @@
+//! Envoy: the descriptors of envoyproxy/ratelimit become rules.
+//!
+//! A descriptor with a `rate_limit` is a rule with a fixed window, which both align to the clock. Along the way to it, a key
+//! with a value is a condition, and one without is a part of `by`. Of descriptors side by side envoyproxy/ratelimit takes the
+//! exact value, else the first pattern that fits, else the one without a value; all of Diana's rules that match apply, so a
+//! rule leaves out what those before it have.
+
+mod descriptor;
+mod key;
+
+use super::expression::Expression;
+use super::rule::{Limit, Rule, RuleFile};
+use super::{Imported, LARGEST, Note};
+use descriptor::{Descriptor, RateLimit};
+use diana_rules::{Document, Format, Problem, Problems, Span};
+use key::{Key, fits, pattern};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Makes a rule file of the configuration of envoyproxy/ratelimit.
+///
+/// ```
+/// use diana_server::import::import_envoy;
+///
+/// let yaml = "\
+/// domain: edge
+/// descriptors:
+///   - key: remote_address
+///     rate_limit: {unit: second, requests_per_unit: 10}
+/// ";
+/// let imported = import_envoy("config.yaml", yaml).unwrap();
+/// assert!(imported.notes.is_empty());
+/// assert!(imported.rules.ends_with("\
+/// rules:
+///   ## config.yaml:3: remote_address
+///   - name: edge.remote_address
+///     by: ip/128
+///     limit: 10/s
+///     algorithm: fixed_window
+/// "), "{}", imported.rules);
+/// ```
+pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
+    let document = Document::new(name, text).with_format(Format::Yaml);
+    let tree = document.parse().map_err(Box::new)?;
+    let mut problems = Vec::new();
+    let config = descriptor::read(&tree, &mut problems);
+    if !problems.is_empty() {
+        return Err(Box::new(document.problems(problems)));
+    }
+    let lines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
+    let header = vec![
+        format!("Made from {name} by `diana import envoy`, domain {}.", config.domain),
+        "Envoy's routes say which requests have which keys; a rule here holds for every request that has its keys."
+            .to_owned(),
+    ];
+    let file = RuleFile { header, status: Some(429), ..RuleFile::default() };
+    let mut importer =
+        Importer { name, lines, domain: &config.domain, names: BTreeMap::new(), file, notes: Vec::new(), written: 0 };
+    importer.level(&config.descriptors, &Way::default());
+    if importer.written > LARGEST {
+        let what = format!("the rules would have more than {LARGEST} bytes");
+        return Err(Box::new(document.problems([Problem::new(Span::default(), what)])));
+    }
+    importer.file.name_rules();
+    importer.notes.sort();
+    importer.notes.dedup();
+    Ok(Imported { rules: importer.file.write(), notes: importer.notes })
+}
+
+/// The way to a descriptor, as a rule has it.
+#[derive(Clone, Debug)]
+struct Way {
+    label: String,
+    /// What it matches and whom it counts, as far as fields say it.
+    rule: Rule,
+    /// The rest.
+    when: Expression,
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { label: String::new(), rule: Rule::default(), when: Expression::True }
+    }
+}
+
+struct Importer<'a> {
+    name: &'a str,
+    /// Where each line ends.
+    lines: Vec<usize>,
+    domain: &'a str,
+    /// The names that keys have under `identity`.
+    names: BTreeMap<String, String>,
+    file: RuleFile,
+    notes: Vec<Note>,
+    /// How much was written, about.
+    written: usize,
+}
+
+impl Importer<'_> {
+    fn level(&mut self, descriptors: &[Descriptor], way: &Way) {
+        for (index, descriptor) in descriptors.iter().enumerate() {
+            if self.written > LARGEST {
+                return;
+            }
+            let key = self.key(descriptor);
+            let banned = descriptor.limit.as_ref().is_some_and(|limit| matches!(limit.rate, Some((0, _))));
+            let mut inner = way.clone();
+            inner.label.push_str(&format!("-{}", descriptor.key));
+            self.step(&key, descriptor, descriptors, index, &mut inner);
+            self.written += inner.when.written().map_or(0, |when| when.len())
+                + inner.rule.allow.iter().map(String::len).sum::<usize>();
+            for (field, span) in &descriptor.without_counterpart {
+                let what = match *field {
+                    "quota_mode" => "not carried over: Diana refuses if any rule does",
+                    "metadata" => "not carried over: rules have none",
+                    _ => "not needed: Diana's metrics are by rule",
+                };
+                self.note(*span, field, what);
+            }
+            match &descriptor.limit {
+                Some(limit) if banned => self.ban(&key, descriptor, limit, way, &inner),
+                Some(limit) => self.rule(descriptor, limit, &inner),
+                None => {}
+            }
+            self.level(&descriptor.descriptors, &inner);
+        }
+    }
+
+    /// What a key stands for, with a name that no other key has.
+    fn key(&mut self, descriptor: &Descriptor) -> Key {
+        let written = &descriptor.key;
+        let mut key = Key::of(written);
+        if written == "masked_remote_address" && !self.names.contains_key(written) {
+            self.names.insert(written.clone(), String::new());
+            let what = "`ip/128` counts each address; if Envoy's routes mask more of it, write `ip/24` or the like";
+            self.note(descriptor.span, &format!("key {written}"), what);
+        }
+        let Key::Named { name, source, hint } = &mut key else { return key };
+        if let Some(known) = self.names.get(written) {
+            name.clone_from(known);
+            return key;
+        }
+        while self.file.identity.contains_key(name) {
+            name.push('_');
+        }
+        self.names.insert(written.clone(), name.clone());
+        self.file.identity.insert(name.clone(), (source.clone(), format!("{written}: {hint}")));
+        let what = format!("`{source}` is a guess: {hint}");
+        self.note(descriptor.span, &format!("key {written}"), what);
+        key
+    }
+
+    /// Adds what one descriptor asks for, and leaves out what those that go before it have.
+    fn step(&mut self, key: &Key, descriptor: &Descriptor, beside: &[Descriptor], index: usize, way: &mut Way) {
+        let value = &descriptor.value;
+        let is_pattern = value.contains('*');
+        let same_key = |other: &&Descriptor| other.key == descriptor.key && other.value != *value;
+        if !value.is_empty() {
+            way.label.push_str(&format!("-{value}"));
+        }
+        // Exact values first, then patterns in the order of the file, then those without a value.
+        let before = match (value.is_empty(), is_pattern) {
+            (false, false) => Vec::new(),
+            (false, true) => {
+                let exact = |other: &Descriptor| {
+                    !other.value.contains('*') && fits(value, &other.value) && !other.value.is_empty()
+                };
+                let earlier = beside.get(..index).unwrap_or_default().iter().filter(|other| other.value.contains('*'));
+                let exact = beside.iter().filter(|other| exact(other));
+                exact.chain(earlier).filter(same_key).collect()
+            }
+            (true, _) => beside.iter().filter(same_key).collect::<Vec<_>>(),
+        };
+        let (patterns, exact): (Vec<_>, Vec<_>) = before.into_iter().partition(|other| other.value.contains('*'));
+        let exact = exact.into_iter().map(|other| other.value.clone()).collect::<Vec<_>>();
+        match key.expression() {
+            None => {
+                if is_pattern {
+                    self.note(
+                        descriptor.span,
+                        "value",
+                        format!("`{value}` not carried over: write the network into `match.ip`"),
+                    );
+                } else if !value.is_empty() {
+                    way.rule.ips = vec![value.clone()];
+                }
+                let address = value.split('/').next().unwrap_or_default();
+                if !value.is_empty() && address.parse::<IpAddr>().is_err() {
+                    way.when = Expression::False;
+                }
+                if !patterns.is_empty() {
+                    self.note(descriptor.span, "value", "patterns of addresses beside it are counted here, too");
+                }
+                way.rule.allow.extend(exact);
+            }
+            Some(expression) => {
+                let asked = match (value.is_empty(), is_pattern) {
+                    (true, _) => Expression::True,
+                    (false, true) => pattern(expression, value),
+                    (false, false) => key.field(value, &mut way.rule),
+                };
+                let elsewhere = patterns.iter().fold(Expression::one_of(expression, &exact), |any, other| {
+                    any.or(pattern(expression, &other.value))
+                });
+                let when = std::mem::replace(&mut way.when, Expression::True);
+                way.when = when.and(asked).and(elsewhere.not());
+            }
+        }
+        let counted_apart = value.is_empty() || (is_pattern && !descriptor.share_threshold);
+        let by = key.by();
+        if counted_apart && !way.rule.by.contains(&by) {
+            way.rule.by.push(by);
+        }
+    }
+
+    fn rule(&mut self, descriptor: &Descriptor, limit: &RateLimit, way: &Way) {
+        let Some((count, unit)) = limit.rate else {
+            let what = "unlimited, so there is no rule for it; the rules beside it leave it out";
+            self.note(limit.span, "rate_limit", what);
+            return;
+        };
+        if way.when == Expression::False {
+            let what = "not carried over: no request has this address; write it as an address or a network";
+            self.note(limit.span, "rate_limit", what);
+            return;
+        }
+        let mut rule = Rule { when: way.when.written(), ..way.rule.clone() };
+        self.describe(&mut rule, descriptor, limit, way);
+        rule.limit = Limit::Window(format!("{count}/{unit}"));
+        self.file.rules.push(rule);
+    }
+
+    /// A limit of 0 refuses everything: of a single key with a value, `deny` says so.
+    fn ban(&mut self, key: &Key, descriptor: &Descriptor, limit: &RateLimit, around: &Way, way: &Way) {
+        let value = &descriptor.value;
+        if !around.label.is_empty() || value.is_empty() || value.contains('*') {
+            let what = "not carried over: 0 requests refuse everyone here; write a rule with `deny`, or refuse it at the upstream";
+            self.note(limit.span, "rate_limit", what);
+            return;
+        }
+        let mut rule = Rule { by: vec![key.by()], deny: vec![value.clone()], ..Rule::default() };
+        self.describe(&mut rule, descriptor, limit, way);
+        self.file.rules.push(rule);
+    }
+
+    /// What all rules have.
+    fn describe(&mut self, rule: &mut Rule, descriptor: &Descriptor, limit: &RateLimit, way: &Way) {
+        for name in &limit.replaces {
+            let what = format!(
+                "not carried over: it replaces `{name}`, and in Diana both hold; keep that rule from it by `match.when`"
+            );
+            self.note(limit.span, "replaces", what);
+        }
+        let path = way.label.trim_start_matches('-');
+        rule.name = format!("{}.{}", self.domain, limit.name.as_deref().unwrap_or(path));
+        rule.origins = vec![format!("{}:{}: {path}", self.name, self.line(descriptor.span))];
+        rule.shadow = descriptor.shadow_mode;
+    }
+
+    fn note(&mut self, span: Span, directive: &str, what: impl Into<String>) {
+        let directive = directive.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        self.notes.push(Note { file: self.name.to_owned(), line: self.line(span), directive, what: what.into() });
+    }
+
+    fn line(&self, span: Span) -> usize {
+        self.lines.partition_point(|end| *end < span.start) + 1
+    }
+}

@@ -1,0 +1,222 @@
+//! The configuration of envoyproxy/ratelimit as it is written: a domain, and descriptors in descriptors.
+//!
+//! Unknown fields and the same key and value twice are errors, as they are for envoyproxy/ratelimit itself.
+
+use super::super::MOST;
+use diana_rules::{Fields, Node, Problem, Span, Value};
+use std::collections::BTreeSet;
+
+/// How deep descriptors may be nested.
+const DEEPEST: usize = 16;
+
+/// The whole file.
+#[derive(Debug, Default)]
+pub(super) struct Config {
+    pub(super) domain: String,
+    pub(super) descriptors: Vec<Descriptor>,
+}
+
+/// One descriptor.
+#[derive(Debug)]
+pub(super) struct Descriptor {
+    pub(super) key: String,
+    /// Empty is any.
+    pub(super) value: String,
+    pub(super) limit: Option<RateLimit>,
+    pub(super) shadow_mode: bool,
+    /// All values that fit the pattern are counted together.
+    pub(super) share_threshold: bool,
+    /// Fields that rules have no counterpart for.
+    pub(super) without_counterpart: Vec<(&'static str, Span)>,
+    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) span: Span,
+}
+
+/// What a descriptor limits.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    pub(super) name: Option<String>,
+    /// `None` is unlimited.
+    pub(super) rate: Option<(u64, &'static str)>,
+    /// The names of the limits that it replaces.
+    pub(super) replaces: Vec<String>,
+    pub(super) span: Span,
+}
+
+/// Reads the file. What is wrong is told in `problems`.
+pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Config {
+    let Some(mut fields) = Fields::of(tree, "the configuration", ["domain", "descriptors"], problems) else {
+        return Config::default();
+    };
+    let domain =
+        fields.require("domain", problems).and_then(|node| text(node, "`domain`", problems)).unwrap_or_default();
+    let mut left = MOST;
+    let descriptors = fields.take("descriptors").map(|node| descriptors(node, 0, &mut left, problems));
+    fields.finish(problems);
+    Config { domain, descriptors: descriptors.unwrap_or_default() }
+}
+
+fn descriptors(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Problem>) -> Vec<Descriptor> {
+    let Value::List(items) = &node.value else {
+        problems.push(Problem::new(node.span, format!("`descriptors` is a list, but this is {}", node.value.kind())));
+        return Vec::new();
+    };
+    if depth == DEEPEST {
+        problems.push(Problem::new(node.span, format!("descriptors are nested deeper than {DEEPEST}")));
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    for item in items {
+        if *left == 0 {
+            problems.push(Problem::new(item.span, format!("there are more than {MOST} descriptors")));
+            break;
+        }
+        *left -= 1;
+        let Some(descriptor) = descriptor(item, depth, left, problems) else { continue };
+        if !seen.insert((descriptor.key.clone(), descriptor.value.clone())) {
+            let what = format!("`{}` with this value is there already", descriptor.key);
+            problems.push(Problem::new(descriptor.span, what).expected("another value, or one descriptor for both"));
+        }
+        found.push(descriptor);
+    }
+    found
+}
+
+const FIELDS: [&str; 10] = [
+    "key",
+    "value",
+    "rate_limit",
+    "shadow_mode",
+    "quota_mode",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "metadata",
+    "descriptors",
+];
+
+fn descriptor(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Problem>) -> Option<Descriptor> {
+    let mut fields = Fields::of(node, "a descriptor", FIELDS, problems)?;
+    let named = fields.require("key", problems);
+    let key = named.and_then(|node| text(node, "`key`", problems));
+    let value = fields.take("value").and_then(|node| text(node, "`value`", problems)).unwrap_or_default();
+    let limit = fields.take("rate_limit").and_then(|node| rate_limit(node, problems));
+    let flag = |name: &'static str, fields: &mut Fields<'_>, problems: &mut Vec<Problem>| {
+        let node = fields.take(name)?;
+        flag(node, name, problems).then_some((name, node.span))
+    };
+    let shadow_mode = flag("shadow_mode", &mut fields, problems).is_some();
+    let share_threshold = flag("share_threshold", &mut fields, problems).is_some();
+    let mut without_counterpart = Vec::new();
+    for name in ["quota_mode", "detailed_metric", "value_to_metric"] {
+        without_counterpart.extend(flag(name, &mut fields, problems));
+    }
+    without_counterpart.extend(fields.take("metadata").map(|node| ("metadata", node.span)));
+    let inner = fields.take("descriptors").map(|node| descriptors(node, depth + 1, left, problems));
+    fields.finish(problems);
+    Some(Descriptor {
+        key: key?,
+        value,
+        limit,
+        shadow_mode,
+        share_threshold,
+        without_counterpart,
+        descriptors: inner.unwrap_or_default(),
+        span: named.map_or(node.span, |node| node.span),
+    })
+}
+
+/// The units, and how Diana writes them. A month has 30 days and a year 365, in both.
+const UNITS: [(&str, &str); 7] = [
+    ("second", "s"),
+    ("minute", "min"),
+    ("hour", "h"),
+    ("day", "day"),
+    ("week", "week"),
+    ("month", "month"),
+    ("year", "365day"),
+];
+
+fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
+    let known = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
+    let mut fields = Fields::of(node, "`rate_limit`", known, problems)?;
+    let name = fields.take("name").and_then(|node| text(node, "`name`", problems));
+    let unlimited = fields.take("unlimited").is_some_and(|node| flag(node, "unlimited", problems));
+    let unit = fields.take("unit");
+    let count = fields.take("requests_per_unit");
+    let replaces = fields.take("replaces").map(|node| replaced(node, problems)).unwrap_or_default();
+    fields.finish(problems);
+    if unlimited {
+        if let Some(node) = unit {
+            problems.push(Problem::new(node.span, "`unlimited` has no unit").expected("one of the two"));
+        }
+        return Some(RateLimit { name, rate: None, replaces, span: node.span });
+    }
+    let unit = match unit {
+        Some(node) => {
+            let written = text(node, "`unit`", problems)?.to_lowercase();
+            let found = UNITS.iter().find(|(unit, _)| *unit == written).map(|(_, unit)| *unit);
+            if found.is_none() {
+                let problem = Problem::new(node.span, format!("`{written}` is no unit"));
+                problems.push(problem.expected("second, minute, hour, day, week, month or year"));
+            }
+            found?
+        }
+        None => {
+            problems
+                .push(Problem::new(node.span, "`rate_limit` has no `unit`").expected("second, minute, hour, day ..."));
+            return None;
+        }
+    };
+    // Left out, it is 0 in envoyproxy/ratelimit, which refuses everything.
+    let count = match count {
+        None => 0,
+        Some(node) => match node.text().and_then(|text| text.parse::<u32>().ok()) {
+            Some(count) => u64::from(count),
+            None => {
+                problems.push(Problem::new(node.span, "`requests_per_unit` is no whole number").expected("as in 100"));
+                return None;
+            }
+        },
+    };
+    Some(RateLimit { name, rate: Some((count, unit)), replaces, span: node.span })
+}
+
+/// `replaces: [{name: other}]`
+fn replaced(node: &Node, problems: &mut Vec<Problem>) -> Vec<String> {
+    let Value::List(items) = &node.value else {
+        problems.push(Problem::new(node.span, "`replaces` is a list").expected("as in [{name: other}]"));
+        return Vec::new();
+    };
+    let mut names = Vec::new();
+    for item in items {
+        let Some(mut fields) = Fields::of(item, "`replaces`", ["name"], problems) else { continue };
+        names.extend(fields.require("name", problems).and_then(|node| text(node, "`name`", problems)));
+        fields.finish(problems);
+    }
+    names
+}
+
+/// A text, or what YAML takes for something else: a `value: true` is the text.
+fn text(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<String> {
+    match &node.value {
+        Value::Text(text) | Value::Number(text) => Some(text.clone()),
+        Value::Bool(value) => Some(value.to_string()),
+        other => {
+            problems.push(Problem::new(node.span, format!("{what} is a text, but this is {}", other.kind())));
+            None
+        }
+    }
+}
+
+fn flag(node: &Node, name: &str, problems: &mut Vec<Problem>) -> bool {
+    match node.value {
+        Value::Bool(value) => value,
+        _ => {
+            problems
+                .push(Problem::new(node.span, format!("`{name}` is true or false, but this is {}", node.value.kind())));
+            false
+        }
+    }
+}

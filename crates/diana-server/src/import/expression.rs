@@ -1,0 +1,230 @@
+//! Conditions in Diana's expression language, as importers write them into `when`.
+//!
+//! An importer only ever needs true, false, a few questions about the request, and how they are joined. Constants vanish as
+//! they are joined, and chains stay flat, so that what is written is about what a person would write. All names of the
+//! language that importers use stand in this file.
+
+use std::fmt;
+
+/// A condition.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Expression {
+    True,
+    False,
+    /// One question, as it is written.
+    Is(String),
+    Not(Box<Self>),
+    And(Vec<Self>),
+    Or(Vec<Self>),
+}
+
+/// What a question is about.
+pub(crate) const PATH: &str = "request.path";
+pub(crate) const HOST: &str = "request.host";
+pub(crate) const METHOD: &str = "request.method";
+
+/// A header, cookie or parameter of the query; `map` is `headers`, `cookies` or `query`.
+pub(crate) fn entry(map: &str, name: &str) -> String {
+    format!("request.{map}[{}]", text(name))
+}
+
+/// A text as the language writes it.
+pub(crate) fn text(value: &str) -> String {
+    let mut quoted = String::from('"');
+    for character in value.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+impl Expression {
+    pub(crate) fn equals(what: &str, value: &str) -> Self {
+        Self::Is(format!("{what} == {}", text(value)))
+    }
+
+    /// Whether it is one of several.
+    pub(crate) fn one_of(what: &str, values: &[String]) -> Self {
+        match values {
+            [] => Self::False,
+            [value] => Self::equals(what, value),
+            _ => Self::Is(format!(
+                "{what} in [{}]",
+                values.iter().map(|value| text(value)).collect::<Vec<_>>().join(", ")
+            )),
+        }
+    }
+
+    pub(crate) fn starts_with(what: &str, value: &str) -> Self {
+        Self::Is(format!("{what}.startsWith({})", text(value)))
+    }
+
+    pub(crate) fn ends_with(what: &str, value: &str) -> Self {
+        Self::Is(format!("{what}.endsWith({})", text(value)))
+    }
+
+    /// Whether a regular expression is found in it.
+    pub(crate) fn matches(what: &str, pattern: &str) -> Self {
+        Self::Is(format!("{what}.matches({})", text(pattern)))
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::False, _) | (_, Self::False) => Self::False,
+            (Self::True, other) | (other, Self::True) => other,
+            (Self::Not(a), Self::Not(b)) => a.or(*b).not(),
+            (Self::Not(a), Self::And(mut rest)) => match rest.first() {
+                // `!a && !b && c` is easier to read as `!(a || b) && c`.
+                Some(Self::Not(_)) => {
+                    let first = Self::Not(a).and(rest.remove(0));
+                    rest.insert(0, first);
+                    Self::And(rest)
+                }
+                _ => {
+                    rest.insert(0, Self::Not(a));
+                    Self::And(rest)
+                }
+            },
+            (Self::And(mut a), Self::And(b)) => {
+                a.extend(b);
+                Self::And(a)
+            }
+            (Self::And(mut a), b) => {
+                a.push(b);
+                Self::And(a)
+            }
+            (a, Self::And(mut b)) => {
+                b.insert(0, a);
+                Self::And(b)
+            }
+            (a, b) => Self::And(vec![a, b]),
+        }
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::True, _) | (_, Self::True) => Self::True,
+            (Self::False, other) | (other, Self::False) => other,
+            (Self::Or(mut a), Self::Or(b)) => {
+                a.extend(b);
+                Self::Or(a)
+            }
+            (Self::Or(mut a), b) => {
+                a.push(b);
+                Self::Or(a)
+            }
+            (a, Self::Or(mut b)) => {
+                b.insert(0, a);
+                Self::Or(b)
+            }
+            (a, b) => Self::Or(vec![a, b]),
+        }
+    }
+
+    pub(crate) fn not(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Not(inner) => *inner,
+            other => Self::Not(Box::new(other)),
+        }
+    }
+
+    fn is_call(&self) -> bool {
+        matches!(self, Self::Is(question) if question.ends_with(')') && !question.contains(" == ") && !question.contains(" in ["))
+    }
+
+    /// As a rule has it: nothing where there is nothing to ask.
+    pub(crate) fn written(&self) -> Option<String> {
+        (*self != Self::True).then(|| self.to_string())
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::True => f.write_str("true"),
+            Self::False => f.write_str("false"),
+            Self::Is(question) => f.write_str(question),
+            // A call needs no brackets.
+            Self::Not(inner) if inner.is_call() => write!(f, "!{inner}"),
+            Self::Not(inner) => write!(f, "!({inner})"),
+            Self::And(parts) => joined(parts, " && ", f),
+            Self::Or(parts) => joined(parts, " || ", f),
+        }
+    }
+}
+
+/// Parts with their own joins in brackets.
+fn joined(parts: &[Expression], join: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            f.write_str(join)?;
+        }
+        match part {
+            Expression::And(_) | Expression::Or(_) => write!(f, "({part})")?,
+            _ => write!(f, "{part}")?,
+        }
+    }
+    Ok(())
+}
+
+/// What keeps a regular expression from being used, if anything does: nginx's are Perl's, with look-around and references
+/// back, and those of expressions are not.
+pub(crate) fn unusable(pattern: &str) -> Option<String> {
+    let error = regex_syntax::Parser::new().parse(pattern).err()?;
+    Some(match error {
+        regex_syntax::Error::Parse(error) => error.kind().to_string(),
+        regex_syntax::Error::Translate(error) => error.kind().to_string(),
+        _ => "it is not understood".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(question: &str) -> Expression {
+        Expression::Is(question.to_owned())
+    }
+
+    #[test]
+    fn constants_vanish() {
+        let a = is("a");
+        assert_eq!(Expression::True.and(a.clone()), a);
+        assert_eq!(Expression::False.or(a.clone()), a);
+        assert_eq!(Expression::False.and(a.clone()), Expression::False);
+        assert_eq!(Expression::True.or(a.clone()), Expression::True);
+        assert_eq!(a.clone().not().not(), a);
+        assert_eq!(Expression::True.written(), None);
+    }
+
+    #[test]
+    fn joins_are_flat_and_brackets_are_where_they_must_be() {
+        assert_eq!(is("a").not().and(is("b").not()).to_string(), "!(a || b)");
+        assert_eq!(is("a").not().and(is("b").not()).and(is("c")).to_string(), "!(a || b) && c");
+        assert_eq!(is("a").not().and(is("b").or(is("c").not())).to_string(), "!(a) && (b || !(c))");
+        assert_eq!(is("a").or(is("b")).or(is("c")).to_string(), "a || b || c");
+    }
+
+    #[test]
+    fn texts_are_quoted() {
+        assert_eq!(Expression::matches(PATH, r#"\.php$"#).to_string(), r#"request.path.matches("\\.php$")"#);
+        assert_eq!(text("a\"b\n\u{1}"), r#""a\"b\n\u0001""#);
+        assert_eq!(entry("headers", "x-plan"), r#"request.headers["x-plan"]"#);
+    }
+
+    #[test]
+    fn perl_only_patterns_are_found() {
+        assert_eq!(unusable(r"^/(?<id>\d+)/.*\.(jpg|png)$"), None);
+        assert!(unusable(r"^/(?!static)").is_some());
+        assert!(unusable(r"(a)\1").is_some());
+    }
+}

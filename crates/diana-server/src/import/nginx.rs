@@ -1,0 +1,66 @@
+//! nginx: `limit_req`, `limit_conn` and `limit_rate` become rules.
+//!
+//! A zone is a rule's limit with its `by`; where it is used is the rule's `match`. Each use of a zone with the same
+//! parameters is the same rule, since nginx counts them together. [`region`] tells how locations become paths.
+
+mod convert;
+mod dump;
+mod host;
+mod include;
+mod key;
+mod limit;
+mod notes;
+mod region;
+mod scope;
+mod syntax;
+mod variable;
+
+pub use include::Include;
+
+use super::Imported;
+use diana_rules::Problems;
+use dump::Dump;
+use notes::Notes;
+
+/// Makes a rule file of an nginx configuration. `include` finds what an `include` names, as `nginx` would: relative to the
+/// folder of the main file, in the order of their names. What `nginx -T` prints has all files in it, and is taken apart.
+///
+/// ```
+/// use diana_server::import::import_nginx;
+///
+/// let conf = "\
+/// limit_req_zone $binary_remote_addr zone=login:10m rate=5r/m;
+/// server {
+///     location = /login { limit_req zone=login burst=3 nodelay; limit_req_status 429; }
+/// }
+/// ";
+/// let imported = import_nginx("site.conf", conf, &|_| Ok(Vec::new())).unwrap();
+/// assert!(imported.notes.is_empty());
+/// assert!(imported.rules.ends_with("\
+/// rules:
+///   ## site.conf:1: limit_req_zone $binary_remote_addr, zone login
+///   ## site.conf:3: limit_req in location = /login
+///   - name: login
+///     by: ip/128
+///     match:
+///       path: /login
+///     limit: 5/min
+///     algorithm: leaky_bucket
+///     burst: 3
+///     nodelay: true
+///     status: 429
+/// "), "{}", imported.rules);
+/// ```
+pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Imported, Box<Problems>> {
+    let mut notes = Notes::default();
+    let directives = match Dump::read(text) {
+        Some(dump) => {
+            let (main, text) = dump.main();
+            include::load(main, text, &|pattern| dump.include(pattern), &mut notes)?
+        }
+        None => include::load(name, text, include, &mut notes)?,
+    };
+    let http = scope::read(&directives, &mut notes);
+    let rules = convert::convert(name, &http, &mut notes).write();
+    Ok(Imported { rules, notes: notes.finish() })
+}

@@ -1,0 +1,311 @@
+//! From what holds where to rules: one for each limit that has counts of its own.
+
+use super::super::LARGEST;
+use super::super::expression::Expression;
+use super::super::rule::{Limit, Rule, RuleFile};
+use super::host::{Hosts, any_of};
+use super::key::{Key, key};
+use super::limit::{Use, Zone, ZoneKind, bytes};
+use super::notes::Notes;
+use super::region::{Item, Region, choices, condition, region};
+use super::scope::Http;
+use super::syntax::Place;
+use super::variable::{network, show};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many places a comment names.
+const MOST_ORIGINS: usize = 8;
+
+/// Makes the rule file.
+pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
+    let choices = http.servers.iter().map(|server| match server.returns {
+        true => Vec::new(),
+        false => choices(server, notes),
+    });
+    let choices = choices.collect::<Vec<_>>();
+    let mut uses: BTreeMap<&Use, Vec<Site<'_>>> = BTreeMap::new();
+    for (server, items) in choices.iter().enumerate() {
+        for item in items {
+            for (limit, said) in item.limits {
+                uses.entry(limit).or_default().push(Site { server, item, said: *said });
+            }
+        }
+    }
+    let mut in_zone: BTreeMap<&str, usize> = BTreeMap::new();
+    for limit in uses.keys() {
+        *in_zone.entry(limit.zone().unwrap_or_default()).or_default() += 1;
+    }
+    let mut uses = uses.into_iter().collect::<Vec<_>>();
+    uses.sort_by_key(|(_, sites)| sites.iter().map(|site| site.said).min());
+    unused(http, &in_zone, notes);
+
+    let mut converter = Converter { http, choices: &choices, hosts: Hosts::new(&http.servers), notes };
+    let mut file =
+        RuleFile { header: vec![format!("Made from {name} by `diana import nginx`.")], ..RuleFile::default() };
+    let mut written = 0;
+    for (limit, sites) in uses {
+        let shares_zone = in_zone.get(limit.zone().unwrap_or_default()).is_some_and(|count| *count > 1);
+        let Some(rule) = converter.rule(limit, &sites, shares_zone) else { continue };
+        written += rule.when.as_ref().map_or(0, String::len) + rule.allow.iter().map(String::len).sum::<usize>();
+        if written > LARGEST {
+            let place = sites.first().map(|site| site.said).unwrap_or_default();
+            converter.notes.add(
+                place,
+                limit.directive(),
+                "not carried over, nor what follows: the rules grow too large",
+            );
+            break;
+        }
+        file.rules.push(rule);
+    }
+    trusted_proxies(http, &mut file, notes);
+    file.name_rules();
+    file
+}
+
+/// One place where a limit holds.
+#[derive(Clone, Copy, Debug)]
+struct Site<'a> {
+    server: usize,
+    item: &'a Item<'a>,
+    said: Place,
+}
+
+struct Converter<'a> {
+    http: &'a Http,
+    /// The locations of each server; none of one that answers by itself.
+    choices: &'a [Vec<Item<'a>>],
+    hosts: Hosts<'a>,
+    notes: &'a mut Notes,
+}
+
+impl<'a> Converter<'a> {
+    fn rule(&mut self, limit: &Use, sites: &[Site<'_>], shares_zone: bool) -> Option<Rule> {
+        let first = sites.iter().min_by_key(|site| site.said)?;
+        let servers = sites.iter().map(|site| site.server).collect::<BTreeSet<_>>();
+        // The widest place gives its name.
+        let label = sites.iter().map(|site| site.item.label).min_by_key(|label| label.len()).unwrap_or_default();
+        let mut rule = Rule::default();
+        let mut when_key = Expression::True;
+        match limit.zone() {
+            Some(name) => {
+                let zone = self.zone(name, limit, first.said)?;
+                let key = self.key(zone, limit, first.said, servers.len())?;
+                let directive = limit.directive();
+                rule.origins.push(format!(
+                    "{}: {directive}_zone {}, zone {name}",
+                    self.notes.show(zone.place),
+                    zone.key
+                ));
+                rule.name = if shares_zone { format!("{name}-{label}") } else { name.to_owned() };
+                rule.by = key.by;
+                rule.allow = key.condition.allow;
+                rule.ips = key.condition.ips;
+                rule.methods = key.condition.methods;
+                when_key = key.condition.when;
+                if shares_zone {
+                    let what = format!(
+                        "zone `{name}` is used with other parameters elsewhere: nginx counts both together, the rules apart"
+                    );
+                    self.notes.add(first.said, directive, what);
+                }
+                counted(&mut rule, limit, zone);
+            }
+            None => {
+                rule.name = format!("rate-{label}");
+                counted_by_request(&mut rule, limit);
+            }
+        }
+        let (hosts, paths, when) = self.place(limit, &servers, first.said)?;
+        rule.hosts = hosts;
+        rule.paths = paths;
+        let when = when.and(when_key);
+        if when == Expression::False {
+            self.notes.add(first.said, limit.directive(), "not carried over, since no rule could know its location");
+            return None;
+        }
+        rule.when = when.written();
+        self.origins(&mut rule, limit, sites);
+        Some(rule)
+    }
+
+    fn zone(&mut self, name: &str, limit: &Use, said: Place) -> Option<&'a Zone> {
+        let fits = |zone: &&Zone| matches!(limit, Use::Requests { .. }) == (zone.kind != ZoneKind::Connections);
+        let zone = self.http.zones.get(name).filter(fits);
+        if zone.is_none() {
+            let directive = limit.directive();
+            let what =
+                format!("not carried over: no `{directive}_zone` here defines zone `{name}`; import the main file");
+            self.notes.add(said, directive, what);
+        }
+        zone
+    }
+
+    fn key(&mut self, zone: &Zone, limit: &Use, said: Place, servers: usize) -> Option<Key> {
+        let directive = format!("{}_zone", limit.directive());
+        match key(&zone.key, servers, &self.http.variables) {
+            Ok(key) => {
+                for note in &key.notes {
+                    self.notes.add(zone.place, &directive, note);
+                }
+                Some(key)
+            }
+            Err(problem) => {
+                self.notes.add(zone.place, &directive, format!("not carried over: {problem}"));
+                let what = "not carried over, since its zone is not";
+                self.notes.add(said, limit.directive(), what);
+                None
+            }
+        }
+    }
+
+    /// Where a limit holds: hosts, paths, and what else.
+    fn place(
+        &mut self,
+        limit: &Use,
+        servers: &BTreeSet<usize>,
+        said: Place,
+    ) -> Option<(Vec<String>, Vec<String>, Expression)> {
+        let entangled = |problem: String, notes: &mut Notes| {
+            notes.add(said, limit.directive(), format!("not carried over: {problem}; write the rules by hand"));
+        };
+        // Servers in which it holds for the same paths.
+        let mut regions: BTreeMap<Region, BTreeSet<usize>> = BTreeMap::new();
+        for server in servers {
+            match self.choices.get(*server).map_or(Ok(None), |items| region(items, limit)) {
+                Ok(Some(region)) => {
+                    regions.entry(region).or_default().insert(*server);
+                }
+                Ok(None) => {}
+                Err(problem) => {
+                    entangled(problem, self.notes);
+                    return None;
+                }
+            }
+        }
+        self.same_name_elsewhere(servers);
+        if regions.len() == 1 {
+            let (Region { paths, when }, with) = regions.pop_first()?;
+            let everywhere = paths.is_empty() && when == Expression::True;
+            // Servers that answer by themselves have no locations here.
+            let is_everyone =
+                self.choices.iter().enumerate().all(|(index, items)| items.is_empty() || with.contains(&index));
+            let (hosts, of_host) = match everywhere && is_everyone {
+                true => (BTreeSet::new(), Expression::True),
+                false => self.hosts.of(&with),
+            };
+            return Some((hosts.into_iter().collect(), paths, of_host.and(when)));
+        }
+        let mut when = Expression::False;
+        for with in regions.values() {
+            let (hosts, of_host) = self.hosts.of(with);
+            let of_host = if hosts.is_empty() { of_host } else { any_of(&hosts, &BTreeSet::new()) };
+            let items = with.first().and_then(|server| self.choices.get(*server)).map_or(&[][..], Vec::as_slice);
+            match condition(items, limit) {
+                Ok(condition) => when = when.or(of_host.and(condition)),
+                Err(problem) => {
+                    entangled(problem, self.notes);
+                    return None;
+                }
+            }
+        }
+        Some((Vec::new(), Vec::new(), when))
+    }
+
+    /// Two servers of one name differ by their ports, which rules don't know.
+    fn same_name_elsewhere(&mut self, servers: &BTreeSet<usize>) {
+        for index in servers {
+            let Some(server) = self.http.servers.get(*index) else { continue };
+            if let Some(name) = self.hosts.also_elsewhere(*index, servers) {
+                let what =
+                    format!("another server is called `{name}` too and has other limits; rules don't tell ports apart");
+                self.notes.add(server.place, "server", what);
+            }
+        }
+    }
+
+    fn origins(&self, rule: &mut Rule, limit: &Use, sites: &[Site<'_>]) {
+        let mut lines = Vec::new();
+        for site in sites {
+            let line = format!("{}: {} in {}", self.notes.show(site.said), limit.directive(), site.item.described());
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+            if lines.len() > MOST_ORIGINS {
+                lines.pop();
+                lines.push("and more".to_owned());
+                break;
+            }
+        }
+        rule.origins.extend(lines);
+    }
+}
+
+/// The limit of a zone.
+fn counted(rule: &mut Rule, limit: &Use, zone: &Zone) {
+    let answer = match limit {
+        Use::Requests { burst, delay, answer, .. } => {
+            if let ZoneKind::Requests(rate) = &zone.kind {
+                rule.limit = Limit::Leaky { rate: rate.clone(), burst: *burst, delay: *delay };
+            }
+            answer
+        }
+        Use::Connections { count, answer, .. } => {
+            rule.limit = Limit::Concurrent(*count);
+            answer
+        }
+        Use::Rate { .. } => return,
+    };
+    rule.shadow = answer.dry_run;
+    // Diana's own answer is 503, as nginx's.
+    rule.status = Some(answer.status).filter(|status| *status != 503);
+}
+
+/// A rate of bytes, which each response has for itself.
+fn counted_by_request(rule: &mut Rule, limit: &Use) {
+    if let Use::Rate { bytes: rate, after } = limit {
+        rule.by = vec!["request".to_owned()];
+        let after = Some(*after).filter(|after| *after > 0).map(bytes);
+        rule.limit = Limit::Bandwidth { rate: format!("{}/s", bytes(*rate)), after };
+    }
+}
+
+/// Zones that nobody uses.
+fn unused(http: &Http, used: &BTreeMap<&str, usize>, notes: &mut Notes) {
+    for (name, zone) in http.zones.iter().filter(|(name, _)| !used.contains_key(name.as_str())) {
+        let directive = if zone.kind == ZoneKind::Connections { "limit_conn" } else { "limit_req" };
+        let what = format!("not carried over: no `{directive}` that was carried over uses zone `{name}`");
+        notes.add(zone.place, &format!("{directive}_zone"), what);
+    }
+}
+
+/// `set_real_ip_from`: whose word about the client's address counts.
+fn trusted_proxies(http: &Http, file: &mut RuleFile, notes: &mut Notes) {
+    let mut trusted = BTreeSet::new();
+    for (from, place) in &http.real_ip_from {
+        match network(from) {
+            Some(network) => {
+                trusted.insert(network);
+            }
+            None => {
+                let what = format!("`{from}` not carried over: write its addresses into `gateway.trusted_proxies`");
+                notes.add(*place, "set_real_ip_from", what);
+            }
+        }
+    }
+    file.trusted_proxies = trusted.iter().map(show).collect();
+    let Some((_, first)) = http.real_ip_from.first() else { return };
+    match &http.real_ip_header {
+        Some((header, _)) if header.eq_ignore_ascii_case("x-forwarded-for") => {}
+        Some((header, place)) => {
+            let what = format!(
+                "`{header}` not carried over: Diana reads `X-Forwarded-For` of trusted proxies; let them set it"
+            );
+            notes.add(*place, "real_ip_header", what);
+        }
+        None => {
+            let what = "nginx reads `X-Real-IP` here, and Diana `X-Forwarded-For` of trusted proxies; let them set it";
+            notes.add(*first, "set_real_ip_from", what);
+        }
+    }
+}

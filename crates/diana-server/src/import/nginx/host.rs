@@ -1,0 +1,127 @@
+//! Which requests come to a server: its names, and whether it gets what no name fits.
+
+use super::super::expression::{Expression, HOST, unusable};
+use super::scope::Server;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The names of a server, as `server_name` has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Names {
+    /// Plain names, and `*.name`.
+    pub(super) plain: BTreeSet<String>,
+    /// What globs of hosts can't say.
+    pub(super) others: BTreeSet<Expression>,
+}
+
+impl Names {
+    /// Adds a name; or tells why it can't.
+    pub(super) fn add(&mut self, name: &str) -> Result<(), String> {
+        if let Some(pattern) = name.strip_prefix('~') {
+            if let Some(problem) = unusable(pattern) {
+                return Err(format!("`{name}` not carried over: {problem}; rewrite it, or list the names"));
+            }
+            self.others.insert(Expression::matches(HOST, pattern));
+        } else if name.contains('$') {
+            return Err(format!("`{name}` not carried over: write the name that it stands for into `match.host`"));
+        } else if let Some(beginning) = name.strip_suffix(".*") {
+            self.others.insert(Expression::starts_with(HOST, &format!("{beginning}.").to_lowercase()));
+        } else if let Some(rest) = name.strip_prefix('.') {
+            self.plain.extend([rest.to_lowercase(), format!("*.{rest}").to_lowercase()]);
+        } else if name.chars().any(|c| !matches!(c, '_' | '-')) {
+            // Names such as `_` are no hosts; people write them where nothing else shall fit.
+            self.plain.insert(name.to_lowercase());
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.others.is_empty()
+    }
+
+    /// Whether a host is one of them.
+    pub(super) fn expression(&self) -> Expression {
+        any_of(&self.plain, &self.others)
+    }
+}
+
+/// Whether the host is one of some names.
+pub(super) fn any_of(plain: &BTreeSet<String>, others: &BTreeSet<Expression>) -> Expression {
+    let (ends, whole): (Vec<_>, Vec<_>) = plain.iter().cloned().partition(|name| name.starts_with("*."));
+    let whole = Expression::one_of(HOST, &whole);
+    let ends = ends.iter().map(|name| Expression::ends_with(HOST, name.trim_start_matches('*')));
+    ends.chain(others.iter().cloned()).fold(whole, Expression::or)
+}
+
+/// Who gets which hosts.
+#[derive(Debug)]
+pub(super) struct Hosts<'a> {
+    servers: &'a [Server],
+    /// The server that gets what no name fits, by port: the one that says so, or the first.
+    defaults: BTreeMap<&'a str, usize>,
+    /// The servers that have a name, those aside that answer by themselves.
+    named: BTreeMap<&'a str, BTreeSet<usize>>,
+}
+
+impl<'a> Hosts<'a> {
+    pub(super) fn new(servers: &'a [Server]) -> Self {
+        let mut defaults = BTreeMap::new();
+        let mut named: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (index, server) in servers.iter().enumerate() {
+            for name in server.names.plain.iter().filter(|_| !server.returns) {
+                named.entry(name).or_default().insert(index);
+            }
+            for (port, says_so) in &server.ports {
+                let first = *defaults.entry(port.as_str()).or_insert(index);
+                let is_claimed = servers.get(first).is_some_and(|first| first.ports.get(port) == Some(&true));
+                if *says_so && !is_claimed {
+                    defaults.insert(port, index);
+                }
+            }
+        }
+        Self { servers, defaults, named }
+    }
+
+    /// Whether a server gets what no name fits, on one of its ports.
+    pub(super) fn is_default(&self, index: usize) -> bool {
+        self.servers.get(index).is_some_and(|server| {
+            server.names.is_empty() || server.ports.keys().any(|port| self.defaults.get(port.as_str()) == Some(&index))
+        })
+    }
+
+    /// Names that servers on the ports of `index` have, those of `with` aside: requests for them don't come to it.
+    pub(super) fn elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Expression {
+        let Some(server) = self.servers.get(index) else { return Expression::False };
+        let shares = |other: &Server| other.ports.keys().any(|port| server.ports.contains_key(port));
+        let (mut plain, mut others) = (BTreeSet::new(), BTreeSet::new());
+        for (number, other) in self.servers.iter().enumerate() {
+            if !with.contains(&number) && shares(other) {
+                plain.extend(other.names.plain.iter().filter(|name| !server.names.plain.contains(*name)).cloned());
+                others.extend(other.names.others.iter().filter(|name| !server.names.others.contains(*name)).cloned());
+            }
+        }
+        any_of(&plain, &others)
+    }
+
+    /// A name of server `index` that a server has which is not of `with`, and which does not answer by itself.
+    pub(super) fn also_elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Option<&'a str> {
+        let is_elsewhere = |name: &&String| {
+            self.named.get(name.as_str()).is_some_and(|servers| servers.iter().any(|server| !with.contains(server)))
+        };
+        self.servers.get(index)?.names.plain.iter().find(is_elsewhere).map(String::as_str)
+    }
+
+    /// Which hosts come to the servers of `with`: as names if they alone say it, else as a condition.
+    pub(super) fn of(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
+        let defaults = with.iter().filter(|index| self.is_default(**index));
+        let elsewhere = defaults.map(|index| self.elsewhere(*index, with)).collect::<BTreeSet<_>>();
+        if !elsewhere.is_empty() {
+            // What is elsewhere on one port only still comes here on the other.
+            return (BTreeSet::new(), elsewhere.into_iter().fold(Expression::True, Expression::and).not());
+        }
+        let servers = with.iter().filter_map(|index| self.servers.get(*index));
+        if servers.clone().all(|server| server.names.others.is_empty()) {
+            return (servers.flat_map(|server| server.names.plain.iter().cloned()).collect(), Expression::True);
+        }
+        (BTreeSet::new(), servers.fold(Expression::False, |any, server| any.or(server.names.expression())))
+    }
+}

@@ -1,0 +1,96 @@
+//! A configuration with all that it includes.
+//!
+//! nginx reads an `include` as if its text stood there, and looks for it from the folder of the main file, whichever file
+//! says it. What can't be found is noted, not an error: people import on another machine than the one that serves.
+
+use super::super::LARGEST;
+use super::notes::Notes;
+use super::syntax::{DEEPEST, Directive, parse};
+use diana_rules::{Document, Format, Problem, Problems};
+use std::io;
+
+/// Finds the files that an `include` means: each with its name and its text.
+pub type Include<'a> = &'a dyn Fn(&str) -> io::Result<Vec<(String, String)>>;
+
+/// How deep includes may be nested.
+const DEEPEST_INCLUDE: usize = 16;
+/// How many files may be included.
+const MOST_FILES: usize = 1_000;
+
+/// Reads a configuration. The names of its files are left in `notes`.
+pub(super) fn load(
+    name: &str,
+    text: &str,
+    include: Include<'_>,
+    notes: &mut Notes,
+) -> Result<Vec<Directive>, Box<Problems>> {
+    let mut loader = Loader { include, notes, bytes: 0 };
+    loader.read(name, text, 0, 0)
+}
+
+struct Loader<'a> {
+    include: Include<'a>,
+    notes: &'a mut Notes,
+    /// Of all files so far.
+    bytes: usize,
+}
+
+impl Loader<'_> {
+    fn read(&mut self, name: &str, text: &str, includes: usize, depth: usize) -> Result<Vec<Directive>, Box<Problems>> {
+        let problem =
+            |problem: Problem| Box::new(Document::new(name, text).with_format(Format::Yaml).problems([problem]));
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > LARGEST {
+            let what = format!("all files together have more than {LARGEST} bytes");
+            return Err(problem(Problem::new(diana_rules::Span::default(), what)));
+        }
+        let file = self.notes.add_file(name);
+        let directives = parse(text, file).map_err(problem)?;
+        self.expand(directives, includes, depth, &problem)
+    }
+
+    /// Puts what is included in the place of each `include`.
+    fn expand(
+        &mut self,
+        directives: Vec<Directive>,
+        includes: usize,
+        depth: usize,
+        problem: &dyn Fn(Problem) -> Box<Problems>,
+    ) -> Result<Vec<Directive>, Box<Problems>> {
+        let mut expanded = Vec::with_capacity(directives.len());
+        for mut directive in directives {
+            let at = |what: String| problem(Problem::new(directive.place.span, what));
+            if directive.name != "include" || directive.block.is_some() {
+                if let Some(block) = directive.block.take() {
+                    if depth == DEEPEST {
+                        return Err(at(format!("blocks are nested deeper than {DEEPEST}")));
+                    }
+                    directive.block = Some(self.expand(block, includes, depth + 1, problem)?);
+                }
+                expanded.push(directive);
+                continue;
+            }
+            if includes == DEEPEST_INCLUDE {
+                return Err(at(format!(
+                    "includes are nested deeper than {DEEPEST_INCLUDE}; does a file include itself?"
+                )));
+            }
+            match (self.include)(directive.arg(0)) {
+                Ok(found) => {
+                    for (name, text) in found {
+                        if self.notes.files() > MOST_FILES {
+                            return Err(at(format!("more than {MOST_FILES} files are included")));
+                        }
+                        expanded.extend(self.read(&name, &text, includes + 1, depth)?);
+                    }
+                }
+                Err(error) => {
+                    let what =
+                        format!("`{}` can't be read, so nothing of it was carried over: {error}", directive.arg(0));
+                    self.notes.add(directive.place, "include", what);
+                }
+            }
+        }
+        Ok(expanded)
+    }
+}

@@ -1,0 +1,139 @@
+//! What a zone tells requests apart by, as `by`.
+
+use super::variable::{Condition, Variables};
+use std::collections::BTreeSet;
+
+/// Whom a zone counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Key {
+    /// None is everyone together.
+    pub(super) by: Vec<String>,
+    pub(super) condition: Condition,
+    /// What is nearly, but not quite so.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads a key such as `$binary_remote_addr$uri`; or tells why rules can't have it. `servers` is how many servers use the
+/// zone: a single one has a single `$server_name`.
+pub(super) fn key(text: &str, servers: usize, variables: &Variables) -> Result<Key, String> {
+    let mut key = Key::default();
+    resolve(text, servers, variables, &mut key, 0)?;
+    let optional = |part: &String| part.contains('(');
+    if key.by.len() > 1 && key.by.iter().any(optional) {
+        let what = "nginx counts requests that lack a part of the key, and Diana does not; `missing: shared` counts them together";
+        key.notes.push(what.to_owned());
+    }
+    Ok(key)
+}
+
+/// How many variables may stand for each other.
+const DEEPEST: usize = 4;
+
+fn resolve(text: &str, servers: usize, variables: &Variables, key: &mut Key, depth: usize) -> Result<(), String> {
+    let names = names(text);
+    let is_alone = names.len() == 1;
+    for name in names {
+        let part = match name.as_str() {
+            "binary_remote_addr" | "remote_addr" => "ip/128".to_owned(),
+            "server_name" if servers <= 1 => continue,
+            "host" | "http_host" => "host".to_owned(),
+            "server_name" => {
+                let what =
+                    "`$server_name` is the first name of a server, and `by: host` counts each of its names for itself";
+                key.notes.push(what.to_owned());
+                "host".to_owned()
+            }
+            "uri" | "document_uri" => "resource".to_owned(),
+            "request_uri" => {
+                key.notes.push("`$request_uri` has the query in it, and `by: resource` has not".to_owned());
+                "resource".to_owned()
+            }
+            "request_method" => "method".to_owned(),
+            "remote_user" => {
+                return Err("the name of `$remote_user` is known to nginx alone; let it set a header, and write `by: header(x-user)`".to_owned());
+            }
+            _ if let Some(defined) = variables.get(&name) => {
+                let values = defined.values().into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+                let [value] = &*values.into_iter().collect::<Vec<_>>() else {
+                    return Err(format!(
+                        "`${name}` has several values; write one rule for each, with what it depends on as `match`"
+                    ));
+                };
+                if depth == DEEPEST {
+                    return Err(format!("`${name}` stands for too many others"));
+                }
+                if !is_alone || key.condition != Condition::default() {
+                    return Err(format!(
+                        "`${name}` stands beside others; write a rule with its condition as `match.when`"
+                    ));
+                }
+                key.condition = variables.condition(&name, &|value| !value.is_empty(), 0)?;
+                resolve(value, servers, variables, key, depth + 1)?;
+                continue;
+            }
+            _ => named(&name)
+                .ok_or_else(|| format!("rules can't tell requests apart by `${name}`; choose another `by`"))?,
+        };
+        if part == "header(x-forwarded-for)" {
+            let what =
+                "clients can write `X-Forwarded-For` as they like; `by: ip` with `gateway.trusted_proxies` is safer";
+            key.notes.push(what.to_owned());
+        }
+        if !key.by.contains(&part) {
+            key.by.push(part);
+        }
+    }
+    Ok(())
+}
+
+/// Variables that have another name in them.
+fn named(variable: &str) -> Option<String> {
+    let named = |prefix: &str| variable.strip_prefix(prefix).filter(|name| !name.is_empty());
+    let header = named("http_").map(|name| format!("header({})", name.to_lowercase().replace('_', "-")));
+    header
+        .or_else(|| named("cookie_").map(|name| format!("cookie({name})")))
+        .or_else(|| named("arg_").map(|name| format!("query({name})")))
+        .or_else(|| named("jwt_claim_").map(|name| format!("jwt({name})")))
+}
+
+/// The variables of a text: `$name` and `${name}`. What stands between them is the same for all requests.
+fn names(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for part in text.split('$').skip(1) {
+        let part = part.strip_prefix('{').unwrap_or(part);
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(part.len());
+        names.extend(part.get(..end).filter(|name| !name.is_empty()).map(str::to_owned));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(text: &str, servers: usize) -> Result<Vec<String>, String> {
+        key(text, servers, &Variables::default()).map(|key| key.by)
+    }
+
+    #[test]
+    fn variables_of_nginx_become_parts() {
+        let cases: [(&str, &[&str]); 9] = [
+            ("$binary_remote_addr", &["ip/128"]),
+            ("$binary_remote_addr$uri", &["ip/128", "resource"]),
+            ("${remote_addr}:$request_method", &["ip/128", "method"]),
+            ("$http_x_api_key", &["header(x-api-key)"]),
+            ("$cookie_session $arg_Token", &["cookie(session)", "query(Token)"]),
+            ("$jwt_claim_sub", &["jwt(sub)"]),
+            ("everyone", &[]),
+            ("$host$http_host", &["host"]),
+            ("", &[]),
+        ];
+        for (text, parts) in cases {
+            assert_eq!(by(text, 1).unwrap(), parts, "{text}");
+        }
+        assert_eq!(by("$server_name", 1).unwrap(), Vec::<String>::new());
+        assert_eq!(by("$server_name", 2).unwrap(), ["host"]);
+        assert!(by("$remote_user", 1).unwrap_err().contains("header"));
+        assert!(by("$connection", 1).is_err());
+    }
+}

@@ -1,0 +1,305 @@
+//! Where in a server a limit holds, as paths and a condition.
+//!
+//! nginx gives a request to *one* location, and its limits are those of that location; of Diana's rules all that match
+//! apply. So the choice of a location is written down as an ordered list, of which the first that fits is taken: exact ones,
+//! `^~`, regular expressions, and prefixes from the longest on. A limit holds for some of the list and not for others, and
+//! what holds for a path follows from the list alone: read from its end, each entry that has the limit adds "or it fits",
+//! each that has not adds "and it does not fit".
+
+use super::super::expression::{Expression, PATH, unusable};
+use super::limit::Use;
+use super::notes::Notes;
+use super::scope::{Limits, Location, LocationKind, Server};
+
+/// One entry of the list.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    fits: Fits,
+    pub(super) limits: &'a Limits,
+    /// Its path, as it is written.
+    pub(super) label: &'a str,
+    kind: Option<LocationKind>,
+}
+
+impl Item<'_> {
+    /// How the configuration calls it.
+    pub(super) fn described(&self) -> String {
+        let sign = match self.kind {
+            None => return "server".to_owned(),
+            Some(LocationKind::Prefix) => "",
+            Some(LocationKind::PrefixFirst) => "^~ ",
+            Some(LocationKind::Exact) => "= ",
+            Some(LocationKind::Regex) => "~ ",
+            Some(LocationKind::RegexAnyCase) => "~* ",
+        };
+        format!("location {sign}{}", self.label)
+    }
+}
+
+/// Which paths an entry fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fits {
+    Every,
+    Exact(String),
+    Prefix(String),
+    /// Anything else, if only under a prefix; an empty one is anywhere.
+    When(String, Expression),
+}
+
+/// Where a limit holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Region {
+    /// Globs; none is every path.
+    pub(super) paths: Vec<String>,
+    /// Within them.
+    pub(super) when: Expression,
+}
+
+/// The locations of a server in the order in which they are chosen.
+pub(super) fn choices<'a>(server: &'a Server, notes: &mut Notes) -> Vec<Item<'a>> {
+    let mut items = order(&server.locations, notes);
+    // With a `location /` nothing is left to the server itself.
+    if !items.iter().any(|item| item.fits == Fits::Every) {
+        items.push(Item { fits: Fits::Every, limits: &server.limits, label: "", kind: None });
+    }
+    items
+}
+
+/// One level of locations, with those nested in them.
+fn order<'a>(locations: &'a [Location], notes: &mut Notes) -> Vec<Item<'a>> {
+    let (mut exact, mut first, mut patterns, mut prefixes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    sort(locations, notes, &mut exact, &mut first, &mut patterns, &mut prefixes);
+    if patterns.is_empty() {
+        prefixes.append(&mut first);
+    } else {
+        // `^~` counts only where it is the longest prefix of all.
+        for item in &mut first {
+            let Fits::Prefix(own) = &item.fits else { continue };
+            let longer = prefixes.iter().filter_map(|other: &Item<'_>| match &other.fits {
+                Fits::Prefix(prefix) if prefix.len() > own.len() && prefix.starts_with(own) => Some(prefix),
+                _ => None,
+            });
+            let longer = longer.fold(Expression::False, |all, prefix| all.or(Expression::starts_with(PATH, prefix)));
+            if longer != Expression::False {
+                item.fits = Fits::When(own.clone(), Expression::starts_with(PATH, own).and(longer.not()));
+            }
+        }
+        first.sort_by_key(|item| std::cmp::Reverse(item.label.len()));
+    }
+    prefixes.sort_by_key(|item| std::cmp::Reverse(item.label.len()));
+    let mut items = exact.into_iter().chain(first).chain(patterns).chain(prefixes).collect::<Vec<_>>();
+    for item in items.iter_mut().filter(|item| item.fits == Fits::Prefix("/".to_owned())) {
+        item.fits = Fits::Every;
+    }
+    items
+}
+
+/// Sorts locations by kind. Prefixes in prefixes are found as if they stood beside them, since they are longer.
+fn sort<'a>(
+    locations: &'a [Location],
+    notes: &mut Notes,
+    exact: &mut Vec<Item<'a>>,
+    first: &mut Vec<Item<'a>>,
+    patterns: &mut Vec<Item<'a>>,
+    prefixes: &mut Vec<Item<'a>>,
+) {
+    let mut own_patterns = Vec::new();
+    for location in locations {
+        let item = |fits| Item { fits, limits: &location.limits, label: &location.text, kind: Some(location.kind) };
+        let text = location.text.clone();
+        match location.kind {
+            LocationKind::Exact => exact.push(item(Fits::Exact(text))),
+            LocationKind::Prefix => prefixes.push(item(Fits::Prefix(text))),
+            LocationKind::PrefixFirst => first.push(item(Fits::Prefix(text))),
+            LocationKind::Regex | LocationKind::RegexAnyCase => {
+                let pattern = match location.kind {
+                    LocationKind::Regex => text,
+                    _ => format!("(?i){text}"),
+                };
+                let fits = match unusable(&pattern) {
+                    None => Expression::matches(PATH, &pattern),
+                    Some(problem) => {
+                        let what = format!(
+                            "`{pattern}` can't be used in `matches`, so no rule knows this location: {problem}; rewrite it"
+                        );
+                        notes.add(location.place, "location", what);
+                        Expression::False
+                    }
+                };
+                for inner in order(&location.nested, notes) {
+                    let fits = fits.clone().and(inner.fits.expression());
+                    own_patterns.push(Item { fits: Fits::When(inner.fits.prefix().to_owned(), fits), ..inner });
+                }
+                own_patterns.push(item(Fits::When(String::new(), fits)));
+                continue;
+            }
+        }
+        let before = patterns.len();
+        sort(&location.nested, notes, exact, first, patterns, prefixes);
+        // Patterns in a prefix are asked only there.
+        for inner in patterns.iter_mut().skip(before).filter(|inner| !inner.fits.prefix().starts_with(&location.text)) {
+            let there = Expression::starts_with(PATH, &location.text);
+            inner.fits = Fits::When(location.text.clone(), there.and(inner.fits.expression()));
+        }
+    }
+    // Those within come before those around.
+    patterns.append(&mut own_patterns);
+}
+
+impl Fits {
+    fn expression(&self) -> Expression {
+        match self {
+            Self::Every => Expression::True,
+            Self::Exact(path) => Expression::equals(PATH, path),
+            Self::Prefix(prefix) => Expression::starts_with(PATH, prefix),
+            Self::When(_, expression) => expression.clone(),
+        }
+    }
+
+    /// The globs that say the same; `None` if none do.
+    fn globs(&self) -> Option<Vec<String>> {
+        let is_plain = |path: &str| path.starts_with('/') && !path.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+        match self {
+            Self::Every => Some(Vec::new()),
+            Self::Exact(path) => is_plain(path).then(|| vec![path.clone()]),
+            Self::Prefix(prefix) if !is_plain(prefix) => None,
+            Self::Prefix(prefix) if prefix.ends_with('/') => Some(vec![format!("{prefix}**")]),
+            Self::Prefix(prefix) => Some(vec![format!("{prefix}*"), format!("{prefix}*/**")]),
+            Self::When(..) => None,
+        }
+    }
+
+    /// What all paths that it fits begin with.
+    fn prefix(&self) -> &str {
+        match self {
+            Self::Every => "",
+            Self::Exact(text) | Self::Prefix(text) | Self::When(text, _) => text,
+        }
+    }
+
+    /// Whether everything that it fits, `other` surely fits too.
+    fn is_within(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Every) => true,
+            (Self::Every, _) => false,
+            (_, Self::Prefix(prefix)) => self.prefix().starts_with(prefix),
+            _ => self == other,
+        }
+    }
+
+    /// Whether nothing that it fits, `other` could fit too.
+    fn is_apart(&self, other: &Self) -> bool {
+        let (a, b) = (self.prefix(), other.prefix());
+        match (self, other) {
+            (Self::Exact(_), Self::Exact(_)) => a != b,
+            (Self::Exact(_), _) => !a.starts_with(b),
+            (_, Self::Exact(_)) => !b.starts_with(a),
+            _ => !a.starts_with(b) && !b.starts_with(a),
+        }
+    }
+}
+
+/// Where a limit holds among `items`; `None` if nowhere, an error if no condition could say it.
+pub(super) fn region(items: &[Item<'_>], limit: &Use) -> Result<Option<Region>, String> {
+    let labels = labels(items, limit);
+    if !labels.contains(&true) {
+        return Ok(None);
+    }
+    if !labels.contains(&false) {
+        return Ok(Some(Region { paths: Vec::new(), when: Expression::True }));
+    }
+    if let Some((paths, inside)) = with_globs(items, &labels) {
+        return Ok(Some(Region { paths, when: fold(&inside, Otherwise::Holds)? }));
+    }
+    Ok(Some(Region { paths: Vec::new(), when: condition(items, limit)? }))
+}
+
+/// The same as one condition, without globs.
+pub(super) fn condition(items: &[Item<'_>], limit: &Use) -> Result<Expression, String> {
+    let labelled = items.iter().zip(labels(items, limit)).collect::<Vec<_>>();
+    fold(&labelled, Otherwise::Not)
+}
+
+fn labels(items: &[Item<'_>], limit: &Use) -> Vec<bool> {
+    items.iter().map(|item| item.limits.iter().any(|(other, _)| other == limit)).collect()
+}
+
+/// Entries, each with whether it has the limit.
+type Labelled<'a> = Vec<(&'a Item<'a>, bool)>;
+
+/// The globs of the outermost entries that have the limit, and the entries within them; `None` if globs can't say it.
+fn with_globs<'a>(items: &'a [Item<'a>], labels: &[bool]) -> Option<(Vec<String>, Labelled<'a>)> {
+    let labelled = || items.iter().zip(labels.iter().copied());
+    let mut roots: Vec<&Fits> = Vec::new();
+    // Shorter prefixes come later in the list, and exact ones first: from its end on, the outermost is met first.
+    for (item, _) in labelled().rev().filter(|(_, holds)| *holds) {
+        if !roots.iter().any(|root| item.fits.is_within(root)) {
+            // `^~` comes before longer plain ones that lie within it.
+            roots.retain(|root| !root.is_within(&item.fits));
+            roots.push(&item.fits);
+        }
+    }
+    let mut paths = Vec::new();
+    for root in roots.iter().rev() {
+        paths.extend(root.globs()?);
+    }
+    if roots.contains(&&Fits::Every) {
+        paths.clear();
+    }
+    let last = items.iter().rposition(|item| roots.contains(&&item.fits))?;
+    let is_inside = |item: &Item<'_>| {
+        let is_within = roots.iter().any(|root| item.fits.is_within(root));
+        let is_apart = || roots.iter().all(|root| item.fits.is_apart(root));
+        is_within || (matches!(item.fits, Fits::When(..)) && !is_apart())
+    };
+    Some((paths, labelled().take(last + 1).filter(|(item, _)| is_inside(item)).collect()))
+}
+
+/// Up to so many entries, what a condition could do without is looked for; of more, each is compared with each too often.
+const FEW: usize = 300;
+/// How often entries with and without the limit may take turns: conditions are nested as deep.
+const MOST_TURNS: usize = 24;
+
+/// What is so where no entry fits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    Holds,
+    Not,
+}
+
+/// What holds for a path by an ordered list.
+fn fold(items: &[(&Item<'_>, bool)], otherwise: Otherwise) -> Result<Expression, String> {
+    let needed = needed(items, otherwise);
+    let turns = needed.chunk_by(|a, b| a.1 == b.1).collect::<Vec<_>>();
+    if turns.len() > MOST_TURNS {
+        return Err("locations with the limit and without it are too entangled for one condition".to_owned());
+    }
+    let rest = if otherwise == Otherwise::Holds { Expression::True } else { Expression::False };
+    Ok(turns.into_iter().rev().fold(rest, |rest, turn| {
+        let any = turn.iter().fold(Expression::False, |any, (item, _)| any.or(item.fits.expression()));
+        if turn.first().is_some_and(|(_, holds)| *holds) { any.or(rest) } else { any.not().and(rest) }
+    }))
+}
+
+/// Leaves out entries without which the list would say the same: those whose paths all come to a later entry that is alike,
+/// past others that don't touch them.
+fn needed<'a>(items: &[(&'a Item<'a>, bool)], otherwise: Otherwise) -> Labelled<'a> {
+    if items.len() > FEW {
+        return items.to_vec();
+    }
+    let mut needed: Labelled<'a> = Vec::new();
+    for (item, holds) in items.iter().rev() {
+        let decides = needed.iter().rev().find_map(|(later, also)| match holds == also {
+            true => item.fits.is_within(&later.fits).then_some(false),
+            false => (!item.fits.is_apart(&later.fits)).then_some(true),
+        });
+        if decides.unwrap_or(*holds != (otherwise == Otherwise::Holds)) {
+            needed.push((item, *holds));
+        }
+    }
+    needed.reverse();
+    needed
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The regions of limits against nginx's own way of choosing a location, told plainly.
+
+use super::super::limit::Use;
+use super::super::notes::Notes;
+use super::super::scope;
+use super::super::syntax::parse;
+use super::*;
+use proptest::prelude::*;
+
+/// What a location is in a trial: its sign, its path, and whether it has the limit.
+type Trial = (&'static str, String, bool);
+
+/// The location that nginx takes: exact, the longest prefix if it is `^~`, the first pattern, else that prefix.
+fn chosen<'a>(trials: &'a [Trial], path: &str) -> Option<&'a Trial> {
+    if let Some(exact) = trials.iter().find(|(sign, text, _)| *sign == "=" && text == path) {
+        return Some(exact);
+    }
+    let prefixes =
+        trials.iter().filter(|(sign, text, _)| matches!(*sign, "" | "^~") && path.starts_with(text.as_str()));
+    let longest = prefixes.max_by_key(|(_, text, _)| text.len());
+    if longest.is_some_and(|(sign, ..)| *sign == "^~") {
+        return longest;
+    }
+    // Patterns of these trials are a single letter that is somewhere in the path.
+    trials.iter().find(|(sign, text, _)| *sign == "~" && path.contains(text.as_str())).or(longest)
+}
+
+/// Whether a path lies in globs of the kinds that are made here.
+fn is_in(paths: &[String], path: &str) -> bool {
+    paths.is_empty()
+        || paths.iter().any(|glob| match glob.strip_suffix("**") {
+            Some(prefix) => path.starts_with(prefix.trim_end_matches("*/")),
+            None => glob.strip_suffix('*').map_or(path == glob, |prefix| path.starts_with(prefix)),
+        })
+}
+
+/// What a condition says about a path.
+fn holds(expression: &Expression, path: &str) -> bool {
+    match expression {
+        Expression::True => true,
+        Expression::False => false,
+        Expression::Not(inner) => !holds(inner, path),
+        Expression::And(parts) => parts.iter().all(|part| holds(part, path)),
+        Expression::Or(parts) => parts.iter().any(|part| holds(part, path)),
+        Expression::Is(question) => {
+            let text = question.split('"').nth(1).unwrap();
+            if question.contains(".startsWith(") {
+                path.starts_with(text)
+            } else if question.contains(".matches(") {
+                path.contains(text)
+            } else {
+                assert!(question.contains(" == "), "{question}");
+                path == text
+            }
+        }
+    }
+}
+
+fn trials() -> impl Strategy<Value = Vec<Trial>> {
+    let text = prop_oneof![3 => "/[ab/]{0,4}", 1 => Just("/".to_owned())];
+    let fixed = (prop_oneof![Just(""), Just("^~"), Just("=")], text, any::<bool>());
+    let pattern = (Just("~"), prop_oneof![Just("a".to_owned()), Just("b".to_owned())], any::<bool>());
+    proptest::collection::vec(prop_oneof![4 => fixed, 1 => pattern], 0..7).prop_map(|mut trials: Vec<Trial>| {
+        // nginx refuses two locations of one path, `^~` or not.
+        let mut seen = std::collections::BTreeSet::new();
+        trials.retain(|(sign, text, _)| seen.insert((if *sign == "^~" { "" } else { *sign }, text.clone())));
+        trials
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_limit_holds_where_nginx_would_choose_a_location_that_has_it(trials in trials(), server in any::<bool>(), paths in proptest::collection::vec("/[abc/]{0,5}", 1..20)) {
+        let mut text = String::from("server { ");
+        for (sign, path, has) in &trials {
+            // A limit of its own, so that none is inherited.
+            let count = if *has { 1 } else { 2 };
+            text.push_str(&format!("location {sign} {path} {{ limit_conn z {count}; }} "));
+        }
+        text.push_str(&format!("limit_conn z {}; }}", if server { 1 } else { 2 }));
+        let mut notes = Notes::default();
+        let http = scope::read(&parse(&text, 0).unwrap(), &mut notes);
+        let items = choices(&http.servers[0], &mut notes);
+        let limit = Use::Connections { zone: "z".to_owned(), count: 1, answer: Default::default() };
+        let region = region(&items, &limit).unwrap();
+        for path in paths {
+            let expected = chosen(&trials, &path).map_or(server, |(_, _, has)| *has);
+            let actual = region.as_ref().is_some_and(|region| is_in(&region.paths, &path) && holds(&region.when, &path));
+            prop_assert_eq!(actual, expected, "{}\n{:?}\n{}", path, region, text);
+            prop_assert_eq!(holds(&condition(&items, &limit).unwrap(), &path), expected, "{}\n{}", path, text);
+        }
+    }
+}
+
+#[test]
+fn locations_too_entangled_for_a_condition_are_told() {
+    let mut text = String::new();
+    for depth in 1..60 {
+        text.push_str(&format!("location /{} {{ limit_conn z {}; }}\n", "a".repeat(depth), depth % 2 + 1));
+    }
+    let mut notes = Notes::default();
+    let http = scope::read(&parse(&text, 0).unwrap(), &mut notes);
+    let items = choices(&http.servers[0], &mut notes);
+    let limit = Use::Connections { zone: "z".to_owned(), count: 1, answer: Default::default() };
+    assert!(region(&items, &limit).unwrap_err().contains("entangled"));
+}

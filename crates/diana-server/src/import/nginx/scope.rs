@@ -1,0 +1,318 @@
+//! Where limits hold: http, servers and locations, with what each inherits.
+//!
+//! In nginx a level has the limits of the one around it only if it has none of its own of that kind; statuses and rates are
+//! inherited one by one. `return` answers before any limit is looked at, so a level that returns has none.
+
+use super::super::MOST;
+use super::host::Names;
+use super::limit::{Answer, Use, Zone, limit_conn, limit_req, size, zone};
+use super::notes::Notes;
+use super::syntax::{Directive, Place};
+use super::variable::Variables;
+use std::collections::BTreeMap;
+
+/// All of `http`.
+#[derive(Debug, Default)]
+pub(super) struct Http {
+    pub(super) zones: BTreeMap<String, Zone>,
+    pub(super) variables: Variables,
+    pub(super) servers: Vec<Server>,
+    /// `set_real_ip_from`, and the header that is believed.
+    pub(super) real_ip_from: Vec<(String, Place)>,
+    pub(super) real_ip_header: Option<(String, Place)>,
+}
+
+/// One `server`.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) names: Names,
+    /// Each port, and whether the server says that it is the default there.
+    pub(super) ports: BTreeMap<String, bool>,
+    pub(super) limits: Limits,
+    pub(super) locations: Vec<Location>,
+    /// Whether it answers everything by itself.
+    pub(super) returns: bool,
+    pub(super) place: Place,
+}
+
+/// One `location`.
+#[derive(Debug)]
+pub(super) struct Location {
+    pub(super) kind: LocationKind,
+    pub(super) text: String,
+    pub(super) limits: Limits,
+    pub(super) nested: Vec<Location>,
+    pub(super) place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LocationKind {
+    Prefix,
+    /// `^~`: regular expressions are not asked.
+    PrefixFirst,
+    Exact,
+    Regex,
+    /// `~*`
+    RegexAnyCase,
+}
+
+/// The limits that hold at a place, each with where it is said.
+pub(super) type Limits = Vec<(Use, Place)>;
+
+/// What a level says or inherits.
+#[derive(Clone, Debug, Default)]
+struct Level {
+    requests: Limits,
+    connections: Limits,
+    request_answer: Answer,
+    connection_answer: Answer,
+    rate: Option<(u64, Place)>,
+    after: u64,
+}
+
+/// Reads the whole configuration. Without an `http`, as in a file of a site, the file itself is taken for it.
+pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
+    let mut reader = Reader { http: Http::default(), notes, left: MOST };
+    let blocks = directives.iter().filter(|directive| directive.name == "http").collect::<Vec<_>>();
+    if blocks.is_empty() {
+        reader.http(directives);
+    }
+    for block in blocks {
+        reader.http(block.inside());
+    }
+    for stream in directives.iter().filter(|directive| directive.name == "stream") {
+        reader.foreign(stream.inside(), "it is about streams of TCP or UDP, and Diana limits HTTP requests");
+    }
+    reader.http
+}
+
+struct Reader<'a> {
+    http: Http,
+    notes: &'a mut Notes,
+    /// How many limits and locations may still come.
+    left: usize,
+}
+
+impl Reader<'_> {
+    fn http(&mut self, directives: &[Directive]) {
+        for directive in directives {
+            match directive.name.as_str() {
+                "limit_req_zone" | "limit_conn_zone" => self.zone(directive),
+                "map" | "geo" => self.http.variables.add(directive),
+                _ => {}
+            }
+        }
+        let level = self.level(&Level::default(), directives);
+        for directive in directives.iter().filter(|directive| directive.name == "server" && directive.block.is_some()) {
+            self.server(&level, directive.inside(), directive.place);
+        }
+        // A file that is included into a server has its locations outside of any.
+        if let Some(first) = directives.iter().find(|directive| directive.name == "location") {
+            self.server(&Level::default(), directives, first.place);
+        }
+    }
+
+    fn zone(&mut self, directive: &Directive) {
+        match zone(directive) {
+            Ok((name, zone)) => {
+                if directive.args.iter().any(|arg| arg == "sync") {
+                    let what = "`sync` is not needed: give the file a `store` with `redis`, which all instances share";
+                    self.notes.add(directive.place, &directive.name, what);
+                }
+                self.http.zones.insert(name, zone);
+            }
+            Err(problem) => self.not_carried_over(directive, &problem),
+        }
+    }
+
+    fn server(&mut self, around: &Level, directives: &[Directive], place: Place) {
+        if self.left == 0 {
+            return self.too_much(place);
+        }
+        self.left -= 1;
+        let level = self.level(around, directives);
+        let returns = returns(directives);
+        let limits = if returns { Vec::new() } else { self.limits(&level, place) };
+        let locations = if returns { Vec::new() } else { self.locations(&level, directives) };
+        let mut names = Names::default();
+        let mut ports = BTreeMap::new();
+        for directive in directives {
+            match directive.name.as_str() {
+                "server_name" => directive.args.iter().for_each(|name| {
+                    if let Err(problem) = names.add(name) {
+                        self.notes.add(directive.place, "server_name", problem);
+                    }
+                }),
+                "listen" => {
+                    let port = directive.arg(0).rsplit(':').next().unwrap_or_default();
+                    let port = if port.bytes().all(|byte| byte.is_ascii_digit()) { port } else { "80" };
+                    let is_default = directive.args.iter().any(|arg| arg == "default_server" || arg == "default");
+                    *ports.entry(port.to_owned()).or_default() |= is_default;
+                }
+                _ => {}
+            }
+        }
+        if ports.is_empty() {
+            ports.insert("80".to_owned(), false);
+        }
+        self.http.servers.push(Server { names, ports, limits, locations, returns, place });
+    }
+
+    fn locations(&mut self, around: &Level, directives: &[Directive]) -> Vec<Location> {
+        let mut locations = Vec::new();
+        for directive in directives.iter().filter(|directive| directive.name == "location") {
+            let (kind, text) = match (directive.arg(0), directive.args.get(1)) {
+                ("=", Some(text)) => (LocationKind::Exact, text.as_str()),
+                ("^~", Some(text)) => (LocationKind::PrefixFirst, text.as_str()),
+                ("~", Some(text)) => (LocationKind::Regex, text.as_str()),
+                ("~*", Some(text)) => (LocationKind::RegexAnyCase, text.as_str()),
+                // nginx also reads them without a space.
+                (text, _) => match text.get(..1).zip(text.get(1..)) {
+                    Some(("=", rest)) => (LocationKind::Exact, rest),
+                    Some(("~", rest)) => match rest.strip_prefix('*') {
+                        Some(rest) => (LocationKind::RegexAnyCase, rest),
+                        None => (LocationKind::Regex, rest),
+                    },
+                    _ => match text.strip_prefix("^~") {
+                        Some(rest) => (LocationKind::PrefixFirst, rest),
+                        None => (LocationKind::Prefix, text),
+                    },
+                },
+            };
+            if text.starts_with('@') {
+                self.foreign(
+                    directive.inside(),
+                    "a named location is reached from within only; limit those that lead to it",
+                );
+                continue;
+            }
+            if self.left == 0 {
+                self.too_much(directive.place);
+                break;
+            }
+            self.left -= 1;
+            let level = self.level(around, directive.inside());
+            let limits = if returns(directive.inside()) { Vec::new() } else { self.limits(&level, directive.place) };
+            let nested = self.locations(&level, directive.inside());
+            locations.push(Location { kind, text: text.to_owned(), limits, nested, place: directive.place });
+        }
+        locations
+    }
+
+    /// What a level says, and what it inherits where it says nothing.
+    fn level(&mut self, around: &Level, directives: &[Directive]) -> Level {
+        let mut level = around.clone();
+        let (mut requests, mut connections) = (Vec::new(), Vec::new());
+        for directive in directives {
+            let place = directive.place;
+            match directive.name.as_str() {
+                "limit_req" => match limit_req(directive) {
+                    Ok(limit) => requests.push((limit, place)),
+                    Err(problem) => self.not_carried_over(directive, &problem),
+                },
+                "limit_conn" => match limit_conn(directive) {
+                    Ok(limit) => connections.push((limit, place)),
+                    Err(problem) => self.not_carried_over(directive, &problem),
+                },
+                "limit_req_status" => self.status(directive, &mut level.request_answer),
+                "limit_conn_status" => self.status(directive, &mut level.connection_answer),
+                "limit_req_dry_run" => level.request_answer.dry_run = directive.arg(0) == "on",
+                "limit_conn_dry_run" => level.connection_answer.dry_run = directive.arg(0) == "on",
+                "limit_rate" => match size(directive.arg(0)) {
+                    Some(bytes) => level.rate = Some((bytes, place)),
+                    None => self.not_carried_over(directive, &format!("`{}` is no plain rate", directive.arg(0))),
+                },
+                "limit_rate_after" => match size(directive.arg(0)) {
+                    Some(bytes) => level.after = bytes,
+                    None => self.not_carried_over(directive, &format!("`{}` is no plain size", directive.arg(0))),
+                },
+                "limit_req_zone" | "limit_conn_zone" => {}
+                "limit_req_log_level" | "limit_conn_log_level" => {
+                    self.notes.add(
+                        place,
+                        &directive.name,
+                        "not needed: Diana tells refusals in its metrics and its log",
+                    );
+                }
+                "limit_except" => {
+                    let what = "not carried over: it is about access, not about rates; refuse methods at the upstream";
+                    self.notes.add(place, "limit_except", what);
+                }
+                "set_real_ip_from" => self.http.real_ip_from.push((directive.arg(0).to_owned(), place)),
+                "real_ip_header" => self.http.real_ip_header = Some((directive.arg(0).to_owned(), place)),
+                "if" => self.foreign(
+                    directive.inside(),
+                    "it holds only under the `if`; write the condition as `when` of a rule",
+                ),
+                name if name.starts_with("limit_") => self.not_carried_over(directive, "Diana does not know it"),
+                _ => {}
+            }
+        }
+        if !requests.is_empty() {
+            level.requests = requests;
+        }
+        if !connections.is_empty() {
+            level.connections = connections;
+        }
+        let limited = !level.requests.is_empty() || !level.connections.is_empty();
+        for directive in directives.iter().filter(|directive| limited && matches!(&*directive.name, "allow" | "deny")) {
+            let what = "not carried over: it is about access, not about rates; a rule with `deny: [NETWORK]` refuses addresses";
+            self.notes.add(directive.place, &directive.name, what);
+        }
+        level
+    }
+
+    /// The limits of a level, with what they answer there.
+    fn limits(&mut self, level: &Level, place: Place) -> Limits {
+        let mut limits = Vec::new();
+        for (limit, said) in level.requests.iter().chain(&level.connections) {
+            let mut limit = limit.clone();
+            match &mut limit {
+                Use::Requests { answer, .. } => *answer = level.request_answer,
+                Use::Connections { answer, .. } => *answer = level.connection_answer,
+                Use::Rate { .. } => {}
+            }
+            limits.push((limit, *said));
+        }
+        if let Some((bytes, said)) = level.rate.filter(|(bytes, _)| *bytes > 0) {
+            limits.push((Use::Rate { bytes, after: level.after }, said));
+        }
+        if limits.len() > self.left {
+            self.too_much(place);
+            limits.clear();
+        }
+        self.left -= limits.len();
+        limits
+    }
+
+    fn status(&mut self, directive: &Directive, answer: &mut Answer) {
+        match directive.arg(0).parse() {
+            Ok(status @ 400..=599) => answer.status = status,
+            _ => self.not_carried_over(directive, "the status must be from 400 to 599"),
+        }
+    }
+
+    /// Notes the limits in a block whose meaning does not fit a rule.
+    fn foreign(&mut self, directives: &[Directive], why: &str) {
+        for directive in directives {
+            if directive.name.starts_with("limit_") && directive.name != "limit_except" {
+                self.not_carried_over(directive, why);
+            }
+            self.foreign(directive.inside(), why);
+        }
+    }
+
+    fn not_carried_over(&mut self, directive: &Directive, why: &str) {
+        self.notes.add(directive.place, &directive.name, format!("not carried over: {why}"));
+    }
+
+    fn too_much(&mut self, place: Place) {
+        let what =
+            format!("not carried over, nor what follows: there are more than {MOST} limits, locations and servers");
+        self.notes.add(place, "limits", what);
+    }
+}
+
+fn returns(directives: &[Directive]) -> bool {
+    directives.iter().any(|directive| directive.name == "return")
+}

@@ -1,0 +1,263 @@
+//! The syntax of nginx's configuration: words, `;` and `{ }`.
+//!
+//! It is read as nginx's `ngx_conf_read_token` does: a word ends at a space, `;` or `{`; quotes count only at the beginning
+//! of a word, `#` too; a backslash keeps the next character from meaning anything; `${` does not open a block. What a
+//! directive means is not looked at here, save for blocks of Lua, which are no configuration.
+
+use diana_rules::{Problem, Span};
+
+/// How deep blocks may be nested, all included files together: nobody writes more, and nothing below needs a deep stack.
+pub(super) const DEEPEST: usize = 64;
+/// The most directives of one file.
+const MOST: usize = 1_000_000;
+
+/// `name args;` or `name args { block }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Directive {
+    pub(super) name: String,
+    pub(super) args: Vec<String>,
+    pub(super) block: Option<Vec<Directive>>,
+    pub(super) place: Place,
+}
+
+/// Where a directive stands: the number of its file, its line from 1 on, and the bytes of its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub(super) file: usize,
+    pub(super) line: usize,
+    pub(super) span: Span,
+}
+
+impl Directive {
+    /// An argument, counted from 0; nothing if there is none.
+    pub(super) fn arg(&self, index: usize) -> &str {
+        self.args.get(index).map_or("", String::as_str)
+    }
+
+    /// The directives inside.
+    pub(super) fn inside(&self) -> &[Self] {
+        self.block.as_deref().unwrap_or_default()
+    }
+}
+
+/// Reads a file.
+pub(super) fn parse(text: &str, file: usize) -> Result<Vec<Directive>, Problem> {
+    let mut words = Words { text, at: 0, line: 1 };
+    // The blocks that are open, each with the directive that opened it and what stood before it.
+    let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
+    let mut level = Vec::new();
+    let mut current: Option<Directive> = None;
+    let mut count = 0;
+    while let Some((token, line, span)) = words.next()? {
+        match (token, current.take()) {
+            (Token::Word(name), None) => {
+                count += 1;
+                if count > MOST {
+                    return Err(Problem::new(span, format!("there are more than {MOST} directives")));
+                }
+                let place = Place { file, line, span };
+                current = Some(Directive { name, args: Vec::new(), block: None, place });
+            }
+            (Token::Word(word), Some(mut directive)) => {
+                directive.args.push(word);
+                current = Some(directive);
+            }
+            (Token::End, Some(directive)) => level.push(directive),
+            (Token::Open, Some(mut directive)) if directive.name.ends_with("_by_lua_block") => {
+                words.skip_lua(span)?;
+                directive.block = Some(Vec::new());
+                level.push(directive);
+            }
+            (Token::Open, Some(directive)) => {
+                if open.len() == DEEPEST {
+                    return Err(Problem::new(span, format!("blocks are nested deeper than {DEEPEST}")));
+                }
+                open.push((directive, std::mem::take(&mut level)));
+            }
+            (Token::Close, None) => match open.pop() {
+                Some((mut directive, before)) => {
+                    directive.block = Some(std::mem::replace(&mut level, before));
+                    level.push(directive);
+                }
+                None => return Err(Problem::new(span, "`}` closes a block that was never opened")),
+            },
+            (Token::Close, Some(directive)) => {
+                let what = format!("`{}` is not ended before `}}`", directive.name);
+                return Err(Problem::new(directive.place.span, what).expected("`;` at its end"));
+            }
+            (Token::End, None) => return Err(Problem::new(span, "`;` ends nothing").expected("a directive before it")),
+            (Token::Open, None) => {
+                return Err(Problem::new(span, "`{` has no name").expected("a directive before it, as in `server {`"));
+            }
+        }
+    }
+    if let Some(directive) = current {
+        let what = format!("the file ends within `{}`", directive.name);
+        return Err(Problem::new(directive.place.span, what).expected("`;` at its end"));
+    }
+    if let Some((directive, _)) = open.last() {
+        let what = format!("the block of `{}` is not closed", directive.name);
+        return Err(Problem::new(directive.place.span, what).expected("`}` at its end"));
+    }
+    Ok(level)
+}
+
+enum Token {
+    Word(String),
+    /// `;`
+    End,
+    /// `{`
+    Open,
+    /// `}`
+    Close,
+}
+
+struct Words<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl Words<'_> {
+    fn peek(&self) -> Option<char> {
+        self.text.get(self.at..).and_then(|rest| rest.chars().next())
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let character = self.peek()?;
+        self.at += character.len_utf8();
+        self.line += usize::from(character == '\n');
+        Some(character)
+    }
+
+    /// The next token, its line, and its place.
+    fn next(&mut self) -> Result<Option<(Token, usize, Span)>, Problem> {
+        loop {
+            match self.peek() {
+                None => return Ok(None),
+                Some(' ' | '\t' | '\r' | '\n') => {
+                    self.bump();
+                }
+                // Some editors begin a file with a byte order mark; nginx skips it, too.
+                Some('\u{feff}') if self.at == 0 => {
+                    self.bump();
+                }
+                Some('#') => while self.bump().is_some_and(|c| c != '\n') {},
+                Some(_) => break,
+            }
+        }
+        let (start, line) = (self.at, self.line);
+        let token = match self.peek() {
+            Some(';') => Token::End,
+            Some('{') => Token::Open,
+            Some('}') => Token::Close,
+            Some(quote @ ('"' | '\'')) => {
+                self.bump();
+                Token::Word(self.quoted(quote, start)?)
+            }
+            _ => Token::Word(self.plain()),
+        };
+        if !matches!(token, Token::Word(_)) {
+            self.bump();
+        }
+        Ok(Some((token, line, Span { start, end: self.at })))
+    }
+
+    fn plain(&mut self) -> String {
+        let mut word = String::new();
+        let mut after_dollar = false;
+        while let Some(character) = self.peek() {
+            match character {
+                ' ' | '\t' | '\r' | '\n' | ';' => break,
+                '{' if !after_dollar => break,
+                _ => {}
+            }
+            self.bump();
+            after_dollar = character == '$';
+            self.push(character, &mut word);
+        }
+        word
+    }
+
+    fn quoted(&mut self, quote: char, start: usize) -> Result<String, Problem> {
+        let mut word = String::new();
+        while let Some(character) = self.bump() {
+            if character == quote {
+                return match self.peek() {
+                    None | Some(' ' | '\t' | '\r' | '\n' | ';' | '{') => Ok(word),
+                    Some(')') => {
+                        self.bump();
+                        word.push(')');
+                        Ok(word)
+                    }
+                    Some(other) => {
+                        let span = Span { start: self.at, end: self.at + other.len_utf8() };
+                        let problem = Problem::new(span, format!("`{}` follows a closing quote", other.escape_debug()));
+                        Err(problem.expected("a space or `;`"))
+                    }
+                };
+            }
+            self.push(character, &mut word);
+        }
+        let problem = Problem::new(Span { start, end: start + 1 }, "a quote is not closed");
+        Err(problem.expected(format!("`{quote}` at its end")))
+    }
+
+    /// One character of a word. A backslash before a quote or a backslash vanishes, `\n` and such become what they stand
+    /// for, and any other stays, since regular expressions need it.
+    fn push(&mut self, character: char, word: &mut String) {
+        if character != '\\' {
+            word.push(character);
+            return;
+        }
+        match self.bump() {
+            Some(escaped @ ('"' | '\'' | '\\')) => word.push(escaped),
+            Some('t') => word.push('\t'),
+            Some('r') => word.push('\r'),
+            Some('n') => word.push('\n'),
+            Some(other) => word.extend(['\\', other]),
+            None => word.push('\\'),
+        }
+    }
+
+    /// Skips Lua up to the `}` that closes the block. Braces in its strings and comments don't count.
+    fn skip_lua(&mut self, opened: Span) -> Result<(), Problem> {
+        let mut depth = 1;
+        while let Some(character) = self.bump() {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            match character {
+                '{' => depth += 1,
+                '}' => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Ok(());
+                    }
+                }
+                '"' | '\'' => {
+                    while let Some(inner) = self.bump() {
+                        if inner == '\\' {
+                            self.bump();
+                        } else if inner == character || inner == '\n' {
+                            break;
+                        }
+                    }
+                }
+                '-' if rest.starts_with("-[[") => self.skip_to("]]"),
+                '-' if rest.starts_with('-') => self.skip_to("\n"),
+                '[' if rest.starts_with('[') => self.skip_to("]]"),
+                _ => {}
+            }
+        }
+        Err(Problem::new(opened, "the block of Lua is not closed").expected("`}` at its end"))
+    }
+
+    fn skip_to(&mut self, end: &str) {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let length = rest.find(end).map_or(rest.len(), |found| found + end.len());
+        self.line += rest.get(..length).unwrap_or_default().bytes().filter(|byte| *byte == b'\n').count();
+        self.at += length;
+    }
+}
+
+#[cfg(test)]
+mod tests;

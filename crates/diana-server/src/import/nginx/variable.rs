@@ -1,0 +1,269 @@
+//! Variables that `map` and `geo` define, and which requests give them a value that counts.
+//!
+//! The common way to spare some clients is a key that is empty for them, since nginx counts no empty key:
+//!
+//! ```nginx
+//! geo $limit { default 1; 10.0.0.0/8 0; }
+//! map $limit $limit_key { 0 ""; 1 $binary_remote_addr; }
+//! ```
+//!
+//! Asked which requests give `$limit_key` a value that is not empty, the answer is: all but those of 10.0.0.0/8.
+
+use super::super::expression::{Expression, HOST, METHOD, PATH, entry, unusable};
+use super::syntax::Directive;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// The variables that a configuration defines, by name without `$`.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    defined: BTreeMap<String, Defined>,
+}
+
+#[derive(Debug)]
+pub(super) struct Defined {
+    /// The variable that it depends on.
+    source: String,
+    is_geo: bool,
+    default: String,
+    /// Values by pattern: networks for `geo`.
+    entries: Vec<(String, String)>,
+    /// What can't be understood of it.
+    odd: Option<String>,
+}
+
+/// Which requests are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// Networks that are not.
+    pub(super) allow: Vec<String>,
+    /// Networks that alone are; none is all.
+    pub(super) ips: Vec<String>,
+    /// Methods that alone are; none is all.
+    pub(super) methods: Vec<String>,
+    pub(super) when: Expression,
+}
+
+impl Default for Condition {
+    fn default() -> Self {
+        Self { allow: Vec::new(), ips: Vec::new(), methods: Vec::new(), when: Expression::True }
+    }
+}
+
+/// How many variables may depend on each other.
+const DEEPEST: usize = 8;
+
+impl Variables {
+    /// Adds what a `map` or `geo` defines.
+    pub(super) fn add(&mut self, directive: &Directive) {
+        let is_geo = directive.name == "geo";
+        let (source, name) = match &*directive.args {
+            [name] if is_geo => ("$remote_addr", name.as_str()),
+            [source, name] => (source.as_str(), name.as_str()),
+            _ => return,
+        };
+        let mut defined =
+            Defined { source: source.to_owned(), is_geo, default: String::new(), entries: Vec::new(), odd: None };
+        for inner in directive.inside() {
+            match (inner.name.as_str(), &*inner.args) {
+                ("default", [value]) => defined.default.clone_from(value),
+                ("volatile" | "proxy_recursive", []) => {}
+                ("ranges" | "proxy" | "delete", _) if is_geo => {
+                    defined.odd = Some(format!("`{}` in `geo` is not carried over", inner.name));
+                }
+                ("hostnames", []) => defined.odd = Some("`hostnames` in `map` is not carried over".to_owned()),
+                (pattern, [value]) => defined.entries.push((pattern.to_owned(), value.clone())),
+                _ => {}
+            }
+        }
+        self.defined.insert(name.trim_start_matches('$').to_owned(), defined);
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Defined> {
+        self.defined.get(name)
+    }
+
+    /// Which requests give the variable `name` a value that `counts`; or why that can't be said.
+    pub(super) fn condition(
+        &self,
+        name: &str,
+        counts: &dyn Fn(&str) -> bool,
+        depth: usize,
+    ) -> Result<Condition, String> {
+        let Some(defined) = self.defined.get(name) else { return Err(format!("`${name}` is defined nowhere")) };
+        if depth == DEEPEST {
+            return Err(format!("`${name}` depends on too many others"));
+        }
+        if let Some(odd) = &defined.odd {
+            return Err(odd.clone());
+        }
+        let source = defined.source.trim_start_matches('$').trim_matches(['{', '}']);
+        match source {
+            "remote_addr" | "binary_remote_addr" => defined.by_address(counts),
+            _ if defined.is_geo => Err(format!("`geo` looks at `${source}`, not at the client's address")),
+            _ if self.defined.contains_key(source) => {
+                let of = |value: &str| defined.value_of(value).is_some_and(counts);
+                if defined.entries.iter().any(|(pattern, _)| pattern.starts_with('~')) {
+                    return Err(format!(
+                        "`map ${source}` has regular expressions for values of another `map` or `geo`"
+                    ));
+                }
+                self.condition(source, &of, depth + 1)
+            }
+            _ => defined.by_text(source, counts),
+        }
+    }
+}
+
+impl Defined {
+    /// All values that are not empty.
+    pub(super) fn values(&self) -> BTreeSet<&str> {
+        let values = self.entries.iter().map(|(_, value)| value).chain([&self.default]);
+        values.map(String::as_str).filter(|value| !value.is_empty()).collect()
+    }
+
+    /// The value for a text that is known; `None` if that text itself depends on more.
+    fn value_of(&self, text: &str) -> Option<&str> {
+        if text.contains('$') {
+            return None;
+        }
+        let found = self.entries.iter().find(|(pattern, _)| unescaped(pattern).eq_ignore_ascii_case(text));
+        Some(found.map_or(&self.default, |(_, value)| value))
+    }
+
+    fn by_address(&self, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
+        let mut networks = (BTreeSet::new(), BTreeSet::new());
+        for (pattern, value) in &self.entries {
+            let network = network(pattern).ok_or_else(|| format!("`{pattern}` is neither an address nor a network"))?;
+            if counts(value) {
+                networks.0.insert(network)
+            } else {
+                networks.1.insert(network)
+            };
+        }
+        let (counted, spared) = networks;
+        let shown = |networks: &BTreeSet<(IpAddr, u8)>| networks.iter().map(show).collect::<Vec<_>>();
+        let is_within = |network: &(IpAddr, u8), others: &BTreeSet<(IpAddr, u8)>| {
+            (0..network.1).any(|length| others.contains(&(masked(network.0, length), length)))
+        };
+        if counts(&self.default) {
+            if let Some(network) = counted.iter().find(|network| is_within(network, &spared)) {
+                return Err(format!("{} is counted, but lies in a network that is not", show(network)));
+            }
+            return Ok(Condition { allow: shown(&spared), ..Condition::default() });
+        }
+        if counted.is_empty() {
+            return Err("it gives no address a value that counts".to_owned());
+        }
+        if let Some(network) = counted.iter().find(|network| is_within(network, &spared)) {
+            return Err(format!("{} is counted, but lies in a network that is not", show(network)));
+        }
+        let inside = spared.into_iter().filter(|network| is_within(network, &counted)).collect();
+        Ok(Condition { ips: shown(&counted), allow: shown(&inside), ..Condition::default() })
+    }
+
+    /// By a text of the request: first the values that are written out, then the patterns in their order.
+    fn by_text(&self, source: &str, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
+        let what = text_of(source).ok_or_else(|| format!("rules can't ask for `${source}`"))?;
+        let (patterns, texts): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|(pattern, _)| pattern.starts_with('~'));
+        let texts = |wanted: bool| {
+            let chosen = texts.iter().filter(|(_, value)| counts(value) == wanted);
+            chosen.map(|(text, _)| unescaped(text).to_owned()).collect::<Vec<_>>()
+        };
+        let (counted, spared) = (texts(true), texts(false));
+        if source == "request_method" && patterns.is_empty() && !counts(&self.default) && !counted.is_empty() {
+            return Ok(Condition { methods: counted, ..Condition::default() });
+        }
+        let mut when = if counts(&self.default) { Expression::True } else { Expression::False };
+        let patterns = patterns.iter().map(|(pattern, value)| (pattern.trim_start_matches('~'), counts(value)));
+        let patterns = patterns.collect::<Vec<_>>();
+        for turn in patterns.chunk_by(|a, b| a.1 == b.1).rev() {
+            let mut any = Expression::False;
+            for (pattern, _) in turn {
+                let pattern =
+                    pattern.strip_prefix('*').map_or_else(|| (*pattern).to_owned(), |rest| format!("(?i){rest}"));
+                if let Some(problem) = unusable(&pattern) {
+                    return Err(format!("`{pattern}` can't be used in `matches`: {problem}"));
+                }
+                any = any.or(Expression::matches(&what, &pattern));
+            }
+            when = if turn.first().is_some_and(|(_, counts)| *counts) { any.or(when) } else { any.not().and(when) };
+        }
+        if patterns.chunk_by(|a, b| a.1 == b.1).count() > DEEPEST {
+            return Err("patterns that count and that do not take turns too often".to_owned());
+        }
+        when = is_one_of(source, &what, &counted).or(is_one_of(source, &what, &spared).not().and(when));
+        if when == Expression::False {
+            return Err("it gives no request a value that counts".to_owned());
+        }
+        Ok(Condition { when, ..Condition::default() })
+    }
+}
+
+/// Whether a text is one of some, in any case of letters, as `map` compares them.
+fn is_one_of(source: &str, what: &str, texts: &[String]) -> Expression {
+    let has_letters = texts.iter().any(|text| text.contains(char::is_alphabetic));
+    if !has_letters || source == "request_method" {
+        return Expression::one_of(what, texts);
+    }
+    let escaped = texts.iter().map(|text| regex_syntax::escape(text)).collect::<Vec<_>>();
+    Expression::matches(what, &format!("(?i)^({})$", escaped.join("|")))
+}
+
+/// How expressions call a variable of nginx.
+fn text_of(variable: &str) -> Option<String> {
+    Some(match variable {
+        "uri" | "document_uri" => PATH.to_owned(),
+        "host" | "http_host" => HOST.to_owned(),
+        "request_method" => METHOD.to_owned(),
+        _ => {
+            if let Some(name) = variable.strip_prefix("http_") {
+                entry("headers", &name.to_lowercase().replace('_', "-"))
+            } else if let Some(name) = variable.strip_prefix("cookie_") {
+                entry("cookies", name)
+            } else if let Some(name) = variable.strip_prefix("arg_") {
+                entry("query", name)
+            } else {
+                return None;
+            }
+        }
+    })
+}
+
+/// A pattern of `map` that begins with a backslash stands for the rest: `\default`, `\~`.
+fn unescaped(pattern: &str) -> &str {
+    pattern.strip_prefix('\\').unwrap_or(pattern)
+}
+
+/// An address or a network, without what lies beyond its length.
+pub(super) fn network(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length.parse().ok()?)),
+        None => (text, None),
+    };
+    let address = address.parse::<IpAddr>().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let length = length.unwrap_or(longest);
+    (length <= longest).then(|| (masked(address, length), length))
+}
+
+fn masked(address: IpAddr, length: u8) -> IpAddr {
+    let length = u32::from(length);
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32_u32.saturating_sub(length)).unwrap_or(0);
+            std::net::Ipv4Addr::from_bits(v4.to_bits() & mask).into()
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128_u32.saturating_sub(length)).unwrap_or(0);
+            std::net::Ipv6Addr::from_bits(v6.to_bits() & mask).into()
+        }
+    }
+}
+
+/// As rules write it: a single address without its length.
+pub(super) fn show((address, length): &(IpAddr, u8)) -> String {
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    if *length == longest { address.to_string() } else { format!("{address}/{length}") }
+}

@@ -1,0 +1,241 @@
+//! A rule file as importers put it together, before it becomes text.
+
+use super::yaml::{comment, list, scalar};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// The longest name of a rule.
+const LONGEST_NAME: usize = 64;
+
+/// Everything that an importer found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleFile {
+    /// What to say at the top.
+    pub(crate) header: Vec<String>,
+    /// Whose forwarded addresses are believed.
+    pub(crate) trusted_proxies: Vec<String>,
+    /// Where names of keys come from: name, source, and what to say about it.
+    pub(crate) identity: BTreeMap<String, (String, String)>,
+    /// What a refusal answers, where it is not 503.
+    pub(crate) status: Option<u16>,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// One rule. What is empty is not written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rule {
+    pub(crate) name: String,
+    /// Where it comes from, line by line.
+    pub(crate) origins: Vec<String>,
+    /// Whom it counts; nobody in particular is everyone together.
+    pub(crate) by: Vec<String>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) paths: Vec<String>,
+    pub(crate) methods: Vec<String>,
+    pub(crate) ips: Vec<String>,
+    pub(crate) when: Option<String>,
+    pub(crate) limit: Limit,
+    pub(crate) allow: Vec<String>,
+    pub(crate) deny: Vec<String>,
+    pub(crate) shadow: bool,
+    pub(crate) status: Option<u16>,
+}
+
+/// What a rule limits.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Limit {
+    /// Nothing: it only refuses those of `deny`.
+    #[default]
+    None,
+    Leaky {
+        rate: String,
+        burst: u64,
+        delay: Delay,
+    },
+    Window(String),
+    Concurrent(u64),
+    Bandwidth {
+        rate: String,
+        after: Option<String>,
+    },
+}
+
+/// When a leaky bucket makes requests wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Delay {
+    /// Each beyond the rate.
+    #[default]
+    Each,
+    /// Only those beyond so many.
+    Beyond(u64),
+    /// None.
+    Never,
+}
+
+impl RuleFile {
+    /// As text.
+    pub(crate) fn write(&self) -> String {
+        let mut text = String::new();
+        for line in &self.header {
+            comment(&mut text, "", line);
+        }
+        if !self.trusted_proxies.is_empty() {
+            text.push_str("\ngateway:\n");
+            list(&mut text, "  ", "trusted_proxies", &self.trusted_proxies);
+        }
+        if !self.identity.is_empty() {
+            text.push_str("\nidentity:\n");
+            for (name, (source, note)) in &self.identity {
+                comment(&mut text, "  ", note);
+                line(&mut text, "  ", name, &scalar(source));
+            }
+        }
+        if let Some(status) = self.status {
+            text.push('\n');
+            line(&mut text, "", "status", &status.to_string());
+        }
+        text.push_str(if self.rules.is_empty() { "\nrules: []\n" } else { "\nrules:\n" });
+        for (index, rule) in self.rules.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            rule.write(&mut text);
+        }
+        text
+    }
+
+    /// Gives each rule a name that no other has, of characters that names may have.
+    pub(crate) fn name_rules(&mut self) {
+        let mut taken = BTreeSet::new();
+        let mut last: BTreeMap<String, usize> = BTreeMap::new();
+        for rule in &mut self.rules {
+            let wanted = name(&rule.name);
+            let mut unique = wanted.clone();
+            while !taken.insert(unique.clone()) {
+                // The last number that was tried is kept, so that thousands of one name are quick to tell apart.
+                let number = last.entry(wanted.clone()).or_insert(1);
+                *number += 1;
+                let suffix = format!("-{number}");
+                unique = wanted.chars().take(LONGEST_NAME - suffix.len()).collect::<String>() + &suffix;
+            }
+            rule.name = unique;
+        }
+    }
+}
+
+impl Rule {
+    fn write(&self, text: &mut String) {
+        for origin in &self.origins {
+            comment(text, "  ", origin);
+        }
+        let _ = writeln!(text, "  - name: {}", scalar(&self.name));
+        let within = "    ";
+        match &*self.by {
+            [] => line(text, within, "by", "global"),
+            [one] => line(text, within, "by", &scalar(one)),
+            several => list(text, within, "by", several),
+        }
+        let matched = [("host", &self.hosts), ("path", &self.paths), ("method", &self.methods), ("ip", &self.ips)];
+        if self.when.is_some() || matched.iter().any(|(_, values)| !values.is_empty()) {
+            let _ = writeln!(text, "{within}match:");
+            for (field, values) in matched {
+                match &**values {
+                    [] => {}
+                    [one] => line(text, "      ", field, &scalar(one)),
+                    several => list(text, "      ", field, several),
+                }
+            }
+            if let Some(when) = &self.when {
+                line(text, "      ", "when", &scalar(when));
+            }
+        }
+        self.limit.write(text, within);
+        if !self.allow.is_empty() {
+            list(text, within, "allow", &self.allow);
+        }
+        if !self.deny.is_empty() {
+            list(text, within, "deny", &self.deny);
+        }
+        if self.shadow {
+            line(text, within, "shadow", "true");
+        }
+        if let Some(status) = self.status {
+            line(text, within, "status", &status.to_string());
+        }
+    }
+}
+
+impl Limit {
+    fn write(&self, text: &mut String, within: &str) {
+        match self {
+            Self::None => {}
+            Self::Leaky { rate, burst, delay } => {
+                line(text, within, "limit", rate);
+                line(text, within, "algorithm", "leaky_bucket");
+                line(text, within, "burst", &burst.to_string());
+                match delay {
+                    Delay::Each => {}
+                    Delay::Beyond(requests) => line(text, within, "delay", &requests.to_string()),
+                    Delay::Never => line(text, within, "nodelay", "true"),
+                }
+            }
+            Self::Window(rate) => {
+                line(text, within, "limit", rate);
+                line(text, within, "algorithm", "fixed_window");
+            }
+            Self::Concurrent(count) => line(text, within, "concurrent", &count.to_string()),
+            Self::Bandwidth { rate, after: None } => line(text, within, "bandwidth", rate),
+            Self::Bandwidth { rate, after: Some(after) } => {
+                line(text, within, "bandwidth", &format!("{{rate: {rate}, after: {after}}}"));
+            }
+        }
+    }
+}
+
+fn line(text: &mut String, within: &str, field: &str, value: &str) {
+    let _ = writeln!(text, "{within}{field}: {value}");
+}
+
+/// A readable name: letters, digits, `.`, `_` and `-` stay, and what lies between becomes one `-`.
+pub(crate) fn name(wanted: &str) -> String {
+    let mut name = String::new();
+    for character in wanted.chars() {
+        match character {
+            c if c.is_ascii_alphanumeric() || matches!(c, '.' | '_') => name.push(c),
+            _ if name.ends_with('-') || name.is_empty() => {}
+            _ => name.push('-'),
+        }
+        if name.len() == LONGEST_NAME {
+            break;
+        }
+    }
+    let name = name
+        .split('-')
+        .map(|word| word.trim_matches('.'))
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join("-");
+    if name.is_empty() { "rule".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_readable_and_unique() {
+        assert_eq!(name("login /api/v1/*.pdf"), "login-api-v1-pdf");
+        assert_eq!(name("///"), "rule");
+        assert_eq!(name(&"x".repeat(100)).len(), 64);
+        let rule = |name: &str| Rule { name: name.to_owned(), ..Rule::default() };
+        let long = "y".repeat(80);
+        let mut file = RuleFile {
+            rules: vec![rule("a"), rule("a"), rule("a-2"), rule("a"), rule(&long), rule(&long)],
+            ..RuleFile::default()
+        };
+        file.name_rules();
+        let names = file.rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>();
+        assert_eq!(names[..4], ["a", "a-2", "a-2-2", "a-3"]);
+        assert_eq!(names[5], format!("{}-2", "y".repeat(62)));
+    }
+}

@@ -1,0 +1,143 @@
+//! Writing YAML that people read on: plain words where they are safe, quotes where they are not.
+
+use std::fmt::Write;
+
+/// The widest list that stays on its line.
+const WIDEST: usize = 100;
+
+/// Words that would not be texts, or that some readers take for something else.
+const WORDS: [&str; 11] = ["true", "false", "null", "~", "yes", "no", "on", "off", "y", "n", ".nan"];
+
+/// A text, quoted where it must be. `${` would name a variable, so it is written `$${`.
+pub(crate) fn scalar(value: &str) -> String {
+    let value = value.replace("${", "$${");
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '(' | ')' | '*' | '$');
+    let begins_well = value.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_'));
+    // Neither a network nor an address could be a number.
+    let is_network = value.contains('/') || value.matches('.').count() == 3;
+    let like_a_number = value.starts_with(|c: char| c.is_ascii_digit()) && !is_network;
+    let is_a_word = WORDS.iter().any(|word| word.eq_ignore_ascii_case(&value));
+    if begins_well && !like_a_number && !is_a_word && value.chars().all(is_safe) {
+        return value;
+    }
+    if value.chars().any(|c| c.is_control() || matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}')) {
+        return escaped(&value);
+    }
+    format!("'{}'", value.replace('\'', "''"))
+}
+
+/// In double quotes, where only they can say it.
+fn escaped(value: &str) -> String {
+    let mut quoted = String::from('"');
+    for character in value.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            c if c.is_control() || matches!(c, '\u{feff}' | '\u{2028}' | '\u{2029}') => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A field with several values: on one line if they fit.
+pub(crate) fn list(text: &mut String, within: &str, field: &str, values: &[String]) {
+    let values = values.iter().map(|value| scalar(value)).collect::<Vec<_>>();
+    let in_a_line = values.join(", ");
+    if in_a_line.len() <= WIDEST {
+        let _ = writeln!(text, "{within}{field}: [{in_a_line}]");
+        return;
+    }
+    let _ = writeln!(text, "{within}{field}:");
+    for value in values {
+        let _ = writeln!(text, "{within}  - {value}");
+    }
+}
+
+/// A line that is there for people.
+pub(crate) fn comment(text: &mut String, within: &str, line: &str) {
+    let line = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+    let _ = writeln!(text, "{}", format!("{within}# {}", line.trim_end()).trim_end());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diana_rules::{Document, Value};
+
+    #[test]
+    fn whatever_is_written_is_read_again() {
+        let texts = [
+            "",
+            " ",
+            "plain",
+            "/x*",
+            "*.example.org",
+            "10.0.0.0/8",
+            "10.0.0.1",
+            "2001:db8::/32",
+            "10",
+            "1e5",
+            "0x1f",
+            "no",
+            "Null",
+            "a: b",
+            "a #b",
+            "- a",
+            "it's",
+            "\"q\"",
+            "{a}",
+            "[b]",
+            "a,b",
+            "&a",
+            "!b",
+            "%c",
+            "@d",
+            "`e`",
+            "|",
+            ">",
+            "a\nb",
+            "\t",
+            "\u{1}\u{7f}\u{85}",
+            "ü",
+            "\u{feff}",
+            "\\.php$",
+            "a\u{2028}b",
+            "1/2",
+            "header(x-y)",
+            "---",
+            "...",
+            "?",
+            "a\\b\n",
+            "=",
+            "<<",
+        ];
+        for text in texts {
+            for document in [format!("a: {}\n", scalar(text)), format!("a: [{}, b]\n", scalar(text))] {
+                let tree = Document::new("t.yaml", &document).parse().unwrap_or_else(|error| panic!("{error}"));
+                let Value::Map(entries) = tree.value else { panic!("{document}") };
+                let value = match &entries[0].node.value {
+                    Value::List(items) => items[0].value.clone(),
+                    other => other.clone(),
+                };
+                assert_eq!(value, Value::Text(text.to_owned()), "{document}");
+            }
+        }
+    }
+
+    #[test]
+    fn variables_stay_as_they_are() {
+        for text in ["${HOME}", "$${x", "a$${b}c", "$"] {
+            let document = format!("a: {}\n", scalar(text));
+            let tree =
+                Document::new("t.yaml", &document).parse_with(|_| None).unwrap_or_else(|error| panic!("{error}"));
+            let Value::Map(entries) = tree.value else { panic!("{document}") };
+            assert_eq!(entries[0].node.value, Value::Text(text.to_owned()), "{document}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The parts of the program `diana`, as a library: what its commands do, apart from how they are typed.
+//!
+//! So far there is [`import`]: moving in from nginx and from Envoy's rate limit service.
+
+pub mod import;

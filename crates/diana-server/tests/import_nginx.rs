@@ -1,0 +1,186 @@
+//! Configurations of nginx as people have them become the rules beside them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
+
+mod support;
+
+use diana_server::import::{Imported, import_nginx};
+use std::path::Path;
+use std::process::Command;
+use support::{compare, folder, read_again};
+
+/// Imports a file as the program does.
+fn diana(file: &str) -> (String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_diana"))
+        .args(["import", "nginx", file])
+        .current_dir(folder("nginx"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    (String::from_utf8(output.stdout).unwrap(), told)
+}
+
+/// nginx itself must take the file, else it would be no example.
+fn nginx_takes(file: &Path) {
+    let scratch = std::env::temp_dir().join(format!(
+        "diana-nginx-{}-{}",
+        std::process::id(),
+        file.file_stem().unwrap().display()
+    ));
+    std::fs::create_dir_all(&scratch).unwrap();
+    // Debian has it where only root looks.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
+    let output = Command::new("nginx")
+        .env("PATH", path)
+        .args(["-t", "-q", "-e", "stderr", "-p"])
+        .arg(&scratch)
+        .arg("-c")
+        .arg(file)
+        .args(["-g", "pid nginx.pid;"])
+        .output()
+        .unwrap_or_else(|error| panic!("nginx can't be started: {error}; `cargo xtask test` installs it"));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    std::fs::remove_dir_all(&scratch).unwrap();
+    // Who is not root can't open logs and caches of the system; the syntax is looked at before that.
+    let is_only_permission =
+        told.lines().all(|line| line.contains("Permission denied") || line.contains("test failed"));
+    assert!(output.status.success() || (is_only_permission && !told.is_empty()), "{told}");
+}
+
+fn becomes_what_is_beside_it(name: &str) {
+    let conf = folder("nginx").join(format!("{name}.conf"));
+    nginx_takes(&conf);
+    let (rules, told) = diana(&format!("{name}.conf"));
+    compare(&conf.with_extension("expected.yaml"), &rules);
+    compare(&conf.with_extension("expected.notes"), &told);
+    assert!(!read_again(&rules).is_empty());
+}
+
+#[test]
+fn each_address_and_each_server() {
+    becomes_what_is_beside_it("per_ip_and_per_server");
+}
+
+#[test]
+fn guessing_of_passwords() {
+    becomes_what_is_beside_it("login_brute_force");
+}
+
+#[test]
+fn downloads() {
+    becomes_what_is_beside_it("downloads");
+}
+
+#[test]
+fn networks_that_are_spared() {
+    becomes_what_is_beside_it("spared_networks");
+}
+
+#[test]
+fn several_servers_in_several_files() {
+    becomes_what_is_beside_it("several_servers");
+}
+
+fn imported(text: &str) -> Imported {
+    let imported = import_nginx("nginx.conf", text, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
+    read_again(&imported.rules);
+    imported
+}
+
+/// Notes as they are printed.
+fn told(imported: &Imported) -> Vec<String> {
+    imported.notes.iter().map(ToString::to_string).collect()
+}
+
+const ZONES: &str = "limit_req_zone $remote_addr zone=a:1m rate=1r/s; limit_conn_zone $remote_addr zone=c:1m;\n";
+
+#[test]
+fn a_level_inherits_only_where_it_has_none_of_its_own() {
+    let imported = imported(&format!(
+        "{ZONES}limit_req zone=a; limit_conn c 1;
+         server {{ location /x/ {{ limit_conn c 2; }} location /y/ {{ limit_req zone=a burst=1; }} }}"
+    ));
+    let rules = imported.rules;
+    // The connections of /x/ are its own, and its requests are those of all.
+    assert!(rules.contains("when: '!request.path.startsWith(\"/x/\")'\n    concurrent: 1\n"), "{rules}");
+    assert!(rules.contains("path: /x/**\n    concurrent: 2\n"), "{rules}");
+    assert!(rules.contains("when: '!request.path.startsWith(\"/y/\")'\n    limit: 1/s\n"), "{rules}");
+}
+
+#[test]
+fn a_default_server_gets_what_no_other_is_called() {
+    let imported = imported(&format!(
+        "{ZONES}server {{ server_name a.example; limit_req zone=a; }}
+         server {{ server_name b.example; }}
+         server {{ listen 81; server_name c.example; }}"
+    ));
+    assert!(imported.rules.contains("when: '!(request.host == \"b.example\")'"), "{}", imported.rules);
+}
+
+#[test]
+fn a_server_that_is_not_the_default_has_its_names() {
+    let imported = imported(&format!(
+        "{ZONES}server {{ server_name b.example; }}
+         server {{ server_name a.example .A2.example; limit_req zone=a; }}"
+    ));
+    assert!(imported.rules.contains("host: ['*.a2.example', a.example, a2.example]\n"), "{}", imported.rules);
+}
+
+#[test]
+fn what_has_no_counterpart_is_told_with_its_line() {
+    let imported = imported(
+        "limit_zone old $remote_addr 1m;
+limit_req_zone $connection zone=b:1m rate=1r/s;
+limit_req_zone $remote_addr zone=a:1m rate=fast;
+server {
+    limit_req zone=b;
+    limit_req zone=nowhere;
+    limit_speed 5;
+    location @named { limit_conn c 1; }
+    include mime.types;
+}
+stream { server { limit_conn c 1; } }
+",
+    );
+    assert_eq!(
+        told(&imported),
+        [
+            "nginx.conf:1: limit_zone: not carried over: Diana does not know it",
+            "nginx.conf:2: limit_req_zone: not carried over: rules can't tell requests apart by `$connection`; choose another `by`",
+            "nginx.conf:3: limit_req_zone: not carried over: `rate=fast` is no rate",
+            "nginx.conf:5: limit_req: not carried over, since its zone is not",
+            "nginx.conf:6: limit_req: not carried over: no `limit_req_zone` here defines zone `nowhere`; import the main file",
+            "nginx.conf:7: limit_speed: not carried over: Diana does not know it",
+            "nginx.conf:8: limit_conn: not carried over: a named location is reached from within only; limit those that lead to it",
+            "nginx.conf:11: limit_conn: not carried over: it is about streams of TCP or UDP, and Diana limits HTTP requests",
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_includes_itself_is_an_error() {
+    let include = |name: &str| Ok(vec![(name.to_owned(), "\ninclude self.conf;\n".to_owned())]);
+    let error = import_nginx("self.conf", "include self.conf;", &include).unwrap_err().to_string();
+    assert!(
+        error.starts_with("self.conf:2:1: includes are nested deeper than 16; does a file include itself?\n"),
+        "{error}"
+    );
+}
+
+#[test]
+fn too_many_files_and_bytes_are_errors() {
+    let many = |_: &str| Ok(vec![("x.conf".to_owned(), String::new()); 2_000]);
+    let error = import_nginx("n.conf", "include *;", &many).unwrap_err().to_string();
+    assert!(error.contains("more than 1000 files"), "{error}");
+    let large = |_: &str| Ok(vec![("x.conf".to_owned(), "#".repeat(9 << 20)); 2]);
+    let error = import_nginx("n.conf", "include *;", &large).unwrap_err().to_string();
+    assert!(error.contains("more than 16777216 bytes"), "{error}");
+}
+
+#[test]
+fn an_include_that_is_missing_is_told() {
+    let missing = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+    let imported = import_nginx("n.conf", "events {}\ninclude mime.types;", &missing).unwrap();
+    let notes = told(&imported);
+    assert!(notes[0].starts_with("n.conf:2: include: `mime.types` can't be read"), "{notes:?}");
+}
