@@ -84,7 +84,7 @@ fn outcome(block: &Block) -> Option<Result<RuleFile, String>> {
         ["toml"] => read("diana.toml", &block.text),
         ["yaml", "rule"] => read_rule(&block.text),
         ["yaml", "remote"] | ["yaml", "wrong", "remote"] => read_remote(&block.text),
-        ["text"] | ["rust"] => return None,
+        ["text" | "rust"] => return None,
         _ => panic!("line {}: nobody knows what to do with {:?}", block.line, block.info),
     })
 }
@@ -139,7 +139,7 @@ fn three_formats_say_the_same() {
 /// What the parser says it expects in the place of `~`, which nothing is called: all the names in the hints of its errors.
 fn expected(yaml: &str) -> Vec<String> {
     let nonsense = yaml.replace('~', "qqqqqqqqqqqqqqqq");
-    let told = read("diana.yaml", &nonsense).expect_err(yaml);
+    let told = read("diana.yaml", &nonsense).err().unwrap_or_else(|| panic!("{yaml} is read"));
     let lists = told.split("expected one of ").skip(1).flat_map(|list| list.lines().next());
     let names = lists.flat_map(|list| list.split(", ")).map(|name| name.trim_matches('`').to_owned());
     let names = names.collect::<Vec<_>>();
