@@ -218,8 +218,7 @@ fn sms_once_a_minute() {
 fn api_plans_with_vip_accounts() {
     let rules = rules("api-plans-with-vip-accounts");
     let of = |account: &'static str, plan| {
-        let request = request("GET", "/v1/things").header("x-account-id", account).header("x-plan", plan);
-        request.named("account", account)
+        request("GET", "/v1/things").header("x-account-id", account).header("x-plan", plan).named("account", account)
     };
     assert_eq!(
         about(&rules, &request("GET", "/v1/things")),
