@@ -57,3 +57,8 @@ pub use secret::Secret;
 pub use source::{
     Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
 };
+
+/// The page's code, so that it is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/the-rule-file.md")]
+struct TheRuleFile;

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::rule::http_url;
 use crate::scalar;
 use ipnet::IpNet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What listens, and where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 pub struct Gateway {
     /// Where it listens.
     pub listen: Vec<SocketAddr>,
-    /// Where requests go: to these in turn.
+    /// Where requests go: to these in turn. Nowhere, if Diana only answers others.
     pub upstream: Vec<String>,
     /// Whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
@@ -29,14 +29,17 @@ pub struct Admin {
     pub listen: Vec<SocketAddr>,
 }
 
+/// Where a gateway listens that does not say where: nobody else's machine can ask it.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
 pub(crate) const GATEWAY: [&str; 3] = ["listen", "upstream", "trusted_proxies"];
 pub(crate) const ADMIN: [&str; 1] = ["listen"];
 
 impl Gateway {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(node, "`gateway`", GATEWAY, problems)?;
-        let listen = fields.require("listen", problems).map(|node| addresses(node, problems)).unwrap_or_default();
-        let upstream = fields.require("upstream", problems).map(|node| {
+        let listen = fields.take("listen").map(|node| addresses(node, problems)).unwrap_or_else(|| vec![LISTEN]);
+        let upstream = fields.take("upstream").map(|node| {
             let urls = one_or_more(node).into_iter();
             urls.filter_map(|node| http_url(node, "`upstream`", problems)).collect()
         });
