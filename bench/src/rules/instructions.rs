@@ -1,22 +1,21 @@
 //! Instructions of one operation, by callgrind: the same on every machine, whoever else is on it.
 //!
-//! The bench runs itself under valgrind twice, once with more operations than the other time; the difference is theirs.
+//! The bench runs itself under valgrind, which counts only what happens within [`super::measured_operations`].
 
 use std::process::Command;
 
 /// The instructions of one operation of `what` with so many rules; what is in the way, if they can't be counted.
 pub(crate) fn count(what: &str, rules: usize) -> Result<f64, String> {
-    const FEW: u64 = 1_000;
-    const MANY: u64 = 3_000;
-    let few = collected(what, rules, FEW)?;
-    let many = collected(what, rules, MANY)?;
-    Ok((many - few) as f64 / (MANY - FEW) as f64)
+    const OPERATIONS: u64 = 2_000;
+    collected(what, rules, OPERATIONS).map(|collected| collected as f64 / OPERATIONS as f64)
 }
 
 fn collected(what: &str, rules: usize, operations: u64) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+    valgrind
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured_operations*"])
+        .arg(program);
     valgrind.args(["--count", what, &rules.to_string(), &operations.to_string()]);
     let output =
         valgrind.output().map_err(|error| format!("valgrind can't be started (apt install valgrind): {error}"))?;

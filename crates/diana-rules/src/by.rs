@@ -30,10 +30,10 @@ use std::fmt;
 /// let by = |text: &str| By::read(&Document::new("by.yaml", text).parse().unwrap(), &Registry::default(), &mut Vec::new()).unwrap();
 /// let mut key = KeyBytes::new();
 /// assert!(by("ip/24").key(&Request, &mut key).is_ok());
-/// assert_eq!(&key[..], b"203.0.113.0");
+/// assert_eq!(key, b"203.0.113.0");
 /// key.clear();
 /// assert!(by("[header(X-Plan), ip/24]").key(&Request, &mut key).is_ok());
-/// assert_eq!(&key[..], b"4:free11:203.0.113.0");
+/// assert_eq!(key, b"4:free11:203.0.113.0");
 /// assert!(by("account").key(&Request, &mut key).is_err(), "it has no account");
 /// ```
 #[derive(Clone, Debug, PartialEq)]

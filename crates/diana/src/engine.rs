@@ -14,21 +14,24 @@
 //! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`).
 
 mod asks;
+mod deciding;
 mod explain;
+mod made;
 mod options;
 mod verdict;
 
 use arc_swap::ArcSwap;
 use asks::{Asks, Part};
+pub use deciding::Deciding;
+use deciding::GivesBack;
 use diana_core::{Clock, Decision, Limit, LocalStore, MemoryStore, Patience, Store, SystemClock, Timestamp};
-use diana_rules::{Attributes, Found, Home, Mode, RuleFile, RuleSet};
+use diana_rules::{Applied, Attributes, Home, Mode, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
+use made::{Shadow, SharedDecision};
 pub use options::EngineOptions;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
-use verdict::Shadow;
 pub use verdict::{Asked, Reason, Verdict};
 
 /// Decides about requests by rules. `S` is the store that many processes share, if there is one.
@@ -59,90 +62,94 @@ impl<S: Store> Engine<S> {
     ///
     /// Asking for the attributes, and all that is counted here, is done at once; the future is only for the shared store.
     /// Dropping it gives back what was taken.
-    pub fn decide<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Verdict> + Send + use<'e, S> {
+    pub fn decide(&self, request: &dyn Attributes) -> Deciding<'_, S> {
         let begun = GivesBack { engine: self, verdict: Some(self.begin(request)) };
-        async move { self.go_on(begun).await }
+        let verdict = begun.verdict();
+        if verdict.found().applied().is_empty() || !verdict.is_granted() {
+            return Deciding::made(begun);
+        }
+        let is_shared = |applied: &Applied| applied.home == Home::Shared;
+        if let Some(shared) = self.shared.as_ref().filter(|_| verdict.found().applied().iter().any(is_shared)) {
+            return Deciding::asking(self.go_on(begun, shared));
+        }
+        let mut begun = begun;
+        self.ask_shadows_here(begun.verdict_mut());
+        Deciding::made(begun)
     }
 
-    /// What can be said without the shared store.
+    /// What can be said without the shared store, but for the shadows.
     fn begin(&self, request: &dyn Attributes) -> Verdict {
-        let rules = self.rules.load_full();
-        let mut found = Found::default();
-        rules.find(request, &mut found);
-        let now = self.now();
-        let mut verdict = Verdict::new(rules, found, now, self.here());
-        for refused in verdict.found().refused() {
+        let mut verdict = Verdict::new(self.rules.load_full(), self.now(), self.here());
+        verdict.find(request);
+        for nth in 0..verdict.found().refused().len() {
+            let refused = verdict.found().refused()[nth];
             let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
             match rule.rule().mode {
                 Mode::Shadow => rule.count_shadow_refusal(),
                 Mode::Enforced => {
-                    let refused = *refused;
                     verdict.refuse(refused);
                     return verdict;
                 }
             }
         }
-        let asks = Asks::of(&verdict, verdict.here);
-        let decision = (!asks.is_empty()).then(|| LocalStore::decide(&self.local, &asks, now, Patience::FOREVER));
-        drop(asks);
-        if let Some(decision) = decision {
-            verdict.local = decision;
+        if let Some(decision) = self.decide_here(&verdict, verdict.made().here) {
+            verdict.made_mut().local = decision;
         }
         verdict
     }
 
     /// What the shared store says, and the shadows.
-    async fn go_on(&self, mut begun: GivesBack<'_, S>) -> Verdict {
-        if let (true, Some(shared)) = (begun.verdict().is_granted(), &self.shared) {
-            let asks = Asks::of(begun.verdict(), Part::Shared);
-            if !asks.is_empty() {
-                let now = begun.verdict().at();
-                let (decision, here) = match shared.decide(&asks, now, Patience::FOREVER).await {
-                    Ok(decision) => (decision, false),
-                    // A store that fails is no reason to let everybody in, or nobody.
-                    Err(_) => (LocalStore::decide(&self.local, &asks, now, Patience::FOREVER), true),
-                };
-                drop(asks);
-                if !decision.is_granted() {
-                    begun.give_back_local();
-                }
-                begun.verdict_mut().shared = Some(Box::new(verdict::SharedDecision { decision, here }));
+    async fn go_on(&self, mut begun: GivesBack<'_, S>, shared: &S) -> Verdict {
+        if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shared).await {
+            let is_granted = decision.is_granted();
+            begun.verdict_mut().made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
+            if !is_granted {
+                begun.give_back_local();
+                return begun.done();
             }
         }
-        if begun.verdict().is_granted() && begun.verdict().has_shadows() {
-            self.ask_shadows(&mut begun).await;
+        self.ask_shadows_here(begun.verdict_mut());
+        for nth in begun.verdict().shadows_of(Home::Shared) {
+            if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shadow(nth)).await {
+                begun.verdict_mut().add_shadow(Shadow { nth, decision, here });
+            }
         }
         begun.done()
     }
 
-    /// Asks each shadow rule as if it were in force.
-    async fn ask_shadows(&self, begun: &mut GivesBack<'_, S>) {
-        let shadows = begun.verdict().found().applied().iter().enumerate();
-        let shadows = shadows.filter(|(_, applied)| applied.mode == Mode::Shadow);
-        for nth in shadows.map(|(nth, _)| nth).collect::<SmallVec<[usize; 4]>>() {
-            let verdict = begun.verdict();
-            let (asks, now) = (Asks::of(verdict, Part::Shadow(nth)), verdict.at());
-            let home = verdict.found().applied().get(nth).map_or(Home::Local, |applied| applied.home);
-            let asked = match (&self.shared, home) {
-                (Some(shared), Home::Shared) => {
-                    shared.decide(&asks, now, Patience::FOREVER).await.ok().map(|made| (made, false))
-                }
-                _ => None,
-            };
-            let (decision, here) =
-                asked.unwrap_or_else(|| (LocalStore::decide(&self.local, &asks, now, Patience::FOREVER), true));
-            drop(asks);
-            let rule = begun
-                .verdict()
-                .found()
-                .applied()
-                .get(nth)
-                .and_then(|applied| begun.verdict().rules().rule(applied.rule));
-            if let (Some(rule), false) = (rule, decision.is_granted()) {
-                rule.count_shadow_refusal();
-            }
-            begun.verdict_mut().shadows.push(Shadow { nth, decision, here });
+    /// Asks each shadow rule that is counted here as if it were in force.
+    fn ask_shadows_here(&self, verdict: &mut Verdict) {
+        if !verdict.has_shadows() {
+            return;
         }
+        let mut shadows = verdict.shadows_of(Home::Local);
+        if self.shared.is_none() {
+            shadows.extend(verdict.shadows_of(Home::Shared));
+        }
+        for nth in shadows {
+            if let Some(decision) = self.decide_here(verdict, Part::Shadow(nth)) {
+                verdict.add_shadow(Shadow { nth, decision, here: true });
+            }
+        }
+    }
+
+    /// What the counts of this process say; nothing if they are not asked.
+    fn decide_here(&self, verdict: &Verdict, part: Part) -> Option<Decision> {
+        let asks = Asks::of(verdict, part);
+        (!asks.is_empty()).then(|| LocalStore::decide(&self.local, &asks, verdict.at(), Patience::FOREVER))
+    }
+
+    /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
+    /// nobody.
+    async fn decide_there(&self, shared: &S, verdict: &Verdict, part: Part) -> Option<(Decision, bool)> {
+        let asks = Asks::of(verdict, part);
+        if asks.is_empty() {
+            return None;
+        }
+        Some(match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
+            Ok(decision) => (decision, false),
+            Err(_) => (LocalStore::decide(&self.local, &asks, verdict.at(), Patience::FOREVER), true),
+        })
     }
 
     /// Which of the asks are decided in this process: all of them, if nobody shares.
@@ -165,11 +172,11 @@ impl<S: Store> Engine<S> {
             return;
         }
         let now = self.now();
-        self.give_back_here(verdict, verdict.here, &verdict.local, what, now);
-        if let Some(made) = &verdict.shared {
+        self.give_back_here(verdict, verdict.made().here, &verdict.made().local, what, now);
+        if let Some(made) = &verdict.made().shared {
             self.give_back_there(verdict, Part::Shared, &made.decision, made.here, what, now).await;
         }
-        for shadow in &verdict.shadows {
+        for shadow in &verdict.made().shadows {
             self.give_back_there(verdict, Part::Shadow(shadow.nth), &shadow.decision, shadow.here, what, now).await;
         }
     }
@@ -247,40 +254,6 @@ impl<S: Store> Engine<S> {
 enum Return {
     Everything,
     WhatIsHeld,
-}
-
-/// A verdict that is not whole yet: whoever drops it gives back what was taken here.
-struct GivesBack<'e, S: Store> {
-    engine: &'e Engine<S>,
-    verdict: Option<Verdict>,
-}
-
-impl<S: Store> GivesBack<'_, S> {
-    fn verdict(&self) -> &Verdict {
-        self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
-    }
-
-    fn verdict_mut(&mut self) -> &mut Verdict {
-        self.verdict.as_mut().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
-    }
-
-    fn done(mut self) -> Verdict {
-        self.verdict.take().unwrap_or_else(|| unreachable!("it is taken out only here"))
-    }
-
-    fn give_back_local(&self) {
-        let engine = self.engine;
-        let verdict = self.verdict();
-        engine.give_back_here(verdict, verdict.here, &verdict.local, Return::Everything, engine.now());
-    }
-}
-
-impl<S: Store> Drop for GivesBack<'_, S> {
-    fn drop(&mut self) {
-        if self.verdict.as_ref().is_some_and(Verdict::is_granted) {
-            self.give_back_local();
-        }
-    }
 }
 
 impl<S> fmt::Debug for Engine<S> {

@@ -42,6 +42,6 @@ pub use diana_core as core;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
 pub use diana_rules as rules;
-pub use engine::{Asked, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Verdict};
+pub use engine::{Asked, Deciding, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Verdict};
 #[cfg(feature = "redis")]
 pub use shared::{connect, registry};

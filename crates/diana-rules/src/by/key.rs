@@ -1,19 +1,19 @@
-//! The bytes of a key, written without touching the heap as long as they are few.
+//! The bytes of a key. They are written behind each other into a buffer that is used again and again.
 
-use smallvec::SmallVec;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The bytes of a key, or of several one behind the other.
-pub type KeyBytes = SmallVec<[u8; 64]>;
+pub type KeyBytes = Vec<u8>;
 
 /// Writes what `write` writes, with its length in front: `4:free`.
 pub(super) fn with_length(key: &mut KeyBytes, write: impl FnOnce(&mut KeyBytes) -> Option<()>) -> Option<()> {
     let start = key.len();
     write(key)?;
-    let mut length = KeyBytes::new();
-    decimal(&mut length, key.len() - start);
-    length.push(b':');
-    key.insert_from_slice(start, &length);
+    // It is not known before how long it will be, so the length is written behind, and turned to the front.
+    let length = key.len() - start;
+    decimal(key, length);
+    key.push(b':');
+    key[start..].rotate_left(length);
     Some(())
 }
 

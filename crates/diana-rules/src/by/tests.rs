@@ -28,7 +28,7 @@ impl Attributes for From<'_> {
 fn key(by: &str, request: &From<'_>) -> Vec<u8> {
     let mut key = KeyBytes::new();
     read(by).unwrap().key(request, &mut key).unwrap();
-    key.to_vec()
+    key
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn no_two_combinations_give_the_same_key() {
 
 #[test]
 fn a_request_without_the_attribute_has_no_key() {
-    let mut key = KeyBytes::from_slice(b"kept");
+    let mut key = b"kept".to_vec();
     let account = read("account").unwrap();
     let missing = account.key(&From("1.2.3.4", ""), &mut key).unwrap_err();
     assert_eq!(missing.to_string(), "it has no account");

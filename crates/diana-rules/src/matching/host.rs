@@ -46,6 +46,11 @@ impl HostPattern {
 
 /// A host as it is compared: in lower case, without a port and the root's dot, since all of these lead to the same server.
 pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
+    // Most hosts come as they should, and one look says so.
+    let is_plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    if host.as_bytes().iter().all(is_plain) && !host.ends_with('.') {
+        return Cow::Borrowed(host);
+    }
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => {
             // Of an address in IPv6, only what follows its bracket is a port.

@@ -22,7 +22,7 @@
 //! The rules found are those that match, asked one by one, in the order of the file.
 
 use super::host::HostPattern;
-use super::path::{PathPattern, Segment, segments};
+use super::path::{PathPattern, Segment, Segments, segments};
 use super::{Match, Proved, Seen};
 use crate::attributes::{Attribute, Attributes};
 use hashbrown::HashMap;
@@ -164,12 +164,7 @@ impl Tree {
     }
 
     /// Goes down by the segments that are left. No deeper than the longest pattern, whatever the path.
-    fn walk<'p>(
-        &self,
-        mut left: impl Iterator<Item = &'p str> + Clone,
-        request: &dyn Attributes,
-        found: &mut Candidates,
-    ) {
+    fn walk(&self, mut left: Segments<'_>, request: &dyn Attributes, found: &mut Candidates) {
         let Some(segment) = left.next() else {
             self.here.collect(request, found);
             return;

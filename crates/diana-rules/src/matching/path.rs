@@ -29,8 +29,29 @@ pub(crate) enum Segment {
 }
 
 /// The segments of a path, from first to last.
-pub(crate) fn segments(path: &str) -> impl Iterator<Item = &str> + Clone {
-    path.split('/').filter(|segment| !segment.is_empty())
+///
+/// They are short, so that going byte by byte is several times as quick as the search of the standard library.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments<'a>(&'a str);
+
+/// The segments of a path, from first to last.
+pub(crate) fn segments(path: &str) -> Segments<'_> {
+    Segments(path)
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = &'a str;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a str> {
+        let bytes = self.0.as_bytes();
+        let start = bytes.iter().position(|byte| *byte != b'/')?;
+        let length = bytes[start..].iter().position(|byte| *byte == b'/').unwrap_or(bytes.len() - start);
+        // A slash is never a part of another character.
+        let (segment, rest) = self.0.get(start..)?.split_at_checked(length)?;
+        self.0 = rest;
+        Some(segment)
+    }
 }
 
 impl PathPattern {

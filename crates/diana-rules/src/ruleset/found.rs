@@ -3,13 +3,12 @@
 use crate::by::KeyBytes;
 use crate::rule::{Home, Mode};
 use diana_core::Cost;
-use smallvec::SmallVec;
 
-/// The rules that a request is about, each with its key and its cost. Nothing is on the heap unless there is much of it.
+/// The rules that a request is about, each with its key and its cost. Used again and again, it takes no new memory.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    applied: SmallVec<[Applied; 4]>,
-    refused: SmallVec<[RefusedBy; 1]>,
+    applied: Vec<Applied>,
+    refused: Vec<RefusedBy>,
     pub(super) keys: KeyBytes,
 }
 
@@ -25,7 +24,7 @@ pub struct Applied {
     /// Where its counts are.
     pub home: Home,
     pub(super) limits: u32,
-    pub(super) key: (usize, usize),
+    pub(super) key: (u32, u32),
 }
 
 /// A rule that refuses the request whatever its counts are.
@@ -59,13 +58,16 @@ impl Found {
 
     /// Whose request it is to a rule.
     pub fn key(&self, applied: &Applied) -> &[u8] {
-        self.keys.get(applied.key.0..applied.key.1).unwrap_or_default()
+        self.keys.get(applied.key.0 as usize..applied.key.1 as usize).unwrap_or_default()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Empties it. Its memory stays, unless a request with monstrous keys made it large.
+    pub fn clear(&mut self) {
+        const LARGE: usize = 4 << 10;
         self.applied.clear();
         self.refused.clear();
         self.keys.clear();
+        self.keys.shrink_to(LARGE);
     }
 
     pub(super) fn add(&mut self, applied: Applied) {

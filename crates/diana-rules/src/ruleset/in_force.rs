@@ -153,11 +153,16 @@ impl RuleInForce {
             rule: number,
             limits,
             cost,
-            key: (start, found.keys.len()),
+            key: (place(start), place(found.keys.len())),
             mode: rule.mode,
             home: rule.home,
         });
     }
+}
+
+/// A place among the keys of a request, of which there are never 4 GiB.
+fn place(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 /// Limits with their names: the first has the rule's, the others their place behind it.

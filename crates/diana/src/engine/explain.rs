@@ -39,7 +39,7 @@ impl<S: Store> Engine<S> {
     pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e, S> {
         let rules = self.rules();
         let explained = rules.explain(request);
-        let verdict = Verdict::new(rules, explained.found, self.now(), self.here());
+        let verdict = Verdict::new(rules, self.now(), self.here()).with_found(explained.found);
         async move {
             let mut explanation = Explanation { rules: Vec::new() };
             for (number, said) in explained.rules.into_iter().enumerate() {

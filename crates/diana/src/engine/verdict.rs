@@ -1,8 +1,10 @@
 //! What became of a request, and why.
 
 use super::asks::{Asks, Part};
+use super::made::{Made, Shadow};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{Found, Home, Mode, Over, RefusedBy, Rule, RuleSet, Why};
+use diana_rules::{Attributes, Found, Home, Mode, Over, RefusedBy, Rule, RuleSet, Why};
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,36 +13,8 @@ use std::time::Duration;
 ///
 /// It holds on to the rules that it was made by, so that what is given back goes where it came from, whatever the rules are
 /// by then.
-#[derive(Debug)]
 #[must_use = "a denied request must not go on"]
-pub struct Verdict {
-    rules: Arc<RuleSet>,
-    found: Found,
-    at: Timestamp,
-    refused: Option<RefusedBy>,
-    /// Which of the asks are decided in this process.
-    pub(super) here: Part,
-    pub(super) local: Decision,
-    pub(super) shared: Option<Box<SharedDecision>>,
-    pub(super) shadows: Vec<Shadow>,
-}
-
-/// What the shared store decided, or this process in its place.
-#[derive(Debug)]
-pub(super) struct SharedDecision {
-    pub(super) decision: Decision,
-    /// Whether it was decided in this process, because the store failed.
-    pub(super) here: bool,
-}
-
-/// What a shadow rule would have said.
-#[derive(Debug)]
-pub(super) struct Shadow {
-    /// Its place among the rules that were found.
-    pub(super) nth: usize,
-    pub(super) decision: Decision,
-    pub(super) here: bool,
-}
+pub struct Verdict(Option<Box<Made>>);
 
 /// One limit that was asked, and what it answered.
 #[derive(Clone, Copy, Debug)]
@@ -72,42 +46,81 @@ pub enum Reason<'a> {
 }
 
 impl Verdict {
-    pub(super) fn new(rules: Arc<RuleSet>, found: Found, at: Timestamp, here: Part) -> Self {
-        Self { rules, found, at, refused: None, here, local: Decision::new([]), shared: None, shadows: Vec::new() }
+    pub(super) fn new(rules: Arc<RuleSet>, at: Timestamp, here: Part) -> Self {
+        Self(Some(Made::new(rules, at, here)))
+    }
+
+    #[inline]
+    pub(super) fn made(&self) -> &Made {
+        self.0.as_deref().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
+    }
+
+    #[inline]
+    pub(super) fn made_mut(&mut self) -> &mut Made {
+        self.0.as_deref_mut().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
+    }
+
+    /// Asks the rules about a request.
+    pub(super) fn find(&mut self, request: &dyn Attributes) {
+        let Made { rules, found, .. } = self.made_mut();
+        if let Some(rules) = rules {
+            rules.find(request, found);
+        }
+    }
+
+    pub(super) fn with_found(mut self, found: Found) -> Self {
+        self.made_mut().found = found;
+        self
+    }
+
+    /// The places of the shadow rules that are counted at `home`.
+    pub(super) fn shadows_of(&self, home: Home) -> SmallVec<[usize; 4]> {
+        let applied = self.found().applied().iter().enumerate();
+        let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.home == home);
+        shadows.map(|(nth, _)| nth).collect()
+    }
+
+    /// Adds what a shadow rule said.
+    pub(super) fn add_shadow(&mut self, shadow: Shadow) {
+        let rule = self.found().applied().get(shadow.nth).and_then(|applied| self.rules().rule(applied.rule));
+        if let (Some(rule), false) = (rule, shadow.decision.is_granted()) {
+            rule.count_shadow_refusal();
+        }
+        self.made_mut().shadows.push(shadow);
     }
 
     pub(super) fn refuse(&mut self, by: RefusedBy) {
-        self.refused = Some(by);
+        self.made_mut().refused = Some(by);
     }
 
     /// Whether the request may go on (after [`wait`](Self::wait)).
     pub fn is_granted(&self) -> bool {
-        self.refused.is_none()
-            && self.local.is_granted()
-            && self.shared.as_ref().is_none_or(|made| made.decision.is_granted())
+        self.made().refused.is_none()
+            && self.made().local.is_granted()
+            && self.made().shared.as_ref().is_none_or(|made| made.decision.is_granted())
     }
 
     /// How long a granted request must wait; `None` if it was denied.
     pub fn wait(&self) -> Option<Duration> {
-        if self.refused.is_some() {
+        if self.made().refused.is_some() {
             return None;
         }
-        let shared = self.shared.as_ref().map_or(Some(Duration::ZERO), |made| made.decision.wait());
-        Some(self.local.wait()?.max(shared?))
+        let shared = self.made().shared.as_ref().map_or(Some(Duration::ZERO), |made| made.decision.wait());
+        Some(self.made().local.wait()?.max(shared?))
     }
 
     /// When a denied request would be granted; `None` if it was granted.
     pub fn retry(&self) -> Option<Retry> {
-        if self.refused.is_some() {
+        if self.made().refused.is_some() {
             return Some(Retry::Never);
         }
-        self.local.retry().or_else(|| self.shared.as_ref()?.decision.retry())
+        self.made().local.retry().or_else(|| self.made().shared.as_ref()?.decision.retry())
     }
 
     /// Why it was denied, or which limit a granted request comes closest to. `None` if no rule is about it.
     pub fn reason(&self) -> Option<Reason<'_>> {
-        if let Some(RefusedBy { rule, why }) = self.refused {
-            return Some(Reason::Rule { rule: self.rules.rule(rule)?.rule(), why });
+        if let Some(RefusedBy { rule, why }) = self.made().refused {
+            return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
         let denied = |asked: &Asked<'_>| asked.answer.retry();
         let longest = self.asked().filter_map(|asked| Some((denied(&asked)?, asked)));
@@ -119,24 +132,24 @@ impl Verdict {
     /// Every limit that was asked, but for the shadows', and what it answered. Those of a denied request that say "granted"
     /// would not have stood in the way.
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
-        let there = self.shared.iter().flat_map(|made| self.answered(Part::Shared, &made.decision));
-        self.answered(self.here, &self.local).chain(there)
+        let there = self.made().shared.iter().flat_map(|made| self.answered(Part::Shared, &made.decision));
+        self.answered(self.made().here, &self.made().local).chain(there)
     }
 
     fn answered<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
         let both = Asks::places(self, part).zip(made.answers());
         both.filter_map(|((applied, limit), answer)| {
-            let rule = self.rules.rule(applied.rule)?.rule();
-            Some(Asked { rule, key: self.found.key(applied), limit: &limit.limit, answer: *answer })
+            let rule = self.rules().rule(applied.rule)?.rule();
+            Some(Asked { rule, key: self.found().key(applied), limit: &limit.limit, answer: *answer })
         })
     }
 
     /// The shadow rules that would have refused it.
     pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
-        let listed = self.found.refused().iter().map(|refused| refused.rule);
-        let counted = self.shadows.iter().filter(|shadow| !shadow.decision.is_granted());
-        let counted = counted.filter_map(|shadow| self.found.applied().get(shadow.nth)).map(|applied| applied.rule);
-        let rules = listed.chain(counted).filter_map(|rule| Some(self.rules.rule(rule)?.rule()));
+        let listed = self.found().refused().iter().map(|refused| refused.rule);
+        let counted = self.made().shadows.iter().filter(|shadow| !shadow.decision.is_granted());
+        let counted = counted.filter_map(|shadow| self.found().applied().get(shadow.nth)).map(|applied| applied.rule);
+        let rules = listed.chain(counted).filter_map(|rule| Some(self.rules().rule(rule)?.rule()));
         rules.filter(|rule| rule.mode == Mode::Shadow)
     }
 
@@ -163,30 +176,44 @@ impl Verdict {
 
     /// The rules that it was made by.
     pub fn rules(&self) -> &RuleSet {
-        &self.rules
+        self.made().rules.as_deref().unwrap_or_else(|| unreachable!("a verdict has rules"))
     }
 
     /// What these rules found about the request.
     pub fn found(&self) -> &Found {
-        &self.found
+        &self.made().found
     }
 
     /// When it was made.
     pub fn at(&self) -> Timestamp {
-        self.at
+        self.made().at
     }
 
     pub(super) fn has_shadows(&self) -> bool {
-        self.found.applied().iter().any(|applied| applied.mode == Mode::Shadow)
+        self.found().applied().iter().any(|applied| applied.mode == Mode::Shadow)
     }
 
     /// Whether the shared store was asked in vain, so that this process decided in its place.
     pub fn fell_back(&self) -> bool {
-        self.shared.as_ref().is_some_and(|made| made.here)
-            || self.shadows.iter().any(|shadow| {
-                let applied = self.found.applied().get(shadow.nth);
+        self.made().shared.as_ref().is_some_and(|made| made.here)
+            || self.made().shadows.iter().any(|shadow| {
+                let applied = self.found().applied().get(shadow.nth);
                 shadow.here && applied.is_some_and(|applied| applied.home == Home::Shared)
             })
+    }
+}
+
+impl Drop for Verdict {
+    fn drop(&mut self) {
+        if let Some(made) = self.0.take() {
+            made.use_again();
+        }
+    }
+}
+
+impl fmt::Debug for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Verdict").field(&self.to_string()).finish()
     }
 }
 

@@ -1,0 +1,92 @@
+//! What a verdict consists of, and where its memory comes from.
+//!
+//! A verdict is large (it has room for every answer of a few rules) and is handed on several times. So it lies in a box, and
+//! boxes are used again by the thread that drops them: a request takes no new memory (`tests/no_allocation.rs`).
+
+use super::asks::Part;
+use diana_core::{Decision, Timestamp};
+use diana_rules::{Found, RefusedBy, RuleSet};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What a verdict consists of.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// Those it was made by; none while it waits to be used again.
+    pub(super) rules: Option<Arc<RuleSet>>,
+    pub(super) found: Found,
+    pub(super) at: Timestamp,
+    pub(super) refused: Option<RefusedBy>,
+    /// Which of the asks are decided in this process.
+    pub(super) here: Part,
+    pub(super) local: Decision,
+    pub(super) shared: Option<Box<SharedDecision>>,
+    pub(super) shadows: Vec<Shadow>,
+}
+
+/// What the shared store decided, or this process in its place.
+#[derive(Debug)]
+pub(super) struct SharedDecision {
+    pub(super) decision: Decision,
+    /// Whether it was decided in this process, because the store failed.
+    pub(super) here: bool,
+}
+
+/// What a shadow rule would have said.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    /// Its place among the rules that were found.
+    pub(super) nth: usize,
+    pub(super) decision: Decision,
+    pub(super) here: bool,
+}
+
+/// The most boxes that a thread keeps.
+const MOST: usize = 32;
+
+thread_local! {
+    static USED: RefCell<Vec<Box<Made>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Made {
+    /// One that says nothing yet.
+    pub(super) fn new(rules: Arc<RuleSet>, at: Timestamp, here: Part) -> Box<Self> {
+        let used = USED.try_with(|used| used.borrow_mut().pop()).ok().flatten();
+        match used {
+            Some(mut made) => {
+                made.rules = Some(rules);
+                made.at = at;
+                made.here = here;
+                made
+            }
+            None => Box::new(Self {
+                rules: Some(rules),
+                found: Found::default(),
+                at,
+                refused: None,
+                here,
+                local: Decision::new([]),
+                shared: None,
+                shadows: Vec::new(),
+            }),
+        }
+    }
+
+    /// Keeps the box for the next one.
+    pub(super) fn use_again(mut self: Box<Self>) {
+        // Rules that are no longer in force must not be held by what nobody looks at.
+        self.rules = None;
+        self.found.clear();
+        self.refused = None;
+        self.local = Decision::new([]);
+        self.shared = None;
+        self.shadows.clear();
+        // A thread that ends has nothing to keep it in; then it goes.
+        let _ = USED.try_with(|used| {
+            let mut used = used.borrow_mut();
+            if used.len() < MOST {
+                used.push(self);
+            }
+        });
+    }
+}
