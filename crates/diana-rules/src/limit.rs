@@ -13,7 +13,7 @@
 
 use crate::algorithm::{AlgorithmOptions, Configured};
 use crate::document::node::{Node, Span, Value};
-use crate::fields::{Fields, all, nearest};
+use crate::fields::{Fields, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
@@ -113,7 +113,7 @@ impl<'a> LimitStyle<'a> {
         problems: &mut Vec<Problem>,
     ) -> Vec<LimitRule> {
         match &node.value {
-            Value::List(items) => items.iter().filter_map(|item| one(item, &[], registry, problems)).collect(),
+            Value::List(items) => several(node, items, registry, problems),
             Value::Map(entries) => {
                 let has = |name: &str| entries.iter().any(|entry| entry.key == name);
                 if LIMITS.iter().any(|name| has(name)) {
@@ -158,13 +158,15 @@ fn read(
         match &node.value {
             Value::List(items) => {
                 misplaced(beside, problems);
-                limits.extend(items.iter().filter_map(|item| one(item, &[], registry, problems)));
+                limits.extend(several(node, items, registry, problems));
             }
             _ => limits.extend(one(node, beside, registry, problems)),
         }
-    } else if let Some((name, node)) = beside.first() {
-        let what = format!("`{name}` belongs to a `limit`, and there is none");
-        problems.push(Problem::new(node.span, what));
+    } else {
+        for (name, node) in beside {
+            let problem = Problem::new(node.span, format!("`{name}` belongs to a `limit`, and there is none"));
+            problems.push(problem.expected("`limit: 100/s` beside it"));
+        }
     }
     let mut simple = |node: Option<&Node>, configured: Option<Configured>| {
         let (Some(node), Some(configured)) = (node, configured) else { return };
@@ -180,12 +182,22 @@ fn read(
     limits
 }
 
+/// A list of limits, each with options of its own.
+fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<Problem>) -> Vec<LimitRule> {
+    if items.is_empty() {
+        // Whoever writes it wants a limit, or none: nobody can tell.
+        problems.push(Problem::new(node.span, "this list of limits is empty").expected("100/s, or leave it out"));
+    }
+    items.iter().filter_map(|item| one(item, &[], registry, problems)).collect()
+}
+
 /// One limit: a text, or a map with a rate.
 fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mut Vec<Problem>) -> Option<LimitRule> {
     let mut given = beside.to_vec();
     let rate = match &node.value {
         Value::Text(_) | Value::Number(_) => node,
         Value::Map(entries) => {
+            entries.iter().for_each(|entry| empty(entry, problems));
             // Which options there are depends on the algorithm, so unknown ones are told below.
             for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
                 given.retain(|(name, _)| *name != entry.key);
@@ -194,8 +206,15 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
             match given.iter().find(|(name, _)| *name == "rate") {
                 Some((_, rate)) => rate,
                 None => {
-                    let problem = Problem::new(node.span, "a limit has no `rate`");
-                    problems.push(problem.expected("as in {rate: 100/s, burst: 200}"));
+                    let typo = entries.iter().find(|entry| nearest(&entry.key, &COMMON) == Some("rate"));
+                    let problem = match typo {
+                        Some(typo) => Problem::new(typo.span, format!("`{}` is no field of a limit", typo.key))
+                            .expected("did you mean `rate`?"),
+                        None => {
+                            Problem::new(node.span, "a limit has no `rate`").expected("as in {rate: 100/s, burst: 200}")
+                        }
+                    };
+                    problems.push(problem);
                     return None;
                 }
             }
@@ -207,7 +226,7 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
         }
     };
     let written = scalar::text(rate, "a limit", problems)?;
-    let quota = told(written.parse::<Quota>(), rate.span, problems);
+    let quota = scalar::parsed(rate, "a limit", |text| text.parse::<Quota>().map_err(scalar::wrong_quota), problems);
     let (name, kind) = match given.iter().find(|(name, _)| *name == "algorithm") {
         Some((_, node)) => {
             let named = scalar::text(node, "`algorithm`", problems)?;
@@ -226,6 +245,10 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
         let what = format!("`{name}` has no burst");
         problems
             .push(Problem::new(rate.span, what).expected("100/s, or an algorithm with one, such as `token_bucket`"));
+    }
+    if name == "leaky_bucket" && written.contains("burst") {
+        let problem = Problem::new(rate.span, "the burst of a leaky bucket is its queue, and stands beside the rate");
+        problems.push(problem.expected("{rate: 100/s, algorithm: leaky_bucket, burst: 50}"));
     }
     let burst = given.iter().find(|(name, _)| *name == "burst").map(|(_, node)| *node);
     let quota = match burst {

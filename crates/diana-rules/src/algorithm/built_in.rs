@@ -68,7 +68,7 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
         options.problem(Problem::new(span, what).expected("a limit such as 1000/day, or no `time_zone`"));
         return None;
     };
-    told(FixedWindow::calendar(quota.permits(), unit, zone), options).map(Configured::new)
+    told_at(FixedWindow::calendar(quota.permits(), unit, zone), "time_zone", options).map(Configured::new)
 }
 
 fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
@@ -85,13 +85,13 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
         (None, Some(precision)) => window.with_precision(precision),
         (None, None) => Ok(window),
     };
-    told(divided, options).map(Configured::new)
+    told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options).map(Configured::new)
 }
 
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let smooth = told(SmoothBursty::new(a_second(&quota)), options)?;
     let smooth = match options.number("burst_seconds") {
-        Some(seconds) => told(smooth.with_burst_seconds(seconds), options)?,
+        Some(seconds) => told_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
         None => smooth,
     };
     // For many keys an idle one must equal a new one; a single limiter may begin as Guava's does.
@@ -113,7 +113,7 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
     };
     let smooth = told(SmoothWarmingUp::new(a_second(&quota), warm_up), options)?;
     let smooth = match options.number("cold_factor") {
-        Some(factor) => told(smooth.with_cold_factor(factor), options)?,
+        Some(factor) => told_at(smooth.with_cold_factor(factor), "cold_factor", options)?,
         None => smooth,
     };
     Some(Configured::new(smooth))
@@ -122,6 +122,12 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
 /// The rate in permits a second.
 fn a_second(quota: &Quota) -> f64 {
     quota.permits() as f64 / quota.period().as_secs_f64()
+}
+
+/// What went well, or a problem with one of the options.
+fn told_at<T, E: Display>(made: Result<T, E>, name: &str, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
+    let span = options.node(name).map_or_else(|| options.span(), |node| node.span);
+    made.map_err(|error| options.problem(Problem::new(span, error.to_string()))).ok()
 }
 
 /// What went well, or a problem.

@@ -46,7 +46,8 @@ impl By {
                 }
                 Ok(None) => {}
                 Ok(Some(part)) if parts.contains(&part) => {
-                    problems.push(Problem::new(node.span, format!("`{text}` is there twice")));
+                    problems
+                        .push(Problem::new(node.span, format!("`{text}` is there twice")).expected("leave one out"));
                 }
                 Ok(Some(part)) => {
                     part.attributes().for_each(|attribute| vocabulary.check(attribute, node.span, problems));

@@ -134,7 +134,8 @@ fn headers(node: &Node, problems: &mut Vec<Problem>) -> Vec<HeaderMatch> {
     for entry in entries {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if entry.key.is_empty() || !entry.key.bytes().all(is_token) {
-            problems.push(Problem::new(entry.span, format!("`{}` is no name of a header", entry.key)));
+            let problem = Problem::new(entry.span, format!("`{}` is no name of a header", entry.key));
+            problems.push(problem.expected("a name such as x-plan"));
             continue;
         }
         let what = format!("header `{}`", entry.key);
