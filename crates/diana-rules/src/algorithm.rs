@@ -92,10 +92,17 @@ impl Debug for Configured {
 /// Makes an algorithm from a quota and the options that a rule gives.
 type Build = dyn Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync;
 
+/// The JSON Schema of an option, if anything is known about it.
+pub(crate) type OptionSchema = fn(&str) -> Option<serde_json::Value>;
+
 /// An algorithm as rules know it.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub(crate) options: &'static [&'static str],
+    /// What it is, for editors.
+    pub(crate) description: Option<&'static str>,
+    /// What each of its options may be, for editors.
+    pub(crate) schema: OptionSchema,
     build: Arc<Build>,
 }
 
@@ -110,7 +117,7 @@ impl Kind {
         options: &'static [&'static str],
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
     ) -> Self {
-        Self { options, build: Arc::new(build) }
+        Self { options, description: None, schema: |_| None, build: Arc::new(build) }
     }
 
     pub(crate) fn build(&self, quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {

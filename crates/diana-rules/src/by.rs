@@ -2,7 +2,7 @@
 
 mod key;
 mod part;
-mod read;
+pub(crate) mod read;
 
 use crate::attributes::{Attribute, Attributes};
 pub use key::KeyBytes;

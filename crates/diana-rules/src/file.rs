@@ -6,9 +6,9 @@
 //! names are added, none is taken away and none changes its meaning. A change that old files would not survive is a new
 //! version, and files of the old one are read as before.
 
-mod gateway;
-mod remote;
-mod store;
+pub(crate) mod gateway;
+pub(crate) mod remote;
+pub(crate) mod store;
 mod unreachable;
 
 use crate::document::Document;
@@ -29,7 +29,7 @@ pub(crate) const NEWEST_VERSION: u64 = 1;
 /// What a refusal answers, unless somebody says otherwise.
 const STATUS: u16 = 503;
 /// The most rules of one file.
-const MOST_RULES: usize = 100_000;
+pub(crate) const MOST_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
 pub(crate) const FIELDS: [&str; 8] = ["version", "gateway", "admin", "identity", "store", "remote", "status", "rules"];

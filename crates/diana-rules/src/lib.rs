@@ -27,6 +27,7 @@ mod registry;
 mod rule;
 mod ruleset;
 mod scalar;
+mod schema;
 mod secret;
 mod vocabulary;
 
@@ -48,4 +49,5 @@ pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
 pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, RefusedBy, RuleInForce, RuleSet, Why};
+pub use schema::schema;
 pub use secret::Secret;

@@ -12,7 +12,7 @@
 //! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
 
 use crate::algorithm::{AlgorithmOptions, Configured};
-use crate::document::node::{Node, Span, Value};
+use crate::document::node::{Entry, Node, Span, Value};
 use crate::fields::{Fields, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
@@ -22,7 +22,7 @@ use diana_core::{Concurrency, MinInterval, Quota, Total};
 /// The algorithm where none is named.
 const DEFAULT: &str = "token_bucket";
 /// The fields of one limit that every algorithm has.
-const COMMON: [&str; 2] = ["rate", "algorithm"];
+pub(crate) const COMMON: [&str; 2] = ["rate", "algorithm"];
 
 /// One limit as a rule says it.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,7 +132,7 @@ impl<'a> LimitStyle<'a> {
 }
 
 /// The fields that are limits, of which a rule may have several.
-const LIMITS: [&str; 4] = ["limit", "every", "total", "concurrent"];
+pub(crate) const LIMITS: [&str; 4] = ["limit", "every", "total", "concurrent"];
 /// The fields that may stand beside a single limit, whatever its algorithm.
 const BESIDE: [&str; 1] = ["algorithm"];
 
@@ -160,7 +160,12 @@ fn read(
                 misplaced(beside, problems);
                 limits.extend(several(node, items, registry, problems));
             }
-            _ => limits.extend(one(node, beside, registry, problems)),
+            value => {
+                if let Value::Map(entries) = value {
+                    twice(entries, beside, problems);
+                }
+                limits.extend(one(node, beside, registry, problems));
+            }
         }
     } else {
         for (name, node) in beside {
@@ -293,6 +298,14 @@ fn unknown(
             _ => node.span,
         };
         problems.push(Problem::new(span, what).expected(expected));
+    }
+}
+
+/// Tells what stands both in a limit and beside it.
+fn twice(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
+    for (name, node) in beside.iter().filter(|(name, _)| entries.iter().any(|entry| entry.key == *name)) {
+        let problem = Problem::new(node.span, format!("`{name}` stands in the limit and beside it"));
+        problems.push(problem.expected("one of the two"));
     }
 }
 

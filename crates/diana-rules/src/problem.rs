@@ -91,7 +91,7 @@ impl Problems {
 /// The longest line that is shown.
 const WIDEST: usize = 160;
 /// The longest text about a problem that is shown: a file may have a name of a megabyte.
-const LONGEST: usize = 400;
+const LONGEST: usize = 1_000;
 /// The most problems that are shown: whoever mends a hundred looks again anyway.
 const MOST: usize = 100;
 

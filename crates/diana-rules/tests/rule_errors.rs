@@ -118,6 +118,10 @@ fn a_match_that_matches_nothing_is_told() {
 fn a_limit_that_is_none_is_told() {
     check(
         &[
+            (
+                "limit: {rate: 5/s, burst: 7}\nburst: 8",
+                &["[8] `burst` stands in the limit and beside it: one of the two"],
+            ),
             ("limit:", &["[limit] `limit` has no value: a value, or leave it out"]),
             (
                 "limit: 100",

@@ -5,10 +5,14 @@ use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
+use crate::schema;
 use diana_core::{Calendar, FixedWindow, LeakyBucket, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow};
 use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
+
+/// The fields of `refill`.
+pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
@@ -18,13 +22,27 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("sliding_log", &[], |quota, _| Some(Configured::new(SlidingLog::new(quota))));
     registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
     registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
+    for (name, description) in DESCRIPTIONS {
+        registry.describe(name, description, schema::option);
+    }
 }
+
+/// What each is, for editors.
+const DESCRIPTIONS: [(&str, &str); 7] = [
+    ("token_bucket", "at most burst + rate × t in any time t; the burst may go at once"),
+    ("leaky_bucket", "one by one at an even rate; `burst` may wait in line, and beyond it requests are refused"),
+    ("fixed_window", "so many in each window, by the clock, by the calendar, or from the first request on"),
+    ("sliding_window", "so many in a window that slides, in steps of `buckets` or `precision`"),
+    ("sliding_log", "so many in any window at all, exactly; memory grows with the limit"),
+    ("smooth_bursty", "as Guava's RateLimiter: evenly, with what was unused for `burst_seconds` saved up"),
+    ("smooth_warming_up", "as Guava's RateLimiter: evenly, and slower after a pause, for `warm_up`"),
+];
 
 /// `refill: {tokens: 100, every: 1min}` brings so many at once, rather than one by one.
 fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
     let problems = options.problems();
-    let mut fields = Fields::of(refill, "`refill`", ["tokens", "every"], problems)?;
+    let mut fields = Fields::of(refill, "`refill`", REFILL, problems)?;
     let tokens = fields.require("tokens", problems).and_then(|node| scalar::count(node, "`tokens`", 1, problems));
     let every = fields.require("every", problems).and_then(|node| scalar::duration(node, "`every`", problems));
     fields.finish(problems);

@@ -50,7 +50,7 @@ impl Networks {
 
     fn iter(&self) -> impl Iterator<Item = IpNet> {
         let (v4, v6) = (self.v4.iter(), self.v6.iter());
-        v4.map(|network| IpNet::V4(network)).chain(v6.map(|network| IpNet::V6(network)))
+        v4.map(IpNet::V4).chain(v6.map(IpNet::V6))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::scalar;
 use crate::vocabulary::Vocabulary;
 
 /// The fields of `match` that are always there.
-const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
+pub(crate) const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
 /// The methods that are not worth a second look.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 

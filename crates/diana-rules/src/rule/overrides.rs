@@ -23,6 +23,11 @@ pub struct Override {
 }
 
 impl Override {
+    /// The fields of one, where they are a list.
+    pub(crate) fn fields(registry: &Registry) -> Vec<&'static str> {
+        std::iter::once("key").chain(LimitRule::fields(registry)).collect()
+    }
+
     /// Reads all of them, for a rule that counts `by` and whose own limit is written in a certain style.
     pub(super) fn read(
         node: &Node,
@@ -43,8 +48,7 @@ impl Override {
             }
             Value::List(items) => {
                 for item in items {
-                    let mut known = LimitRule::fields(registry);
-                    known.push("key");
+                    let known = Self::fields(registry);
                     let Some(mut fields) = Fields::of(item, "an override", known, problems) else { continue };
                     let key = fields.require("key", problems);
                     let before = problems.len();

@@ -32,8 +32,10 @@ pub(crate) const FIELDS: [&str; 16] = [
 ];
 /// The fields of `bandwidth`.
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
+/// The fields of `over`, where it is more than a word.
+pub(crate) const OVER: [&str; 1] = ["divert"];
 /// The fields by which a rule limits something; one of them must be there.
-const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
+pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 128;
 
@@ -228,7 +230,7 @@ pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
 
 fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
     if matches!(node.value, Value::Map(_)) {
-        let mut fields = Fields::of(node, "`over`", ["divert"], problems)?;
+        let mut fields = Fields::of(node, "`over`", OVER, problems)?;
         let url = fields.require("divert", problems).and_then(|node| http_url(node, "`divert`", problems));
         fields.finish(problems);
         return url.map(Over::Divert);
