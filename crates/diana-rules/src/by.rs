@@ -3,6 +3,7 @@
 mod key;
 mod part;
 pub(crate) mod read;
+mod words;
 
 use crate::attributes::{Attribute, Attributes};
 pub use key::KeyBytes;

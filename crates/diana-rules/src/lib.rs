@@ -9,7 +9,7 @@
 //!
 //! - [`By`] says whom a limit counts, by the [`Attributes`] of a request.
 //!
-//! Whole rules (what they match, what happens beyond) are to come.
+//! - [`RuleFile`] is a whole file. [`schema()`] is what editors know about it, and [`table()`] what it means in words.
 
 mod algorithm;
 mod attributes;
@@ -30,6 +30,7 @@ mod scalar;
 mod schema;
 mod secret;
 mod vocabulary;
+mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
 pub use attributes::{Attribute, Attributes};
@@ -51,3 +52,4 @@ pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Ov
 pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, RefusedBy, RuleInForce, RuleSet, Why};
 pub use schema::schema;
 pub use secret::Secret;
+pub use words::{RuleInWords, in_words, table};

@@ -29,6 +29,8 @@ pub(crate) const COMMON: [&str; 2] = ["rate", "algorithm"];
 pub struct LimitRule {
     /// What it comes to.
     pub configured: Configured,
+    /// The name of its algorithm; of the simple ones, the field's.
+    pub algorithm: &'static str,
     /// As it is written, for people.
     pub written: String,
     /// Where it stands.
@@ -173,17 +175,22 @@ fn read(
             problems.push(problem.expected("`limit: 100/s` beside it"));
         }
     }
-    let mut simple = |node: Option<&Node>, configured: Option<Configured>| {
+    let mut simple = |algorithm, node: Option<&Node>, configured: Option<Configured>| {
         let (Some(node), Some(configured)) = (node, configured) else { return };
-        limits.push(LimitRule { configured, written: node.text().unwrap_or_default().to_owned(), span: node.span });
+        let written = node.text().unwrap_or_default().to_owned();
+        limits.push(LimitRule { configured, algorithm, written, span: node.span });
     };
     let every = fields.every.and_then(|node| scalar::duration(node, "`every`", problems).map(|time| (node, time)));
     let every = every.and_then(|(node, time)| told(MinInterval::new(time), node.span, problems));
-    simple(fields.every, every.map(Configured::new));
+    simple("every", fields.every, every.map(Configured::new));
     let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
-    simple(fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
+    simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
     let concurrent = fields.concurrent.and_then(|node| scalar::count(node, "`concurrent`", 1, problems));
-    simple(fields.concurrent, concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new));
+    simple(
+        "concurrent",
+        fields.concurrent,
+        concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new),
+    );
     limits
 }
 
@@ -266,7 +273,7 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
     }?;
     let mut options = AlgorithmOptions::new(given, rate.span, problems);
     let configured = kind.build(quota, &mut options)?;
-    Some(LimitRule { configured, written: written.to_owned(), span: node.span })
+    Some(LimitRule { configured, algorithm: name, written: written.to_owned(), span: node.span })
 }
 
 /// Tells options that the algorithm does not have.

@@ -121,7 +121,7 @@ impl fmt::Display for Problems {
 }
 
 /// A text on one line, not too long, and without anything that could write elsewhere on a terminal or in a log.
-fn shown(text: &str, most: usize) -> String {
+pub(crate) fn shown(text: &str, most: usize) -> String {
     let harmless = |character: char| match character {
         '\t' | '\n' | '\r' => ' ',
         _ if character.is_control() => '\u{fffd}',

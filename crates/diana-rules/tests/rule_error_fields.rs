@@ -33,7 +33,7 @@ fn overrides_are_for_keys() {
             ),
             (
                 "limit: 5/s\nby: account\noverrides: [vip]",
-                &["[vip] an override is a map, but this is a text: fields such as `limit`, `every`, `total`"],
+                &["[vip] an override is a map, but this is a text: fields such as `key`, `limit`, `every`"],
             ),
             (
                 "limit: 5/s\nby: account\noverrides: vip",

@@ -144,7 +144,7 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| places(value, &format!("{at}/{name}"), found)),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(nth, value)| places(value, &format!("{at}/{nth}"), found))
+            items.iter().enumerate().for_each(|(nth, value)| places(value, &format!("{at}/{nth}"), found));
         }
         _ => {}
     }
