@@ -95,7 +95,9 @@ fn notes(rule: &Rule) -> Vec<String> {
         let each = rule.overrides.iter().map(|own| format!("{} has {}", own.written, limit::all(&own.limits)));
         notes.push(some(each, "; "));
     }
-    if let Some(missing) = rule.by.may_be_missing() {
+    let paths = &rule.matches.paths;
+    let is_in_path = |name: &str| !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name));
+    if let Some(missing) = rule.by.may_be_missing(is_in_path) {
         notes.push(match rule.missing {
             Missing::Skip => format!("requests without {missing} are not limited by this rule"),
             Missing::Deny => format!("requests without {missing} are refused"),

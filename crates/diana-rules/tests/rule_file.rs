@@ -74,7 +74,11 @@ shadow = true
 name = 'b'
 load = { cpu = '99.5%', connections = 20000 }
 ";
-    let read = |name: &str, text: &str| without_places(read_as(name, text).unwrap_or_else(|told| panic!("{told}")));
+    let read = |name: &str, text: &str| {
+        let file = without_places(read_as(name, text).unwrap_or_else(|told| panic!("{told}")));
+        assert_eq!(file.store.redis.as_ref().unwrap().url.reveal(), "redis://a");
+        format!("{file:?}")
+    };
     let of_yaml = read("diana.yaml", yaml);
     assert_eq!(of_yaml, read("diana.json", json));
     assert_eq!(of_yaml, read("diana.toml", toml));

@@ -17,15 +17,14 @@ impl By {
         }
     }
 
-    /// What a request may lack, in words: what every request has is left out.
-    pub(crate) fn may_be_missing(&self) -> Option<String> {
-        let always = |part: &&Part| {
-            !matches!(
-                part,
-                Part::Address(_) | Part::Request | Part::Of(Attribute::Path | Attribute::Method | Attribute::Host)
-            )
+    /// What a request may lack, in words: what every request has is left out, and parameters that every path of the rule has.
+    pub(crate) fn may_be_missing(&self, is_in_path: impl Fn(&str) -> bool) -> Option<String> {
+        let may_be = |part: &&Part| match part {
+            Part::Address(_) | Part::Request | Part::Of(Attribute::Path | Attribute::Method | Attribute::Host) => false,
+            Part::Of(Attribute::Param(name)) => !is_in_path(name),
+            _ => true,
         };
-        let missing = self.parts.iter().filter(always).map(noun).collect::<Vec<_>>();
+        let missing = self.parts.iter().filter(may_be).map(noun).collect::<Vec<_>>();
         (!missing.is_empty()).then(|| missing.join(" or "))
     }
 }

@@ -15,7 +15,9 @@ fn file(text: &str, registry: &Registry) -> RuleFile {
 
 fn words(rule: &str) -> RuleInWords {
     let home = if rule.contains("store: ") { "" } else { "store: local, " };
-    let text = format!("store: {{redis: redis://a}}\nrules: [{{name: a, {home}{rule}}}]");
+    let text = format!(
+        "identity: {{jwt: {{verify: false}}}}\nstore: {{redis: redis://a}}\nrules: [{{name: a, {home}{rule}}}]"
+    );
     in_words(&file(&text, &Registry::default()).rules[0])
 }
 
@@ -132,6 +134,7 @@ fn what_else_is_to_be_known_is_said() {
         ]
     );
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
+    assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
     assert_eq!(notes("limit: 5/s, cost: size(request.path)"), ["a request costs what `size(request.path)` says"]);
     assert_eq!(notes("by: ip, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
 }
