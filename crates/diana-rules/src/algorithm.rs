@@ -27,7 +27,10 @@ use std::sync::Arc;
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone)]
-pub struct Configured(Arc<dyn AnyConfigured>);
+pub struct Configured {
+    algorithm: Arc<dyn AnyConfigured>,
+    words: Option<Arc<str>>,
+}
 
 trait AnyConfigured: Debug + Send + Sync {
     fn limit(&self, name: &str) -> Limit;
@@ -57,45 +60,64 @@ impl<A: Algorithm> AnyConfigured for A {
 impl Configured {
     /// This algorithm.
     pub fn new(algorithm: impl Algorithm) -> Self {
-        Self(Arc::new(algorithm))
+        Self { algorithm: Arc::new(algorithm), words: None }
+    }
+
+    /// The same, and what it means in words, for people who look at their rules: `at most 5 a second`. Diana's own algorithms
+    /// have words already.
+    #[must_use]
+    pub fn in_words(self, words: impl Into<Arc<str>>) -> Self {
+        Self { words: Some(words.into()), ..self }
+    }
+
+    /// What it means in words, if somebody said so.
+    pub(crate) fn words(&self) -> Option<&str> {
+        self.words.as_deref()
     }
 
     /// A limit of this algorithm.
     pub fn limit(&self, name: &str) -> Limit {
-        self.0.limit(name)
+        self.algorithm.limit(name)
     }
 
     /// `limit`, changed to this algorithm: its keys keep their use.
     #[must_use]
     pub fn changed(&self, limit: &Limit) -> Limit {
-        self.0.changed(limit)
+        self.algorithm.changed(limit)
     }
 
     /// The algorithm, if it is an `A`.
     pub fn algorithm<A: Algorithm>(&self) -> Option<&A> {
-        self.0.as_any().downcast_ref()
+        self.algorithm.as_any().downcast_ref()
     }
 }
 
 impl PartialEq for Configured {
     fn eq(&self, other: &Self) -> bool {
-        self.0.same(&*other.0)
+        self.algorithm.same(&*other.algorithm)
     }
 }
 
 impl Debug for Configured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.algorithm.fmt(f)
     }
 }
 
 /// Makes an algorithm from a quota and the options that a rule gives.
 type Build = dyn Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync;
 
+/// The JSON Schema of an option, if anything is known about it.
+pub(crate) type OptionSchema = fn(&str) -> Option<serde_json::Value>;
+
 /// An algorithm as rules know it.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub(crate) options: &'static [&'static str],
+    /// What it is, for editors.
+    pub(crate) description: Option<&'static str>,
+    /// What each of its options may be, for editors.
+    pub(crate) schema: OptionSchema,
     build: Arc<Build>,
 }
 
@@ -110,7 +132,7 @@ impl Kind {
         options: &'static [&'static str],
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
     ) -> Self {
-        Self { options, build: Arc::new(build) }
+        Self { options, description: None, schema: |_| None, build: Arc::new(build) }
     }
 
     pub(crate) fn build(&self, quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {

@@ -2,7 +2,8 @@
 
 mod key;
 mod part;
-mod read;
+pub(crate) mod read;
+mod words;
 
 use crate::attributes::{Attribute, Attributes};
 pub use key::KeyBytes;

@@ -1,5 +1,6 @@
 //! Amounts of data as people write them: `512KiB`, `10MB`, and rates such as `512KiB/s` or `100Mbit/s`.
 
+use crate::scalar::wrong_quota;
 use diana_core::{MAX_PERMITS, Quota, parse_duration};
 
 /// Each unit and its bits.
@@ -46,8 +47,8 @@ pub(crate) fn rate(text: &str) -> Result<Quota, String> {
     let split =
         text.split_once('/').ok_or_else(|| format!("`{text}` is no rate; write an amount and a time, as 512KiB/s"));
     let (bytes, period) = split?;
-    let period = parse_duration(period).map_err(|error| error.to_string())?;
-    Quota::new(amount(bytes)?, period).map_err(|error| error.to_string())
+    let period = parse_duration(period).map_err(wrong_quota)?;
+    Quota::new(amount(bytes)?, period).map_err(wrong_quota)
 }
 
 #[cfg(test)]

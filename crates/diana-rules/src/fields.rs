@@ -33,7 +33,8 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `node`, which is called `of` in errors and may have those that are `known`. A problem if it is no map.
+    /// The fields of `node`, which is called `of` in errors and may have those that are `known`. A problem if it is no map, and
+    /// for each field without a value: whoever forgets what stands behind `limit:` must not be left without a limit.
     pub fn of(
         node: &'a Node,
         of: &'static str,
@@ -42,7 +43,12 @@ impl<'a> Fields<'a> {
     ) -> Option<Self> {
         let known = known.into();
         match &node.value {
-            Value::Map(entries) => Some(Self { of, known, span: node.span, left: entries.iter().collect() }),
+            Value::Map(entries) => {
+                for entry in entries.iter().filter(|entry| known.contains(&&*entry.key)) {
+                    empty(entry, problems);
+                }
+                Some(Self { of, known, span: node.span, left: entries.iter().collect() })
+            }
             other => {
                 let what = format!("{of} is a map, but this is {}", other.kind());
                 problems.push(Problem::new(node.span, what).expected(format!("fields such as {}", examples(&known))));
@@ -71,11 +77,14 @@ impl<'a> Fields<'a> {
 
     /// The value of a field that must be there.
     pub fn require(&mut self, name: &str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
-        let node = self.take(name);
-        if node.is_none() {
+        // One that is there without a value has been told already, and one with a typo will be.
+        let meant = |entry: &&Entry| {
+            entry.key == name || !self.known.contains(&&*entry.key) && nearest(&entry.key, &self.known) == Some(name)
+        };
+        if !self.left.iter().any(meant) {
             problems.push(Problem::new(self.first_line(), format!("{} has no `{name}`", self.of)));
         }
-        node
+        self.take(name)
     }
 
     /// Tells what is left: fields that nobody knows.
@@ -101,8 +110,22 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Tells a field without a value.
+pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
+    if entry.node.value == Value::Null {
+        let problem = Problem::new(entry.span, format!("`{}` has no value", entry.key));
+        problems.push(problem.expected("a value, or leave it out"));
+    }
+}
+
+/// The longest word whose meaning is guessed.
+const LONGEST_TYPO: usize = 64;
+
 /// The word of `known` that was probably meant by `word`.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    if word.len() > LONGEST_TYPO {
+        return None;
+    }
     let distance = |other: &str| strsim::osa_distance(&word.to_lowercase(), other);
     let nearest = known.iter().map(|other| (distance(other), *other)).min()?;
     // A third of the letters may be wrong, and one of short words.

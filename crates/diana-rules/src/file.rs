@@ -6,9 +6,9 @@
 //! names are added, none is taken away and none changes its meaning. A change that old files would not survive is a new
 //! version, and files of the old one are read as before.
 
-mod gateway;
-mod remote;
-mod store;
+pub(crate) mod gateway;
+pub(crate) mod remote;
+pub(crate) mod store;
 mod unreachable;
 
 use crate::document::Document;
@@ -21,7 +21,7 @@ use crate::rule::{Defaults, Rule, status};
 use crate::vocabulary::Vocabulary;
 pub use gateway::{Admin, Gateway};
 pub use remote::RemoteSection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
 
 /// The newest version of the file that is known.
@@ -29,7 +29,7 @@ pub(crate) const NEWEST_VERSION: u64 = 1;
 /// What a refusal answers, unless somebody says otherwise.
 const STATUS: u16 = 503;
 /// The most rules of one file.
-const MOST_RULES: usize = 100_000;
+pub(crate) const MOST_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
 pub(crate) const FIELDS: [&str; 8] = ["version", "gateway", "admin", "identity", "store", "remote", "status", "rules"];
@@ -114,15 +114,9 @@ impl RuleFile {
         };
         let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway };
         let has_remote = file.remote.is_some();
-        let rules = match fields.take("rules") {
-            // With a configuration centre, the local rules are what serves without it, and may be left out.
-            None if has_remote => Vec::new(),
-            None => {
-                fields.require("rules", problems);
-                Vec::new()
-            }
-            Some(node) => file.read_rules(node, &vocabulary, problems),
-        };
+        // With a configuration centre, the local rules are what serves without it, and may be left out.
+        let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
+        let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
         fields.finish(problems);
         Some(Self { rules, ..file })
     }
@@ -159,21 +153,22 @@ impl RuleFile {
         let defaults = Defaults { status: self.status, has_shared: self.store.redis.is_some() };
         let rules =
             items.iter().filter_map(|item| Rule::read(item, vocabulary, &defaults, problems)).collect::<Vec<_>>();
-        let mut known = HashMap::new();
+        let places = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
+        let place = |rule: &Rule| name_of(places.get(&rule.span).copied(), rule);
+        let mut known = HashSet::new();
         for rule in &rules {
-            if known.insert(&*rule.name, ()).is_some() {
-                let problem = Problem::new(name_of(items, rule), format!("there is a rule `{}` already", rule.name));
+            if !known.insert(&*rule.name) {
+                let problem = Problem::new(place(rule), format!("there is a rule `{}` already", rule.name));
                 problems.push(problem.expected("another name: counts are kept by it"));
             }
         }
-        unreachable::check(&rules, |rule| name_of(items, rule), problems);
+        unreachable::check(&rules, place, problems);
         rules
     }
 }
 
 /// Where a rule's name stands.
-fn name_of(items: &[Node], rule: &Rule) -> crate::Span {
-    let item = items.iter().find(|item| item.span == rule.span);
+fn name_of(item: Option<&Node>, rule: &Rule) -> crate::Span {
     let entry = item.and_then(|item| match &item.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == "name"),
         _ => None,
@@ -184,7 +179,7 @@ fn name_of(items: &[Node], rule: &Rule) -> crate::Span {
 fn version(node: Option<&Node>, problems: &mut Vec<Problem>) {
     let Some(node) = node else { return };
     let number = node.text().and_then(|text| text.parse::<u64>().ok());
-    if number != Some(NEWEST_VERSION) {
+    if node.text() != Some(&*NEWEST_VERSION.to_string()) {
         let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
         let what = format!("this program knows version {NEWEST_VERSION} of the rule file, not {shown}");
         let newer = number.is_some_and(|number| number > NEWEST_VERSION);

@@ -9,7 +9,7 @@
 //!
 //! - [`By`] says whom a limit counts, by the [`Attributes`] of a request.
 //!
-//! Whole rules (what they match, what happens beyond) are to come.
+//! - [`RuleFile`] is a whole file. [`schema()`] is what editors know about it, and [`table()`] what it means in words.
 
 mod algorithm;
 mod attributes;
@@ -28,10 +28,12 @@ mod registry;
 mod rule;
 mod ruleset;
 mod scalar;
+mod schema;
 mod secret;
 #[cfg(feature = "sources")]
 mod source;
 mod vocabulary;
+mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
 pub use attributes::{Attribute, Attributes};
@@ -52,11 +54,13 @@ pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
 pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, RefusedBy, RuleInForce, RuleSet, Why};
+pub use schema::schema;
 pub use secret::Secret;
 #[cfg(feature = "sources")]
 pub use source::{
     Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
 };
+pub use words::{RuleInWords, in_words, table};
 
 /// The page's code, so that it is tested.
 #[cfg(doctest)]

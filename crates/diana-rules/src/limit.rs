@@ -12,8 +12,8 @@
 //! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
 
 use crate::algorithm::{AlgorithmOptions, Configured};
-use crate::document::node::{Node, Span, Value};
-use crate::fields::{Fields, all, nearest};
+use crate::document::node::{Entry, Node, Span, Value};
+use crate::fields::{Fields, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
@@ -22,13 +22,15 @@ use diana_core::{Concurrency, MinInterval, Quota, Total};
 /// The algorithm where none is named.
 const DEFAULT: &str = "token_bucket";
 /// The fields of one limit that every algorithm has.
-const COMMON: [&str; 2] = ["rate", "algorithm"];
+pub(crate) const COMMON: [&str; 2] = ["rate", "algorithm"];
 
 /// One limit as a rule says it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
     /// What it comes to.
     pub configured: Configured,
+    /// The name of its algorithm; of the simple ones, the field's.
+    pub algorithm: &'static str,
     /// As it is written, for people.
     pub written: String,
     /// Where it stands.
@@ -113,7 +115,7 @@ impl<'a> LimitStyle<'a> {
         problems: &mut Vec<Problem>,
     ) -> Vec<LimitRule> {
         match &node.value {
-            Value::List(items) => items.iter().filter_map(|item| one(item, &[], registry, problems)).collect(),
+            Value::List(items) => several(node, items, registry, problems),
             Value::Map(entries) => {
                 let has = |name: &str| entries.iter().any(|entry| entry.key == name);
                 if LIMITS.iter().any(|name| has(name)) {
@@ -132,7 +134,7 @@ impl<'a> LimitStyle<'a> {
 }
 
 /// The fields that are limits, of which a rule may have several.
-const LIMITS: [&str; 4] = ["limit", "every", "total", "concurrent"];
+pub(crate) const LIMITS: [&str; 4] = ["limit", "every", "total", "concurrent"];
 /// The fields that may stand beside a single limit, whatever its algorithm.
 const BESIDE: [&str; 1] = ["algorithm"];
 
@@ -158,26 +160,47 @@ fn read(
         match &node.value {
             Value::List(items) => {
                 misplaced(beside, problems);
-                limits.extend(items.iter().filter_map(|item| one(item, &[], registry, problems)));
+                limits.extend(several(node, items, registry, problems));
             }
-            _ => limits.extend(one(node, beside, registry, problems)),
+            value => {
+                if let Value::Map(entries) = value {
+                    twice(entries, beside, problems);
+                }
+                limits.extend(one(node, beside, registry, problems));
+            }
         }
-    } else if let Some((name, node)) = beside.first() {
-        let what = format!("`{name}` belongs to a `limit`, and there is none");
-        problems.push(Problem::new(node.span, what));
+    } else {
+        for (name, node) in beside {
+            let problem = Problem::new(node.span, format!("`{name}` belongs to a `limit`, and there is none"));
+            problems.push(problem.expected("`limit: 100/s` beside it"));
+        }
     }
-    let mut simple = |node: Option<&Node>, configured: Option<Configured>| {
+    let mut simple = |algorithm, node: Option<&Node>, configured: Option<Configured>| {
         let (Some(node), Some(configured)) = (node, configured) else { return };
-        limits.push(LimitRule { configured, written: node.text().unwrap_or_default().to_owned(), span: node.span });
+        let written = node.text().unwrap_or_default().to_owned();
+        limits.push(LimitRule { configured, algorithm, written, span: node.span });
     };
     let every = fields.every.and_then(|node| scalar::duration(node, "`every`", problems).map(|time| (node, time)));
     let every = every.and_then(|(node, time)| told(MinInterval::new(time), node.span, problems));
-    simple(fields.every, every.map(Configured::new));
+    simple("every", fields.every, every.map(Configured::new));
     let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
-    simple(fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
+    simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
     let concurrent = fields.concurrent.and_then(|node| scalar::count(node, "`concurrent`", 1, problems));
-    simple(fields.concurrent, concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new));
+    simple(
+        "concurrent",
+        fields.concurrent,
+        concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new),
+    );
     limits
+}
+
+/// A list of limits, each with options of its own.
+fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<Problem>) -> Vec<LimitRule> {
+    if items.is_empty() {
+        // Whoever writes it wants a limit, or none: nobody can tell.
+        problems.push(Problem::new(node.span, "this list of limits is empty").expected("100/s, or leave it out"));
+    }
+    items.iter().filter_map(|item| one(item, &[], registry, problems)).collect()
 }
 
 /// One limit: a text, or a map with a rate.
@@ -186,6 +209,7 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
     let rate = match &node.value {
         Value::Text(_) | Value::Number(_) => node,
         Value::Map(entries) => {
+            entries.iter().for_each(|entry| empty(entry, problems));
             // Which options there are depends on the algorithm, so unknown ones are told below.
             for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
                 given.retain(|(name, _)| *name != entry.key);
@@ -194,8 +218,15 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
             match given.iter().find(|(name, _)| *name == "rate") {
                 Some((_, rate)) => rate,
                 None => {
-                    let problem = Problem::new(node.span, "a limit has no `rate`");
-                    problems.push(problem.expected("as in {rate: 100/s, burst: 200}"));
+                    let typo = entries.iter().find(|entry| nearest(&entry.key, &COMMON) == Some("rate"));
+                    let problem = match typo {
+                        Some(typo) => Problem::new(typo.span, format!("`{}` is no field of a limit", typo.key))
+                            .expected("did you mean `rate`?"),
+                        None => {
+                            Problem::new(node.span, "a limit has no `rate`").expected("as in {rate: 100/s, burst: 200}")
+                        }
+                    };
+                    problems.push(problem);
                     return None;
                 }
             }
@@ -207,7 +238,7 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
         }
     };
     let written = scalar::text(rate, "a limit", problems)?;
-    let quota = told(written.parse::<Quota>(), rate.span, problems);
+    let quota = scalar::parsed(rate, "a limit", |text| text.parse::<Quota>().map_err(scalar::wrong_quota), problems);
     let (name, kind) = match given.iter().find(|(name, _)| *name == "algorithm") {
         Some((_, node)) => {
             let named = scalar::text(node, "`algorithm`", problems)?;
@@ -227,6 +258,10 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
         problems
             .push(Problem::new(rate.span, what).expected("100/s, or an algorithm with one, such as `token_bucket`"));
     }
+    if name == "leaky_bucket" && written.contains("burst") {
+        let problem = Problem::new(rate.span, "the burst of a leaky bucket is its queue, and stands beside the rate");
+        problems.push(problem.expected("{rate: 100/s, algorithm: leaky_bucket, burst: 50}"));
+    }
     let burst = given.iter().find(|(name, _)| *name == "burst").map(|(_, node)| *node);
     let quota = match burst {
         // A leaky bucket's burst is its queue, which may be empty.
@@ -238,7 +273,7 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
     }?;
     let mut options = AlgorithmOptions::new(given, rate.span, problems);
     let configured = kind.build(quota, &mut options)?;
-    Some(LimitRule { configured, written: written.to_owned(), span: node.span })
+    Some(LimitRule { configured, algorithm: name, written: written.to_owned(), span: node.span })
 }
 
 /// Tells options that the algorithm does not have.
@@ -270,6 +305,14 @@ fn unknown(
             _ => node.span,
         };
         problems.push(Problem::new(span, what).expected(expected));
+    }
+}
+
+/// Tells what stands both in a limit and beside it.
+fn twice(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
+    for (name, node) in beside.iter().filter(|(name, _)| entries.iter().any(|entry| entry.key == *name)) {
+        let problem = Problem::new(node.span, format!("`{name}` stands in the limit and beside it"));
+        problems.push(problem.expected("one of the two"));
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod host;
 pub(crate) mod index;
 pub(crate) mod networks;
 pub(crate) mod path;
-mod read;
+pub(crate) mod read;
 mod seen;
 
 use crate::attributes::{Attribute, Attributes};

@@ -78,40 +78,60 @@ impl Problems {
         self.problems.is_empty()
     }
 
-    /// The line and column of a byte, both from 1 on, and the line itself.
-    fn place(&self, at: usize) -> (usize, usize, &str) {
+    /// The line and column of a byte, both from 1 on, and the line itself. `starts` are the first bytes of all lines.
+    fn place(&self, at: usize, starts: &[usize]) -> (usize, usize, &str) {
         let at = at.min(self.text.len());
-        let before = self.text.get(..at).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let number = starts.partition_point(|start| *start <= at);
+        let line_start = starts.get(number.saturating_sub(1)).copied().unwrap_or(0);
         let line = self.text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-        let number = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        (number, before.get(line_start..).unwrap_or_default().chars().count() + 1, line)
+        (number, self.text.get(line_start..at).unwrap_or_default().chars().count() + 1, line)
     }
 }
 
 /// The longest line that is shown.
 const WIDEST: usize = 160;
+/// The longest text about a problem that is shown: a file may have a name of a megabyte.
+const LONGEST: usize = 1_000;
+/// The most problems that are shown: whoever mends a hundred looks again anyway.
+const MOST: usize = 100;
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Problem { span, what, expected } in &self.problems {
-            let (number, column, line) = self.place(span.start);
-            writeln!(f, "{}:{number}:{column}: {what}", self.name)?;
-            let shown = line.chars().take(WIDEST).map(|character| if character == '\t' { ' ' } else { character });
-            let shown = shown.collect::<String>();
+        let newlines = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect::<Vec<_>>();
+        for Problem { span, what, expected } in self.problems.iter().take(MOST) {
+            let (number, column, line) = self.place(span.start, &starts);
+            writeln!(f, "{}:{number}:{column}: {}", self.name, shown(what, LONGEST))?;
             let margin = number.to_string().len().max(3);
-            writeln!(f, "{number:>margin$} | {}", shown.trim_end())?;
+            writeln!(f, "{}", format!("{number:>margin$} | {}", shown(line, WIDEST)).trim_end())?;
             let under = self.text.get(span.start..span.end).and_then(|text| text.lines().next()).unwrap_or_default();
-            let marks = "^".repeat(under.chars().count().max(1));
-            let hint = expected.as_deref().unwrap_or_default();
-            if column <= WIDEST {
-                writeln!(f, "{:>margin$} | {:>2$}{marks} {hint}", "", "", column - 1)?;
-            } else if !hint.is_empty() {
-                writeln!(f, "{:>margin$} | {hint}", "")?;
+            let room = (WIDEST + 1).saturating_sub(column);
+            let marks = "^".repeat(under.chars().take(room).count().max(room.min(1)));
+            let indent = if room == 0 { 0 } else { column - 1 };
+            let hint = shown(expected.as_deref().unwrap_or_default(), LONGEST);
+            if !marks.is_empty() || !hint.is_empty() {
+                writeln!(f, "{}", format!("{:>margin$} | {:>indent$}{marks} {hint}", "", "").trim_end())?;
             }
         }
-        Ok(())
+        match self.problems.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => writeln!(f, "... and {more} more"),
+        }
     }
+}
+
+/// A text on one line, not too long, and without anything that could write elsewhere on a terminal or in a log.
+pub(crate) fn shown(text: &str, most: usize) -> String {
+    let harmless = |character: char| match character {
+        '\t' | '\n' | '\r' => ' ',
+        _ if character.is_control() => '\u{fffd}',
+        _ => character,
+    };
+    let mut shown = text.chars().take(most).map(harmless).collect::<String>();
+    if text.chars().nth(most).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl std::error::Error for Problems {}

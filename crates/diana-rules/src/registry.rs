@@ -18,6 +18,9 @@ pub(crate) type KeyOf = dyn for<'a> Fn(&'a dyn Attributes) -> Option<Cow<'a, str
 /// Makes a matcher from what a rule says under its name.
 pub(crate) type BuildMatcher = dyn Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dyn Matcher>> + Send + Sync;
 
+/// Tells why the shared store can't keep a limit, if it can't.
+type CheckShared = fn(&Limit) -> Result<(), String>;
+
 /// What rules can name.
 ///
 /// ```
@@ -43,7 +46,7 @@ pub struct Registry {
     algorithms: BTreeMap<&'static str, Kind>,
     keys: BTreeMap<&'static str, Arc<KeyOf>>,
     matchers: BTreeMap<&'static str, Arc<BuildMatcher>>,
-    shareable: Option<fn(&Limit) -> Result<(), String>>,
+    shareable: Option<CheckShared>,
 }
 
 impl Default for Registry {
@@ -66,6 +69,26 @@ impl Registry {
         build: impl Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync + 'static,
     ) {
         self.algorithms.insert(name, Kind::new(options, build));
+    }
+
+    /// Lets editors know an algorithm that is registered: what it is, and the JSON Schema of each of its options, where there
+    /// is more to say than that it exists.
+    ///
+    /// ```
+    /// use diana_core::TokenBucket;
+    /// use diana_rules::{Configured, Registry, schema};
+    ///
+    /// let mut registry = Registry::default();
+    /// registry.algorithm("half_bucket", &["share"], |quota, _| Some(Configured::new(TokenBucket::new(quota))));
+    /// registry.describe("half_bucket", "a bucket of half the size", |option| {
+    ///     (option == "share").then(|| serde_json::json!({"type": "integer"}))
+    /// });
+    /// assert_eq!(schema(&registry)["$defs"]["rule"]["properties"]["share"]["type"], "integer");
+    /// ```
+    pub fn describe(&mut self, name: &str, description: &'static str, option: fn(&str) -> Option<serde_json::Value>) {
+        if let Some(kind) = self.algorithms.get_mut(name) {
+            (kind.description, kind.schema) = (Some(description), option);
+        }
     }
 
     /// Lets rules count by a key of yours: `by: NAME`. `of` says whose request it is, or nothing if it is nobody's. A name of
@@ -122,6 +145,10 @@ impl Registry {
 
     pub(crate) fn each_matcher(&self) -> impl Iterator<Item = (&'static str, &BuildMatcher)> {
         self.matchers.iter().map(|(name, build)| (*name, &**build))
+    }
+
+    pub(crate) fn each_algorithm(&self) -> impl Iterator<Item = (&'static str, &Kind)> {
+        self.algorithms.iter().map(|(name, kind)| (*name, kind))
     }
 
     /// All options of all algorithms.

@@ -1,9 +1,9 @@
 //! One rule: which requests it is about, whom it counts, how much is allowed, and what happens beyond.
 
 mod keys;
-mod load;
-mod overrides;
-mod read;
+pub(crate) mod load;
+pub(crate) mod overrides;
+pub(crate) mod read;
 mod sharing;
 
 use crate::by::By;

@@ -3,6 +3,7 @@
 use crate::document::node::{Node, Value};
 use crate::fields::{all, nearest};
 use crate::problem::Problem;
+use diana_core::InvalidQuota;
 use std::time::Duration;
 
 /// A text, or a number as it is written.
@@ -40,7 +41,7 @@ pub(crate) fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Opti
 /// A time such as `200ms`.
 pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
     let parsed = node.text().ok_or_else(|| "a time such as 200ms, 10s or 5min".to_owned());
-    match parsed.and_then(|text| diana_core::parse_duration(text).map_err(|error| error.to_string())) {
+    match parsed.and_then(|text| diana_core::parse_duration(text).map_err(wrong_quota)) {
         Ok(duration) => Some(duration),
         Err(expected) => {
             problems.push(wrong(node, what).expected(expected));
@@ -82,7 +83,15 @@ pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<P
     place
 }
 
-fn wrong(node: &Node, what: &str) -> Problem {
+/// What is wrong with a rate or a time, without the text itself, which stands beside it anyway.
+pub(crate) fn wrong_quota(error: InvalidQuota) -> String {
+    match error {
+        InvalidQuota::Text { problem, .. } => problem,
+        other => other.to_string(),
+    }
+}
+
+pub(crate) fn wrong(node: &Node, what: &str) -> Problem {
     match node.text() {
         Some(text) => Problem::new(node.span, format!("{what} can't be `{text}`")),
         None => Problem::new(node.span, format!("{what} can't be {}", node.value.kind())),

@@ -63,7 +63,7 @@ fn an_alias_is_what_it_stands_for() {
 fn what_cant_be_read_is_shown() {
     assert_eq!(
         wrong("a.yaml", "rules:\n  - [1, 2\n"),
-        "a.yaml:2:5: unclosed bracket '['\n  2 |   - [1, 2\n    |     ^ \n"
+        "a.yaml:2:5: unclosed bracket '['\n  2 |   - [1, 2\n    |     ^\n"
     );
     assert!(wrong("a.yaml", "a: 1\na: 2\n").starts_with("a.yaml:2:1: duplicate mapping key: a\n"));
     assert!(wrong("a.toml", "a = \n").starts_with("a.toml:1:"));

@@ -5,10 +5,14 @@ use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
+use crate::schema;
 use diana_core::{Calendar, FixedWindow, LeakyBucket, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow};
 use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
+
+/// The fields of `refill`.
+pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
 
 pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
@@ -18,13 +22,27 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("sliding_log", &[], |quota, _| Some(Configured::new(SlidingLog::new(quota))));
     registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
     registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
+    for (name, description) in DESCRIPTIONS {
+        registry.describe(name, description, schema::option);
+    }
 }
+
+/// What each is, for editors.
+const DESCRIPTIONS: [(&str, &str); 7] = [
+    ("token_bucket", "at most burst + rate × t in any time t; the burst may go at once"),
+    ("leaky_bucket", "one by one at an even rate; `burst` may wait in line, and beyond it requests are refused"),
+    ("fixed_window", "so many in each window, by the clock, by the calendar, or from the first request on"),
+    ("sliding_window", "so many in a window that slides, in steps of `buckets` or `precision`"),
+    ("sliding_log", "so many in any window at all, exactly; memory grows with the limit"),
+    ("smooth_bursty", "as Guava's RateLimiter: evenly, with what was unused for `burst_seconds` saved up"),
+    ("smooth_warming_up", "as Guava's RateLimiter: evenly, and slower after a pause, for `warm_up`"),
+];
 
 /// `refill: {tokens: 100, every: 1min}` brings so many at once, rather than one by one.
 fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
     let problems = options.problems();
-    let mut fields = Fields::of(refill, "`refill`", ["tokens", "every"], problems)?;
+    let mut fields = Fields::of(refill, "`refill`", REFILL, problems)?;
     let tokens = fields.require("tokens", problems).and_then(|node| scalar::count(node, "`tokens`", 1, problems));
     let every = fields.require("every", problems).and_then(|node| scalar::duration(node, "`every`", problems));
     fields.finish(problems);
@@ -68,7 +86,7 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
         options.problem(Problem::new(span, what).expected("a limit such as 1000/day, or no `time_zone`"));
         return None;
     };
-    told(FixedWindow::calendar(quota.permits(), unit, zone), options).map(Configured::new)
+    told_at(FixedWindow::calendar(quota.permits(), unit, zone), "time_zone", options).map(Configured::new)
 }
 
 fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
@@ -85,13 +103,13 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
         (None, Some(precision)) => window.with_precision(precision),
         (None, None) => Ok(window),
     };
-    told(divided, options).map(Configured::new)
+    told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options).map(Configured::new)
 }
 
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let smooth = told(SmoothBursty::new(a_second(&quota)), options)?;
     let smooth = match options.number("burst_seconds") {
-        Some(seconds) => told(smooth.with_burst_seconds(seconds), options)?,
+        Some(seconds) => told_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
         None => smooth,
     };
     // For many keys an idle one must equal a new one; a single limiter may begin as Guava's does.
@@ -113,7 +131,7 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
     };
     let smooth = told(SmoothWarmingUp::new(a_second(&quota), warm_up), options)?;
     let smooth = match options.number("cold_factor") {
-        Some(factor) => told(smooth.with_cold_factor(factor), options)?,
+        Some(factor) => told_at(smooth.with_cold_factor(factor), "cold_factor", options)?,
         None => smooth,
     };
     Some(Configured::new(smooth))
@@ -122,6 +140,12 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
 /// The rate in permits a second.
 fn a_second(quota: &Quota) -> f64 {
     quota.permits() as f64 / quota.period().as_secs_f64()
+}
+
+/// What went well, or a problem with one of the options.
+fn told_at<T, E: Display>(made: Result<T, E>, name: &str, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
+    let span = options.node(name).map_or_else(|| options.span(), |node| node.span);
+    made.map_err(|error| options.problem(Problem::new(span, error.to_string()))).ok()
 }
 
 /// What went well, or a problem.

@@ -12,9 +12,9 @@ use crate::scalar;
 use crate::vocabulary::{Vocabulary, Wanted};
 
 /// Words that stand alone.
-const WORDS: [&str; 6] = ["global", "resource", "ip", "host", "method", "request"];
+pub(crate) const WORDS: [&str; 6] = ["global", "resource", "ip", "host", "method", "request"];
 /// Words that take a name in brackets.
-const WITH_NAME: [&str; 6] = ["header", "cookie", "query", "jwt", "param", "cel"];
+pub(crate) const WITH_NAME: [&str; 6] = ["header", "cookie", "query", "jwt", "param", "cel"];
 
 /// What is wrong, and what would do.
 type Wrong = (String, String);
@@ -46,7 +46,8 @@ impl By {
                 }
                 Ok(None) => {}
                 Ok(Some(part)) if parts.contains(&part) => {
-                    problems.push(Problem::new(node.span, format!("`{text}` is there twice")));
+                    problems
+                        .push(Problem::new(node.span, format!("`{text}` is there twice")).expected("leave one out"));
                 }
                 Ok(Some(part)) => {
                     part.attributes().for_each(|attribute| vocabulary.check(attribute, node.span, problems));
@@ -122,7 +123,8 @@ fn unquoted(text: &str) -> Option<&str> {
 
 /// Up to 32 it is about IPv4, and beyond about IPv6; the other one keeps its usual share.
 fn share(text: &str, bits: &str) -> Result<Share, Wrong> {
-    match bits.parse::<u8>() {
+    let digits = Some(bits).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()));
+    match digits.unwrap_or_default().parse::<u8>() {
         Ok(v4 @ 1..=32) => Ok(Share { v4, ..Share::USUAL }),
         Ok(v6 @ 33..=128) => Ok(Share { v6, ..Share::USUAL }),
         _ => {

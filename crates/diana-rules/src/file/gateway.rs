@@ -40,7 +40,7 @@ impl Gateway {
         let mut fields = Fields::of(node, "`gateway`", GATEWAY, problems)?;
         let listen = fields.take("listen").map(|node| addresses(node, problems)).unwrap_or_else(|| vec![LISTEN]);
         let upstream = fields.take("upstream").map(|node| {
-            let urls = one_or_more(node).into_iter();
+            let urls = at_least_one(node, "`upstream`", problems).into_iter();
             urls.filter_map(|node| http_url(node, "`upstream`", problems)).collect()
         });
         let trusted = fields.take("trusted_proxies").map(|node| {
@@ -67,7 +67,16 @@ impl Admin {
 fn addresses(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
     let read =
         |text: &str| text.parse().map_err(|_| "an address and a port, as in 127.0.0.1:8080 or [::]:8080".to_owned());
-    one_or_more(node).into_iter().filter_map(|node| scalar::parsed(node, "`listen`", read, problems)).collect()
+    let nodes = at_least_one(node, "`listen`", problems).into_iter();
+    nodes.filter_map(|node| scalar::parsed(node, "`listen`", read, problems)).collect()
+}
+
+fn at_least_one<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Vec<&'a Node> {
+    let nodes = one_or_more(node);
+    if nodes.is_empty() {
+        problems.push(Problem::new(node.span, format!("{what} is empty")).expected("at least one"));
+    }
+    nodes
 }
 
 fn one_or_more(node: &Node) -> Vec<&Node> {

@@ -155,7 +155,10 @@ impl RedisSection {
             Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 scalar::count(node, "`lease`", 1, problems).map(Lease::Of)
             }
-            _ => scalar::word(node, "`lease`", &["off", "auto", "a number"], problems).and(None),
+            _ => {
+                problems.push(scalar::wrong(node, "`lease`").expected("`off`, `auto` or a number such as 100"));
+                None
+            }
         });
         let batching = fields.take("batching").and_then(|node| scalar::flag(node, "`batching`", problems));
         let permits_for = fields.take("permits_for").and_then(|node| positive(node, "`permits_for`", problems));

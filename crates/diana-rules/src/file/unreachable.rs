@@ -1,6 +1,7 @@
 //! Rules that no request can reach, since an earlier one says the same or refuses everybody first.
 
 use crate::document::node::Span;
+use crate::limit::LimitRule;
 use crate::problem::Problem;
 use crate::rule::{Mode, Rule};
 use std::collections::HashMap;
@@ -20,10 +21,10 @@ pub(super) fn check(rules: &[Rule], place: impl Fn(&Rule) -> Span, problems: &mu
         }
         return;
     }
-    // Those that are about the same requests stand in one group, so that ten thousand rules are not compared pairwise.
+    // Those that look the same stand in one group, so that ten thousand rules are not compared pairwise.
     let mut groups: HashMap<String, Vec<&Rule>> = HashMap::new();
     for rule in rules.iter().filter(enforced) {
-        groups.entry(format!("{} by {}", rule.matches, rule.by)).or_default().push(rule);
+        groups.entry(looks(rule)).or_default().push(rule);
     }
     for group in groups.values() {
         for (nth, rule) in group.iter().enumerate() {
@@ -36,11 +37,29 @@ pub(super) fn check(rules: &[Rule], place: impl Fn(&Rule) -> Span, problems: &mu
     }
 }
 
-/// Whether two rules refuse the same requests, however they are called and whatever they answer.
+/// What twins have in common at first sight.
+fn looks(rule: &Rule) -> String {
+    let Rule { matches, by, allow, deny, overrides, .. } = rule;
+    let limits = rule.limits.iter().map(|limit| &limit.configured).collect::<Vec<_>>();
+    let others = overrides.iter().map(|other| &other.written).collect::<Vec<_>>();
+    format!("{matches} by {by} {limits:?} {:?} {:?} {others:?}", allow.written(), deny.written())
+}
+
+/// Whether two rules refuse the same requests, however they are called, whatever they answer and wherever they stand.
 fn is_twin(one: &Rule, other: &Rule) -> bool {
-    let limits = |rule: &Rule| rule.limits.iter().map(|limit| limit.configured.clone()).collect::<Vec<_>>();
-    let named =
-        Rule { name: other.name.clone(), span: other.span, status: other.status, limits: Vec::new(), ..one.clone() };
-    let other_named = Rule { limits: Vec::new(), ..other.clone() };
-    named == other_named && limits(one) == limits(other)
+    let bare = |rule: &Rule| Rule {
+        name: String::new(),
+        span: Span::default(),
+        status: 0,
+        limits: Vec::new(),
+        overrides: Vec::new(),
+        ..rule.clone()
+    };
+    let same = |one: &[LimitRule], other: &[LimitRule]| {
+        one.iter().map(|limit| &limit.configured).eq(other.iter().map(|limit| &limit.configured))
+    };
+    bare(one) == bare(other)
+        && same(&one.limits, &other.limits)
+        && one.overrides.len() == other.overrides.len()
+        && one.overrides.iter().zip(&other.overrides).all(|(a, b)| a.key == b.key && same(&a.limits, &b.limits))
 }

@@ -95,12 +95,12 @@ fn everything_that_is_wrong_is_told_at_once() {
     assert_eq!(
         error.unwrap_err(),
         "\
-rule.yaml:2:12: quota `0/s`: permits 0: must be a whole number from 1 to 9007199254740992
+rule.yaml:2:12: a limit can't be `0/s`
   2 |   - {rate: 0/s}
-    |            ^^^ 
-rule.yaml:3:12: quota `5/fortnight`: `fortnight` is not a unit of time; write one of ns, us, ms, s, min, h, day, week or month
+    |            ^^^ permits 0: must be a whole number from 1 to 9007199254740992
+rule.yaml:3:12: a limit can't be `5/fortnight`
   3 |   - {rate: 5/fortnight, burts: 3}
-    |            ^^^^^^^^^^^ 
+    |            ^^^^^^^^^^^ `fortnight` is not a unit of time; write one of ns, us, ms, s, min, h, day, week or month
 rule.yaml:3:25: `burts` is no field of a limit
   3 |   - {rate: 5/fortnight, burts: 3}
     |                         ^^^^^ did you mean `burst`?

@@ -13,7 +13,7 @@ use crate::scalar;
 use crate::vocabulary::{Vocabulary, Wanted};
 
 /// The fields of `match` that are always there.
-const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
+pub(crate) const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
 /// The methods that are not worth a second look.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
@@ -134,7 +134,8 @@ fn headers(node: &Node, problems: &mut Vec<Problem>) -> Vec<HeaderMatch> {
     for entry in entries {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if entry.key.is_empty() || !entry.key.bytes().all(is_token) {
-            problems.push(Problem::new(entry.span, format!("`{}` is no name of a header", entry.key)));
+            let problem = Problem::new(entry.span, format!("`{}` is no name of a header", entry.key));
+            problems.push(problem.expected("a name such as x-plan"));
             continue;
         }
         let what = format!("header `{}`", entry.key);

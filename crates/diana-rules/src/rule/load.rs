@@ -39,7 +39,8 @@ impl Percent {
             let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
             let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             let is_good = is_number(whole) && is_number(tenth) && tenth.len() == 1;
-            is_good.then(|| Some(whole.parse::<u16>().ok()?.checked_mul(10)? + tenth.parse::<u16>().ok()?))?
+            let whole = Some(whole).filter(|_| is_good)?.parse::<u16>().ok()?;
+            whole.checked_mul(10)?.checked_add(tenth.parse().ok()?)
         });
         let percent = tenths.filter(|tenths| (1..=1_000).contains(tenths)).map(Self);
         if percent.is_none() {

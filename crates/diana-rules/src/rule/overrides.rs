@@ -4,10 +4,11 @@
 
 use crate::by::{By, KeyBytes};
 use crate::document::node::{Node, Span, Value};
-use crate::fields::Fields;
+use crate::fields::{Fields, empty};
 use crate::limit::{LimitRule, LimitStyle};
 use crate::problem::Problem;
 use crate::registry::Registry;
+use crate::scalar;
 
 /// Other limits for one key, in place of the rule's own.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,11 @@ pub struct Override {
 }
 
 impl Override {
+    /// The fields of one, where they are a list.
+    pub(crate) fn fields(registry: &Registry) -> Vec<&'static str> {
+        std::iter::once("key").chain(LimitRule::fields(registry)).collect()
+    }
+
     /// Reads all of them, for a rule that counts `by` and whose own limit is written in a certain style.
     pub(super) fn read(
         node: &Node,
@@ -33,7 +39,8 @@ impl Override {
         let mut overrides: Vec<(Self, Span)> = Vec::new();
         match &node.value {
             Value::Map(entries) => {
-                for entry in entries {
+                entries.iter().for_each(|entry| empty(entry, problems));
+                for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
                     let limits = style.read_override(&entry.node, registry, problems);
                     let own = Self::new(by, &[&entry.key], entry.span, limits, problems);
                     overrides.extend(own.map(|own| (own, entry.span)));
@@ -41,18 +48,24 @@ impl Override {
             }
             Value::List(items) => {
                 for item in items {
-                    let mut known = LimitRule::fields(registry);
-                    known.push("key");
+                    let known = Self::fields(registry);
                     let Some(mut fields) = Fields::of(item, "an override", known, problems) else { continue };
                     let key = fields.require("key", problems);
+                    let before = problems.len();
                     let limits = LimitRule::read(&mut fields, registry, problems);
+                    let says_nothing = limits.is_empty() && problems.len() == before;
                     fields.finish(problems);
                     let Some(key) = key else { continue };
+                    if says_nothing {
+                        let problem = Problem::new(key.span, "this override has no limit");
+                        problems.push(problem.expected("{key: vip-7, limit: 1000/s}"));
+                    }
                     let parts = match &key.value {
                         Value::List(parts) => parts.iter().collect::<Vec<_>>(),
                         _ => vec![key],
                     };
-                    let parts = parts.into_iter().filter_map(Node::text).collect::<Vec<_>>();
+                    let parts = parts.into_iter().map(|part| scalar::text(part, "a part of a key", problems));
+                    let Some(parts) = parts.collect::<Option<Vec<_>>>() else { continue };
                     let own = Self::new(by, &parts, key.span, limits, problems);
                     overrides.extend(own.map(|own| (own, key.span)));
                 }
@@ -66,7 +79,10 @@ impl Override {
         overrides.retain(|(own, span)| {
             let is_new = seen.insert(own.key.clone());
             if !is_new {
-                problems.push(Problem::new(*span, format!("`{}` has an override already", own.written)));
+                problems.push(
+                    Problem::new(*span, format!("`{}` has an override already", own.written))
+                        .expected("one for each key"),
+                );
             }
             is_new
         });

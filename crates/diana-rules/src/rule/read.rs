@@ -2,8 +2,8 @@
 
 use super::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
 use crate::by::By;
-use crate::document::node::{Node, Value};
-use crate::fields::Fields;
+use crate::document::node::{Entry, Node, Value};
+use crate::fields::{Fields, nearest};
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
@@ -32,6 +32,10 @@ pub(crate) const FIELDS: [&str; 16] = [
 ];
 /// The fields of `bandwidth`.
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
+/// The fields of `over`, where it is more than a word.
+pub(crate) const OVER: [&str; 1] = ["divert"];
+/// The fields by which a rule limits something; one of them must be there.
+pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 128;
 
@@ -65,10 +69,7 @@ impl Rule {
             Some(node) => Match::read(node, vocabulary, problems),
             None => Some(Match::default()),
         };
-        let adaptive = fields.peek("concurrent").is_some_and(|node| node.text() == Some("adaptive"));
-        if adaptive {
-            fields.take("concurrent");
-        }
+        let adaptive = adaptive(&mut fields, problems);
         let (limits, style) = LimitRule::read_in_style(&mut fields, vocabulary.registry, problems);
         // Keys are checked against everyone's, if nobody can tell whose they are.
         let whose = by.clone().unwrap_or_else(By::everyone);
@@ -117,14 +118,14 @@ impl Rule {
             span: node.span,
         };
         let is_whole = name.is_some() && by.is_some() && matches.is_some();
-        rule.check_together(node, is_whole, problems);
+        rule.check_together(node, is_whole, vocabulary, problems);
         rule.check_sharing(vocabulary.registry, problems);
         fields.finish(problems);
         is_whole.then_some(rule)
     }
 
     /// What makes no sense together.
-    fn check_together(&self, node: &Node, is_whole: bool, problems: &mut Vec<Problem>) {
+    fn check_together(&self, node: &Node, is_whole: bool, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) {
         let entry = |name: &str| match &node.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
             _ => None,
@@ -132,9 +133,16 @@ impl Rule {
         let at = |name: &str| entry(name).map_or(node.span, |entry| entry.span);
         let written = |names: &[&str]| names.iter().any(|name| entry(name).is_some());
         let said = ["limit", "every", "total", "concurrent"];
-        let has_any = written(&said) || written(&["bandwidth", "load", "deny"]);
-        if !has_any {
-            let problem = Problem::new(at("name"), format!("rule `{}` limits nothing", self.name));
+        let denies = entry("deny").is_some_and(|entry| entry.node.value != Value::List(Vec::new()));
+        let meant = |entry: &Entry| {
+            let known = Self::fields(vocabulary);
+            !known.contains(&&*entry.key) && nearest(&entry.key, &known).is_some_and(|meant| LIMITING.contains(&meant))
+        };
+        // Whoever writes `limt: 5/s` hears of that, and not that there is no limit.
+        let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(meant));
+        if !written(&said) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
+            let whose = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
+            let problem = Problem::new(at("name"), format!("{whose} limits nothing"));
             problems.push(
                 problem.expected("`limit: 100/s`, or `every`, `total`, `concurrent`, `bandwidth`, `load` or `deny`"),
             );
@@ -177,6 +185,17 @@ impl Rule {
     }
 }
 
+/// Takes `concurrent: adaptive`, and says whether it is there.
+fn adaptive(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> bool {
+    const WORD: [&str; 1] = ["adaptive"];
+    let Some(node) = fields.peek("concurrent") else { return false };
+    if node.text().is_none_or(|text| nearest(text, &WORD).is_none()) {
+        return false;
+    }
+    fields.take("concurrent");
+    scalar::word(node, "`concurrent`", &WORD, problems).is_some()
+}
+
 fn name(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
     let name = scalar::text(node, "`name`", problems)?;
     let is_good = |character: char| character.is_alphanumeric() || "._-".contains(character);
@@ -199,7 +218,8 @@ fn cost(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -
 
 /// What a refusal answers.
 pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
-    let status = node.text().and_then(|text| text.parse::<u16>().ok()).filter(|status| (400..=599).contains(status));
+    let digits = node.text().filter(|text| text.len() == 3);
+    let status = digits.and_then(|text| text.parse::<u16>().ok()).filter(|status| (400..=599).contains(status));
     if status.is_none() {
         let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
         let problem = Problem::new(node.span, format!("a refusal can't answer {shown}"));
@@ -210,7 +230,7 @@ pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
 
 fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
     if matches!(node.value, Value::Map(_)) {
-        let mut fields = Fields::of(node, "`over`", ["divert"], problems)?;
+        let mut fields = Fields::of(node, "`over`", OVER, problems)?;
         let url = fields.require("divert", problems).and_then(|node| http_url(node, "`divert`", problems));
         fields.finish(problems);
         return url.map(Over::Divert);
@@ -240,7 +260,8 @@ pub(crate) fn http_url(node: &Node, what: &str, problems: &mut Vec<Problem>) -> 
                 _ => (authority, None),
             };
             let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
-            if host.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) || !port.is_none_or(is_port) {
+            let is_host = !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
+            if !is_host || authority.contains(['/', '?', '#', '@', ' ']) || !port.is_none_or(is_port) {
                 return Err("a scheme, a host and perhaps a port, as in http://127.0.0.1:3000".to_owned());
             }
             Ok(text.strip_suffix('/').unwrap_or(text).to_owned())

@@ -1,0 +1,138 @@
+//! What stands above the rules.
+
+use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
+use crate::file::{self, MOST_RULES, NEWEST_VERSION, gateway, remote, store};
+use serde_json::{Value, json};
+
+/// A field at the top of a file.
+pub(super) fn field(name: &str) -> Value {
+    debug_assert!(file::FIELDS.contains(&name), "`{name}` is no section");
+    match name {
+        "version" => json!({
+            "description": "by which version of the rule file this one is read",
+            "enum": [NEWEST_VERSION, NEWEST_VERSION.to_string()],
+        }),
+        "gateway" => object("what listens, and where requests go", &gateway::GATEWAY, of_gateway),
+        "admin" => {
+            let what = "where health, metrics and the rules in force are shown";
+            requiring(object(what, &gateway::ADMIN, |_| listen("127.0.0.1:9090")), &["listen"])
+        }
+        "identity" => identity(),
+        "store" => object("where the counts are; without it, in this process", &store::FIELDS, of_store),
+        "remote" => requiring(
+            object("rules from a configuration centre, which win over these", &remote::FIELDS, of_remote),
+            &["from"],
+        ),
+        "status" => a("status", "what a refusal answers, unless its rule says otherwise; 503 by default"),
+        "rules" => json!({
+            "description": "the rules, in order",
+            "type": "array",
+            "items": {"$ref": "#/$defs/rule"},
+            "maxItems": MOST_RULES,
+        }),
+        _ => json!({}),
+    }
+}
+
+fn listen(example: &str) -> Value {
+    let address = json!({"type": "string", "pattern": r":[0-9]+$|\$\{"});
+    one_or_more(address, "an address and a port", &[example, "[::1]:8080"])
+}
+
+fn of_gateway(name: &str) -> Value {
+    match name {
+        "listen" => listen("0.0.0.0:8080"),
+        "upstream" => one_or_more(
+            json!({"$ref": "#/$defs/url"}),
+            "where requests go: to these in turn",
+            &["http://127.0.0.1:3000"],
+        ),
+        "trusted_proxies" => any_number(
+            json!({"$ref": "#/$defs/network"}),
+            "whose X-Forwarded-For is believed; nobody's by default",
+            &["10.0.0.0/8"],
+        ),
+        _ => json!({}),
+    }
+}
+
+/// Where names come from, and how tokens are verified.
+fn identity() -> Value {
+    const JWT: [&str; 8] = ["secret", "public_key", "verify", "algorithm", "from", "issuer", "audience", "leeway"];
+    let jwt = object("how tokens are verified, so that their claims can be believed", &JWT, |field| match field {
+        "secret" => such_as("text", "the secret that is shared with whoever signs", &["${JWT_SECRET}"]),
+        "public_key" => a("text", "the public key of whoever signs, as PEM"),
+        "verify" => flag("false if somebody before us verifies tokens"),
+        "algorithm" => such_as("text", "how tokens are signed", &["HS256", "RS256", "ES256", "EdDSA"]),
+        "from" => such_as("text", "where the token is", &["header(authorization)", "cookie(token)", "query(token)"]),
+        "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "whose tokens are believed", &[]),
+        "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "for whom a token must be", &[]),
+        _ => a("duration", "how far clocks may be off"),
+    });
+    let examples = ["header(x-account-id)", "cookie(session)", "query(key)", "jwt(sub)", "ip", "cel(\"...\")"];
+    let source = such_as("text", "where this name comes from", &examples);
+    json!({
+        "type": "object",
+        "description": "where the names come from that rules count by",
+        "properties": {"account": source, "device": source, "jwt": jwt},
+        "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_-]*$"},
+        "additionalProperties": source,
+    })
+}
+
+/// An address that begins with one of a few schemes.
+fn address(description: &str, schemes: &[&str], examples: &[&str]) -> Value {
+    let schemes = schemes.iter().map(|scheme| scheme.replace('+', r"\+")).collect::<Vec<_>>().join("|");
+    json!({
+        "description": description,
+        "type": "string",
+        "pattern": format!(r"^({schemes})[\s\S]|\$\{{"),
+        "examples": examples,
+    })
+}
+
+fn of_store(name: &str) -> Value {
+    match name {
+        "memory" => a("bytes", "the most memory that the counts of this process take"),
+        "on_full" => word("what becomes of new keys beyond that", &["share", "deny", "allow"]),
+        "redis" => {
+            let examples = [
+                "redis://127.0.0.1:6379",
+                "rediss://a:6379",
+                "redis+cluster://a:1,b:2",
+                "redis+sentinel://a:1,b:2/name",
+            ];
+            address("the Redis that all instances share", &store::SCHEMES, &examples)
+        }
+        "prefix" => such_as("text", "what the names of all keys begin with", &["diana:"]),
+        "timeout" => a("duration", "how long a request waits for Redis; 20ms by default"),
+        "when_down" => word("what is answered while Redis is away", &["local", "allow", "deny"]),
+        "lease" => json!({
+            "description": "how many permits a busy key takes at once",
+            "anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/count"}],
+        }),
+        "batching" => flag("whether the requests of one moment travel together"),
+        "permits_for" => a("duration", "for how long a permit of a `concurrent` limit is held at most"),
+        _ => json!({}),
+    }
+}
+
+fn of_remote(name: &str) -> Value {
+    match name {
+        "from" => {
+            let examples = [
+                "etcd://127.0.0.1:2379/diana/rules",
+                "https://centre.example.com/rules.yaml",
+                "redis://127.0.0.1:6379/0",
+            ];
+            address("where the document of rules is", &remote::SCHEMES, &examples)
+        }
+        "token" => such_as("text", "what is shown as a bearer token", &["${TOKEN}"]),
+        "poll" => a("duration", "how often a web server is asked"),
+        "long_poll" => a("duration", "how long a web server may hold its answer until there is news"),
+        "timeout" => a("duration", "how long one question may take"),
+        "keep" => a("text", "the folder in which the last good document is kept"),
+        "format" => word("how the document is written, where its name does not tell", &["yaml", "json", "toml"]),
+        _ => json!({}),
+    }
+}

@@ -1,0 +1,68 @@
+//! Single values: rates, times, counts, amounts of data; and the options of Diana's own algorithms.
+
+use super::{a, flag, object, requiring, word};
+use crate::algorithm::built_in::REFILL;
+use diana_core::MAX_PERMITS;
+use serde_json::{Map, Value, json};
+
+/// A text that looks like `pattern`, or has a variable in it.
+fn text_like(pattern: &str, examples: &[&str]) -> Value {
+    json!({"type": "string", "pattern": format!(r"{pattern}|\$\{{"), "examples": examples})
+}
+
+/// How long, how much, how often: in each place the same.
+pub(super) fn definitions() -> Map<String, Value> {
+    let count = |least: u64| {
+        let number = json!({"type": "integer", "minimum": least, "maximum": MAX_PERMITS});
+        json!({"anyOf": [number, text_like(r"^[0-9_]+$", &[])]})
+    };
+    let definitions = [
+        ("variable", json!({"type": "string", "pattern": r"\$\{", "examples": ["${NAME}"]})),
+        // A number is a good text too: `name: 7`.
+        ("text", json!({"type": ["string", "number"]})),
+        ("rate", text_like(r"^\s*[0-9_]+\s*(/|per )", &["100/s", "5/10min", "1000/day", "100/s burst 200"])),
+        ("duration", text_like(r"^\s*[0-9]*\s*[A-Za-zµ]+\s*$", &["200ms", "10s", "5min", "1h"])),
+        ("count", count(1)),
+        ("count_or_none", count(0)),
+        ("number", json!({"anyOf": [{"type": "number", "minimum": 0}, text_like(r"^[0-9.eE+-]+$", &[])]})),
+        ("bytes", text_like(r"^\s*[0-9_]+\s*[A-Za-z]+\s*$", &["512KiB", "10MB"])),
+        ("byte_rate", text_like(r"^\s*[0-9_]+\s*[A-Za-z]+\s*/\s*[0-9]*\s*[A-Za-zµ]+\s*$", &["512KiB/s", "100Mbit/s"])),
+        ("percent", text_like(r"^\s*[0-9]+(\.[0-9])?\s*%\s*$", &["85%", "99.5%"])),
+        (
+            "status",
+            json!({"anyOf": [{"type": "integer", "minimum": 400, "maximum": 599}, text_like("^[45][0-9][0-9]$", &[])]}),
+        ),
+        ("url", text_like("^https?://", &["http://127.0.0.1:3000"])),
+        ("network", text_like(r"^[0-9A-Fa-f.:]+(/[0-9]+)?$", &["10.0.0.0/8", "10.0.0.7", "2001:db8::/32"])),
+    ];
+    definitions.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
+}
+
+/// The options of Diana's own algorithms.
+pub(crate) fn option(name: &str) -> Option<Value> {
+    Some(match name {
+        "burst" => a("count_or_none", "how many may come at once; of a leaky bucket, how many may wait in line"),
+        "refill" => requiring(
+            object("so many tokens at once, rather than one by one", &REFILL, |field| match field {
+                "tokens" => a("count", "how many tokens come at once"),
+                _ => a("duration", "how often they come"),
+            }),
+            &REFILL,
+        ),
+        "delay" => a("count_or_none", "so many of those in line go at once; the others wait"),
+        "nodelay" => flag("whether those in line go at once, and only their number is bounded"),
+        "opens" => word("when a window begins: by the clock, or with the first request", &["clock", "first_request"]),
+        "time_zone" => super::such_as(
+            "text",
+            "whose days, weeks or months are meant",
+            &["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"],
+        ),
+        "buckets" => a("count", "how finely the window slides: in so many steps; 10 by default"),
+        "precision" => a("duration", "how finely the window slides: in steps of this length"),
+        "burst_seconds" => a("number", "for how many seconds what is unused is saved up; 1 by default"),
+        "starts" => word("whether a new key has all that could be saved up, or nothing", &["full", "empty"]),
+        "warm_up" => a("duration", "how long it takes to warm up after a pause"),
+        "cold_factor" => a("number", "how much slower it is when cold; 3 by default"),
+        _ => return None,
+    })
+}
