@@ -110,6 +110,14 @@ impl Identity {
         Identified { identity: self, request, claims: OnceLock::new() }
     }
 
+    /// What a name stands for, if that is simply something that a request says.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
+        match self.source(name)? {
+            Source::Of(attribute) => Some(attribute),
+            Source::Expression(_) => None,
+        }
+    }
+
     fn source(&self, name: &str) -> Option<&Source> {
         self.sources.iter().find(|(known, _)| **known == *name).map(|(_, source)| source)
     }

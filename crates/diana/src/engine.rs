@@ -92,9 +92,7 @@ impl<S: Store> Engine<S> {
                 }
             }
         }
-        if let Some(decision) = self.decide_here(&verdict, verdict.made().here) {
-            verdict.made_mut().local = decision;
-        }
+        verdict.made_mut().local = self.decide_here(&verdict, self.here());
         verdict
     }
 
@@ -172,7 +170,9 @@ impl<S: Store> Engine<S> {
             return;
         }
         let now = self.now();
-        self.give_back_here(verdict, verdict.made().here, &verdict.made().local, what, now);
+        if let Some(made) = &verdict.made().local {
+            self.give_back_here(verdict, verdict.made().here, made, what, now);
+        }
         if let Some(made) = &verdict.made().shared {
             self.give_back_there(verdict, Part::Shared, &made.decision, made.here, what, now).await;
         }

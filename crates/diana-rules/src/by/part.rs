@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(super) enum Part {
     /// What a request says.
     Of(Attribute),
+    /// What the file's `identity` gives a name to: the name, and what is looked at.
+    Named(Box<str>, Attribute),
     /// The client's address, or the first bits of it.
     Address(Share),
     /// What an expression says.
@@ -27,7 +29,7 @@ impl Part {
     /// Writes this part of a request's key. `None` if the request has no such thing; an empty one is none.
     pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Option<()> {
         let text = match self {
-            Self::Of(attribute) => request.get(attribute)?,
+            Self::Of(attribute) | Self::Named(_, attribute) => request.get(attribute)?,
             Self::Address(share) => {
                 share.write(request.ip()?, key);
                 return Some(());
@@ -54,7 +56,7 @@ impl Part {
 
     pub(super) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         let (one, several) = match self {
-            Self::Of(attribute) => (Some(attribute), None),
+            Self::Of(attribute) | Self::Named(_, attribute) => (Some(attribute), None),
             Self::Address(_) => (Some(&Attribute::Ip), None),
             Self::Expression(expression) => (None, Some(expression.attributes())),
             Self::Registered(..) | Self::Request => (None, None),
@@ -67,6 +69,7 @@ impl PartialEq for Part {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Of(one), Self::Of(other)) => one == other,
+            (Self::Named(one, source), Self::Named(other, its)) => (one, source) == (other, its),
             (Self::Address(one), Self::Address(other)) => one == other,
             (Self::Expression(one), Self::Expression(other)) => one == other,
             (Self::Registered(one, _), Self::Registered(other, _)) => one == other,
@@ -81,6 +84,7 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Of(attribute) => attribute.fmt(f),
+            Self::Named(name, _) => f.write_str(name),
             Self::Address(Share::USUAL) => f.write_str("ip"),
             Self::Address(Share { v4: 32, v6 }) => write!(f, "ip/{v6}"),
             Self::Address(Share { v4, .. }) => write!(f, "ip/{v4}"),

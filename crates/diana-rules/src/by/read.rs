@@ -82,6 +82,10 @@ fn part(
     if let Some((name, of)) = vocabulary.registry.find_key(text) {
         return Ok(Some(Part::Registered(name, of)));
     }
+    // What a name stands for is known now, and need not be looked up for each request.
+    if let Some(source) = vocabulary.identity.attribute(text) {
+        return Ok(Some(Part::Named(text.into(), source.clone())));
+    }
     if vocabulary.names().contains(&text) {
         return Ok(Some(Part::Of(Attribute::Named(text.into()))));
     }

@@ -41,6 +41,7 @@ fn noun(part: &Part) -> String {
             Attribute::Param(name) => format!("{{{name}}} of the path"),
             Attribute::Method | Attribute::Host | Attribute::Named(_) => attribute.to_string(),
         },
+        Part::Named(name, _) => name.to_string(),
         Part::Address(Share { v4, v6 }) => {
             let network = if *v4 == 32 { "address".to_owned() } else { format!("/{v4} network") };
             if *v6 == 128 { network } else { format!("{network} or IPv6 /{v6}") }

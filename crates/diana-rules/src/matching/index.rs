@@ -202,7 +202,7 @@ impl Bucket {
     }
 
     fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
-        found.extend_from_slice(&self.plain);
+        self.plain.iter().for_each(|candidate| found.push(*candidate));
         for (header, values) in &self.by_header {
             if let Some(rules) = request.get(header).and_then(|value| values.get(&*value)) {
                 found.extend_from_slice(rules);

@@ -52,9 +52,12 @@ impl KeyList {
     }
 
     pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, view: &WithParameters<'_, '_>) -> bool {
+        if self.is_empty() {
+            return false;
+        }
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(view, |part| self.keys.contains(part));
-        !self.is_empty() && (by_address() || by_key())
+        by_address() || by_key()
     }
 }

@@ -69,7 +69,9 @@ impl<S: Store> GivesBack<'_, S> {
     pub(super) fn give_back_local(&self) {
         let (engine, verdict) = (self.engine, self.verdict());
         let now = engine.now();
-        engine.give_back_here(verdict, verdict.made().here, &verdict.made().local, Return::Everything, now);
+        if let Some(made) = &verdict.made().local {
+            engine.give_back_here(verdict, verdict.made().here, made, Return::Everything, now);
+        }
         for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.here) {
             engine.give_back_here(verdict, super::Part::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
         }

@@ -19,7 +19,8 @@ pub(super) struct Made {
     pub(super) refused: Option<RefusedBy>,
     /// Which of the asks are decided in this process.
     pub(super) here: Part,
-    pub(super) local: Decision,
+    /// What was decided in this process, if anything was asked there.
+    pub(super) local: Option<Decision>,
     pub(super) shared: Option<Box<SharedDecision>>,
     pub(super) shadows: Vec<Shadow>,
 }
@@ -65,7 +66,7 @@ impl Made {
                 at,
                 refused: None,
                 here,
-                local: Decision::new([]),
+                local: None,
                 shared: None,
                 shadows: Vec::new(),
             }),
@@ -78,7 +79,7 @@ impl Made {
         self.rules = None;
         self.found.clear();
         self.refused = None;
-        self.local = Decision::new([]);
+        self.local = None;
         self.shared = None;
         self.shadows.clear();
         // A thread that ends has nothing to keep it in; then it goes.

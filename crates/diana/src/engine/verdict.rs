@@ -95,9 +95,13 @@ impl Verdict {
 
     /// Whether the request may go on (after [`wait`](Self::wait)).
     pub fn is_granted(&self) -> bool {
-        self.made().refused.is_none()
-            && self.made().local.is_granted()
-            && self.made().shared.as_ref().is_none_or(|made| made.decision.is_granted())
+        self.made().refused.is_none() && self.decisions().all(Decision::is_granted)
+    }
+
+    /// What was decided here, and what was shared.
+    fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        let made = self.made();
+        made.local.iter().chain(made.shared.iter().map(|shared| &shared.decision))
     }
 
     /// How long a granted request must wait; `None` if it was denied.
@@ -105,8 +109,7 @@ impl Verdict {
         if self.made().refused.is_some() {
             return None;
         }
-        let shared = self.made().shared.as_ref().map_or(Some(Duration::ZERO), |made| made.decision.wait());
-        Some(self.made().local.wait()?.max(shared?))
+        self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
 
     /// When a denied request would be granted; `None` if it was granted.
@@ -114,7 +117,7 @@ impl Verdict {
         if self.made().refused.is_some() {
             return Some(Retry::Never);
         }
-        self.made().local.retry().or_else(|| self.made().shared.as_ref()?.decision.retry())
+        self.decisions().find_map(Decision::retry)
     }
 
     /// Why it was denied, or which limit a granted request comes closest to. `None` if no rule is about it.
@@ -133,7 +136,8 @@ impl Verdict {
     /// would not have stood in the way.
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
         let there = self.made().shared.iter().flat_map(|made| self.answered(Part::Shared, &made.decision));
-        self.answered(self.made().here, &self.made().local).chain(there)
+        let here = self.made().local.iter().flat_map(|made| self.answered(self.made().here, made));
+        here.chain(there)
     }
 
     fn answered<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
