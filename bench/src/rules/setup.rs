@@ -11,10 +11,11 @@ pub(crate) fn text(rules: usize) -> String {
     for nth in 0..rules {
         let path =
             if nth.is_multiple_of(2) { format!("/service-{nth}/**") } else { format!("/service-{nth}/orders/{{id}}") };
-        let host = nth % (rules / 10).max(1);
-        text += &format!(
-            "  - {{name: rule-{nth}, by: account, match: {{host: h{host}.example.com, path: '{path}'}}, limit: 1000000000/s}}\n"
-        );
+        // A single rule is about its path alone, as a first rule mostly is.
+        let host =
+            if rules == 1 { String::new() } else { format!("host: h{}.example.com, ", nth % (rules / 10).max(1)) };
+        text +=
+            &format!("  - {{name: rule-{nth}, by: account, match: {{{host}path: '{path}'}}, limit: 1000000000/s}}\n");
     }
     text
 }

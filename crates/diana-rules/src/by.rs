@@ -122,6 +122,11 @@ impl By {
         self.parts.contains(&Part::Request)
     }
 
+    /// Whether somebody else's function is asked, who may want to know anything.
+    pub(crate) fn asks_anything(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Registered(..)))
+    }
+
     /// What must be known about a request.
     pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.parts.iter().flat_map(Part::attributes)

@@ -5,6 +5,7 @@
 pub(crate) mod glob;
 pub(crate) mod host;
 pub(crate) mod index;
+mod names;
 pub(crate) mod networks;
 pub(crate) mod path;
 pub(crate) mod read;
@@ -16,7 +17,7 @@ use glob::Glob;
 use host::HostPattern;
 use networks::Networks;
 use path::PathPattern;
-pub(crate) use seen::{Seen, WithParameters};
+pub(crate) use seen::{Looks, Seen, WithParameters};
 use std::fmt;
 use std::sync::Arc;
 
@@ -97,7 +98,10 @@ impl Match {
             self.check_place(seen)?;
         }
         if !self.methods.is_empty()
-            && !seen.method().is_some_and(|method| self.methods.iter().any(|own| **own == *method))
+            && !seen
+                .request
+                .get(&Attribute::Method)
+                .is_some_and(|method| self.methods.iter().any(|own| **own == *method))
         {
             return Err(Mismatch::Method);
         }

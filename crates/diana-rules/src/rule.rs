@@ -6,6 +6,7 @@ pub(crate) mod overrides;
 pub(crate) mod read;
 mod sharing;
 
+use crate::attributes::Attribute;
 use crate::by::By;
 use crate::bytes;
 use crate::document::node::Span;
@@ -136,4 +137,23 @@ pub enum Bodies {
     Request,
     /// Both, counted together.
     Both,
+}
+
+impl Rule {
+    /// What it asks about a request, but for its `match`.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        let cost = match &self.cost {
+            CostOf::Fixed(_) => None,
+            CostOf::Expression(expression) => Some(expression.attributes()),
+        };
+        self.by.attributes().chain(cost.into_iter().flatten())
+    }
+
+    /// Whether it asks for something that only the file's `identity` knows.
+    pub(crate) fn asks_identity(&self) -> bool {
+        let is_known_by_it = |attribute: &Attribute| matches!(attribute, Attribute::Named(_) | Attribute::Jwt(_));
+        let when = self.matches.when.iter().flat_map(Expression::attributes);
+        let asks_anything = self.by.asks_anything() || !self.matches.others.is_empty();
+        asks_anything || self.attributes().chain(when).any(is_known_by_it)
+    }
 }

@@ -10,7 +10,8 @@ use crate::attributes::Attributes;
 use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
-use crate::matching::{Seen, When};
+use crate::matching::{Looks, Seen, When};
+use crate::rule::Rule;
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 pub use found::{Applied, Found, RefusedBy, Why};
@@ -44,6 +45,9 @@ pub struct RuleSet {
     rules: Vec<RuleInForce>,
     index: Index,
     identity: Identity,
+    /// What the rules look at, so that nothing else is asked for.
+    looks: Looks,
+    asks_identity: bool,
 }
 
 impl RuleSet {
@@ -65,7 +69,9 @@ impl RuleSet {
     fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a RuleInForce>) -> Self {
         let index = Index::new(file.rules.iter().map(|rule| &rule.matches));
         let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name))).collect();
-        Self { rules, index, identity: file.identity.clone() }
+        let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
+        let asks_identity = file.rules.iter().any(Rule::asks_identity);
+        Self { rules, index, identity: file.identity.clone(), looks, asks_identity }
     }
 
     /// Every rule, in the order of the file.
@@ -91,8 +97,9 @@ impl RuleSet {
     /// Finds the rules that a request is about, and for each whose it is and what it costs. `found` is emptied first.
     pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
         found.clear();
-        let request = self.identity.of(request);
-        let seen = Seen::new(&request);
+        let identified = self.identity.of(request);
+        let request = if self.asks_identity { &identified } else { request };
+        let seen = Seen::new(request, self.looks);
         let mut candidates = Candidates::new();
         self.index.candidates(&seen, &mut candidates);
         for candidate in &candidates {

@@ -44,21 +44,11 @@ impl HostPattern {
     }
 }
 
-/// Which bytes a host may have that needs no second look.
-const IS_PLAIN: [bool; 256] = {
-    let mut plain = [false; 256];
-    let mut byte: u8 = 0;
-    while byte < 128 {
-        plain[byte as usize] = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-        byte += 1;
-    }
-    plain
-};
-
 /// A host as it is compared: in lower case, without a port and the root's dot, since all of these lead to the same server.
 pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
-    // Most hosts come as they should, and one look says so.
-    if host.bytes().all(|byte| IS_PLAIN[usize::from(byte)]) && !host.ends_with('.') {
+    // Most hosts come as they should, and one look over all bytes at once says so.
+    let is_odd = host.bytes().fold(false, |odd, byte| odd | byte.is_ascii_uppercase() | (byte == b':'));
+    if !is_odd && !host.ends_with('.') {
         return Cow::Borrowed(host);
     }
     let name = match host.rsplit_once(':') {

@@ -22,6 +22,7 @@
 //! The rules found are those that match, asked one by one, in the order of the file.
 
 use super::host::HostPattern;
+use super::names::Names;
 use super::path::{PathPattern, Segment, Segments, segments};
 use super::{Match, Proved, Seen};
 use crate::attributes::{Attribute, Attributes};
@@ -41,8 +42,8 @@ pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     any_host: Tree,
-    exact: HashMap<Box<str>, Tree>,
-    below: HashMap<Box<str>, Tree>,
+    exact: Names<Tree>,
+    below: Names<Tree>,
 }
 
 /// Rules by path.
@@ -52,7 +53,7 @@ struct Tree {
     here: Bucket,
     /// Those for this path and all below it.
     below: Bucket,
-    literal: HashMap<Box<str>, Tree>,
+    literal: Names<Tree>,
     globs: Vec<(Segment, Tree)>,
     any_one: Option<Box<Tree>>,
 }
@@ -78,10 +79,10 @@ impl Index {
             for host in &own.hosts {
                 match host {
                     HostPattern::Exact(name) => {
-                        index.exact.entry(name.clone()).or_default().add(own, rule, Proved::Place);
+                        index.exact.get_or_add(name).add(own, rule, Proved::Place);
                     }
                     HostPattern::Below(name) => {
-                        index.below.entry(name.clone()).or_default().add(own, rule, Proved::Place);
+                        index.below.get_or_add(name).add(own, rule, Proved::Place);
                     }
                     HostPattern::Like(_) => index.any_host.add(own, rule, Proved::Nothing),
                 }
@@ -141,7 +142,7 @@ impl Tree {
                 }
                 Segment::One(_) => tree.any_one.get_or_insert_default(),
                 Segment::Text(glob) => match glob.literal() {
-                    Some(text) => tree.literal.entry(text.into()).or_default(),
+                    Some(text) => tree.literal.get_or_add(text),
                     None => {
                         let known = tree.globs.iter().position(|(known, _)| known == segment);
                         let place = known.unwrap_or_else(|| {
@@ -156,6 +157,11 @@ impl Tree {
         tree.here.add(own, candidate);
     }
 
+    /// Whether no path goes on from here.
+    fn is_leaf(&self) -> bool {
+        self.literal.is_empty() && self.globs.is_empty() && self.any_one.is_none()
+    }
+
     fn collect(&self, path: Option<&str>, request: &dyn Attributes, found: &mut Candidates) {
         self.below.collect(request, found);
         if let Some(path) = path {
@@ -165,6 +171,9 @@ impl Tree {
 
     /// Goes down by the segments that are left. No deeper than the longest pattern, whatever the path.
     fn walk(&self, mut left: Segments<'_>, request: &dyn Attributes, found: &mut Candidates) {
+        if self.is_leaf() && self.here.is_empty() {
+            return;
+        }
         let Some(segment) = left.next() else {
             self.here.collect(request, found);
             return;
@@ -201,6 +210,11 @@ impl Bucket {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.by_header.is_empty()
+    }
+
+    #[inline]
     fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
         self.plain.iter().for_each(|candidate| found.push(*candidate));
         for (header, values) in &self.by_header {

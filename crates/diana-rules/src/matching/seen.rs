@@ -1,64 +1,83 @@
-//! What the rules have seen of one request so far: each thing is asked for once.
+//! What the rules have seen of one request: what the index looks up is asked for once.
 
+use super::Match;
 use super::host::normalised;
 use super::networks::canonical;
 use super::path::PathPattern;
 use crate::attributes::{Attribute, Attributes};
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::net::IpAddr;
 
 /// One request, and what has been asked about it.
 pub(crate) struct Seen<'a> {
     pub(crate) request: &'a dyn Attributes,
-    path: OnceCell<Option<Cow<'a, str>>>,
-    host: OnceCell<Option<Cow<'a, str>>>,
-    method: OnceCell<Option<Cow<'a, str>>>,
-    ip: OnceCell<Option<IpAddr>>,
+    path: Option<Cow<'a, str>>,
+    host: Option<Cow<'a, str>>,
+}
+
+/// What rules look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looks {
+    path: bool,
+    host: bool,
+}
+
+impl Looks {
+    /// At everything.
+    pub(crate) const AT_ALL: Self = Self { path: true, host: true };
+
+    /// What one of these looks at, or both.
+    #[must_use]
+    pub(crate) fn and(self, own: &Match) -> Self {
+        Self { path: self.path || !own.paths.is_empty(), host: self.host || !own.hosts.is_empty() }
+    }
 }
 
 impl<'a> Seen<'a> {
-    pub(crate) fn new(request: &'a dyn Attributes) -> Self {
-        let (path, host, method, ip) = (OnceCell::new(), OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Self { request, path, host, method, ip }
+    pub(crate) fn new(request: &'a dyn Attributes, looks: Looks) -> Self {
+        let path = if looks.path { request.get(&Attribute::Path) } else { None };
+        let host = if looks.host { request.get(&Attribute::Host).map(as_compared) } else { None };
+        Self { request, path, host }
     }
 
     pub(crate) fn path(&self) -> Option<&str> {
-        self.path.get_or_init(|| self.request.get(&Attribute::Path)).as_deref()
-    }
-
-    pub(crate) fn method(&self) -> Option<&str> {
-        self.method.get_or_init(|| self.request.get(&Attribute::Method)).as_deref()
+        self.path.as_deref()
     }
 
     /// The host as it is compared.
     pub(crate) fn host(&self) -> Option<&str> {
-        let host = || {
-            Some(match self.request.get(&Attribute::Host)? {
-                Cow::Borrowed(host) => normalised(host),
-                Cow::Owned(host) => Cow::Owned(normalised(&host).into_owned()),
-            })
-        };
-        self.host.get_or_init(host).as_deref()
+        self.host.as_deref()
     }
 
     pub(crate) fn ip(&self) -> Option<IpAddr> {
-        *self.ip.get_or_init(|| self.request.ip().map(canonical))
+        self.request.ip().map(canonical)
     }
 }
 
-/// A request, and the parameters of its path as one rule names them.
+fn as_compared(host: Cow<'_, str>) -> Cow<'_, str> {
+    match host {
+        Cow::Borrowed(host) => normalised(host),
+        Cow::Owned(host) => Cow::Owned(normalised(&host).into_owned()),
+    }
+}
+
+/// A request as one rule sees it: with the parameters of its path, and its host as it is compared.
 pub(crate) struct WithParameters<'a, 's> {
     pub(crate) seen: &'a Seen<'s>,
     pub(crate) paths: &'a [PathPattern],
 }
 
+impl WithParameters<'_, '_> {
+    /// Whether it says something else about this than the request itself.
+    pub(crate) fn is_about(attribute: &Attribute) -> bool {
+        matches!(attribute, Attribute::Host | Attribute::Param(_))
+    }
+}
+
 impl Attributes for WithParameters<'_, '_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         match attribute {
-            Attribute::Path => self.seen.path().map(Cow::Borrowed),
-            Attribute::Method => self.seen.method().map(Cow::Borrowed),
-            Attribute::Host => self.seen.host().map(Cow::Borrowed),
+            Attribute::Host => self.seen.request.get(attribute).map(as_compared),
             Attribute::Param(name) => {
                 let path = self.seen.path()?;
                 let pattern = self.paths.iter().find(|pattern| pattern.has_parameter(name) && pattern.matches(path))?;

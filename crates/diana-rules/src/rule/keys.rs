@@ -1,9 +1,10 @@
 //! Lists of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
+use crate::attributes::Attributes;
 use crate::by::{By, KeyBytes};
 use crate::document::node::{Node, Value};
+use crate::matching::Seen;
 use crate::matching::networks::Networks;
-use crate::matching::{Seen, WithParameters};
 use crate::problem::Problem;
 use crate::scalar;
 use hashbrown::HashSet;
@@ -51,13 +52,13 @@ impl KeyList {
         &self.written
     }
 
-    pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, view: &WithParameters<'_, '_>) -> bool {
+    pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
         if self.is_empty() {
             return false;
         }
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
-        let by_key = || !self.keys.is_empty() && by.any_part(view, |part| self.keys.contains(part));
+        let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
         by_address() || by_key()
     }
 }

@@ -3,7 +3,7 @@
 use super::{Applied, Found, RuleSet, Why};
 use crate::attributes::Attributes;
 use crate::by::KeyBytes;
-use crate::matching::{Mismatch, Proved, Seen, When};
+use crate::matching::{Looks, Mismatch, Proved, Seen, When};
 use crate::rule::Missing;
 
 /// What each rule says about one request, in the order of the file.
@@ -47,7 +47,7 @@ impl RuleSet {
         let mut explained = Explained::default();
         self.find(request, &mut explained.found);
         let identified = self.identity.of(request);
-        let seen = Seen::new(&identified);
+        let seen = Seen::new(&identified, Looks::AT_ALL);
         for (number, in_force) in self.rules.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let rule = in_force.rule();

@@ -1,9 +1,10 @@
 //! A rule with the limits that stores know.
 
 use super::found::{Applied, Found, Why};
+use crate::attributes::Attributes;
 use crate::by::KeyBytes;
 use crate::limit::LimitRule;
-use crate::matching::Seen;
+use crate::matching::{Seen, WithParameters};
 use crate::rule::{CostOf, Missing, Rule};
 use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience};
 use hashbrown::HashMap;
@@ -16,6 +17,8 @@ pub struct RuleInForce {
     /// Its own limits, and behind them those of each override.
     limits: Vec<Box<[LimitInForce]>>,
     overrides: HashMap<KeyBytes, u32>,
+    /// Whether it asks for what only it can say about a request: the parameters of the path.
+    needs_view: bool,
     noticed: Noticed,
 }
 
@@ -77,7 +80,8 @@ impl RuleInForce {
             noticed.failures.store(known.failures(), Ordering::Relaxed);
             noticed.shadow_refusals.store(known.shadow_refusals(), Ordering::Relaxed);
         }
-        Self { rule, limits, overrides, noticed }
+        let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
+        Self { rule, limits, overrides, needs_view, noticed }
     }
 
     /// The rule as the file says it.
@@ -122,14 +126,15 @@ impl RuleInForce {
     pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, found: &mut Found) {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
-        if rule.allow.contains(&rule.by, seen, &view) {
+        let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
+        if rule.allow.contains(&rule.by, seen, request) {
             return;
         }
-        if rule.deny.contains(&rule.by, seen, &view) {
+        if rule.deny.contains(&rule.by, seen, request) {
             return found.refuse(number, Why::Listed);
         }
         let start = found.keys.len();
-        if rule.by.key(&view, &mut found.keys).is_err() {
+        if rule.by.key(request, &mut found.keys).is_err() {
             match rule.missing {
                 Missing::Skip => return,
                 Missing::Deny => return found.refuse(number, Why::Missing),
@@ -139,7 +144,7 @@ impl RuleInForce {
         }
         let cost = match &rule.cost {
             CostOf::Fixed(cost) => *cost,
-            CostOf::Expression(expression) => match expression.count(&view) {
+            CostOf::Expression(expression) => match expression.count(request) {
                 Ok(0) => return found.keys.truncate(start),
                 Ok(count) => Cost::new(count).unwrap_or(Cost::MAX),
                 Err(_) => {
