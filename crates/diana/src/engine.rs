@@ -79,7 +79,7 @@ impl<S: Store> Engine<S> {
 
     /// What can be said without the shared store, but for the shadows.
     fn begin(&self, request: &dyn Attributes) -> Verdict {
-        let mut verdict = Verdict::new(self.rules.load_full(), self.now(), self.here());
+        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
         verdict.find(request);
         for nth in 0..verdict.found().refused().len() {
             let refused = verdict.found().refused()[nth];

@@ -37,7 +37,7 @@ pub struct RuleExplanation {
 impl<S: Store> Engine<S> {
     /// Tells for one request which rules are about it and which are not, and why. Nothing is charged.
     pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e, S> {
-        let rules = self.rules();
+        let rules = self.rules.load();
         let explained = rules.explain(request);
         let verdict = Verdict::new(rules, self.now(), self.here()).with_found(explained.found);
         async move {

@@ -4,16 +4,20 @@
 //! boxes are used again by the thread that drops them: a request takes no new memory (`tests/no_allocation.rs`).
 
 use super::asks::Part;
+use arc_swap::Guard;
 use diana_core::{Decision, Timestamp};
 use diana_rules::{Found, RefusedBy, RuleSet};
 use std::cell::RefCell;
 use std::sync::Arc;
 
+/// The rules in force, held without counting who holds them: threads would fight over the count.
+pub(super) type Rules = Guard<Arc<RuleSet>>;
+
 /// What a verdict consists of.
 #[derive(Debug)]
 pub(super) struct Made {
     /// Those it was made by; none while it waits to be used again.
-    pub(super) rules: Option<Arc<RuleSet>>,
+    pub(super) rules: Option<Rules>,
     pub(super) found: Found,
     pub(super) at: Timestamp,
     pub(super) refused: Option<RefusedBy>,
@@ -51,7 +55,7 @@ thread_local! {
 
 impl Made {
     /// One that says nothing yet.
-    pub(super) fn new(rules: Arc<RuleSet>, at: Timestamp, here: Part) -> Box<Self> {
+    pub(super) fn new(rules: Rules, at: Timestamp, here: Part) -> Box<Self> {
         let used = USED.try_with(|used| used.borrow_mut().pop()).ok().flatten();
         match used {
             Some(mut made) => {

@@ -1,12 +1,11 @@
 //! What became of a request, and why.
 
 use super::asks::{Asks, Part};
-use super::made::{Made, Shadow};
+use super::made::{Made, Rules, Shadow};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
 use diana_rules::{Attributes, Found, Home, Mode, Over, RefusedBy, Rule, RuleSet, Why};
 use smallvec::SmallVec;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What became of a request: granted by every rule, or charged to none.
@@ -46,7 +45,7 @@ pub enum Reason<'a> {
 }
 
 impl Verdict {
-    pub(super) fn new(rules: Arc<RuleSet>, at: Timestamp, here: Part) -> Self {
+    pub(super) fn new(rules: Rules, at: Timestamp, here: Part) -> Self {
         Self(Some(Made::new(rules, at, here)))
     }
 
@@ -180,7 +179,7 @@ impl Verdict {
 
     /// The rules that it was made by.
     pub fn rules(&self) -> &RuleSet {
-        self.made().rules.as_deref().unwrap_or_else(|| unreachable!("a verdict has rules"))
+        self.made().rules.as_ref().map(|rules| &***rules).unwrap_or_else(|| unreachable!("a verdict has rules"))
     }
 
     /// What these rules found about the request.
