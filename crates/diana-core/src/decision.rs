@@ -10,12 +10,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go on"]
 pub struct Decision {
-    answers: SmallVec<[Answer; 4]>,
+    answers: SmallVec<[Answer; 8]>,
     note: u64,
 }
 
-impl From<SmallVec<[Answer; 4]>> for Decision {
-    fn from(answers: SmallVec<[Answer; 4]>) -> Self {
+impl From<SmallVec<[Answer; 8]>> for Decision {
+    fn from(answers: SmallVec<[Answer; 8]>) -> Self {
         Self { answers, note: 0 }
     }
 }

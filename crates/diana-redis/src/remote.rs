@@ -153,7 +153,7 @@ impl Remote {
             }
         }
         taken.keep();
-        all.into_iter().collect::<Option<SmallVec<[Answer; 4]>>>().map(Decision::from).ok_or_else(CallError::nonsense)
+        all.into_iter().collect::<Option<SmallVec<[Answer; 8]>>>().map(Decision::from).ok_or_else(CallError::nonsense)
     }
 
     /// Asks for items that are on one node.
@@ -162,7 +162,7 @@ impl Remote {
         op: Op,
         items: &mut [Item],
         moment: Moment,
-    ) -> Result<SmallVec<[Answer; 4]>, CallError> {
+    ) -> Result<SmallVec<[Answer; 8]>, CallError> {
         for _ in 0..=items.len() * CARRIES {
             let (now, part) = self.run(op, Request::asks(op, items), moment).await?;
             match Reply::read(&part).ok_or_else(CallError::nonsense)? {

@@ -241,7 +241,7 @@ pub(crate) fn answers(
     seen: &[Value],
     now: Timestamp,
     effect: Effect,
-) -> Option<SmallVec<[Answer; 4]>> {
+) -> Option<SmallVec<[Answer; 8]>> {
     let each = items.iter_mut().enumerate().map(|(index, item)| {
         let Value::Array(numbers) = seen.get(index)? else { return None };
         let (numbers, Item { plan, asking, .. }) = (Numbers(numbers), &*item);

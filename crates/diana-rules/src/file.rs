@@ -70,6 +70,21 @@ pub struct RuleFile {
     pub rules: Vec<Rule>,
 }
 
+impl Default for RuleFile {
+    /// No rules, and counts in this process.
+    fn default() -> Self {
+        Self {
+            gateway: None,
+            admin: None,
+            identity: Identity::default(),
+            store: StoreSection::default(),
+            remote: None,
+            status: STATUS,
+            rules: Vec::new(),
+        }
+    }
+}
+
 impl RuleFile {
     /// Reads a file, with `${VARIABLES}` from the environment. All that is wrong is told at once.
     pub fn read(document: &Document, registry: &Registry) -> Result<Self, Problems> {

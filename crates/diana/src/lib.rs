@@ -35,6 +35,8 @@
 //! ```
 
 mod engine;
+#[cfg(feature = "sources")]
+mod follow;
 #[cfg(feature = "redis")]
 mod shared;
 
@@ -43,5 +45,7 @@ pub use diana_core as core;
 pub use diana_redis as redis;
 pub use diana_rules as rules;
 pub use engine::{Asked, Deciding, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Verdict};
+#[cfg(feature = "sources")]
+pub use follow::{Follower, sources};
 #[cfg(feature = "redis")]
 pub use shared::{connect, registry};

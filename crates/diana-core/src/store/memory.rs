@@ -120,7 +120,7 @@ struct Place {
 
 /// How the keys of a limit are come by: `MemoryStore::keys` or `keys_to_look_at`.
 type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
-type Answers = SmallVec<[Answer; 4]>;
+type Answers = SmallVec<[Answer; 8]>;
 type Places = SmallVec<[Place; 8]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 

@@ -6,7 +6,7 @@ use diana_rules::{Applied, Home, LimitInForce, Mode};
 use smallvec::SmallVec;
 
 /// Some of the asks of a request.
-pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 4]>;
+pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 8]>;
 
 /// Which asks are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Asks {
     ) -> (AskList<'a>, Decision) {
         let both = Self::places(verdict, part).zip(made.answers());
         let both = both.filter(|((_, limit), _)| what == Return::Everything || limit.is_returned);
-        let (asks, answers): (AskList<'a>, SmallVec<[Answer; 4]>) =
+        let (asks, answers): (AskList<'a>, SmallVec<[Answer; 8]>) =
             both.map(|((applied, limit), answer)| (ask(verdict, applied, limit), *answer)).unzip();
         (asks, Decision::from(answers).with_note(made.note()))
     }

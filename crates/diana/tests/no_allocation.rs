@@ -1,0 +1,67 @@
+//! A request takes no new memory, if no rule that it is about has an expression, and there are at most eight limits.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
+
+mod support;
+
+use diana::rules::{Attribute, Attributes};
+use std::borrow::Cow;
+use std::net::IpAddr;
+use support::{engine, now};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// A request as a gateway has it.
+struct Request {
+    path: &'static str,
+}
+
+impl Attributes for Request {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Path => Some(self.path.into()),
+            Attribute::Host => Some("api.example.com".into()),
+            Attribute::Method => Some("GET".into()),
+            Attribute::Header(name) => Some(if &**name == "x-plan" { "free" } else { "alice" }.into()),
+            _ => None,
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        Some([203, 0, 113, 7].into())
+    }
+}
+
+#[test]
+fn a_request_takes_no_new_memory() {
+    let (engine, clock) = engine(
+        "identity: {account: header(x-account-id)}
+rules:
+  - {name: everyone, limit: 1000000/s}
+  - {name: account, by: account, limit: [1000000/s, 10000000/h], overrides: {vip: 5/s}}
+  - {name: pair, by: [account, ip/24], match: {path: '/users/{id}/**', method: [GET]}, limit: 1000000/s}
+  - {name: user, by: 'param(id)', match: {path: '/users/{id}/**', host: '*.example.com'}, limit: 1000000/s, allow: [10.0.0.0/8]}
+  - {name: plan, by: ip, match: {header: {x-plan: free}}, limit: 1000000/s, algorithm: sliding_window, deny: [192.0.2.0/24]}
+  - {name: places, by: ip, concurrent: 5}
+",
+    );
+    let request = Request { path: "/users/7/orders" };
+    let ask = || {
+        let verdict = now(engine.decide(&request));
+        assert_eq!(verdict.asked().count(), 7);
+        assert!(verdict.is_granted());
+        now(engine.finish(verdict));
+    };
+    let _profiler = dhat::Profiler::builder().testing().build();
+    // The first ones make room: for their keys, and for what is used again.
+    for _ in 0..10 {
+        ask();
+    }
+    let before = dhat::HeapStats::get();
+    for _ in 0..1_000 {
+        ask();
+        clock.advance(std::time::Duration::from_micros(10));
+    }
+    let after = dhat::HeapStats::get();
+    assert_eq!(after.total_blocks - before.total_blocks, 0, "a thousand requests took so many blocks");
+}
