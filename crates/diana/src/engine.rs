@@ -92,7 +92,7 @@ impl<S: Store> Engine<S> {
                 }
             }
         }
-        verdict.made_mut().local = self.decide_here(&verdict, self.here());
+        self.decide_local(&mut verdict);
         verdict
     }
 
@@ -128,6 +128,17 @@ impl<S: Store> Engine<S> {
             if let Some(decision) = self.decide_here(verdict, Part::Shadow(nth)) {
                 verdict.add_shadow(Shadow { nth, decision, here: true });
             }
+        }
+    }
+
+    /// Asks the counts of this process for all that is decided here.
+    fn decide_local(&self, verdict: &mut Verdict) {
+        // One ask needs no list, and is what most requests are.
+        if let Some(ask) = Asks::only(verdict) {
+            let decision = LocalStore::decide(&self.local, &[ask], verdict.at(), Patience::FOREVER);
+            verdict.made_mut().local = Some(decision);
+        } else {
+            verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
         }
     }
 

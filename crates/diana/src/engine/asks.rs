@@ -47,6 +47,13 @@ impl Asks {
         })
     }
 
+    /// The one ask there is, if there is one, and it is decided in this process.
+    pub(super) fn only(verdict: &Verdict) -> Option<Ask<'_>> {
+        let [applied] = verdict.found().applied() else { return None };
+        let [limit] = verdict.rules().rule(applied.rule)?.limits(applied) else { return None };
+        verdict.made().here.has(0, applied).then(|| ask(verdict, applied, limit))
+    }
+
     /// The asks that are meant.
     pub(super) fn of(verdict: &Verdict, part: Part) -> AskList<'_> {
         // Loops, since this is on every request's way, and chains of iterators take three times as many instructions.
