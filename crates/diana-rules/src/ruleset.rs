@@ -97,8 +97,14 @@ impl RuleSet {
     /// Finds the rules that a request is about, and for each whose it is and what it costs. `found` is emptied first.
     pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
         found.clear();
-        let identified = self.identity.of(request);
-        let request = if self.asks_identity { &identified } else { request };
+        if self.asks_identity {
+            self.find_for(&self.identity.of(request), found);
+        } else {
+            self.find_for(request, found);
+        }
+    }
+
+    fn find_for(&self, request: &dyn Attributes, found: &mut Found) {
         let seen = Seen::new(request, self.looks);
         let mut candidates = Candidates::new();
         self.index.candidates(&seen, &mut candidates);

@@ -73,7 +73,9 @@ impl<S: Store> Engine<S> {
             return Deciding::asking(self.go_on(begun, shared));
         }
         let mut begun = begun;
-        self.ask_shadows_here(begun.verdict_mut());
+        if begun.verdict().found().has_shadows() {
+            self.ask_shadows_here(begun.verdict_mut());
+        }
         Deciding::made(begun)
     }
 
@@ -117,9 +119,6 @@ impl<S: Store> Engine<S> {
 
     /// Asks each shadow rule that is counted here as if it were in force.
     fn ask_shadows_here(&self, verdict: &mut Verdict) {
-        if !verdict.has_shadows() {
-            return;
-        }
         let mut shadows = verdict.shadows_of(Home::Local);
         if self.shared.is_none() {
             shadows.extend(verdict.shadows_of(Home::Shared));

@@ -4,7 +4,6 @@
 //! `/sms` from most servers, and must not get round its limit.
 
 use super::glob::{Glob, covers};
-use memchr::memchr;
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -48,7 +47,7 @@ impl<'a> Iterator for Segments<'a> {
         while let Some(rest) = left.strip_prefix('/') {
             left = rest;
         }
-        let end = memchr(b'/', left.as_bytes()).unwrap_or(left.len());
+        let end = left.bytes().position(|byte| byte == b'/').unwrap_or(left.len());
         // A slash is never a part of another character.
         let (segment, rest) = left.split_at_checked(end)?;
         self.0 = rest;

@@ -53,9 +53,6 @@ impl KeyList {
     }
 
     pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
-        if self.is_empty() {
-            return false;
-        }
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));

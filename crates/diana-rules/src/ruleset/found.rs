@@ -10,6 +10,7 @@ pub struct Found {
     applied: Vec<Applied>,
     refused: Vec<RefusedBy>,
     pub(super) keys: KeyBytes,
+    has_shadows: bool,
 }
 
 /// A rule that a request is about.
@@ -56,6 +57,11 @@ impl Found {
         &self.refused
     }
 
+    /// Whether there are shadow rules among those that count it.
+    pub fn has_shadows(&self) -> bool {
+        self.has_shadows
+    }
+
     /// Whose request it is to a rule.
     pub fn key(&self, applied: &Applied) -> &[u8] {
         self.keys.get(applied.key.0 as usize..applied.key.1 as usize).unwrap_or_default()
@@ -67,10 +73,14 @@ impl Found {
         self.applied.clear();
         self.refused.clear();
         self.keys.clear();
-        self.keys.shrink_to(LARGE);
+        if self.keys.capacity() > LARGE {
+            self.keys.shrink_to(LARGE);
+        }
+        self.has_shadows = false;
     }
 
     pub(super) fn add(&mut self, applied: Applied) {
+        self.has_shadows |= applied.mode == Mode::Shadow;
         self.applied.push(applied);
     }
 

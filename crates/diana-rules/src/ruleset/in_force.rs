@@ -127,10 +127,10 @@ impl RuleInForce {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
-        if rule.allow.contains(&rule.by, seen, request) {
+        if !rule.allow.is_empty() && rule.allow.contains(&rule.by, seen, request) {
             return;
         }
-        if rule.deny.contains(&rule.by, seen, request) {
+        if !rule.deny.is_empty() && rule.deny.contains(&rule.by, seen, request) {
             return found.refuse(number, Why::Listed);
         }
         let start = found.keys.len();

@@ -192,10 +192,6 @@ impl Verdict {
         self.made().at
     }
 
-    pub(super) fn has_shadows(&self) -> bool {
-        self.found().applied().iter().any(|applied| applied.mode == Mode::Shadow)
-    }
-
     /// Whether the shared store was asked in vain, so that this process decided in its place.
     pub fn fell_back(&self) -> bool {
         self.made().shared.as_ref().is_some_and(|made| made.here)
