@@ -73,7 +73,7 @@ fn refilled(
     let (gives, period) = (u128::from(quota.permits()).saturating_mul(every.as_nanos()), quota.period().as_nanos());
     let whole = gives.is_multiple_of(period).then(|| u64::try_from(gives / period).ok()).flatten();
     let whole = whole.filter(|tokens| (1..=MAX_PERMITS).contains(tokens));
-    let (rate, time) = (format!("{}/{}", quota.permits(), scalar::time(quota.period())), scalar::time(every));
+    let (rate, time) = (quota.with_burst(quota.permits()).unwrap_or(quota), scalar::time(every));
     let (span, what) = match given {
         Some((tokens, _)) if whole == Some(tokens) => return whole,
         None if whole.is_some() => return whole,

@@ -51,7 +51,10 @@ impl By {
                         .push(Problem::new(node.span, format!("`{text}` is there twice")).expected("leave one out"));
                 }
                 Ok(Some(part)) => {
-                    part.attributes().for_each(|attribute| vocabulary.check(attribute, node.span, problems));
+                    // What an expression asks about has been checked with it.
+                    if let Part::Of(attribute) = &part {
+                        vocabulary.check(attribute, node.span, problems);
+                    }
                     parts.push(part);
                 }
                 Err((what, expected)) => problems.push(Problem::new(node.span, what).expected(expected)),

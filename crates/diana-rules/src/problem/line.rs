@@ -137,7 +137,7 @@ mod tests {
             ("from: https://a/rules?key=hunter2", "from: …"),
             ("jwt: {secret: hunter2, algorithm: RS256}", "jwt: {secret: …, algorithm: RS256}"),
             ("jwt: {secret: 'it''s hunter2', verify: 1}", "jwt: {secret: …, verify: 1}"),
-            ("remote: {token: [hunter2], from: http://a}", "remote: {token: …, from: http://a}"),
+            ("remote: {token: [hunter2], from: http://a}", "remote: {token: …], from: http://a}"),
             ("upstream: http://me:hunter2@a:1/b", "upstream: http://…@a:1/b"),
             ("token: hunter2 # today's", "token: …"),
         ] {

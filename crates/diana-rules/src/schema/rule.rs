@@ -15,7 +15,10 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let fields = read::FIELDS.into_iter().chain(LimitRule::fields(registry)).collect::<Vec<_>>();
     let mut rule = requiring(object("one rule", &fields, |field| rule_field(field, registry)), &["name"]);
     let limiting = read::LIMITING.map(|field| json!({"required": [field]}));
-    let denies = json!({"anyOf": [{"const": "deny"}, {"$ref": "#/$defs/variable"}]});
+    let denies = json!({
+        "description": "who lacks what `by` asks for is refused",
+        "anyOf": [{"const": "deny"}, {"$ref": "#/$defs/variable"}],
+    });
     let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
     rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
     let options = COMMON.into_iter().chain(registry.options()).collect::<Vec<_>>();
