@@ -380,9 +380,7 @@ fn what_is_wrong_with_an_expression_is_pointed_at() {
             ),
             (
                 "by: cel(\"e\")\nlimit: 5/s",
-                &[
-                    "[e] `cel`: nothing is called `e`: `request.…`, `account`, `device`, `account`, `device`, or a text in quotes",
-                ],
+                &["[e] `cel`: nothing is called `e`: `request.…`, `account`, `device`, or a text in quotes"],
             ),
             (
                 "limit: 5/s\ncost: int(acount)",
