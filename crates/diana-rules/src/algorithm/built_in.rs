@@ -147,13 +147,13 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
         (None, None) => Ok(window),
     };
     let divided = told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options)?;
-    if let Some((precision, node)) = precision.zip(options.node("precision")) {
-        if let Some(expected) = uneven(quota.period(), precision) {
-            let (window, precision) = (scalar::time(quota.period()), scalar::time(precision));
-            let what = format!("`precision` {precision} does not divide the window of {window}");
-            options.problem(Problem::new(node.span, what).expected(expected));
-            return None;
-        }
+    if let Some((precision, node)) = precision.zip(options.node("precision"))
+        && let Some(expected) = uneven(quota.period(), precision)
+    {
+        let (window, precision) = (scalar::time(quota.period()), scalar::time(precision));
+        let what = format!("`precision` {precision} does not divide the window of {window}");
+        options.problem(Problem::new(node.span, what).expected(expected));
+        return None;
     }
     Some(Configured::new(divided))
 }

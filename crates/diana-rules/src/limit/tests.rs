@@ -180,7 +180,7 @@ fn overrides_have_the_rules_algorithm_in_every_form() {
         "[{key: x, limit: 9/s}]",
         "[{key: x, limit: {rate: 9/s}}]",
     ] {
-        assert_eq!(of_x(rule, form), [window.clone()], "{form}");
+        assert_eq!(of_x(rule, form), std::slice::from_ref(&window), "{form}");
         assert_eq!(
             of_x("limit: 5/s, burst: 7", form),
             [Configured::new(TokenBucket::new(quota("9/s")))],
@@ -192,7 +192,7 @@ fn overrides_have_the_rules_algorithm_in_every_form() {
     // One of its own has none of the rule's options; of several, each says all about itself.
     let log = Configured::new(SlidingLog::new(quota("9/s")));
     for form in ["{x: {rate: 9/s, algorithm: sliding_log}}", "[{key: x, limit: 9/s, algorithm: sliding_log}]"] {
-        assert_eq!(of_x(rule, form), [log.clone()], "{form}");
+        assert_eq!(of_x(rule, form), std::slice::from_ref(&log), "{form}");
     }
     assert_eq!(of_x(rule, "{x: [9/s]}"), [Configured::new(TokenBucket::new(quota("9/s")))]);
     // What says the same in another way takes the place of the rule's option.
@@ -204,7 +204,7 @@ fn overrides_have_the_rules_algorithm_in_every_form() {
 fn an_override_refills_as_often_with_what_its_own_rate_gives() {
     let refilled = Configured::new(RefillingBucket::new(quota("300/min")));
     for rule in ["limit: 100/min, refill: {tokens: 100, every: 1min}", "limit: 100/min, refill: {every: 1min}"] {
-        assert_eq!(of_x(rule, "{x: 300/min}"), [refilled.clone()], "{rule}");
-        assert_eq!(of_x(rule, "[{key: x, limit: 300/min}]"), [refilled.clone()], "{rule}");
+        assert_eq!(of_x(rule, "{x: 300/min}"), std::slice::from_ref(&refilled), "{rule}");
+        assert_eq!(of_x(rule, "[{key: x, limit: 300/min}]"), std::slice::from_ref(&refilled), "{rule}");
     }
 }
