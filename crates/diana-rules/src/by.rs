@@ -107,6 +107,25 @@ impl By {
         key
     }
 
+    /// Checks that values which a file names, one for each part, can be a key; else which can't, what is wrong with it, and
+    /// what would do.
+    pub(crate) fn check_key(&self, values: &[&str]) -> Result<(), (usize, String, String)> {
+        for (nth, (part, value)) in self.parts.iter().zip(values).enumerate() {
+            part.check_value(value).map_err(|(what, expected)| (nth, what, expected))?;
+        }
+        Ok(())
+    }
+
+    /// Whether all that it counts are addresses.
+    pub(crate) fn is_of_addresses(&self) -> bool {
+        !self.parts.is_empty() && self.parts.iter().all(Part::is_address)
+    }
+
+    /// Whether an address is among what it counts.
+    pub(crate) fn has_address(&self) -> bool {
+        self.parts.iter().any(Part::is_address)
+    }
+
     /// How many parts a key has.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()

@@ -105,7 +105,8 @@ impl Expression {
     /// assert_eq!(error.to_string(), "nothing is called `tennant`: did you mean `tenant`?");
     /// ```
     pub fn compile_with(text: &str, names: &[&str]) -> Result<Self, InvalidExpression> {
-        let names = NAMES.iter().chain(names).copied().collect::<Vec<_>>();
+        let further = names.iter().filter(|name| !NAMES.contains(name));
+        let names = NAMES.iter().chain(further).copied().collect::<Vec<_>>();
         Self::with_names(text, &names)
     }
 

@@ -127,7 +127,7 @@ impl RuleFile {
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
             rules: Vec::new(),
         };
-        let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway };
+        let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None };
         let has_remote = file.remote.is_some();
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
@@ -148,7 +148,8 @@ impl RuleFile {
         let identity = fields.take("identity").and_then(|node| Identity::read(node, problems));
         let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
         let file = Self { identity: identity.unwrap_or_else(|| self.identity.clone()), status, ..self.clone() };
-        let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some() };
+        let vocabulary =
+            Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
         fields.finish(problems);
         Some(Self { rules: rules.unwrap_or_default(), ..file })

@@ -1,12 +1,13 @@
 //! Where the standard keys come from: which header, cookie or claim is the account, the device, the tenant.
 
 mod key;
-mod settings;
+pub(crate) mod settings;
 mod source;
 mod token;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::document::node::{Node, Value};
+use crate::fields::empty;
 use crate::problem::Problem;
 use crate::scalar;
 use source::Source;
@@ -71,7 +72,12 @@ impl Identity {
         let before = problems.len();
         let has_tokens = entries.iter().any(|entry| entry.key == "jwt" && entry.node.value != Value::Null);
         let mut read = Self::default();
-        for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
+        for entry in entries {
+            if entry.node.value == Value::Null {
+                // Whoever forgets where the account comes from must not be left without one.
+                empty(entry, problems);
+                continue;
+            }
             let name = entry.key.as_str();
             if name == "jwt" {
                 read.tokens = Tokens::read(&entry.node, problems);
@@ -89,7 +95,7 @@ impl Identity {
                     problems.push(problem.expected("add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"));
                 }
                 Ok(source) => read.sources.push((name.into(), source)),
-                Err((what, expected)) => problems.push(Problem::new(entry.node.span, what).expected(expected)),
+                Err(wrong) => problems.push(wrong.at(entry.node.span)),
             }
         }
         (problems.len() == before).then_some(read)

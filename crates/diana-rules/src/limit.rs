@@ -11,6 +11,8 @@
 //!
 //! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
 
+mod style;
+
 use crate::algorithm::{AlgorithmOptions, Configured};
 use crate::document::node::{Entry, Node, Span, Value};
 use crate::fields::{Fields, all, empty, nearest};
@@ -18,6 +20,7 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 use diana_core::{Concurrency, MinInterval, Quota, Total};
+pub(crate) use style::LimitStyle;
 
 /// The algorithm where none is named.
 const DEFAULT: &str = "token_bucket";
@@ -69,12 +72,13 @@ impl LimitRule {
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn read(rule: &mut Fields<'_>, registry: &Registry, problems: &mut Vec<Problem>) -> Vec<Self> {
-        Self::read_in_style(rule, registry, problems).0
+        Self::read_in_style(rule, &LimitStyle::default(), registry, problems).0
     }
 
-    /// The same, and the style in which the limit is written, for those that take its place.
+    /// The same for a limit in a given style; and the style in which it is written itself, for those that take its place.
     pub(crate) fn read_in_style<'a>(
         rule: &mut Fields<'a>,
+        inherited: &LimitStyle<'_>,
         registry: &Registry,
         problems: &mut Vec<Problem>,
     ) -> (Vec<Self>, LimitStyle<'a>) {
@@ -82,54 +86,7 @@ impl LimitRule {
         let beside = BESIDE.into_iter().chain(registry.options()).filter_map(|name| rule.take_entry(name));
         let beside = beside.map(|entry| (&*entry.key, &entry.node)).collect::<Vec<_>>();
         let style = LimitStyle::new(limit, &beside);
-        (read(LimitFields { limit, every, total, concurrent }, &beside, registry, problems), style)
-    }
-}
-
-/// How a rule's single limit is written: its algorithm and options, but for the burst, which goes with the rate.
-#[derive(Debug, Default)]
-pub(crate) struct LimitStyle<'a> {
-    beside: Vec<(&'a str, &'a Node)>,
-}
-
-impl<'a> LimitStyle<'a> {
-    fn new(limit: Option<&'a Node>, beside: &[(&'a str, &'a Node)]) -> Self {
-        let mut own = match limit.map(|node| &node.value) {
-            // With several there is no telling whose.
-            None | Some(Value::List(_)) => return Self::default(),
-            Some(Value::Map(entries)) => entries.iter().map(|entry| (&*entry.key, &entry.node)).collect(),
-            Some(_) => Vec::new(),
-        };
-        own.extend(
-            beside.iter().filter(|(name, _)| !own.iter().any(|(known, _)| known == name)).copied().collect::<Vec<_>>(),
-        );
-        own.retain(|(name, _)| !["rate", "burst"].contains(name));
-        Self { beside: own }
-    }
-
-    /// Reads limits that take the place of a rule's own: a rate alone has the rule's algorithm and options.
-    pub(crate) fn read_override(
-        &self,
-        node: &Node,
-        registry: &Registry,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<LimitRule> {
-        match &node.value {
-            Value::List(items) => several(node, items, registry, problems),
-            Value::Map(entries) => {
-                let has = |name: &str| entries.iter().any(|entry| entry.key == name);
-                if LIMITS.iter().any(|name| has(name)) {
-                    let fields = Fields::of(node, "an override", LimitRule::fields(registry), problems);
-                    let Some(mut fields) = fields else { return Vec::new() };
-                    let limits = LimitRule::read(&mut fields, registry, problems);
-                    fields.finish(problems);
-                    return limits;
-                }
-                let beside = if has("algorithm") { &[] } else { &*self.beside };
-                one(node, beside, registry, problems).into_iter().collect()
-            }
-            _ => one(node, &self.beside, registry, problems).into_iter().collect(),
-        }
+        (read(LimitFields { limit, every, total, concurrent }, &beside, inherited, registry, problems), style)
     }
 }
 
@@ -148,10 +105,11 @@ struct LimitFields<'a> {
 }
 
 /// Reads the limits of a rule. `beside` are the rule's own fields that may belong to a single limit: the algorithm and the
-/// options of algorithms.
+/// options of algorithms. What a single limit does not say is as `inherited`.
 fn read(
     fields: LimitFields<'_>,
     beside: &[(&str, &Node)],
+    inherited: &LimitStyle<'_>,
     registry: &Registry,
     problems: &mut Vec<Problem>,
 ) -> Vec<LimitRule> {
@@ -166,7 +124,9 @@ fn read(
                 if let Value::Map(entries) = value {
                     twice(entries, beside, problems);
                 }
-                limits.extend(one(node, beside, registry, problems));
+                let mut given = inherited.for_limit(node, beside);
+                given.extend(beside);
+                limits.extend(one(node, &given, registry, problems));
             }
         }
     } else {
@@ -238,7 +198,8 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
         }
     };
     let written = scalar::text(rate, "a limit", problems)?;
-    let quota = scalar::parsed(rate, "a limit", |text| text.parse::<Quota>().map_err(scalar::wrong_quota), problems);
+    let parse = |text: &str| text.parse::<Quota>().map_err(|error| meant(text).unwrap_or(scalar::wrong_quota(error)));
+    let quota = scalar::parsed(rate, "a limit", parse, problems);
     let (name, kind) = match given.iter().find(|(name, _)| *name == "algorithm") {
         Some((_, node)) => {
             let named = scalar::text(node, "`algorithm`", problems)?;
@@ -274,6 +235,20 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
     let mut options = AlgorithmOptions::new(given, rate.span, problems);
     let configured = kind.build(quota, &mut options)?;
     Some(LimitRule { configured, algorithm: name, written: written.to_owned(), span: node.span })
+}
+
+/// What was meant by a rate as others write it: `10r/s` as nginx does, `10 rps`.
+fn meant(text: &str) -> Option<String> {
+    const ASKED: [&str; 6] = ["r", "req", "reqs", "request", "requests", "hits"];
+    const SHORT: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("tps", "s"), ("rpm", "min"), ("rph", "h")];
+    let text = text.trim();
+    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '_')?;
+    let (count, word) = (&text[..digits], text[digits..].trim().to_ascii_lowercase());
+    let short = SHORT.iter().find(|(short, _)| *short == word).map(|(_, unit)| *unit);
+    let long = || word.split_once('/').or_else(|| word.split_once(" per "));
+    let unit = short.or_else(|| long().filter(|(asked, _)| ASKED.contains(&asked.trim())).map(|(_, unit)| unit.trim()));
+    let rate = format!("{count}/{}", unit?);
+    rate.parse::<Quota>().is_ok().then(|| format!("write {rate}"))
 }
 
 /// Tells options that the algorithm does not have.

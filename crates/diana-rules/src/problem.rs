@@ -1,7 +1,10 @@
 //! What is wrong with a document: all of it at once, each with its place, its line, and what was expected.
 
+mod line;
+
 use crate::document::Document;
 use crate::document::node::Span;
+use line::{ShownLine, without_passwords};
 use std::fmt;
 
 /// One thing that is wrong, and where.
@@ -10,18 +13,50 @@ pub struct Problem {
     span: Span,
     what: String,
     expected: Option<String>,
+    within: Option<Within>,
+}
+
+/// A byte of a text that is a part of what stands at the problem's place: of an expression in its quotes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Within {
+    text: String,
+    at: usize,
 }
 
 impl Problem {
     /// Something is wrong at `span`.
     pub fn new(span: Span, what: impl Into<String>) -> Self {
-        Self { span, what: what.into(), expected: None }
+        Self { span, what: what.into(), expected: None, within: None }
     }
 
     /// Tells what was expected, or what would do.
     #[must_use]
     pub fn expected(self, expected: impl Into<String>) -> Self {
         Self { expected: Some(expected.into()), ..self }
+    }
+
+    /// Points at byte `at` of `text`, if that text stands in the document as it is, and not behind an alias, a variable or
+    /// escapes.
+    #[must_use]
+    pub(crate) fn within(self, text: &str, at: usize) -> Self {
+        Self { within: Some(Within { text: text.to_owned(), at }), ..self }
+    }
+
+    /// The same at its place within the source, as far as that can be found.
+    fn placed(mut self, source: &str) -> Self {
+        let Some(Within { text, at }) = self.within.take() else { return self };
+        let Some(here) = source.get(self.span.start..self.span.end) else { return self };
+        // What stands behind it are quotes and brackets; before it there may be words.
+        let start = here.rfind(&text).map(|start| self.span.start + start + at);
+        let Some((start, rest)) = start.and_then(|start| Some((start, source.get(start..self.span.end)?))) else {
+            return self;
+        };
+        // A sign or a whole word: `.heders`, `==`.
+        let is_word = |character: char| character.is_alphanumeric() || character == '_';
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let length = rest[first..].find(|character| !is_word(character)).unwrap_or(rest.len() - first);
+        self.span = Span { start, end: start + first + length };
+        self
     }
 
     /// Where it is.
@@ -49,7 +84,9 @@ impl Problem {
 ///     |     ^^^ did you mean `name`?
 /// ");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Passwords and tokens that stand in a line are not shown.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Problems {
     name: String,
     text: String,
@@ -58,7 +95,8 @@ pub struct Problems {
 
 impl Problems {
     pub(crate) fn new(document: &Document, problems: impl IntoIterator<Item = Problem>) -> Self {
-        let mut problems = problems.into_iter().collect::<Vec<_>>();
+        let problems = problems.into_iter().map(|problem: Problem| problem.placed(document.text()));
+        let mut problems = problems.collect::<Vec<_>>();
         problems.sort_by_key(|problem| problem.span);
         Self { name: document.name().to_owned(), text: document.text().to_owned(), problems }
     }
@@ -78,13 +116,12 @@ impl Problems {
         self.problems.is_empty()
     }
 
-    /// The line and column of a byte, both from 1 on, and the line itself. `starts` are the first bytes of all lines.
-    fn place(&self, at: usize, starts: &[usize]) -> (usize, usize, &str) {
-        let at = at.min(self.text.len());
-        let number = starts.partition_point(|start| *start <= at);
-        let line_start = starts.get(number.saturating_sub(1)).copied().unwrap_or(0);
-        let line = self.text.get(line_start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
-        (number, self.text.get(line_start..at).unwrap_or_default().chars().count() + 1, line)
+    /// The number of the line in which a byte stands, from 1 on, its first byte, and the line itself. `starts` are the first
+    /// bytes of all lines.
+    fn line(&self, at: usize, starts: &[usize]) -> (usize, usize, &str) {
+        let number = starts.partition_point(|start| *start <= at.min(self.text.len()));
+        let start = starts.get(number.saturating_sub(1)).copied().unwrap_or(0);
+        (number, start, self.text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default())
     }
 }
 
@@ -99,16 +136,17 @@ impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let newlines = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect::<Vec<_>>();
-        for Problem { span, what, expected } in self.problems.iter().take(MOST) {
-            let (number, column, line) = self.place(span.start, &starts);
-            writeln!(f, "{}:{number}:{column}: {}", self.name, shown(what, LONGEST))?;
+        for Problem { span, what, expected, .. } in self.problems.iter().take(MOST) {
+            let (number, start, line) = self.line(span.start, &starts);
+            let column = self.text.get(start..span.start.min(self.text.len())).unwrap_or_default().chars().count() + 1;
+            writeln!(f, "{}:{number}:{column}: {}", self.name, shown(&without_passwords(what), LONGEST))?;
+            let line = ShownLine::new(line, span.start.saturating_sub(start)..span.end.saturating_sub(start));
             let margin = number.to_string().len().max(3);
-            writeln!(f, "{}", format!("{number:>margin$} | {}", shown(line, WIDEST)).trim_end())?;
-            let under = self.text.get(span.start..span.end).and_then(|text| text.lines().next()).unwrap_or_default();
-            let room = (WIDEST + 1).saturating_sub(column);
-            let marks = "^".repeat(under.chars().take(room).count().max(room.min(1)));
-            let indent = if room == 0 { 0 } else { column - 1 };
-            let hint = shown(expected.as_deref().unwrap_or_default(), LONGEST);
+            writeln!(f, "{}", format!("{number:>margin$} | {}", shown(&line.text, WIDEST)).trim_end())?;
+            let room = WIDEST.saturating_sub(line.before);
+            let marks = "^".repeat(line.marked.max(1).min(room));
+            let indent = if room == 0 { 0 } else { line.before };
+            let hint = shown(&without_passwords(expected.as_deref().unwrap_or_default()), LONGEST);
             if !marks.is_empty() || !hint.is_empty() {
                 writeln!(f, "{}", format!("{:>margin$} | {:>indent$}{marks} {hint}", "", "").trim_end())?;
             }
@@ -132,6 +170,13 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
         shown.push('…');
     }
     shown
+}
+
+impl fmt::Debug for Problems {
+    /// Without the text, which may have passwords in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Problems").field("name", &self.name).field("problems", &self.problems).finish_non_exhaustive()
+    }
 }
 
 impl std::error::Error for Problems {}

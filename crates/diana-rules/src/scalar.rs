@@ -50,6 +50,21 @@ pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> 
     }
 }
 
+/// A time as a file writes it: `7500ms`.
+pub(crate) fn time(time: Duration) -> String {
+    const UNITS: [(u128, &str); 6] = [
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "min"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+        (1, "ns"),
+    ];
+    let nanos = time.as_nanos();
+    let (unit, name) = UNITS.iter().find(|(unit, _)| nanos.is_multiple_of(*unit)).unwrap_or(&UNITS[5]);
+    format!("{}{name}", nanos / unit)
+}
+
 /// What `parse` makes of a text; it says what is wrong, else.
 pub(crate) fn parsed<T>(
     node: &Node,
@@ -61,10 +76,11 @@ pub(crate) fn parsed<T>(
     parse(text).map_err(|expected| problems.push(wrong(node, what).expected(expected))).ok()
 }
 
-/// `true` or `false`.
+/// `true` or `false`. The same as a text is what a variable says.
 pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool> {
-    match node.value {
-        Value::Bool(value) => Some(value),
+    match &node.value {
+        Value::Bool(value) => Some(*value),
+        Value::Text(text) if text == "true" || text == "false" => Some(text == "true"),
         _ => {
             problems.push(wrong(node, what).expected("true or false"));
             None

@@ -68,7 +68,8 @@ fn word(description: &str, words: &[&str]) -> Value {
 
 /// `true` or `false`.
 fn flag(description: &str) -> Value {
-    json!({"description": description, "type": "boolean"})
+    // As a text it is what a variable says.
+    json!({"description": description, "anyOf": [{"type": "boolean"}, {"enum": ["true", "false"]}, {"$ref": "#/$defs/variable"}]})
 }
 
 /// One, or a list of at least one.

@@ -4,6 +4,7 @@ use crate::attributes::Attribute;
 use crate::document::node::{Node, Span};
 use crate::expression::{Expression, Kind};
 use crate::identity::Identity;
+use crate::matching::path::PathPattern;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
@@ -14,6 +15,8 @@ pub(crate) struct Vocabulary<'a> {
     pub(crate) identity: &'a Identity,
     /// Whether a gateway asks, which knows nobody but by `identity`; a function may know its caller otherwise.
     pub(crate) gateway: bool,
+    /// The paths of the rule, where they are known: what they don't name is no parameter.
+    pub(crate) paths: Option<&'a [PathPattern]>,
 }
 
 /// What an expression is for.
@@ -28,6 +31,11 @@ pub(crate) enum Wanted {
 pub(crate) const STANDARD: [&str; 2] = ["account", "device"];
 
 impl Vocabulary<'_> {
+    /// The words of a rule that is about these paths.
+    pub(crate) fn in_paths<'b>(&'b self, paths: Option<&'b [PathPattern]>) -> Vocabulary<'b> {
+        Vocabulary { paths, ..*self }
+    }
+
     /// The names that `by` and expressions may use.
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names = self.identity.names().chain(STANDARD).collect::<Vec<_>>();
@@ -61,6 +69,10 @@ impl Vocabulary<'_> {
             Ok(expression) => expression,
             Err(error) => {
                 let problem = Problem::new(span, format!("{what}: {}", error.what()));
+                let problem = match error.at() {
+                    Some(at) => problem.within(text, at),
+                    None => problem,
+                };
                 problems.push(match error.hint() {
                     Some(hint) => problem.expected(hint),
                     None => problem,
@@ -98,7 +110,16 @@ impl Vocabulary<'_> {
                 let problem = Problem::new(span, format!("nobody says where `{name}` comes from"));
                 problems.push(problem.expected(format!("`identity: {{{name}: header(x-{name}-id)}}`")));
             }
+            Attribute::Param(name) if self.paths.is_some_and(|paths| !names(paths, name)) => {
+                let problem = Problem::new(span, format!("no path of this rule names `{{{name}}}`"));
+                problems.push(problem.expected(format!("`match: {{path: '/.../{{{name}}}'}}`")));
+            }
             _ => {}
         }
     }
+}
+
+/// Whether one of the paths has this parameter. The others may lack it, as a request may lack a header.
+fn names(paths: &[PathPattern], parameter: &str) -> bool {
+    paths.iter().any(|path| path.has_parameter(parameter))
 }

@@ -65,6 +65,7 @@ fn beyond(rule: &Rule) -> String {
         return "only reported (shadow)".to_owned();
     }
     let refuses = !rule.limits.is_empty() || rule.adaptive || rule.load.is_some() || !rule.deny.is_empty();
+    let refuses = refuses || rule.missing == Missing::Deny;
     let end = match &rule.over {
         _ if !refuses => return "slowed down".to_owned(),
         Over::Deny => format!("refused with {}", rule.status),

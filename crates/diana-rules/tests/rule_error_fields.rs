@@ -78,6 +78,19 @@ fn overrides_are_for_keys() {
                 ],
             ),
             (
+                "limit: 5/s\nby: ip\noverrides: {vip: 5/s, 10.0.0.7: 7/s, '2001:db8::/64': 9/s, 10.0.0.0/24: 5/s}",
+                &[
+                    "[vip] `vip` is no address, but a rule by `ip` counts addresses: an address such as 10.0.0.7",
+                    "[10.0.0.0/24] `10.0.0.0/24` is a /24, but this rule counts each /32: `10.0.0.0/32`, or another rule with `match: {ip: ...}`",
+                ],
+            ),
+            (
+                "limit: 5/s\nby: [account, ip/24]\noverrides: [{key: [a, 10.0.0.0/24], limit: 7/s}, {key: [a, 10.0.1.0/16], limit: 7/s}]",
+                &[
+                    "[10.0.1.0/16] `10.0.1.0/16` is a /16, but this rule counts each /24: `10.0.0.0/24`, or another rule with `match: {ip: ...}`",
+                ],
+            ),
+            (
                 "load: {cpu: 5%}\noverrides: {vip: 5/s}",
                 &[
                     "[overrides] `overrides` take the place of a limit, and there is none: leave them out",
@@ -173,6 +186,22 @@ fn what_makes_no_sense_together_is_told() {
                     "[vip] `vip` is no address, and a rule by `global` has no keys: an address or a network, or another `by`",
                 ],
             ),
+            (
+                "limit: 5/s\nby: account\ndeny: [1.2.3.4/99, 10.0.0.1.5, '2001:db8::/200', '::g', 1.2.3, '12:30', '00:11:22:33:44:55', 7]",
+                &[
+                    "[1.2.3.4/99] `1.2.3.4/99` is no address and no network: 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32",
+                    "[10.0.0.1.5] `10.0.0.1.5` is no address and no network: 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32",
+                    "['2001:db8::/200'] `2001:db8::/200` is no address and no network: 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32",
+                ],
+            ),
+            (
+                "limit: 5/s\nby: [account, ip]\nallow: [vip-7, 10.0.0]",
+                &["[10.0.0] `10.0.0` is no address and no network: 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32"],
+            ),
+            (
+                "limit: 5/s\nby: ip\nallow: [vip-7]",
+                &["[vip-7] `vip-7` is no address and no network: 10.0.0.7, 10.0.0.0/8 or 2001:db8::/32"],
+            ),
             ("limit: 5/s\nallow: [[vip]]", &["[[] `allow` is a text, but this is a list"]),
             (
                 "limit: 5/s\nallow: ['0.0.0.0/0', '::/0']",
@@ -190,6 +219,21 @@ fn what_makes_no_sense_together_is_told() {
                 &["[5] `wait` can't be `5`: `5` has no unit; write one of ns, us, ms, s, min, h, day, week or month"],
             ),
             ("limit: 5/s\nqueue: 5", &["[queue] `queue` bounds those who wait, but nobody does: `wait: 2s` beside it"]),
+            (
+                "limit: 5/s\nalgorithm: leaky_bucket\nqueue: 5",
+                &[
+                    "[queue] `queue` bounds those who `wait`, but the line of a leaky bucket is its `burst`: `burst` in place of `queue`",
+                ],
+            ),
+            ("bandwidth: 5B/s\ncost: 5", &["[cost] `cost` is what a limit counts, and there is none: leave it out"]),
+            (
+                "by: ip\nmissing: shared",
+                &[
+                    "[name] rule `a` limits nothing: `limit: 100/s`, or `every`, `total`, `concurrent`, `bandwidth`, `load` or `deny`",
+                ],
+            ),
+            ("by: account\nmissing: deny", &["nothing"]),
+            ("limit: 5/s\nshadow: 'true'", &["nothing"]),
             (
                 "limit: 5/s\nwait: 5s\nqueue: 0",
                 &["[0] `queue` can't be `0`: a whole number from 1 to 9007199254740992"],
@@ -286,4 +330,91 @@ fn names_are_short_and_plain() {
     );
     assert_eq!(told(&named(&"a".repeat(128))), ["nothing"]);
     assert!(told(&named(&"a".repeat(129)))[0].contains("is no name of a rule"));
+}
+
+#[test]
+fn a_parameter_that_no_path_names_is_told() {
+    check(
+        &[
+            (
+                "by: param(id)\nlimit: 5/s",
+                &["[param(id)] no path of this rule names `{id}`: `match: {path: '/.../{id}'}`"],
+            ),
+            (
+                "by: [ip, param(id)]\nmatch: {path: '/users/{user}'}\nlimit: 5/s",
+                &["[param(id)] no path of this rule names `{id}`: `match: {path: '/.../{id}'}`"],
+            ),
+            (
+                "match: {path: /a, when: 'request.params[\"id\"] == \"\"'}\nlimit: 5/s",
+                &["['request.params[\"id\"] == \"\"'] no path of this rule names `{id}`: `match: {path: '/.../{id}'}`"],
+            ),
+            (
+                "cost: int(request.params.n)\nby: cel(\"request.params.id\")\nlimit: 5/s",
+                &[
+                    "[int(request.params.n)] no path of this rule names `{n}`: `match: {path: '/.../{n}'}`",
+                    "[cel(\"request.params.id\")] no path of this rule names `{id}`: `match: {path: '/.../{id}'}`",
+                ],
+            ),
+            // Of several paths one is enough; and of a path that can't be read nobody knows.
+            ("by: param(id)\nmatch: {path: ['/users/{id}', /b]}\nlimit: 5/s", &["nothing"]),
+            (
+                "by: param(id)\nmatch: {path: 'users/{id}'}\nlimit: 5/s",
+                &["['users/{id}'] `users/{id}` is no path: a path begins with `/`, as in `/search/**`"],
+            ),
+        ],
+        rule,
+    );
+}
+
+#[test]
+fn what_is_wrong_with_an_expression_is_pointed_at() {
+    check(
+        &[
+            (
+                "match: {when: 'request.method == \"GET\" && request.heders.x == \"1\"'}\nlimit: 5/s",
+                &["[.heders] `when`: a request has no `heders`: did you mean `headers`?"],
+            ),
+            (
+                "match:\n  when: >-\n    request.heders.x == '1'\nlimit: 5/s",
+                &["[.heders] `when`: a request has no `heders`: did you mean `headers`?"],
+            ),
+            (
+                "by: cel(\"e\")\nlimit: 5/s",
+                &["[e] `cel`: nothing is called `e`: `request.…`, `account`, `device`, or a text in quotes"],
+            ),
+            (
+                "limit: 5/s\ncost: int(acount)",
+                &["[acount] `cost`: nothing is called `acount`: did you mean `account`?"],
+            ),
+            // With escapes it stands there otherwise, so all of it is pointed at.
+            (
+                "limit: 5/s\ncost: \"int(\\u0061count)\"",
+                &["[\"int(\\u0061count)\"] `cost`: nothing is called `acount`: did you mean `account`?"],
+            ),
+        ],
+        rule,
+    );
+}
+
+#[test]
+fn expressions_without_quotes_are_understood() {
+    check(
+        &[
+            (
+                "by: cel(\"a ? b : c\")\nlimit: 5/s",
+                &["[:] mapping values are not allowed in this context: put quotes around the expression"],
+            ),
+            (
+                "match: {when: request.headers[\"x\"] == \"1\"}\nlimit: 5/s",
+                &[
+                    "[[] while parsing a flow mapping, did not find expected ',' or '}': put quotes around the expression",
+                ],
+            ),
+            (
+                "limit: 5/s\ncost: request.method == \"GET\" ? 1 : 5",
+                &["[:] mapping values are not allowed in this context: put quotes around the expression"],
+            ),
+        ],
+        rule,
+    );
 }

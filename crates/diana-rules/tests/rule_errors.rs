@@ -28,11 +28,28 @@ fn by_is_what_requests_are_told_apart_by() {
             ("by: header()\ntotal: 1", &["[header()] `header()` has no name: `header(NAME)`"]),
             (
                 "by: ip/129\ntotal: 1",
-                &["[ip/129] `ip/129` is no share of an address: ip/8 to ip/32, or ip/33 to ip/128 of IPv6"],
+                &[
+                    "[ip/129] `ip/129` is no share of an address: ip/1 to ip/32, ip/33 to ip/128 of IPv6, or both as in ip/24/48",
+                ],
             ),
             (
                 "by: ip/0\ntotal: 1",
-                &["[ip/0] `ip/0` is no share of an address: ip/8 to ip/32, or ip/33 to ip/128 of IPv6"],
+                &[
+                    "[ip/0] `ip/0` is no share of an address: ip/1 to ip/32, ip/33 to ip/128 of IPv6, or both as in ip/24/48",
+                ],
+            ),
+            (
+                "by: ip/33/48\ntotal: 1",
+                &[
+                    "[ip/33/48] `ip/33/48` is no share of an address: ip/1 to ip/32, ip/33 to ip/128 of IPv6, or both as in ip/24/48",
+                ],
+            ),
+            (
+                "by: [ip, cel(\"a, b\")]\ntotal: 1",
+                &[
+                    "[cel(\"a] `cel(\"a` ends too early: put quotes around it all, as in 'cel(\"...\")'",
+                    "[b\")] `b\")` is nothing that requests are told apart by: global, account, device, resource, ip, ip/24, host, method, request, header(x), cookie(x), query(x), jwt(x), param(x), cel(\"...\") or a name of `identity`",
+                ],
             ),
             ("by: []\ntotal: 1", &["[[] `by` names nobody: `global` is everyone together"]),
             (
@@ -132,6 +149,13 @@ fn a_limit_that_is_none_is_told() {
                 &["[0/s] a limit can't be `0/s`: permits 0: must be a whole number from 1 to 9007199254740992"],
             ),
             ("limit: -5/s", &["[-5/s] a limit can't be `-5/s`: the count `-5` is not a whole number above 0"]),
+            ("limit: 10r/s", &["[10r/s] a limit can't be `10r/s`: write 10/s"]),
+            ("limit: 10 rps", &["[10 rps] a limit can't be `10 rps`: write 10/s"]),
+            ("limit: 6r/m", &["[6r/m] a limit can't be `6r/m`: write 6/m"]),
+            (
+                "limit: 5 requests per hour",
+                &["[5 requests per hour] a limit can't be `5 requests per hour`: write 5/hour"],
+            ),
             ("limit: 1e3/s", &["[1e3/s] a limit can't be `1e3/s`: the count `1e3` is not a whole number above 0"]),
             (
                 "limit: 100/sec0nd",
@@ -309,6 +333,44 @@ fn each_algorithm_tells_what_it_wants() {
                 &["[5] `refill` is a map, but this is a number: fields such as `tokens`, `every`"],
             ),
             ("limit: 5/s\nrefill: {tokens: 5}", &["[{] `refill` has no `every`"]),
+            (
+                "limit: 100/s\nburst: 7\nrefill: {tokens: 5, every: 10s}",
+                &[
+                    "[{] `refill` gives 5 in 10s, but the limit is 100/s: {every: 10s}, which is 1000 at once, or a limit of the same rate",
+                ],
+            ),
+            (
+                "limit: 1/min\nrefill: {tokens: 1, every: 1s}",
+                &[
+                    "[{] `refill` gives 1 in 1s, but the limit is 1/min: a limit of the same rate, such as 100/min with {every: 1min}",
+                ],
+            ),
+            (
+                "limit: 3/min\nrefill: {every: 1s}",
+                &[
+                    "[3/min] 3/min gives no whole number of tokens in 1s: a limit of the same rate, such as 100/min with {every: 1min}",
+                ],
+            ),
+            (
+                "algorithm: fixed_window\nlimit: 5/day\ntime_zone: UTC\nopens: clock",
+                &[
+                    "[clock] `opens` and `time_zone` exclude each other: a calendar's days begin at midnight: one of the two",
+                ],
+            ),
+            (
+                "algorithm: sliding_window\nlimit: 5/min\nprecision: 7s",
+                &["[7s] `precision` 7s does not divide the window of 1min: 6s or 7500ms would"],
+            ),
+            (
+                "algorithm: sliding_window\nlimit: 5/s\nprecision: 3s",
+                &["[3s] `precision` 3s does not divide the window of 1s: 1s would"],
+            ),
+            (
+                "algorithm: smooth_warming_up\nlimit: 5/s\nwarm_up: 5s\ncold_factor: 0.5",
+                &[
+                    "[0.5] with a `cold_factor` of 0.5 a cold start would be quicker than a warm one: a number from 1 on, such as 3",
+                ],
+            ),
             (
                 "limit: 5/s\nrefill: {tokens: 5, every: 1s, evry: 2s}",
                 &["[evry] `evry` is no field of `refill`: did you mean `every`?"],

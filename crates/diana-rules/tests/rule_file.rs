@@ -175,7 +175,7 @@ fn a_name_that_is_there_twice_is_told() {
 fn rules_that_nobody_can_reach_are_told() {
     let twins = "rules: [{name: a, by: ip, limit: 5/s}, {name: b, by: ip, limit: 5/s burst 5, status: 429}]";
     assert_eq!(told(twins), ["[b] rule `b` can never refuse anybody: `a` says the same: leave one of the two out"]);
-    let with_overrides = "rules: [{name: a, by: ip, limit: 5/s, overrides: {x: 7/s}}, {name: b, by: ip, limit: 5/s, overrides: {x: 7/s}}]";
+    let with_overrides = "rules: [{name: a, by: ip, limit: 5/s, overrides: {10.0.0.7: 7/s}}, {name: b, by: ip, limit: 5/s, overrides: {10.0.0.7: 7/s}}]";
     assert_eq!(told(with_overrides).len(), 1);
     for differs in
         ["limit: 6/s", "limit: 5/s, wait: 1s", "limit: 5/s, shadow: true", "limit: 5/s, match: {method: GET}"]

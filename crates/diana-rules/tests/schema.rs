@@ -58,10 +58,11 @@ fn good_files_are_good_for_both() {
 }
 
 /// A place where a field may stand, as `@`, and its fields in the schema.
-const PLACES: [(&str, &str); 12] = [
+const PLACES: [(&str, &str); 13] = [
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
     ("{rules: [], admin: {@: 5}}", "/properties/admin/properties"),
+    ("{rules: [], identity: {jwt: {@: 5}}}", "/properties/identity/properties/jwt/properties"),
     ("{rules: [], store: {@: 5}}", "/properties/store/properties"),
     ("{rules: [], remote: {@: 5}}", "/properties/remote/properties"),
     ("{rules: [{@: 5}]}", "/$defs/rule/properties"),
@@ -136,10 +137,6 @@ fn what_is_registered_is_known() {
 
 /// All places in a document, as JSON pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
-    // What names come from is read elsewhere.
-    if at == "/identity" {
-        return;
-    }
     found.push(at.to_owned());
     match value {
         Value::Object(fields) => fields.iter().for_each(|(name, value)| places(value, &format!("{at}/{name}"), found)),
@@ -191,6 +188,8 @@ const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 |
  | "0.0.0.0:80" | "deny" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
  | [] | {} | ["a"] | ["ip", "host"] | ["5/s", "7/h"] | [["a"]] | {"a": "5/s"} | {"rate": "5/s"} | {"rate": "5/s", "burst": 5}
  | {"tokens": 5, "every": "1s"} | {"cpu": "5%"} | {"path": "/a"} | {"header": {"x": [1, "b*"]}} | {"divert": "http://a"} | {"rate": "5B/s"}
+ | "header(x)" | "jwt(sub)" | "cel('request.host')" | "true" | {"verify": false} | {"verify": "false", "from": "query(t)"}
+ | {"secret": 5, "leeway": "5s", "issuer": ["a"], "audience": "b", "algorithm": "HS384"} | "ip/24/48" | {"every": "1s"}
  | [{"key": "a", "total": 5}] | {"a": {"limit": "5/s", "burst": 7}} | {"a": ["5/s"]} | "${FIVE}" | "${RATE}" | ["${RATE}"]"#;
 
 /// A rule file with a few fields, most of them with a value that suits them.
@@ -223,8 +222,8 @@ fn files() -> impl Strategy<Value = Value> {
             Value::Object(rule)
         },
     );
-    let top = fields_of("/properties").into_iter().filter(|name| name != "identity").collect::<Vec<_>>();
-    let section = prop_oneof![Just("store"), Just("remote"), Just("gateway"), Just("admin")];
+    let top = fields_of("/properties");
+    let section = prop_oneof![Just("store"), Just("remote"), Just("gateway"), Just("admin"), Just("identity")];
     let section = section.prop_flat_map(move |section| {
         let names = fields_of(&format!("/properties/{section}/properties"));
         (Just(section), prop::collection::btree_map(prop::sample::select(names), odd_value.clone(), 0..4))

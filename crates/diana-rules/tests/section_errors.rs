@@ -197,7 +197,7 @@ fn a_remote_is_a_configuration_centre() {
                 ],
             ),
             ("remote: {from: http://a, poll: 0s}", &["[0s] `poll` can't be 0: a time such as 20ms"]),
-            ("remote: {from: http://a, token: [x]}", &["[[] `token` is a text, but this is a list"]),
+            ("remote: {from: http://a, token: [x]}", &["[…] `token` is a text, but this is a list"]),
             (
                 "remote: {from: http://a, format: xml}",
                 &["[xml] `format` can't be `xml`: expected one of `yaml`, `json`, `toml`"],
@@ -232,5 +232,59 @@ fn rules_are_a_list_of_maps() {
             ("- a", &["[-] a rule file is a map, but this is a list: fields such as `version`, `gateway`, `admin`"]),
         ],
         str::to_owned,
+    );
+}
+
+#[test]
+fn no_password_is_shown() {
+    for text in [
+        "store:\n  redis: redis//:hunter2@10.0.0.7:6379\nrules: []\n",
+        "store: {redis: ':hunter2@10.0.0.7:6379', timeout: 5}\nrules: []\n",
+        "remote: {from: 'ftp://me:hunter2@centre/rules', token: hunter2, polll: 5s}\nrules: []\n",
+        "identity: {jwt: {secret: hunter2, algorithm: RS256, leway: 5s}}\nrules: []\n",
+        "gateway: {upstream: 'http://me:hunter2@10.0.0.1'}\nrules: []\n",
+        "remote:\n  token: \"hunter2\" x\nrules: []\n",
+    ] {
+        let document = diana_rules::Document::new("diana.yaml", text);
+        let problems = diana_rules::RuleFile::read(&document, &diana_rules::Registry::default());
+        let problems = problems.err().unwrap_or_else(|| panic!("{text}"));
+        assert!(!problems.to_string().contains("hunter2") && problems.to_string().contains('…'), "{problems}");
+        assert!(!format!("{problems:?}").contains("redis//:hunter2"), "{problems:?}");
+    }
+    assert_eq!(
+        common::read("store: {redis: ':hunter2@10.0.0.7', timeout: 5}\nrules: []\n").err().unwrap_or_default(),
+        "\
+diana.yaml:1:16: this is no address of a Redis
+  1 | store: {redis: …, timeout: 5}
+    |                ^ redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name
+diana.yaml:1:46: `timeout` can't be `5`
+  1 | store: {redis: …, timeout: 5}
+    |                            ^ `5` has no unit; write one of ns, us, ms, s, min, h, day, week or month
+"
+    );
+}
+
+#[test]
+fn identity_says_where_each_name_comes_from() {
+    check(
+        &[
+            ("identity: {account: }", &["[account] `account` has no value: a value, or leave it out"]),
+            ("identity: {account: header(x), jwt: }", &["[jwt] `jwt` has no value: a value, or leave it out"]),
+            (
+                "identity: {jwt: {secret: }}",
+                &[
+                    "[{] `jwt` does not say how tokens are verified: one of `secret`, `public_key` and `verify: false`",
+                    "[secret] `secret` has no value: a value, or leave it out",
+                ],
+            ),
+            ("identity: {tenant: 'cel(\"request.hots\")'}", &["[.hots] a request has no `hots`: did you mean `host`?"]),
+            (
+                "identity: {tenant: 'cel(\"request.params.id\")'}",
+                &[
+                    "['cel(\"request.params.id\")'] `param(id)` is known to the rule whose path names it, and not to `identity`: `by: param(NAME)` in a rule",
+                ],
+            ),
+        ],
+        |text| format!("{text}\nrules: []\n"),
     );
 }

@@ -1,16 +1,21 @@
 //! Diana's own algorithms, with their options.
 
 use super::{AlgorithmOptions, Configured, invalid};
+use crate::document::node::Span;
 use crate::fields::Fields;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 use crate::schema;
-use diana_core::{Calendar, FixedWindow, LeakyBucket, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow};
+use diana_core::{
+    Calendar, FixedWindow, LeakyBucket, MAX_PERMITS, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow,
+};
 use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
+/// How many more pieces are tried to find one that divides a window.
+const MOST_PIECES: u128 = 10_000;
 /// The fields of `refill`.
 pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
 
@@ -38,17 +43,49 @@ const DESCRIPTIONS: [(&str, &str); 7] = [
     ("smooth_warming_up", "as Guava's RateLimiter: evenly, and slower after a pause, for `warm_up`"),
 ];
 
-/// `refill: {tokens: 100, every: 1min}` brings so many at once, rather than one by one.
+/// `refill: {every: 1min}` brings what the rate gives in a minute at once, rather than one by one.
 fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
     let problems = options.problems();
     let mut fields = Fields::of(refill, "`refill`", REFILL, problems)?;
-    let tokens = fields.require("tokens", problems).and_then(|node| scalar::count(node, "`tokens`", 1, problems));
+    let (given, before) = (fields.take("tokens"), problems.len());
+    let tokens = given.and_then(|node| scalar::count(node, "`tokens`", 1, problems));
     let every = fields.require("every", problems).and_then(|node| scalar::duration(node, "`every`", problems));
     fields.finish(problems);
-    let refilled = told(Quota::new(tokens?, every?), options)?;
-    let bucket = told(refilled.with_burst(quota.burst()), options)?;
+    let is_told = problems.len() > before;
+    let every = every.filter(|_| !is_told)?;
+    let tokens = refilled(quota, given.and(tokens.map(|tokens| (tokens, refill.span))), every, options)?;
+    let bucket = told(Quota::new(tokens, every), options)?;
+    // A bucket that holds less than one refill would never reach its rate.
+    let says_burst = options.node("burst").is_some() || quota.burst() != quota.permits();
+    let burst = if says_burst { quota.burst() } else { quota.burst().max(tokens) };
+    let bucket = told(bucket.with_burst(burst), options)?;
     Some(Configured::new(RefillingBucket::new(bucket)))
+}
+
+/// How many tokens come at once, so that the rate is the limit's: as many as are given, if that is so, or what the rate gives.
+fn refilled(
+    quota: Quota,
+    given: Option<(u64, Span)>,
+    every: Duration,
+    options: &mut AlgorithmOptions<'_, '_>,
+) -> Option<u64> {
+    let (gives, period) = (u128::from(quota.permits()).saturating_mul(every.as_nanos()), quota.period().as_nanos());
+    let whole = gives.is_multiple_of(period).then(|| u64::try_from(gives / period).ok()).flatten();
+    let whole = whole.filter(|tokens| (1..=MAX_PERMITS).contains(tokens));
+    let (rate, time) = (quota.with_burst(quota.permits()).unwrap_or(quota), scalar::time(every));
+    let (span, what) = match given {
+        Some((tokens, _)) if whole == Some(tokens) => return whole,
+        None if whole.is_some() => return whole,
+        Some((tokens, span)) => (span, format!("`refill` gives {tokens} in {time}, but the limit is {rate}")),
+        None => (options.span(), format!("{rate} gives no whole number of tokens in {time}")),
+    };
+    let expected = match whole {
+        Some(tokens) => format!("{{every: {time}}}, which is {tokens} at once, or a limit of the same rate"),
+        None => "a limit of the same rate, such as 100/min with {every: 1min}".to_owned(),
+    };
+    options.problem(Problem::new(span, what).expected(expected));
+    None
 }
 
 /// The burst of a leaky bucket is its queue.
@@ -78,6 +115,12 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
         };
         return Some(Configured::new(FixedWindow::new(quota).opens(opens)));
     };
+    if let Some(opens) = options.node("opens") {
+        let problem =
+            Problem::new(opens.span, "`opens` and `time_zone` exclude each other: a calendar's days begin at midnight");
+        options.problem(problem.expected("one of the two"));
+        return None;
+    }
     const DAY: Duration = Duration::from_secs(86_400);
     let unit = [(DAY, Calendar::Day), (DAY * 7, Calendar::Week), (DAY * 30, Calendar::Month)];
     let Some((_, unit)) = unit.into_iter().find(|(length, _)| *length == quota.period()) else {
@@ -103,7 +146,33 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
         (None, Some(precision)) => window.with_precision(precision),
         (None, None) => Ok(window),
     };
-    told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options).map(Configured::new)
+    let divided = told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options)?;
+    if let Some((precision, node)) = precision.zip(options.node("precision"))
+        && let Some(expected) = uneven(quota.period(), precision)
+    {
+        let (window, precision) = (scalar::time(quota.period()), scalar::time(precision));
+        let what = format!("`precision` {precision} does not divide the window of {window}");
+        options.problem(Problem::new(node.span, what).expected(expected));
+        return None;
+    }
+    Some(Configured::new(divided))
+}
+
+/// The nearest times that divide a window, if `precision` does not.
+fn uneven(window: Duration, precision: Duration) -> Option<String> {
+    let (window, precision) = (window.as_nanos(), precision.as_nanos().max(1));
+    if window.is_multiple_of(precision) {
+        return None;
+    }
+    let pieces = window / precision;
+    let divides = |pieces: &u128| window.is_multiple_of(*pieces);
+    let finer = (pieces + 1..=pieces + MOST_PIECES).find(divides);
+    let coarser = (1..=pieces).rev().find(divides);
+    let times = finer.into_iter().chain(coarser).map(|pieces| {
+        let nanos = u64::try_from(window / pieces).unwrap_or(u64::MAX);
+        scalar::time(Duration::from_nanos(nanos))
+    });
+    Some(format!("{} would", times.collect::<Vec<_>>().join(" or ")))
 }
 
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
@@ -131,6 +200,13 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
     };
     let smooth = told(SmoothWarmingUp::new(a_second(&quota), warm_up), options)?;
     let smooth = match options.number("cold_factor") {
+        Some(factor) if factor < 1.0 => {
+            // Guava's formula takes it, and is quicker when cold then: the opposite of what this is for.
+            let node = options.node("cold_factor")?;
+            let what = format!("with a `cold_factor` of {factor} a cold start would be quicker than a warm one");
+            options.problem(Problem::new(node.span, what).expected("a number from 1 on, such as 3"));
+            return None;
+        }
         Some(factor) => told_at(smooth.with_cold_factor(factor), "cold_factor", options)?,
         None => smooth,
     };

@@ -4,6 +4,7 @@ use super::key::{KeyBytes, Share};
 use crate::attributes::{Attribute, Attributes};
 use crate::expression::Expression;
 use crate::registry::KeyOf;
+use ipnet::IpNet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,10 +49,32 @@ impl Part {
 
     /// Writes a value that a file names, as it is written for requests that have it.
     pub(super) fn write_value(&self, value: &str, key: &mut KeyBytes) {
-        match (self, value.parse::<IpAddr>()) {
-            (Self::Address(share), Ok(address)) => share.write(address, key),
+        match (self, address(value)) {
+            (Self::Address(share), Some((address, _))) => share.write(address, key),
             _ => key.extend_from_slice(value.as_bytes()),
         }
+    }
+
+    /// Checks that a value which a file names can be this part of a key; else what is wrong, and what would do.
+    pub(super) fn check_value(&self, value: &str) -> Result<(), (String, String)> {
+        let Self::Address(share) = self else { return Ok(()) };
+        let Some((address, width)) = address(value) else {
+            let what = format!("`{value}` is no address, but a rule by `{self}` counts addresses");
+            return Err((what, "an address such as 10.0.0.7".to_owned()));
+        };
+        let counted = if address.is_ipv4() { share.v4 } else { share.v6 };
+        match width {
+            Some(width) if width != counted => {
+                let what = format!("`{value}` is a /{width}, but this rule counts each /{counted}");
+                Err((what, format!("`{address}/{counted}`, or another rule with `match: {{ip: ...}}`")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is the client's address, or a share of it.
+    pub(super) fn is_address(&self) -> bool {
+        matches!(self, Self::Address(_))
     }
 
     pub(super) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
@@ -63,6 +86,12 @@ impl Part {
         };
         one.into_iter().chain(several.into_iter().flatten())
     }
+}
+
+/// An address as a file writes it, and the width of the network where it is one: `10.0.0.7`, `10.0.0.0/24`.
+fn address(text: &str) -> Option<(IpAddr, Option<u8>)> {
+    let network = || text.parse::<IpNet>().ok().map(|network| (network.network(), Some(network.prefix_len())));
+    text.parse::<IpAddr>().ok().map(|address| (address.to_canonical(), None)).or_else(network)
 }
 
 impl PartialEq for Part {
@@ -86,8 +115,9 @@ impl fmt::Display for Part {
             Self::Of(attribute) => attribute.fmt(f),
             Self::Named(name, _) => f.write_str(name),
             Self::Address(Share::USUAL) => f.write_str("ip"),
-            Self::Address(Share { v4: 32, v6 }) => write!(f, "ip/{v6}"),
-            Self::Address(Share { v4, .. }) => write!(f, "ip/{v4}"),
+            Self::Address(Share { v4: 32, v6: v6 @ 33.. }) => write!(f, "ip/{v6}"),
+            Self::Address(Share { v4, v6 }) if *v6 == Share::USUAL.v6 => write!(f, "ip/{v4}"),
+            Self::Address(Share { v4, v6 }) => write!(f, "ip/{v4}/{v6}"),
             Self::Expression(expression) => write!(f, "cel({:?})", expression.to_string()),
             Self::Registered(name, _) => f.write_str(name),
             Self::Request => f.write_str("request"),

@@ -22,7 +22,8 @@ type Wrong = (String, String);
 impl By {
     /// Reads `by`: a word, or a list of them. What is wrong is told in `problems`.
     pub fn read(node: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        Self::read_with(node, &Vocabulary { registry, identity: &Identity::default(), gateway: false }, problems)
+        let identity = Identity::default();
+        Self::read_with(node, &Vocabulary { registry, identity: &identity, gateway: false, paths: None }, problems)
     }
 
     pub(crate) fn read_with(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
@@ -50,7 +51,10 @@ impl By {
                         .push(Problem::new(node.span, format!("`{text}` is there twice")).expected("leave one out"));
                 }
                 Ok(Some(part)) => {
-                    part.attributes().for_each(|attribute| vocabulary.check(attribute, node.span, problems));
+                    // What an expression asks about has been checked with it.
+                    if let Part::Of(attribute) = &part {
+                        vocabulary.check(attribute, node.span, problems);
+                    }
                     parts.push(part);
                 }
                 Err((what, expected)) => problems.push(Problem::new(node.span, what).expected(expected)),
@@ -74,6 +78,10 @@ fn part(
             return Ok(vocabulary.compile(expression, span, "`cel`", Wanted::Text, problems).map(Part::Expression));
         }
         return attribute(word, name).map(|attribute| Some(Part::Of(attribute)));
+    }
+    // YAML ends a text without quotes at ` #`, and in a list at a comma.
+    if text.starts_with("cel(") {
+        return Err((format!("`{text}` ends too early"), "put quotes around it all, as in 'cel(\"...\")'".to_owned()));
     }
     if let Some(bits) = text.strip_prefix("ip/") {
         return share(text, bits).map(|share| Some(Part::Address(share)));
@@ -125,16 +133,21 @@ fn unquoted(text: &str) -> Option<&str> {
     ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote))
 }
 
-/// Up to 32 it is about IPv4, and beyond about IPv6; the other one keeps its usual share.
+/// Of one number, up to 32 it is about IPv4, and beyond about IPv6; the other one keeps its usual share. Of two, the first is
+/// about IPv4 and the second about IPv6.
 fn share(text: &str, bits: &str) -> Result<Share, Wrong> {
-    let digits = Some(bits).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.unwrap_or_default().parse::<u8>() {
-        Ok(v4 @ 1..=32) => Ok(Share { v4, ..Share::USUAL }),
-        Ok(v6 @ 33..=128) => Ok(Share { v6, ..Share::USUAL }),
-        _ => {
-            Err((format!("`{text}` is no share of an address"), "ip/8 to ip/32, or ip/33 to ip/128 of IPv6".to_owned()))
-        }
-    }
+    let number = |bits: &str| bits.parse::<u8>().ok().filter(|_| bits.bytes().all(|byte| byte.is_ascii_digit()));
+    let share = match bits.split_once('/') {
+        None => number(bits).map(|bits| match bits {
+            v4 @ ..=32 => Share { v4, ..Share::USUAL },
+            v6 => Share { v6, ..Share::USUAL },
+        }),
+        Some((v4, v6)) => number(v4).zip(number(v6)).map(|(v4, v6)| Share { v4, v6 }),
+    };
+    share.filter(|share| (1..=32).contains(&share.v4) && (1..=128).contains(&share.v6)).ok_or_else(|| {
+        let expected = "ip/1 to ip/32, ip/33 to ip/128 of IPv6, or both as in ip/24/48";
+        (format!("`{text}` is no share of an address"), expected.to_owned())
+    })
 }
 
 fn unknown(text: &str, vocabulary: &Vocabulary<'_>) -> Wrong {

@@ -41,6 +41,8 @@ fn each_word_is_read_and_written() {
         "ip",
         "ip/24",
         "ip/56",
+        "ip/24/48",
+        "ip/32/24",
         "host",
         "method",
         "request",
@@ -69,6 +71,9 @@ fn nonsense_says_what_was_meant() {
         ("ip/0", "is no share of an address"),
         ("ip/129", "is no share of an address"),
         ("ip/x", "is no share of an address"),
+        ("ip/24/", "is no share of an address"),
+        ("ip/24/129", "is no share of an address"),
+        ("ip/+24", "is no share of an address"),
         ("[]", "`by` names nobody"),
         ("[global, ip]", "nothing can stand beside it"),
         ("[ip, ip]", "`ip` is there twice"),
@@ -91,6 +96,10 @@ fn addresses_of_one_client_are_one() {
     let net = |text| key("ip/24", &From(text, ""));
     assert_eq!(net("203.0.113.7"), net("203.0.113.200"));
     assert_ne!(net("203.0.113.7"), net("203.0.114.7"));
+    let both = |text| key("ip/24/48", &From(text, ""));
+    assert_eq!(both("203.0.113.7"), net("203.0.113.200"));
+    assert_eq!(both("2001:db8:1:2::1"), both("2001:db8:1:9::1"));
+    assert_eq!(read("ip/24").unwrap().key_of(&["203.0.113.0/24"]), net("203.0.113.200"));
     assert_eq!(key("ip/48", &From("2001:db8:1:2::1", "")), key("ip/48", &From("2001:db8:1:9::1", "")));
     assert!(read("ip").unwrap().key(&From("unix:", ""), &mut KeyBytes::new()).is_err(), "it has no address");
 }

@@ -158,5 +158,15 @@ fn problem(text: &str, error: &serde_saphyr::Error) -> Problem {
     let said = said.split(", set DuplicateKeyPolicy").next().unwrap_or(said);
     let said = said.lines().next().unwrap_or(said);
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
-    Problem::new(place, said.trim_end_matches('.').to_owned())
+    let problem = Problem::new(place, said.trim_end_matches('.').to_owned());
+    // To YAML, `a ? b : c` is half a map.
+    let before = text.get(..place.start).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
+    let line = text.get(place.start - before.len()..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    if EXPRESSIONS.iter().any(|word| line.contains(word)) {
+        return problem.expected("put quotes around the expression");
+    }
+    problem
 }
+
+/// What an expression stands behind.
+const EXPRESSIONS: [&str; 3] = ["cel(", "when:", "cost:"];

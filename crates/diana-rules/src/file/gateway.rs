@@ -38,7 +38,7 @@ pub(crate) const ADMIN: [&str; 1] = ["listen"];
 impl Gateway {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(node, "`gateway`", GATEWAY, problems)?;
-        let listen = fields.take("listen").map(|node| addresses(node, problems)).unwrap_or_else(|| vec![LISTEN]);
+        let listen = fields.take("listen").map_or_else(|| vec![LISTEN], |node| addresses(node, problems));
         let upstream = fields.take("upstream").map(|node| {
             let urls = at_least_one(node, "`upstream`", problems).into_iter();
             urls.filter_map(|node| http_url(node, "`upstream`", problems)).collect()

@@ -11,7 +11,9 @@ use diana_core::SystemClock;
 use std::sync::Arc;
 use std::time::Duration;
 
-const FIELDS: [&str; 8] = ["secret", "public_key", "verify", "algorithm", "from", "issuer", "audience", "leeway"];
+/// The fields of `jwt`.
+pub(crate) const FIELDS: [&str; 8] =
+    ["secret", "public_key", "verify", "algorithm", "from", "issuer", "audience", "leeway"];
 /// How far clocks may be off, where nothing is said; and at most.
 const LEEWAY: Duration = Duration::from_secs(60);
 const LONGEST_LEEWAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -26,7 +28,7 @@ impl Tokens {
             None => Some(Place::usual()),
             Some(node) => scalar::text(node, "`from`", problems).and_then(|text| {
                 let place = Place::read(text);
-                place.map_err(|(what, expected)| problems.push(Problem::new(node.span, what).expected(expected))).ok()
+                place.map_err(|wrong| problems.push(wrong.at(node.span))).ok()
             }),
         };
         let issuers = texts(fields.take("issuer"), "`issuer`", problems);

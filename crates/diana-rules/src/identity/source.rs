@@ -1,8 +1,10 @@
 //! Where one name of `identity` comes from: `header(x-account-id)`, `jwt(sub)`, `cel("...")`.
 
 use crate::attributes::Attribute;
+use crate::document::node::Span;
 use crate::expression::{Expression, InvalidExpression};
 use crate::fields::nearest;
+use crate::problem::Problem;
 
 /// Where a value comes from.
 #[derive(Clone, Debug)]
@@ -19,8 +21,28 @@ const WORDS: [&str; 3] = ["ip", "host", "method"];
 const WITH_NAME: [&str; 5] = ["header", "cookie", "query", "jwt", "cel"];
 const EXPECTED: &str = "header(x), cookie(x), query(x), jwt(x), ip, host, method, or cel(\"...\")";
 
-/// What is wrong, and what would do.
-pub(super) type Wrong = (String, String);
+/// What is wrong, and what would do; of an expression, with the byte at which it is wrong.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    what: String,
+    expected: String,
+    within: Option<(String, usize)>,
+}
+
+impl Wrong {
+    fn new(what: impl Into<String>, expected: impl Into<String>) -> Self {
+        Self { what: what.into(), expected: expected.into(), within: None }
+    }
+
+    /// The problem, for what stands at `span`.
+    pub(super) fn at(self, span: Span) -> Problem {
+        let problem = Problem::new(span, self.what).expected(self.expected);
+        match self.within {
+            Some((text, at)) => problem.within(&text, at),
+            None => problem,
+        }
+    }
+}
 
 impl Source {
     pub(super) fn read(text: &str) -> Result<Self, Wrong> {
@@ -38,7 +60,7 @@ impl Source {
             return Err(unknown(word));
         }
         if name.is_empty() {
-            return Err((format!("`{word}()` has no name"), format!("`{word}(NAME)`")));
+            return Err(Wrong::new(format!("`{word}()` has no name"), format!("`{word}(NAME)`")));
         }
         Ok(Self::Of(match word {
             "header" => Attribute::Header(name.to_ascii_lowercase().into()),
@@ -67,7 +89,7 @@ impl Place {
     pub(super) fn read(text: &str) -> Result<Self, Wrong> {
         match Source::read(text)? {
             Source::Of(place @ (Attribute::Header(_) | Attribute::Cookie(_) | Attribute::Query(_))) => Ok(Self(place)),
-            _ => Err((format!("no token is found in `{text}`"), "header(x), cookie(x) or query(x)".to_owned())),
+            _ => Err(Wrong::new(format!("no token is found in `{text}`"), "header(x), cookie(x) or query(x)")),
         }
     }
 
@@ -79,11 +101,16 @@ impl Place {
 /// The expression between the quotes of `cel("...")`. It sees the request and no names, so that none can depend on itself.
 fn expression(quoted: &str) -> Result<Expression, Wrong> {
     let text = ['"', '\''].iter().find_map(|quote| quoted.strip_prefix(*quote)?.strip_suffix(*quote));
-    let text = text.ok_or_else(|| ("the expression of `cel` has no quotes".to_owned(), "cel(\"...\")".to_owned()))?;
-    Expression::of_request_only(text).map_err(|error: InvalidExpression| {
-        let at = error.at().map(|at| format!(", at byte {at} of the expression")).unwrap_or_default();
-        (format!("{}{at}", error.what()), error.hint().unwrap_or("a CEL expression over `request`").to_owned())
-    })
+    let text = text.ok_or_else(|| Wrong::new("the expression of `cel` has no quotes", "cel(\"...\")"))?;
+    let expression = Expression::of_request_only(text).map_err(|error: InvalidExpression| {
+        let wrong = Wrong::new(error.what(), error.hint().unwrap_or("a CEL expression over `request`"));
+        Wrong { within: error.at().map(|at| (text.to_owned(), at)), ..wrong }
+    })?;
+    if let Some(parameter) = expression.attributes().find(|asked| matches!(asked, Attribute::Param(_))) {
+        let what = format!("`{parameter}` is known to the rule whose path names it, and not to `identity`");
+        return Err(Wrong::new(what, "`by: param(NAME)` in a rule"));
+    }
+    Ok(expression)
 }
 
 fn unknown(word: &str) -> Wrong {
@@ -94,5 +121,5 @@ fn unknown(word: &str) -> Wrong {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => EXPECTED.to_owned(),
     };
-    (format!("`{word}` is nothing that a request is known by"), expected)
+    Wrong::new(format!("`{word}` is nothing that a request is known by"), expected)
 }

@@ -38,9 +38,11 @@ fn each_algorithm_has_its_options() {
     same("limit: {rate: 100/s, burst: 200}", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
     same("{limit: 100/s, burst: 200}", Configured::new(TokenBucket::new(quota("100/s burst 200"))));
     same(
-        "{limit: 100/s, burst: 7, refill: {tokens: 5, every: 10s}}",
+        "{limit: 1/2s, burst: 7, refill: {tokens: 5, every: 10s}}",
         Configured::new(RefillingBucket::new(quota("5/10s burst 7"))),
     );
+    same("{limit: 100/s, refill: {every: 10ms}}", Configured::new(RefillingBucket::new(quota("1/10ms burst 100"))));
+    same("{limit: 1/s, refill: {every: 1min}}", Configured::new(RefillingBucket::new(quota("60/min"))));
     let leaky = || LeakyBucket::new(quota("500/s"));
     same("{limit: 500/s, algorithm: leaky_bucket}", Configured::new(leaky()));
     same("{limit: 500/s, algorithm: leaky_bucket, burst: 50}", Configured::new(leaky().queue(50)));
@@ -70,6 +72,15 @@ fn each_algorithm_has_its_options() {
     let smooth = SmoothBursty::new(5.0).unwrap();
     same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.starting(Starts::Full)));
     same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", Configured::new(smooth));
+    // Nothing is saved up, which is even; Guava takes it too, as it does a start that is no slower when cold.
+    same(
+        "{limit: 5/s, algorithm: smooth_bursty, burst_seconds: 0, starts: empty}",
+        Configured::new(smooth.with_burst_seconds(0.0).unwrap()),
+    );
+    same(
+        "{limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s, cold_factor: 1}",
+        Configured::new(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(1.0).unwrap()),
+    );
     same(
         "{limit: 5/s, algorithm: smooth_warming_up, warm_up: 10s, cold_factor: 4}",
         Configured::new(SmoothWarmingUp::new(5.0, ms(10_000)).unwrap().with_cold_factor(4.0).unwrap()),
@@ -146,5 +157,54 @@ fn each_nonsense_says_what_would_do() {
             Err(error) => assert!(error.contains(said), "{yaml}:\n{error}"),
             Ok(limits) => panic!("{yaml} came to {limits:?}"),
         }
+    }
+}
+
+/// The limits of an override `x` of a rule by account.
+fn of_x(rule: &str, overrides: &str) -> Vec<Configured> {
+    let text = format!("rules: [{{name: a, by: account, {rule}, overrides: {overrides}}}]");
+    let document = Document::new("diana.yaml", text);
+    let file = crate::RuleFile::read(&document, &Registry::default()).unwrap_or_else(|told| panic!("{told}"));
+    file.rules[0].overrides[0].limits.iter().map(|limit| limit.configured.clone()).collect()
+}
+
+#[test]
+fn overrides_have_the_rules_algorithm_in_every_form() {
+    let rule = "limit: 5/s, algorithm: sliding_window, buckets: 4";
+    let window = Configured::new(SlidingWindow::new(quota("9/s")).with_buckets(4).unwrap());
+    for form in [
+        "{x: 9/s}",
+        "{x: {rate: 9/s}}",
+        "{x: {limit: 9/s}}",
+        "{x: {limit: {rate: 9/s}}}",
+        "[{key: x, limit: 9/s}]",
+        "[{key: x, limit: {rate: 9/s}}]",
+    ] {
+        assert_eq!(of_x(rule, form), std::slice::from_ref(&window), "{form}");
+        assert_eq!(
+            of_x("limit: 5/s, burst: 7", form),
+            [Configured::new(TokenBucket::new(quota("9/s")))],
+            "{form}: the burst is of the rule's rate"
+        );
+    }
+    let with_another = [window.clone(), Configured::new(Concurrency::new(2).unwrap())];
+    assert_eq!(of_x(rule, "{x: {limit: 9/s, concurrent: 2}}"), with_another);
+    // One of its own has none of the rule's options; of several, each says all about itself.
+    let log = Configured::new(SlidingLog::new(quota("9/s")));
+    for form in ["{x: {rate: 9/s, algorithm: sliding_log}}", "[{key: x, limit: 9/s, algorithm: sliding_log}]"] {
+        assert_eq!(of_x(rule, form), std::slice::from_ref(&log), "{form}");
+    }
+    assert_eq!(of_x(rule, "{x: [9/s]}"), [Configured::new(TokenBucket::new(quota("9/s")))]);
+    // What says the same in another way takes the place of the rule's option.
+    let finer = Configured::new(SlidingWindow::new(quota("9/s")).with_buckets(10).unwrap());
+    assert_eq!(of_x(rule, "{x: {limit: 9/s, precision: 100ms}}"), [finer]);
+}
+
+#[test]
+fn an_override_refills_as_often_with_what_its_own_rate_gives() {
+    let refilled = Configured::new(RefillingBucket::new(quota("300/min")));
+    for rule in ["limit: 100/min, refill: {tokens: 100, every: 1min}", "limit: 100/min, refill: {every: 1min}"] {
+        assert_eq!(of_x(rule, "{x: 300/min}"), std::slice::from_ref(&refilled), "{rule}");
+        assert_eq!(of_x(rule, "[{key: x, limit: 300/min}]"), std::slice::from_ref(&refilled), "{rule}");
     }
 }

@@ -26,10 +26,12 @@ impl Match {
     /// Reads `match`. What is wrong is told in `problems`, and left out.
     pub(crate) fn read(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(node, "`match`", Self::fields(vocabulary), problems)?;
-        let mut own = Self::default();
+        let (mut own, before) = (Self::default(), problems.len());
         if let Some(node) = fields.take("path") {
             own.paths = each(node, "`path`", problems, PathPattern::read);
         }
+        // What a path that can't be read would name, nobody knows.
+        let vocabulary = vocabulary.in_paths((problems.len() == before).then_some(&own.paths));
         if let Some(node) = fields.take("method") {
             own.methods = each(node, "`method`", problems, method);
         }

@@ -31,6 +31,9 @@ impl KeyList {
             list.written.push(text.to_owned());
             if let Some(network) = Networks::read(text) {
                 list.networks.insert(network);
+            } else if by.is_of_addresses() || looks_like_an_address(text, by) {
+                let problem = Problem::new(node.span, format!("`{text}` is no address and no network"));
+                problems.push(problem.expected("10.0.0.7, 10.0.0.0/8 or 2001:db8::/32"));
             } else if by.is_everyone() || by.is_each_request() {
                 let problem =
                     Problem::new(node.span, format!("`{text}` is no address, and a rule by `{by}` has no keys"));
@@ -58,4 +61,19 @@ impl KeyList {
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
         by_address() || by_key()
     }
+}
+
+/// Whether somebody meant an address, and got it wrong: `1.2.3.4/99`, `10.0.0.1.5`. Versions (`1.2.3`), times (`12:30`) and
+/// addresses of devices (`00:11:22:33:44:55`) are good keys, unless the rule counts addresses anyway.
+fn looks_like_an_address(text: &str, by: &By) -> bool {
+    let (address, width) = text.split_once('/').map_or((text, None), |(address, width)| (address, Some(width)));
+    let consists_of = |text: &str, known: fn(&u8) -> bool| !text.is_empty() && text.bytes().all(|byte| known(&byte));
+    if width.is_some_and(|width| !consists_of(width, u8::is_ascii_digit)) {
+        return false;
+    }
+    let (dots, colons) = (address.matches('.').count(), address.matches(':').count());
+    let is_four = consists_of(address, |byte| byte.is_ascii_digit() || *byte == b'.');
+    let is_six = consists_of(address, |byte| byte.is_ascii_hexdigit() || b".:".contains(byte));
+    let (few_dots, few_colons) = if width.is_some() || by.has_address() { (1, 2) } else { (3, 7) };
+    is_four && dots >= few_dots || is_six && colons > 0 && (colons >= few_colons || address.contains("::"))
 }

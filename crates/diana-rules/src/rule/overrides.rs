@@ -42,7 +42,7 @@ impl Override {
                 entries.iter().for_each(|entry| empty(entry, problems));
                 for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
                     let limits = style.read_override(&entry.node, registry, problems);
-                    let own = Self::new(by, &[&entry.key], entry.span, limits, problems);
+                    let own = Self::new(by, &[(&entry.key, entry.span)], entry.span, limits, problems);
                     overrides.extend(own.map(|own| (own, entry.span)));
                 }
             }
@@ -52,7 +52,7 @@ impl Override {
                     let Some(mut fields) = Fields::of(item, "an override", known, problems) else { continue };
                     let key = fields.require("key", problems);
                     let before = problems.len();
-                    let limits = LimitRule::read(&mut fields, registry, problems);
+                    let limits = style.read_fields(&mut fields, registry, problems);
                     let says_nothing = limits.is_empty() && problems.len() == before;
                     fields.finish(problems);
                     let Some(key) = key else { continue };
@@ -64,7 +64,9 @@ impl Override {
                         Value::List(parts) => parts.iter().collect::<Vec<_>>(),
                         _ => vec![key],
                     };
-                    let parts = parts.into_iter().map(|part| scalar::text(part, "a part of a key", problems));
+                    let parts = parts
+                        .into_iter()
+                        .map(|part| scalar::text(part, "a part of a key", problems).map(|text| (text, part.span)));
                     let Some(parts) = parts.collect::<Option<Vec<_>>>() else { continue };
                     let own = Self::new(by, &parts, key.span, limits, problems);
                     overrides.extend(own.map(|own| (own, key.span)));
@@ -89,7 +91,16 @@ impl Override {
         overrides.into_iter().map(|(own, _)| own).collect()
     }
 
-    fn new(by: &By, parts: &[&str], span: Span, limits: Vec<LimitRule>, problems: &mut Vec<Problem>) -> Option<Self> {
+    /// The limits of a key, each part of which stands somewhere.
+    fn new(
+        by: &By,
+        parts: &[(&str, Span)],
+        span: Span,
+        limits: Vec<LimitRule>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let places = parts;
+        let parts = &*parts.iter().map(|(part, _)| *part).collect::<Vec<_>>();
         let written = parts.join(", ");
         if by.is_everyone() || by.is_each_request() {
             let problem = Problem::new(span, format!("a rule by `{by}` has no keys, so `{written}` is nobody"));
@@ -99,6 +110,11 @@ impl Override {
         if parts.len() != by.len() {
             let what = format!("a key of this rule has {} parts ({by}), but `{written}` has {}", by.len(), parts.len());
             problems.push(Problem::new(span, what).expected("overrides: [{key: [a, b], limit: 100/s}]"));
+            return None;
+        }
+        if let Err((nth, what, expected)) = by.check_key(parts) {
+            let place = places.get(nth).map_or(span, |(_, place)| *place);
+            problems.push(Problem::new(place, what).expected(expected));
             return None;
         }
         if limits.is_empty() {

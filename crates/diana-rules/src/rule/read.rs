@@ -4,12 +4,12 @@ use super::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over,
 use crate::by::By;
 use crate::document::node::{Entry, Node, Value};
 use crate::fields::{Fields, nearest};
-use crate::limit::LimitRule;
+use crate::limit::{LimitRule, LimitStyle};
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::vocabulary::{Vocabulary, Wanted};
-use diana_core::Cost;
+use diana_core::{Cost, LeakyBucket};
 
 /// The fields of a rule that have nothing to do with its limits.
 pub(crate) const FIELDS: [&str; 16] = [
@@ -61,16 +61,21 @@ impl Rule {
     ) -> Option<Self> {
         let mut fields = Fields::of(node, "a rule", Self::fields(vocabulary), problems)?;
         let name = fields.require("name", problems).and_then(|node| name(node, problems));
-        let by = match fields.take("by") {
-            Some(node) => By::read_with(node, vocabulary, problems),
-            None => Some(By::everyone()),
-        };
+        let before = problems.len();
         let matches = match fields.take("match") {
             Some(node) => Match::read(node, vocabulary, problems),
             None => Some(Match::default()),
         };
+        // What a path that can't be read would name, nobody knows.
+        let paths = matches.as_ref().filter(|_| problems.len() == before).map(|matches| &*matches.paths);
+        let vocabulary = &vocabulary.in_paths(paths);
+        let by = match fields.take("by") {
+            Some(node) => By::read_with(node, vocabulary, problems),
+            None => Some(By::everyone()),
+        };
         let adaptive = adaptive(&mut fields, problems);
-        let (limits, style) = LimitRule::read_in_style(&mut fields, vocabulary.registry, problems);
+        let (limits, style) =
+            LimitRule::read_in_style(&mut fields, &LimitStyle::default(), vocabulary.registry, problems);
         // Keys are checked against everyone's, if nobody can tell whose they are.
         let whose = by.clone().unwrap_or_else(By::everyone);
         let mut lists = ["allow", "deny"].map(|name| {
@@ -140,6 +145,8 @@ impl Rule {
         };
         // Whoever writes `limt: 5/s` hears of that, and not that there is no limit.
         let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(meant));
+        // Who has no account is refused: that is a rule too.
+        let denies = denies || self.missing == Missing::Deny;
         if !written(&said) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
             let whose = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
             let problem = Problem::new(at("name"), format!("{whose} limits nothing"));
@@ -151,7 +158,16 @@ impl Rule {
             problems.push(Problem::new(at(name), what).expected(expected));
         };
         if self.queue.is_some() && self.wait.is_none() && entry("wait").is_none() {
-            wrong("queue", "`queue` bounds those who wait, but nobody does", "`wait: 2s` beside it");
+            let leaks = self.limits.iter().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some());
+            if leaks {
+                let what = "`queue` bounds those who `wait`, but the line of a leaky bucket is its `burst`";
+                wrong("queue", what, "`burst` in place of `queue`");
+            } else {
+                wrong("queue", "`queue` bounds those who wait, but nobody does", "`wait: 2s` beside it");
+            }
+        }
+        if written(&["cost"]) && !written(&said) {
+            wrong("cost", "`cost` is what a limit counts, and there is none", "leave it out");
         }
         if self.wait.is_some() && !written(&said) {
             wrong("wait", "`wait` is for a limit, and there is none", "leave it out");

@@ -15,7 +15,12 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let fields = read::FIELDS.into_iter().chain(LimitRule::fields(registry)).collect::<Vec<_>>();
     let mut rule = requiring(object("one rule", &fields, |field| rule_field(field, registry)), &["name"]);
     let limiting = read::LIMITING.map(|field| json!({"required": [field]}));
-    rule["anyOf"] = json!(limiting);
+    let denies = json!({
+        "description": "who lacks what `by` asks for is refused",
+        "anyOf": [{"const": "deny"}, {"$ref": "#/$defs/variable"}],
+    });
+    let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
+    rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
     let options = COMMON.into_iter().chain(registry.options()).collect::<Vec<_>>();
     let limit = requiring(object("a rate, and how it is kept", &options, of_limit), &["rate"]);
     let instead = object("the limits of this key", &LimitRule::fields(registry), of_limit);
@@ -151,8 +156,8 @@ fn by(registry: &Registry) -> Value {
             {"enum": words},
             {
                 "type": "string",
-                "pattern": format!(r"^\s*(ip/[0-9]+|({with_name})\s*\([\s\S]*\)|[A-Za-z_][A-Za-z0-9_-]*)\s*$|\$\{{"),
-                "examples": ["ip/24", "header(x-api-key)", "cookie(session)", "query(q)", "jwt(sub)", "param(id)", "cel(\"...\")"],
+                "pattern": format!(r"^\s*(ip/[0-9]+(/[0-9]+)?|({with_name})\s*\([\s\S]*\)|[A-Za-z_][A-Za-z0-9_-]*)\s*$|\$\{{"),
+                "examples": ["ip/24", "ip/24/48", "header(x-api-key)", "cookie(session)", "query(q)", "jwt(sub)", "param(id)", "cel(\"...\")"],
             },
         ],
     })

@@ -2,6 +2,7 @@
 
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
 use crate::file::{self, MOST_RULES, NEWEST_VERSION, gateway, remote, store};
+use crate::identity::settings;
 use serde_json::{Value, json};
 
 /// A field at the top of a file.
@@ -58,17 +59,24 @@ fn of_gateway(name: &str) -> Value {
 
 /// Where names come from, and how tokens are verified.
 fn identity() -> Value {
-    const JWT: [&str; 8] = ["secret", "public_key", "verify", "algorithm", "from", "issuer", "audience", "leeway"];
-    let jwt = object("how tokens are verified, so that their claims can be believed", &JWT, |field| match field {
-        "secret" => such_as("text", "the secret that is shared with whoever signs", &["${JWT_SECRET}"]),
-        "public_key" => a("text", "the public key of whoever signs, as PEM"),
-        "verify" => flag("false if somebody before us verifies tokens"),
-        "algorithm" => such_as("text", "how tokens are signed", &["HS256", "RS256", "ES256", "EdDSA"]),
-        "from" => such_as("text", "where the token is", &["header(authorization)", "cookie(token)", "query(token)"]),
-        "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "whose tokens are believed", &[]),
-        "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "for whom a token must be", &[]),
-        _ => a("duration", "how far clocks may be off"),
-    });
+    let jwt =
+        object(
+            "how tokens are verified, so that their claims can be believed",
+            &settings::FIELDS,
+            |field| match field {
+                "secret" => such_as("text", "the secret that is shared with whoever signs", &["${JWT_SECRET}"]),
+                "public_key" => a("text", "the public key of whoever signs, as PEM"),
+                "verify" => flag("false if somebody before us verifies tokens"),
+                "algorithm" => such_as("text", "how tokens are signed", &["HS256", "RS256", "ES256", "EdDSA"]),
+                "from" => {
+                    such_as("text", "where the token is", &["header(authorization)", "cookie(token)", "query(token)"])
+                }
+                "issuer" => one_or_more(json!({"$ref": "#/$defs/text"}), "whose tokens are believed", &[]),
+                "audience" => one_or_more(json!({"$ref": "#/$defs/text"}), "for whom a token must be", &[]),
+                "leeway" => a("duration", "how far clocks may be off"),
+                _ => json!({}),
+            },
+        );
     let examples = ["header(x-account-id)", "cookie(session)", "query(key)", "jwt(sub)", "ip", "cel(\"...\")"];
     let source = such_as("text", "where this name comes from", &examples);
     json!({

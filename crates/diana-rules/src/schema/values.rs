@@ -44,10 +44,10 @@ pub(crate) fn option(name: &str) -> Option<Value> {
         "burst" => a("count_or_none", "how many may come at once; of a leaky bucket, how many may wait in line"),
         "refill" => requiring(
             object("so many tokens at once, rather than one by one", &REFILL, |field| match field {
-                "tokens" => a("count", "how many tokens come at once"),
+                "tokens" => a("count", "how many tokens come at once; what the rate gives, if left out"),
                 _ => a("duration", "how often they come"),
             }),
-            &REFILL,
+            &["every"],
         ),
         "delay" => a("count_or_none", "so many of those in line go at once; the others wait"),
         "nodelay" => flag("whether those in line go at once, and only their number is bounded"),

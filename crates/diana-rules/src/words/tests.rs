@@ -33,7 +33,8 @@ fn each_algorithm_says_what_it_allows() {
         ("limit: 5/10min", "at most 5 in 10 minutes"),
         ("limit: 1 per 200ms", "at most 1 in 200ms"),
         ("limit: 7/month", "at most 7 a month"),
-        ("limit: 5/s burst 7, refill: {tokens: 100, every: 1min}", "100 more every minute, at most 7 at once"),
+        ("limit: 100/min burst 7, refill: {tokens: 100, every: 1min}", "100 more every minute, at most 7 at once"),
+        ("limit: 5/s, refill: {every: 1min}", "300 more every minute, at most 300 at once"),
         ("limit: 500/s, algorithm: leaky_bucket", "one every 2ms"),
         ("limit: 500/s, algorithm: leaky_bucket, burst: 50", "one every 2ms, 50 may wait in line"),
         ("limit: 1/min, algorithm: leaky_bucket, burst: 5, nodelay: true", "one every minute, 5 more may come at once"),
@@ -85,6 +86,7 @@ fn each_key_says_whom_it_counts() {
         ("ip/24", "each /24 network or IPv6 /64"),
         ("ip/56", "each address or IPv6 /56"),
         ("ip/128", "each address"),
+        ("ip/24/48", "each /24 network or IPv6 /48"),
         ("resource", "each path"),
         ("[account, ip]", "each combination of account and address or IPv6 /64"),
         ("[header(X-Key), cookie(c), query(q)]", "each combination of header x-key, cookie c and query parameter q"),
@@ -111,6 +113,7 @@ fn what_happens_beyond_is_said() {
         ("limit: 5/s, over: {divert: 'http://b:1'}", "goes to http://b:1"),
         ("limit: 5/s, shadow: true", "only reported (shadow)"),
         ("bandwidth: 5B/s", "slowed down"),
+        ("by: account, missing: deny", "refused with 503"),
     ] {
         assert_eq!(words(rule).beyond, beyond, "{rule}");
     }
@@ -136,7 +139,7 @@ fn what_else_is_to_be_known_is_said() {
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
     assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
     assert_eq!(notes("limit: 5/s, cost: size(request.path)"), ["a request costs what `size(request.path)` says"]);
-    assert_eq!(notes("by: ip, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
+    assert_eq!(notes("by: method, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
 }
 
 #[test]

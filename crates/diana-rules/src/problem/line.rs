@@ -1,0 +1,186 @@
+//! A line of a document as it is shown under a problem: without the passwords and tokens that stand in it, since problems go
+//! to logs.
+//!
+//! A document that can't be read has no tree, so this goes by the text alone, and hides too much rather than too little.
+
+use std::ops::Range;
+
+/// Fields whose value is a secret, and those whose value is an address that may have one.
+const SECRET: [&str; 2] = ["token", "secret"];
+const ADDRESS: [&str; 2] = ["redis", "from"];
+
+/// The longest line that is looked at: more than is ever shown.
+const LONGEST: usize = 2_000;
+
+/// A line, and what is pointed at, in characters.
+pub(super) struct ShownLine {
+    pub(super) text: String,
+    /// How many characters stand before what is pointed at.
+    pub(super) before: usize,
+    /// How many characters are pointed at; 0 if they are none of this line.
+    pub(super) marked: usize,
+}
+
+impl ShownLine {
+    /// A line in which the bytes of `at` are pointed at. Each secret is one `…`.
+    pub(super) fn new(line: &str, at: Range<usize>) -> Self {
+        let line = line.char_indices().nth(LONGEST).and_then(|(end, _)| line.get(..end)).unwrap_or(line);
+        let hidden = secrets(line);
+        let (mut text, mut before, mut marked, mut next) = (String::new(), 0, 0, 0);
+        for (start, character) in line.char_indices() {
+            let (end, shown) = match hidden.iter().find(|hidden| hidden.contains(&start)) {
+                _ if start < next => continue,
+                Some(hidden) => (hidden.end, '…'),
+                None => (start + character.len_utf8(), character),
+            };
+            before += usize::from(end <= at.start);
+            marked += usize::from(end > at.start && start < at.end);
+            text.push(shown);
+            next = end;
+        }
+        Self { text, before, marked }
+    }
+}
+
+/// A text without what stands before the `@` of an address.
+pub(super) fn without_passwords(text: &str) -> String {
+    let mut shown = text.to_owned();
+    passwords(text).into_iter().rev().for_each(|hidden| shown.replace_range(hidden, "…"));
+    shown
+}
+
+/// The parts of a line that nobody should see.
+fn secrets(line: &str) -> Vec<Range<usize>> {
+    let mut hidden = passwords(line);
+    for name in SECRET.iter().chain(&ADDRESS) {
+        for (at, _) in line.match_indices(name) {
+            let Some(value) = value(line, at, at + name.len()) else { continue };
+            let text = &line[value.clone()];
+            let is_variable = text.trim_start_matches(['"', '\'']).starts_with("${");
+            if !text.is_empty() && !is_variable && (SECRET.contains(name) || text.contains(['@', '?'])) {
+                hidden.retain(|other| !value.contains(&other.start));
+                hidden.push(value);
+            }
+        }
+    }
+    hidden
+}
+
+/// The value of the field whose name stands from `start` to `end`: `name: value`, `name = value`, `"name": "value"`.
+fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
+    let is_word = |character: char| character.is_alphanumeric() || "_-.".contains(character);
+    if line[..start].ends_with(is_word) {
+        return None;
+    }
+    let behind = line[end..].trim_start_matches(['"', '\'']).trim_start();
+    let rest = behind.strip_prefix([':', '='])?.trim_start();
+    let start = line.len() - rest.len();
+    let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first));
+    let places = || rest.char_indices().skip(1);
+    let length = match quote {
+        // A quote within the value is followed by more of it.
+        Some(quote) => {
+            places().map(|(at, own)| (at + own.len_utf8(), own)).find(|(end, own)| *own == quote && ends(&rest[*end..]))
+        }
+        None if line[..start].contains('{') => places().find(|(end, _)| ends(&rest[*end..])),
+        None => None,
+    };
+    Some(start..start + length.map_or(rest.trim_end().len(), |(length, _)| length))
+}
+
+/// Whether nothing but brackets, a comment or another field follows.
+fn ends(rest: &str) -> bool {
+    let left = rest.trim_start_matches(['}', ']', ' ']);
+    if left.is_empty() || left.starts_with('#') && rest.len() > left.len() {
+        return true;
+    }
+    let Some(other) = left.strip_prefix(',') else { return false };
+    let name = other.trim_start().trim_start_matches(['"', '\'']);
+    let length = name.find(|character: char| !character.is_ascii_alphanumeric() && character != '_').unwrap_or(0);
+    length > 0 && name[length..].trim_start_matches(['"', '\'']).trim_start().starts_with([':', '='])
+}
+
+/// What stands between `://` and `@`.
+fn passwords(text: &str) -> Vec<Range<usize>> {
+    let mut hidden: Vec<Range<usize>> = Vec::new();
+    for (at, scheme) in text.match_indices("://") {
+        let start = at + scheme.len();
+        let rest = &text[start..];
+        let address = rest.find(|character: char| character.is_whitespace() || "\"'`".contains(character));
+        let address = &rest[..address.unwrap_or(rest.len())];
+        let is_new = hidden.last().is_none_or(|last| last.end <= start);
+        if let Some(length) = address.rfind('@').filter(|length| *length > 0 && is_new) {
+            hidden.push(start..start + length);
+        }
+    }
+    hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(line: &str) -> String {
+        ShownLine::new(line, 0..0).text
+    }
+
+    #[test]
+    fn what_is_secret_is_hidden() {
+        for (line, expected) in [
+            ("  redis: redis://:hunter2@10.0.0.7:6379", "  redis: …"),
+            ("store: {redis: ':hunter2@10.0.0.7', timeout: 5}", "store: {redis: …, timeout: 5}"),
+            ("store: {redis: r://:h,unter}2@a, timeout: 5ms}", "store: {redis: …, timeout: 5ms}"),
+            ("store: {redis: r://u:hunter2@a}   # here", "store: {redis: …}   # here"),
+            (r#"{"store": {"redis": "r://:hunter2@a", "lease": 1}}"#, r#"{"store": {"redis": …, "lease": 1}}"#),
+            ("redis = 'r://:hunter2@a'", "redis = …"),
+            ("  redis: 'r://:hunter2@a", "  redis: …"),
+            ("from: https://a/rules?key=hunter2", "from: …"),
+            ("jwt: {secret: hunter2, algorithm: RS256}", "jwt: {secret: …, algorithm: RS256}"),
+            ("jwt: {secret: 'it''s hunter2', verify: 1}", "jwt: {secret: …, verify: 1}"),
+            ("remote: {token: [hunter2], from: http://a}", "remote: {token: …], from: http://a}"),
+            ("upstream: http://me:hunter2@a:1/b", "upstream: http://…@a:1/b"),
+            ("token: hunter2 # today's", "token: …"),
+        ] {
+            assert_eq!(shown(line), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_shown() {
+        for line in [
+            "store: {redis: '127.0.0.1:6379'}",
+            "jwt: {secret: '${JWT_SECRET}', from: cookie(token)}",
+            "by: header(x-token)",
+            "tokens: 5",
+            "refill: {tokens: 5, every: 1s}",
+            "  secret:",
+            "# the secret of from: it is @ home",
+            "match: {header: {x-from: a@b}}",
+        ] {
+            assert_eq!(shown(line), line.replace("it is @ home", "…"), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_pointed_at_moves_along() {
+        let line = "jwt: {secret: hunter2, algorithm: RS256}";
+        let at = |text: &str| line.find(text).map_or(0..0, |start| start..start + text.len());
+        let place = |text: &str| {
+            let ShownLine { before, marked, .. } = ShownLine::new(line, at(text));
+            (before, marked)
+        };
+        assert_eq!(place("secret"), (6, 6));
+        assert_eq!(place("hunter2"), (14, 1));
+        assert_eq!(place("unter"), (14, 1));
+        assert_eq!(place("RS256"), (28, 5));
+    }
+
+    #[test]
+    fn passwords_are_hidden_in_any_text() {
+        assert_eq!(
+            without_passwords("`a` can't be `http://me:pw@b/c`, http://d"),
+            "`a` can't be `http://…@b/c`, http://d"
+        );
+        assert_eq!(without_passwords("me@example.com"), "me@example.com");
+    }
+}
