@@ -18,6 +18,7 @@ use crate::identity::Identity;
 use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
 use crate::rule::{Defaults, Rule, status};
+use crate::scalar;
 use crate::vocabulary::Vocabulary;
 pub use gateway::{Admin, Gateway};
 pub use remote::RemoteSection;
@@ -32,9 +33,10 @@ const STATUS: u16 = 503;
 pub(crate) const MOST_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
-pub(crate) const FIELDS: [&str; 8] = ["version", "gateway", "admin", "identity", "store", "remote", "status", "rules"];
+pub(crate) const FIELDS: [&str; 9] =
+    ["version", "revision", "gateway", "admin", "identity", "store", "remote", "status", "rules"];
 /// The fields of a document from a configuration centre: what is about the machine stays with the machine.
-const REMOTE_FIELDS: [&str; 4] = ["version", "identity", "status", "rules"];
+const REMOTE_FIELDS: [&str; 5] = ["version", "revision", "identity", "status", "rules"];
 
 /// What a rule file says.
 ///
@@ -54,6 +56,8 @@ const REMOTE_FIELDS: [&str; 4] = ["version", "identity", "status", "rules"];
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleFile {
+    /// Which state of the rules this is, counted by whoever writes them; 0 if nobody counts.
+    pub revision: u64,
     /// What listens, and where requests go.
     pub gateway: Option<Gateway>,
     /// Where health, metrics and the rules in force are shown.
@@ -74,6 +78,7 @@ impl Default for RuleFile {
     /// No rules, and counts in this process.
     fn default() -> Self {
         Self {
+            revision: 0,
             gateway: None,
             admin: None,
             identity: Identity::default(),
@@ -119,6 +124,7 @@ impl RuleFile {
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
         let file = Self {
+            revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
             admin: fields.take("admin").and_then(|node| Admin::read(node, problems)),
             identity: fields.take("identity").and_then(|node| Identity::read(node, problems)).unwrap_or_default(),
@@ -141,13 +147,15 @@ impl RuleFile {
         for local in FIELDS.iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
             if let Some(entry) = fields.take_entry(local) {
                 let problem = Problem::new(entry.span, format!("`{local}` belongs in the local file of each machine"));
-                problems.push(problem.expected("only `version`, `identity`, `status` and `rules`"));
+                problems.push(problem.expected("only `version`, `revision`, `identity`, `status` and `rules`"));
             }
         }
         version(fields.take("version"), problems);
+        let revision = revision(fields.take("revision"), problems).unwrap_or_default();
         let identity = fields.take("identity").and_then(|node| Identity::read(node, problems));
         let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
-        let file = Self { identity: identity.unwrap_or_else(|| self.identity.clone()), status, ..self.clone() };
+        let file =
+            Self { identity: identity.unwrap_or_else(|| self.identity.clone()), status, revision, ..self.clone() };
         let vocabulary =
             Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
@@ -202,6 +210,10 @@ fn version(node: Option<&Node>, problems: &mut Vec<Problem>) {
         let expected = if newer { "a newer program, or version 1" } else { "`version: 1`, or no version" };
         problems.push(Problem::new(node.span, what).expected(expected));
     }
+}
+
+fn revision(node: Option<&Node>, problems: &mut Vec<Problem>) -> Option<u64> {
+    scalar::count(node?, "`revision`", 0, problems)
 }
 
 fn told(document: &Document, file: Option<RuleFile>, problems: Vec<Problem>) -> Result<RuleFile, Problems> {

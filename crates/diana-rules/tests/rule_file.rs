@@ -221,7 +221,7 @@ fn a_remote_document_brings_rules_and_nothing_of_the_machine() {
         "\
 centre:1:1: `gateway` belongs in the local file of each machine
   1 | gateway: {listen: 1}
-    | ^^^^^^^ only `version`, `identity`, `status` and `rules`
+    | ^^^^^^^ only `version`, `revision`, `identity`, `status` and `rules`
 "
     );
 }

@@ -226,6 +226,10 @@ impl<S: Store> Engine<S> {
         let before = self.rules.load_full();
         let after = before.changed_to(file);
         let newly_gone = before.limits_gone_in(&after);
+        if let Some(shared) = &self.shared {
+            // While others still have the old rules, the higher number counts for all who share a limit.
+            shared.configure(file.revision);
+        }
         self.rules.store(Arc::new(after));
         for limit in gone.iter().chain(&newly_gone) {
             LocalStore::forget(&self.local, limit);

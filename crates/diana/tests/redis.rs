@@ -4,7 +4,6 @@
 
 mod support;
 
-use diana::core::Store;
 use diana::redis::RedisStore;
 use diana::rules::{Document, RuleFile};
 use diana::{Engine, connect, registry};
@@ -58,20 +57,22 @@ async fn two_engines_share_what_is_shared_and_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shared_limit_that_changes_keeps_its_use_for_all() {
     let redis = RedisServer::start().unwrap();
-    let text = |limit: &str| {
-        format!("store: {{redis: '${{URL}}', timeout: 5s}}\nrules: [{{name: a, by: account, limit: {limit}}}]")
+    let text = |revision: u32, limit: &str| {
+        format!(
+            "revision: {revision}\nstore: {{redis: '${{URL}}', timeout: 5s}}\nrules: [{{name: a, by: account, limit: {limit}}}]"
+        )
     };
-    let (old, new) = (read(&text("5/day"), &redis.url()), read(&text("4/day"), &redis.url()));
+    let (old, new) = (read(&text(1, "5/day"), &redis.url()), read(&text(2, "4/day"), &redis.url()));
     let (one, other) = (engine(&old).await, engine(&old).await);
     for engine in [&one, &other, &one] {
         assert!(engine.decide(&account("alice")).await.is_granted());
     }
-    for engine in [&one, &other] {
-        engine.shared().unwrap().configure(2);
-        engine.set_rules(&new);
-    }
-    assert!(other.decide(&account("alice")).await.is_granted());
+    one.set_rules(&new);
+    assert!(one.decide(&account("alice")).await.is_granted());
     assert!(!one.decide(&account("alice")).await.is_granted());
+    // One that still has the old rules, or starts with them only now, goes by the newer ones too.
+    assert!(!other.decide(&account("alice")).await.is_granted());
+    assert!(!engine(&old).await.decide(&account("alice")).await.is_granted());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,10 @@ pub(super) fn field(name: &str) -> Value {
             "description": "by which version of the rule file this one is read",
             "enum": [NEWEST_VERSION, NEWEST_VERSION.to_string()],
         }),
+        "revision" => json!({
+            "description": "which state of the rules this is: raised with each change, so that of two gateways the newer one counts",
+            "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+        }),
         "gateway" => object("what listens, and where requests go", &gateway::GATEWAY, of_gateway),
         "admin" => {
             let what = "where health, metrics and the rules in force are shown";

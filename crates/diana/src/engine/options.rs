@@ -62,6 +62,7 @@ impl EngineOptions {
 
     /// An engine that shares the counts of `store: shared`.
     pub fn build_shared<S: Store>(self, file: &RuleFile, shared: S) -> Engine<S> {
+        shared.configure(file.revision);
         self.engine(file, Some(shared))
     }
 
