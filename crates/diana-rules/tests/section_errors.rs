@@ -228,8 +228,8 @@ fn rules_are_a_list_of_maps() {
             ),
             ("ruls: []", &["[ruls] `ruls` is no field of a rule file: did you mean `rules`?"]),
             ("{}", &["[{] a rule file has no `rules`"]),
-            ("5", &["[5] a rule file is a map, but this is a number: fields such as `version`, `gateway`, `admin`"]),
-            ("- a", &["[-] a rule file is a map, but this is a list: fields such as `version`, `gateway`, `admin`"]),
+            ("5", &["[5] a rule file is a map, but this is a number: fields such as `version`, `revision`, `gateway`"]),
+            ("- a", &["[-] a rule file is a map, but this is a list: fields such as `version`, `revision`, `gateway`"]),
         ],
         str::to_owned,
     );
