@@ -50,7 +50,7 @@ impl Check {
                 Err(wrong) => problems += wrong.tell(),
                 Ok(file) => {
                     let mut text = String::new();
-                    if !self.quiet {
+                    if !self.quiet && !file.rules.is_empty() {
                         let between = if nth > 0 { "\n" } else { "" };
                         text = format!("{between}{}\n", diana_rules::table(&file));
                     }

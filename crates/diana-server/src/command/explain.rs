@@ -9,7 +9,7 @@ use super::reading;
 use clap::Args;
 use diana::EngineOptions;
 use diana::core::{Clock, ManualClock, SystemClock};
-use diana_rules::{DescribedRequest, Home, RuleFile};
+use diana_rules::{DescribedRequest, Home, Rule, RuleFile};
 use futures_util::FutureExt;
 use request::{Header, Name, Target};
 use std::net::IpAddr;
@@ -60,7 +60,7 @@ pub(crate) struct Explain {
 
 const EXAMPLES: &str = "\
 Examples:
-  diana explain diana.yaml /search?q=shoes --ip 203.0.113.7
+  diana explain diana.yaml '/search?q=shoes' --ip 203.0.113.7
   diana explain diana.yaml -X POST --host api.example.com -H 'x-account-id: alice' /login
   diana explain diana.yaml https://api.example.com/login -H 'cookie: session=a1'
   diana explain diana.yaml / --ip 203.0.113.7 --times 5               when is it refused?
@@ -86,7 +86,7 @@ impl Explain {
         }
         let heading = if self.times == 0 { String::new() } else { "\nthe next one:\n".to_owned() };
         let explanation = at_once(engine.explain(&request))?;
-        reading::print(&format!("{heading}{explanation}{}", notes(&file)))
+        reading::print(&format!("{heading}{explanation}{}", self.notes(&file)))
     }
 
     fn request(&self, file: &RuleFile) -> Result<DescribedRequest, ExitCode> {
@@ -113,6 +113,27 @@ impl Explain {
         }
         Ok(request)
     }
+
+    /// What is not as it would be in earnest.
+    fn notes(&self, file: &RuleFile) -> String {
+        let mut notes = String::new();
+        let mut note = |what: &str, which: &dyn Fn(&Rule) -> bool| {
+            let which = file.rules.iter().filter(|rule| which(rule)).map(|rule| &*rule.name).collect::<Vec<_>>();
+            if !which.is_empty() {
+                notes.push_str(&format!("note: {what}: {}\n", which.join(", ")));
+            }
+        };
+        let is_shared = |rule: &Rule| rule.home == Home::Shared && !rule.limits.is_empty();
+        note("shared with other instances, but counted from zero in this process here", &is_shared);
+        let is_busy = |rule: &Rule| rule.load.is_some() || rule.adaptive;
+        note("depends on how busy the machine is, which nobody knows here", &is_busy);
+        if file.remote.is_some() && self.remote.is_none() {
+            notes.push_str(
+                "note: the rules of the configuration centre win over these; --remote explains a copy of them\n",
+            );
+        }
+        notes
+    }
 }
 
 /// What needs nobody else is there at once: counts of this process, and a clock that stands still.
@@ -121,21 +142,4 @@ fn at_once<T>(answer: impl Future<Output = T>) -> Result<T, ExitCode> {
         eprintln!("the counts of this process did not answer at once, which is a bug in Diana");
         ExitCode::FAILURE
     })
-}
-
-/// What is not as it would be in earnest.
-fn notes(file: &RuleFile) -> String {
-    let mut notes = String::new();
-    let mut note = |which: Vec<&str>, what: &str| {
-        if !which.is_empty() {
-            notes.push_str(&format!("note: {what}: {}\n", which.join(", ")));
-        }
-    };
-    let named = |is: &dyn Fn(&diana_rules::Rule) -> bool| {
-        file.rules.iter().filter(|rule| is(rule)).map(|rule| &*rule.name).collect::<Vec<_>>()
-    };
-    let shared = named(&|rule| rule.home == Home::Shared && !rule.limits.is_empty());
-    note(shared, "shared with other instances, but counted from zero in this process here");
-    note(named(&|rule| rule.load.is_some() || rule.adaptive), "depends on how busy the machine is, which nobody knows here");
-    notes
 }
