@@ -184,3 +184,16 @@ fn an_include_that_is_missing_is_told() {
     let notes = told(&imported);
     assert!(notes[0].starts_with("n.conf:2: include: `mime.types` can't be read"), "{notes:?}");
 }
+
+#[test]
+fn methods_are_compared_without_case_and_need_not_be_the_usual_ones() {
+    let rules = |method: &str| {
+        let map = format!("map $request_method $k {{ default ''; {method} $binary_remote_addr; }}\n");
+        imported(&format!("{map}limit_req_zone $k zone=a:1m rate=1r/s;\nserver {{ limit_req zone=a; }}\n")).rules
+    };
+    assert!(rules("post").contains("\n      method: POST\n"), "{}", rules("post"));
+    for (method, when) in [("'$POST'", "$POST"), ("purge", "PURGE"), ("'a b'", "A B")] {
+        let rules = rules(method);
+        assert!(rules.contains(&format!("\n      when: 'request.method == \"{when}\"'\n")), "{rules}");
+    }
+}

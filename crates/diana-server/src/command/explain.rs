@@ -12,6 +12,7 @@ use diana::core::{Clock, ManualClock, SystemClock};
 use diana_rules::{DescribedRequest, Home, Rule, RuleFile};
 use futures_util::FutureExt;
 use request::{Header, Name, Target};
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -139,7 +140,7 @@ impl Explain {
 /// What needs nobody else is there at once: counts of this process, and a clock that stands still.
 fn at_once<T>(answer: impl Future<Output = T>) -> Result<T, ExitCode> {
     answer.now_or_never().ok_or_else(|| {
-        eprintln!("the counts of this process did not answer at once, which is a bug in Diana");
+        let _ = writeln!(io::stderr(), "the counts of this process did not answer at once, which is a bug in Diana");
         ExitCode::FAILURE
     })
 }

@@ -7,6 +7,20 @@ use std::fmt::Write;
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 64;
 
+/// Whether a rule may ask for this method in its field. Others are asked for in an expression, which takes any text.
+pub(crate) fn is_usual_method(method: &str) -> bool {
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"].contains(&method)
+}
+
+/// Whether a host means itself in a rule's field.
+pub(crate) fn is_plain_host(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        !label.is_empty() && label.bytes().all(is_fine)
+    };
+    host.split('.').all(is_label)
+}
+
 /// Everything that an importer found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleFile {

@@ -4,7 +4,7 @@
 //! the rule file gets a name of its own under `identity`, with a place to write where it comes from.
 
 use super::super::expression::{Expression, HOST, METHOD, PATH};
-use super::super::rule::Rule;
+use super::super::rule::{Rule, is_plain_host, is_usual_method};
 
 /// What a key stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +96,8 @@ impl Key {
     /// Asks for a value in a field of the rule, if there is one for it that is still free; else what is left to ask.
     pub(super) fn field(&self, value: &str, rule: &mut Rule) -> Expression {
         let field = match self {
-            Self::Known { by: "method", .. } => &mut rule.methods,
-            Self::Known { by: "host", .. } => &mut rule.hosts,
+            Self::Known { by: "method", .. } if is_usual_method(value) => &mut rule.methods,
+            Self::Known { by: "host", .. } if is_plain_host(value) => &mut rule.hosts,
             Self::Known { by: "resource", .. } if is_plain(value) => &mut rule.paths,
             _ => return Expression::equals(self.expression().unwrap_or_default(), value),
         };
