@@ -197,3 +197,16 @@ fn methods_are_compared_without_case_and_need_not_be_the_usual_ones() {
         assert!(rules.contains(&format!("\n      when: 'request.method == \"{when}\"'\n")), "{rules}");
     }
 }
+
+#[test]
+fn a_location_may_be_any_text() {
+    let deep = "/a".repeat(70);
+    for (location, is_field) in
+        [("/a/b", true), ("/a#b", false), ("'/a b'", false), ("/a/../b", false), (&*deep, false)]
+    {
+        let text = format!("{ZONES}server {{ location {location} {{ limit_req zone=a; }} }}");
+        let rules = imported(&text).rules;
+        assert_eq!(rules.contains("\n      path: "), is_field, "{rules}");
+        assert_eq!(rules.contains("\n      when: "), !is_field, "{rules}");
+    }
+}
