@@ -2,7 +2,7 @@
 //!
 //! Each command is a file in `command/`, with its arguments and what it does; here they are only listed.
 
-use crate::command::import;
+use crate::command::{check, explain, import, schema};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -18,6 +18,9 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  diana check diana.yaml                                    is the file good, and what does it mean?
+  diana explain diana.yaml /login --ip 203.0.113.7          what do the rules say about a request?
+  diana schema > diana.schema.json                          let your editor know the rule file
   diana import nginx /etc/nginx/nginx.conf > diana.yaml     move in from nginx
   diana import envoy config.yaml > diana.yaml               move in from Envoy's rate limit service
 
@@ -25,12 +28,18 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Check(check::Check),
+    Explain(explain::Explain),
+    Schema(schema::Schema),
     Import(import::Import),
 }
 
 impl Command {
     pub(crate) fn run(self) -> ExitCode {
         match self {
+            Self::Check(check) => check.run(),
+            Self::Explain(explain) => explain.run(),
+            Self::Schema(schema) => schema.run(),
             Self::Import(import) => import.run(),
         }
     }

@@ -1,3 +1,7 @@
 //! The commands, one file each: its arguments, and a `run` that says how it went.
 
+pub(crate) mod check;
+pub(crate) mod explain;
 pub(crate) mod import;
+mod reading;
+pub(crate) mod schema;

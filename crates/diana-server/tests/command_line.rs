@@ -3,36 +3,20 @@
 
 mod support;
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
-use support::folder;
+use std::process::{Command, Output};
+use support::{diana_in, err, folder, out};
 
 fn diana(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
-        .args(args)
-        .current_dir(folder("nginx"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that ends before it reads closes the pipe, which is fine.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    diana_in(&folder("nginx"), args, input, &[])
 }
 
 #[test]
 fn help_teaches() {
     for (args, words) in [
-        (&["--help"][..], &["import", "Examples:", "diana import nginx"][..]),
+        (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
+        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "exit status"]),
+        (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
+        (&["schema", "--help"], &["Examples:", "# yaml-language-server: $schema=diana.schema.json"]),
         (&["import", "--help"], &["nginx", "envoy", "Examples:"]),
         (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "trusted_proxies"]),
         (&["import", "envoy", "--help"], &["rate_limit", "identity", "--output"]),
@@ -115,4 +99,13 @@ fn what_cannot_be_read_or_parsed_ends_with_1() {
 fn what_is_typed_wrong_ends_with_2() {
     assert_eq!(diana(&["import", "apache", "x"], "").status.code(), Some(2));
     assert_eq!(diana(&[], "").status.code(), Some(2));
+}
+
+#[test]
+fn the_schema_is_the_librarys() {
+    let output = diana(&["schema"], "");
+    assert!(output.status.success());
+    assert!(out(&output).starts_with("{\n  \""), "one can read it:\n{}", out(&output));
+    let printed = serde_json::from_str::<serde_json::Value>(&out(&output)).unwrap();
+    assert_eq!(printed, diana_rules::schema(&diana::registry()));
 }

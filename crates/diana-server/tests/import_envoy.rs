@@ -68,3 +68,20 @@ fn an_address_that_is_none_is_told() {
         imported.notes
     );
 }
+
+#[test]
+fn any_method_and_any_host_can_be_asked_for() {
+    let rules = |key: &str, value: &str| {
+        let limit = "rate_limit: {unit: second, requests_per_unit: 5}";
+        let text = format!("domain: d\ndescriptors: [{{key: '{key}', value: '{value}', {limit}}}]\n");
+        let rules = import_envoy("any.yaml", &text).unwrap_or_else(|error| panic!("{error}")).rules;
+        read_again(&rules);
+        rules
+    };
+    assert!(rules("method", "GET").contains("\n      method: GET\n"));
+    assert!(rules(":authority", "api.example.com").contains("\n      host: api.example.com\n"));
+    for (key, value) in [("method", "get"), ("method", "$POST"), (":authority", "a b"), (":authority", "x..y")] {
+        let rules = rules(key, value);
+        assert!(rules.contains(&format!(" == \"{value}\"'\n")), "{rules}");
+    }
+}

@@ -184,3 +184,29 @@ fn an_include_that_is_missing_is_told() {
     let notes = told(&imported);
     assert!(notes[0].starts_with("n.conf:2: include: `mime.types` can't be read"), "{notes:?}");
 }
+
+#[test]
+fn methods_are_compared_without_case_and_need_not_be_the_usual_ones() {
+    let rules = |method: &str| {
+        let map = format!("map $request_method $k {{ default ''; {method} $binary_remote_addr; }}\n");
+        imported(&format!("{map}limit_req_zone $k zone=a:1m rate=1r/s;\nserver {{ limit_req zone=a; }}\n")).rules
+    };
+    assert!(rules("post").contains("\n      method: POST\n"), "{}", rules("post"));
+    for (method, when) in [("'$POST'", "$POST"), ("purge", "PURGE"), ("'a b'", "A B")] {
+        let rules = rules(method);
+        assert!(rules.contains(&format!("\n      when: 'request.method == \"{when}\"'\n")), "{rules}");
+    }
+}
+
+#[test]
+fn a_location_may_be_any_text() {
+    let deep = "/a".repeat(70);
+    for (location, is_field) in
+        [("/a/b", true), ("/a#b", false), ("'/a b'", false), ("/a/../b", false), (&*deep, false)]
+    {
+        let text = format!("{ZONES}server {{ location {location} {{ limit_req zone=a; }} }}");
+        let rules = imported(&text).rules;
+        assert_eq!(rules.contains("\n      path: "), is_field, "{rules}");
+        assert_eq!(rules.contains("\n      when: "), !is_field, "{rules}");
+    }
+}

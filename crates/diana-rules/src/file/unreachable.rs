@@ -23,7 +23,15 @@ pub(super) fn check(rules: &[Rule], place: impl Fn(&Rule) -> Span, problems: &mu
     }
     // Those that look the same stand in one group, so that ten thousand rules are not compared pairwise.
     let mut groups: HashMap<String, Vec<&Rule>> = HashMap::new();
-    for rule in rules.iter().filter(enforced) {
+    // Where a limit could not be read, there is nothing to compare.
+    let is_read = |rule: &&Rule| {
+        !rule.limits.is_empty()
+            || rule.adaptive
+            || rule.bandwidth.is_some()
+            || rule.load.is_some()
+            || !rule.deny.is_empty()
+    };
+    for rule in rules.iter().filter(enforced).filter(is_read) {
         groups.entry(looks(rule)).or_default().push(rule);
     }
     for group in groups.values() {

@@ -63,14 +63,14 @@ impl RuleInForce {
     pub(super) fn new(rule: Rule, known: Option<&Self>) -> Self {
         // Who counts somebody else, or elsewhere, starts anew.
         let known = known.filter(|known| known.rule.by == rule.by && known.rule.home == rule.home);
-        let own_known = known.map(|known| (&known.limits[0], &known.rule.limits));
+        let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
         let mut limits = vec![in_force(&rule, &rule.limits, &rule.name, own_known)];
         let mut overrides = HashMap::new();
         for (nth, own) in rule.overrides.iter().enumerate() {
             let name = format!("{}@{}", rule.name, own.written);
             let before = known.and_then(|known| {
                 let place = *known.overrides.get(&own.key)? as usize;
-                Some((known.limits.get(place)?, &known.rule.overrides.get(place - 1)?.limits))
+                Some((&**known.limits.get(place)?, &*known.rule.overrides.get(place - 1)?.limits))
             });
             overrides.insert(own.key.clone(), u32::try_from(nth + 1).unwrap_or(0));
             limits.push(in_force(&rule, &own.limits, &name, before));
@@ -175,7 +175,7 @@ fn in_force(
     rule: &Rule,
     limits: &[LimitRule],
     name: &str,
-    known: Option<(&Box<[LimitInForce]>, &Vec<LimitRule>)>,
+    known: Option<(&[LimitInForce], &[LimitRule])>,
 ) -> Box<[LimitInForce]> {
     let each = limits.iter().enumerate().map(|(nth, own)| {
         let name = if nth == 0 { name.to_owned() } else { format!("{name}#{}", nth + 1) };

@@ -3,10 +3,11 @@
 //! The rules go to standard output, and what could not be carried over to standard error, line by line. The exit status is 0
 //! if a rule file was made, also with notes, and 1 if not.
 
+use super::reading;
 use clap::{Args, Subcommand};
 use diana_server::import::{Imported, LARGEST, import_envoy, import_nginx};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -106,10 +107,9 @@ impl Import {
 
 impl Files {
     fn read(&self, import: impl Fn(&str, &str) -> Result<Imported, String>) -> Result<Imported, String> {
-        let is_stdin = self.file.as_os_str() == "-";
-        let name = if is_stdin { "stdin".to_owned() } else { self.file.display().to_string() };
-        let text = if is_stdin { bounded(io::stdin().lock()) } else { File::open(&self.file).and_then(bounded) };
-        import(&name, &text.map_err(|error| format!("{name}: can't be read: {error}"))?)
+        let name = reading::name(&self.file);
+        let bytes = reading::bytes(&self.file).map_err(|error| format!("{name}: can't be read: {error}"))?;
+        import(&name, &text(bytes))
     }
 
     fn write(&self, imported: &Imported) -> Result<(), String> {
@@ -128,22 +128,16 @@ impl Files {
     }
 }
 
-/// Reads a text of bounded size. What is no UTF-8 can only be in comments and texts that nobody compares, so it is replaced.
-fn bounded(from: impl Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
-    from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {LARGEST} bytes")));
-    }
-    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+/// A text. What is no UTF-8 can only be in comments and texts that nobody compares, so it is replaced.
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 /// The files that an `include` means. One without `*` must be there.
 fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     let path = folder.join(pattern);
     if !pattern.contains(['*', '?', '[']) {
-        return Ok(vec![(path.display().to_string(), File::open(&path).and_then(bounded)?)]);
+        return Ok(vec![(path.display().to_string(), text(reading::bounded(File::open(&path)?)?))]);
     }
     // The folder's own name is no pattern.
     let path = if Path::new(pattern).is_absolute() {
@@ -156,7 +150,7 @@ fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     let mut bytes = 0;
     for path in found.take(MOST_FILES) {
         let path = path.map_err(io::Error::from)?;
-        let text = File::open(&path).and_then(bounded)?;
+        let text = text(reading::bounded(File::open(&path)?)?);
         bytes += text.len();
         files.push((path.display().to_string(), text));
         if bytes > LARGEST {

@@ -6,6 +6,32 @@ use std::fmt::Write;
 
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 64;
+/// The most segments of a path in a rule's field, with some room for `*/**` behind it.
+const MOST_SEGMENTS: usize = 60;
+
+/// Whether a rule may ask for this method in its field. Others are asked for in an expression, which takes any text.
+pub(crate) fn is_usual_method(method: &str) -> bool {
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"].contains(&method)
+}
+
+/// Whether a path means itself in a rule's field, also with a star behind it, and can be there: what has `..` never comes.
+pub(crate) fn is_plain_path(path: &str) -> bool {
+    let has_signs = path.contains(['*', '?', '[', ']', '{', '}', '\\', '!', '#', ' ']);
+    let segments = || path.split('/');
+    path.starts_with('/')
+        && !has_signs
+        && !segments().any(|segment| [".", ".."].contains(&segment))
+        && segments().count() <= MOST_SEGMENTS
+}
+
+/// Whether a host means itself in a rule's field.
+pub(crate) fn is_plain_host(host: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        !label.is_empty() && label.bytes().all(is_fine)
+    };
+    host.split('.').all(is_label)
+}
 
 /// Everything that an importer found.
 #[derive(Clone, Debug, Default)]

@@ -116,6 +116,7 @@ impl fmt::Display for RuleExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = match (&self.said, self.refuses()) {
             (_, true) => '✗',
+            (ExplainedRule::Counts { .. }, _) if self.limits.is_empty() => '-',
             (ExplainedRule::Counts { .. } | ExplainedRule::Lacks { then: Missing::Shared, .. }, _) => '✓',
             _ => '-',
         };
@@ -132,6 +133,9 @@ impl fmt::Display for RuleExplanation {
                 self.standings(f)
             }
             ExplainedRule::Free => f.write_str("it costs nothing, and is not counted"),
+            ExplainedRule::Counts { .. } if self.limits.is_empty() => {
+                f.write_str("about it, with nothing to count here")
+            }
             ExplainedRule::Counts { when_failed } => {
                 match &*self.key {
                     "" => f.write_str("counts it with everyone")?,

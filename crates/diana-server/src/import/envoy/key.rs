@@ -4,7 +4,7 @@
 //! the rule file gets a name of its own under `identity`, with a place to write where it comes from.
 
 use super::super::expression::{Expression, HOST, METHOD, PATH};
-use super::super::rule::Rule;
+use super::super::rule::{Rule, is_plain_host, is_plain_path, is_usual_method};
 
 /// What a key stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,9 +96,10 @@ impl Key {
     /// Asks for a value in a field of the rule, if there is one for it that is still free; else what is left to ask.
     pub(super) fn field(&self, value: &str, rule: &mut Rule) -> Expression {
         let field = match self {
-            Self::Known { by: "method", .. } => &mut rule.methods,
-            Self::Known { by: "host", .. } => &mut rule.hosts,
-            Self::Known { by: "resource", .. } if is_plain(value) => &mut rule.paths,
+            Self::Known { by: "method", .. } if is_usual_method(value) => &mut rule.methods,
+            Self::Known { by: "host", .. } if is_plain_host(value) => &mut rule.hosts,
+            // Envoy's paths have the query in them, which no path of a rule has.
+            Self::Known { by: "resource", .. } if is_plain_path(value) => &mut rule.paths,
             _ => return Expression::equals(self.expression().unwrap_or_default(), value),
         };
         if !field.is_empty() {
@@ -116,11 +117,6 @@ impl Key {
             Self::Named { name, .. } => Some(name),
         }
     }
-}
-
-/// Whether a path means itself as a glob. Envoy's have the query in them, which no path of a rule has.
-fn is_plain(path: &str) -> bool {
-    path.starts_with('/') && !path.contains(['*', '?', '[', ']', '{', '}', '\\', '!'])
 }
 
 /// What to do about a key that Envoy's routes fill.

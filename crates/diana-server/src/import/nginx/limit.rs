@@ -130,6 +130,9 @@ pub(super) fn limit_conn(directive: &Directive) -> Result<Use, String> {
     Ok(Use::Connections { zone: directive.arg(0).to_owned(), count, answer: Answer::default() })
 }
 
+/// The largest size that a rule may have, in bytes.
+const LARGEST_SIZE: u64 = 1 << 53;
+
 /// A size: `500`, `512k`, `10m`, `1g`.
 pub(super) fn size(text: &str) -> Option<u64> {
     let (number, unit) = match text.strip_suffix(|c: char| c.is_ascii_alphabetic()) {
@@ -143,7 +146,7 @@ pub(super) fn size(text: &str) -> Option<u64> {
         'g' => 30,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+    number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| *size <= LARGEST_SIZE)
 }
 
 /// A size as Diana writes it, in the largest unit that has it whole.
@@ -168,6 +171,7 @@ mod tests {
             [Some(500), Some(512 << 10), Some(10 << 20), Some(1 << 30)]
         );
         assert_eq!([size(""), size("k"), size("5x"), size("99999999999999g"), size("-1"), size("ü")], [None; 6]);
+        assert_eq!([size("9007199254740992"), size("9007199254740993"), size("9999999g")], [Some(1 << 53), None, None]);
         assert_eq!(
             [bytes(0), bytes(500), bytes(1536), bytes(512 << 10), bytes(3 << 30)],
             ["0B", "500B", "1536B", "512KiB", "3GiB"]

@@ -7,6 +7,7 @@
 //! each that has not adds "and it does not fit".
 
 use super::super::expression::{Expression, PATH, unusable};
+use super::super::rule::is_plain_path;
 use super::limit::Use;
 use super::notes::Notes;
 use super::scope::{Limits, Location, LocationKind, Server};
@@ -158,11 +159,10 @@ impl Fits {
 
     /// The globs that say the same; `None` if none do.
     fn globs(&self) -> Option<Vec<String>> {
-        let is_plain = |path: &str| path.starts_with('/') && !path.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
         match self {
             Self::Every => Some(Vec::new()),
-            Self::Exact(path) => is_plain(path).then(|| vec![path.clone()]),
-            Self::Prefix(prefix) if !is_plain(prefix) => None,
+            Self::Exact(path) => is_plain_path(path).then(|| vec![path.clone()]),
+            Self::Prefix(prefix) if !is_plain_path(prefix) => None,
             Self::Prefix(prefix) if prefix.ends_with('/') => Some(vec![format!("{prefix}**")]),
             Self::Prefix(prefix) => Some(vec![format!("{prefix}*"), format!("{prefix}*/**")]),
             Self::When(..) => None,

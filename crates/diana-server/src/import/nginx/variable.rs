@@ -10,6 +10,7 @@
 //! Asked which requests give `$limit_key` a value that is not empty, the answer is: all but those of 10.0.0.0/8.
 
 use super::super::expression::{Expression, HOST, METHOD, PATH, entry, unusable};
+use super::super::rule::is_usual_method;
 use super::syntax::Directive;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -165,14 +166,19 @@ impl Defined {
     /// By a text of the request: first the values that are written out, then the patterns in their order.
     fn by_text(&self, source: &str, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
         let what = text_of(source).ok_or_else(|| format!("rules can't ask for `${source}`"))?;
+        let is_method = source == "request_method";
         let (patterns, texts): (Vec<_>, Vec<_>) =
             self.entries.iter().partition(|(pattern, _)| pattern.starts_with('~'));
         let texts = |wanted: bool| {
             let chosen = texts.iter().filter(|(_, value)| counts(value) == wanted);
-            chosen.map(|(text, _)| unescaped(text).to_owned()).collect::<Vec<_>>()
+            let texts = chosen.map(|(text, _)| unescaped(text));
+            // `map` does not mind case, and methods that nginx takes are in capitals.
+            let cased = |text: &str| if is_method { text.to_ascii_uppercase() } else { text.to_owned() };
+            texts.map(cased).collect::<Vec<_>>()
         };
         let (counted, spared) = (texts(true), texts(false));
-        if source == "request_method" && patterns.is_empty() && !counts(&self.default) && !counted.is_empty() {
+        let is_field = is_method && !counted.is_empty() && counted.iter().all(|method| is_usual_method(method));
+        if is_field && patterns.is_empty() && !counts(&self.default) {
             return Ok(Condition { methods: counted, ..Condition::default() });
         }
         let mut when = if counts(&self.default) { Expression::True } else { Expression::False };

@@ -1,0 +1,146 @@
+//! `diana explain`: what every rule says about one request, and why.
+//!
+//! Nothing is asked but the file: all counts begin at zero, in this process, also those that would be shared. Time stands still
+//! unless `--every` moves it, so the same command has the same answer (windows on the clock aside, which begin when they begin).
+
+mod request;
+
+use super::reading;
+use clap::Args;
+use diana::EngineOptions;
+use diana::core::{Clock, ManualClock, SystemClock};
+use diana_rules::{DescribedRequest, Home, Rule, RuleFile};
+use futures_util::FutureExt;
+use request::{Header, Name, Target};
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Say which rules are about a request, and what each says
+///
+/// Every rule of the file has a line: `✓` counts the request and grants it, `✗` refuses it, `-` is not about it, with the
+/// reason. Nobody is asked: all counts begin at zero, also those that would be shared.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Explain {
+    /// The rule file; `-` is standard input
+    file: PathBuf,
+    /// The path with its query, or a whole URL; the path as rules see it, without `%20` and `..`
+    #[arg(value_name = "PATH", default_value = "/", value_parser = request::target)]
+    target: Target,
+    /// The method
+    #[arg(short = 'X', long, default_value = "GET", value_parser = request::method)]
+    method: String,
+    /// The host that is asked for
+    #[arg(long)]
+    host: Option<String>,
+    /// A header, as `name: value`; again for each
+    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = request::header)]
+    headers: Vec<Header>,
+    /// The client's address
+    #[arg(long)]
+    ip: Option<IpAddr>,
+    /// The account, where the file's `identity` does not say where it comes from
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// Anything else that a program would know by a name, as `name=value`; again for each
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = request::name)]
+    names: Vec<Name>,
+    /// Decide about the request so often first, and count each; all of them stay under way
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    times: u32,
+    /// How much time passes between two requests: 200ms, 1s
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = request::time)]
+    every: Duration,
+    /// Explain the rules that a configuration centre would send, in place of the file's own
+    #[arg(long, value_name = "DOC")]
+    remote: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  diana explain diana.yaml '/search?q=shoes' --ip 203.0.113.7
+  diana explain diana.yaml -X POST --host api.example.com -H 'x-account-id: alice' /login
+  diana explain diana.yaml https://api.example.com/login -H 'cookie: session=a1'
+  diana explain diana.yaml / --ip 203.0.113.7 --times 5               when is it refused?
+  diana explain diana.yaml / --account alice --times 50 --every 10ms  ... at a hundred a second?";
+
+impl Explain {
+    pub(crate) fn run(self) -> ExitCode {
+        self.try_run().map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    }
+
+    fn try_run(&self) -> Result<(), ExitCode> {
+        reading::stdin_is_read_once(std::iter::once(&self.file).chain(&self.remote))?;
+        let file = reading::rule_file(&self.file, self.remote.as_deref(), &diana::registry())
+            .map_err(|wrong| reading::tell_count(wrong.tell()))?;
+        let request = self.request(&file)?;
+
+        let clock = ManualClock::at(SystemClock.now());
+        let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
+        for nth in 1..=self.times {
+            let verdict = at_once(engine.decide(&request))?;
+            reading::print(&format!("{nth}: {verdict}\n"))?;
+            clock.advance(self.every);
+        }
+        let heading = if self.times == 0 { String::new() } else { "\nthe next one:\n".to_owned() };
+        let explanation = at_once(engine.explain(&request))?;
+        reading::print(&format!("{heading}{explanation}{}", self.notes(&file)))
+    }
+
+    fn request(&self, file: &RuleFile) -> Result<DescribedRequest, ExitCode> {
+        let mut request = DescribedRequest::new(&*self.method, &self.target.path);
+        if let Some(host) = self.target.host.as_ref() {
+            request = request.host(host);
+        }
+        for Header { name, value } in &self.headers {
+            request = request.header(name, value);
+        }
+        if let Some(host) = &self.host {
+            request = request.host(host);
+        }
+        if let Some(ip) = self.ip {
+            request = request.ip(ip);
+        }
+        let account = self.account.iter().map(|account| ("account", account));
+        for (name, value) in account.chain(self.names.iter().map(|Name { name, value }| (&**name, value))) {
+            if file.identity.names().any(|known| known == name) {
+                let what = "comes from the request, as the file's `identity` says; describe the request instead";
+                return Err(reading::misused(&format!("`{name}` {what}, as with -H")));
+            }
+            request = request.named(name, value);
+        }
+        Ok(request)
+    }
+
+    /// What is not as it would be in earnest.
+    fn notes(&self, file: &RuleFile) -> String {
+        let mut notes = String::new();
+        let mut note = |what: &str, which: &dyn Fn(&Rule) -> bool| {
+            let which = file.rules.iter().filter(|rule| which(rule)).map(|rule| &*rule.name).collect::<Vec<_>>();
+            if !which.is_empty() {
+                notes.push_str(&format!("note: {what}: {}\n", which.join(", ")));
+            }
+        };
+        let is_shared = |rule: &Rule| rule.home == Home::Shared && !rule.limits.is_empty();
+        note("shared with other instances, but counted from zero in this process here", &is_shared);
+        let is_busy = |rule: &Rule| rule.load.is_some() || rule.adaptive;
+        note("depends on how busy the machine is, which nobody knows here", &is_busy);
+        if file.remote.is_some() && self.remote.is_none() {
+            notes.push_str(
+                "note: the rules of the configuration centre win over these; --remote explains a copy of them\n",
+            );
+        }
+        notes
+    }
+}
+
+/// What needs nobody else is there at once: counts of this process, and a clock that stands still.
+fn at_once<T>(answer: impl Future<Output = T>) -> Result<T, ExitCode> {
+    answer.now_or_never().ok_or_else(|| {
+        let _ = writeln!(io::stderr(), "the counts of this process did not answer at once, which is a bug in Diana");
+        ExitCode::FAILURE
+    })
+}

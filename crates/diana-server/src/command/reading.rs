@@ -1,0 +1,148 @@
+//! What the commands that read rule files have in common: files and standard input, and how it is told what is wrong.
+//!
+//! What is asked for goes to standard output, and what is wrong to standard error, in colour where a person looks on
+//! (`NO_COLOR` turns that off).
+
+use anstyle::{AnsiColor, Style};
+use diana_rules::{Document, Problems, Registry, RuleFile};
+use diana_server::import::LARGEST;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// Why there are no rules.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// The file can't be read; this says why.
+    Unreadable(String),
+    /// It says what it should not.
+    Problems(Problems),
+}
+
+/// Reads a rule file, and puts the rules of a configuration centre's document in place of its own, if there is one.
+pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, Wrong> {
+    let file = RuleFile::read(&document(path)?, registry).map_err(Wrong::Problems)?;
+    match remote {
+        None => Ok(file),
+        Some(remote) => file.with_remote(&document(remote)?, registry).map_err(Wrong::Problems),
+    }
+}
+
+/// What people call a file: standard input has a name too.
+pub(super) fn name(path: &Path) -> String {
+    if is_stdin(path) { "stdin".to_owned() } else { path.display().to_string() }
+}
+
+pub(super) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The bytes of a file or of standard input, of which there may not be too many.
+pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    if is_stdin(path) { bounded(io::stdin().lock()) } else { bounded(File::open(path)?) }
+}
+
+pub(super) fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(LARGEST).unwrap_or(u64::MAX);
+    from.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {LARGEST} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn document(path: &Path) -> Result<Document, Wrong> {
+    let name = name(path);
+    let unreadable = |why: &dyn std::fmt::Display| Wrong::Unreadable(format!("{name}: can't be read: {why}"));
+    let bytes = bytes(path).map_err(|error| unreadable(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| unreadable(&error))?;
+    Ok(Document::new(&name, text))
+}
+
+/// Whether standard input is named more than once, which could be read only the first time.
+pub(super) fn stdin_is_read_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), ExitCode> {
+    if paths.into_iter().filter(|path| is_stdin(path)).count() <= 1 {
+        return Ok(());
+    }
+    Err(misused("`-` is standard input, which can be read only once"))
+}
+
+/// Says what is typed wrong, where only the command itself can know.
+pub(super) fn misused(what: &str) -> ExitCode {
+    // Whoever closed standard error does not want to read it.
+    let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {what}");
+    ExitCode::from(2)
+}
+
+impl Wrong {
+    /// Tells it, and returns how many problems it is.
+    pub(super) fn tell(&self) -> usize {
+        let (text, count) = match self {
+            Self::Unreadable(why) => (format!("{why}\n"), 1),
+            Self::Problems(problems) => (with_red_marks(&problems.to_string()), problems.len()),
+        };
+        let _ = anstream::stderr().write_all(text.as_bytes());
+        count
+    }
+}
+
+/// Says how many problems were told.
+pub(super) fn tell_count(problems: usize) -> ExitCode {
+    let _ = writeln!(anstream::stderr(), "{RED}{}{RED:#}", counted(problems, "problem"));
+    ExitCode::FAILURE
+}
+
+/// `1 rule`, `2 rules`.
+pub(super) fn counted(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The problems, with the marks below their lines in red.
+fn with_red_marks(problems: &str) -> String {
+    let mut painted = String::with_capacity(problems.len());
+    for line in problems.lines() {
+        // A line of the file has its number before the bar, a line of marks has none.
+        let is_marks = line.trim_start().starts_with("| ");
+        let first = line.find('^').filter(|_| is_marks);
+        let _ = match first.map(|first| line.split_at(first)) {
+            None => writeln!(painted, "{line}"),
+            Some((before, after)) => {
+                let (marks, hint) = after.split_at(after.find(|mark| mark != '^').unwrap_or(after.len()));
+                writeln!(painted, "{before}{RED}{marks}{RED:#}{hint}")
+            }
+        };
+    }
+    painted
+}
+
+/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
+pub(super) fn print(text: &str) -> Result<(), ExitCode> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ExitCode::SUCCESS),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "standard output can't be written: {error}");
+            Err(ExitCode::FAILURE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_red_marks;
+
+    #[test]
+    fn marks_are_red_and_nothing_else_is() {
+        let problems = "a^b.yaml:1:5: `x` is ^no\n  1 | a: ^^\n    |    ^^ such as `^`\n";
+        assert_eq!(
+            with_red_marks(problems),
+            "a^b.yaml:1:5: `x` is ^no\n  1 | a: ^^\n    |    \u{1b}[1m\u{1b}[31m^^\u{1b}[0m such as `^`\n"
+        );
+    }
+}

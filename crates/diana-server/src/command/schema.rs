@@ -1,0 +1,35 @@
+//! `diana schema`: the rule file as a JSON Schema, for editors.
+
+use super::reading;
+use clap::Args;
+use std::process::ExitCode;
+
+/// Print the JSON Schema of the rule file, for editors
+///
+/// An editor that knows it completes fields, tells what each means, and marks typos while you write.
+#[derive(Debug, Args)]
+#[command(after_help = USES)]
+pub(crate) struct Schema {}
+
+const USES: &str = "\
+Examples:
+  diana schema > diana.schema.json
+
+Then say so in the first line of a rule file, for every editor with the YAML language server (VS Code with the YAML extension,
+Neovim, Helix, Emacs, IntelliJ and others):
+
+  # yaml-language-server: $schema=diana.schema.json
+
+or once for all rule files, in VS Code's settings.json:
+
+  \"yaml.schemas\": {\"./diana.schema.json\": \"diana*.yaml\"}
+
+A rule file that is JSON can be checked with it by anything that knows JSON Schema 2020-12. The last word is `diana check`'s:
+it also knows what only makes sense together.";
+
+impl Schema {
+    pub(crate) fn run(self) -> ExitCode {
+        let schema = diana_rules::schema(&diana::registry());
+        reading::print(&format!("{schema:#}\n")).map_or_else(|code| code, |()| ExitCode::SUCCESS)
+    }
+}

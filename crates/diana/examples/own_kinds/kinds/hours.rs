@@ -1,0 +1,36 @@
+//! `match: {hours: 9-17}`: a rule that holds only at some hours of the day, in UTC.
+
+use diana::core::Clock;
+use diana::rules::{Attributes, Matcher, Node, Problem};
+use std::sync::Arc;
+
+const NANOS_AN_HOUR: u64 = 3_600_000_000_000;
+
+/// From one hour of the day to another; over midnight if the first is the later one.
+#[derive(Debug)]
+pub(crate) struct Hours {
+    from: u64,
+    to: u64,
+    clock: Arc<dyn Clock>,
+}
+
+impl Hours {
+    /// Reads `9-17`, or says at its place what would do.
+    pub(crate) fn read(node: &Node, clock: Arc<dyn Clock>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let hour = |text: &str| text.trim().parse().ok().filter(|hour| *hour <= 24);
+        let both = node.text().and_then(|text| text.split_once('-'));
+        let Some((from, to)) = both.and_then(|(from, to)| hour(from).zip(hour(to))) else {
+            let problem = Problem::new(node.span, "`hours` can't be this");
+            problems.push(problem.expected("two hours of the day, as in `9-17`"));
+            return None;
+        };
+        Some(Self { from, to, clock })
+    }
+}
+
+impl Matcher for Hours {
+    fn matches(&self, _request: &dyn Attributes) -> bool {
+        let hour = self.clock.now().as_nanos() / NANOS_AN_HOUR % 24;
+        if self.from <= self.to { (self.from..self.to).contains(&hour) } else { hour >= self.from || hour < self.to }
+    }
+}

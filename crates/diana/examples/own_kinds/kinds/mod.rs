@@ -1,0 +1,44 @@
+//! An algorithm, a key and a matcher that Diana does not have, under names that rules can say.
+
+mod hours;
+mod strikes;
+
+use diana::core::Clock;
+use diana::rules::{Attribute, Configured, Problem, Registry};
+use hours::Hours;
+use std::borrow::Cow;
+use std::sync::Arc;
+use strikes::Strikes;
+
+/// Lets rules say `algorithm: strikes`, `by: subdomain` and `match: {hours: 9-17}`.
+pub(crate) fn register(registry: &mut Registry, clock: Arc<dyn Clock>) {
+    // The quota is what `limit` says. The options are read by name; what is wrong with one is told at its place.
+    registry.algorithm("strikes", &["pause"], |quota, options| {
+        let place = options.span();
+        let Some(pause) = options.duration("pause") else {
+            if options.node("pause").is_none() {
+                let problem = Problem::new(place, "`strikes` needs a `pause`");
+                options.problem(problem.expected("`pause: 10min` beside it"));
+            }
+            return None;
+        };
+        let strikes = Strikes::new(quota.permits(), quota.period(), pause);
+        let words = format!("at most {} in {:?}, then a pause of {pause:?}", quota.permits(), quota.period());
+        Some(Configured::new(strikes).in_words(words))
+    });
+    // What editors show; an algorithm that nobody describes is in the schema as well, without these words.
+    registry.describe("strikes", "so many in a time, then a pause", |option| {
+        let pause =
+            || serde_json::json!({"$ref": "#/$defs/duration", "description": "how long nothing goes after the last"});
+        (option == "pause").then(pause)
+    });
+
+    // `acme` of `acme.example.com`. A host without a subdomain is nobody's, and `missing` says what becomes of it.
+    registry.key("subdomain", |request| {
+        let host = request.get(&Attribute::Host)?;
+        let (first, rest) = host.split_once('.')?;
+        rest.contains('.').then(|| Cow::Owned(first.to_ascii_lowercase()))
+    });
+
+    registry.matcher("hours", move |node, problems| Some(Arc::new(Hours::read(node, Arc::clone(&clock), problems)?)));
+}

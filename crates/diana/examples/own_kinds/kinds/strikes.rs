@@ -1,0 +1,125 @@
+//! Strikes: at most so many in a time, and whoever uses them all up has a pause.
+//!
+//! # How it works
+//! The first request opens a window. The one that fills it moves its end: nothing more is granted until the pause is over.
+//!
+//! ```text
+//!  opened           last strike                          ends
+//!  ───┼──x────x────────x─────────────────────────────────┼───▶ time
+//!     │◀──── period ─────────▶│                          │
+//!     │                │◀──────────── pause ────────────▶│
+//! ```
+//!
+//! # What always holds
+//! What `Algorithm` asks for: a denial changes nothing, and "again in 10 min" is exact.
+
+use diana::core::{Algorithm, Cost, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp, Waiting};
+use std::time::Duration;
+
+/// At most `limit` in `period`; after the last of them nothing for `pause`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Strikes {
+    limit: u64,
+    period: Duration,
+    pause: Duration,
+}
+
+/// What is kept for each key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StrikesState {
+    opened: Timestamp,
+    ends: Timestamp,
+    count: u64,
+}
+
+impl Strikes {
+    pub(crate) fn new(limit: u64, period: Duration, pause: Duration) -> Self {
+        Self { limit, period, pause }
+    }
+
+    /// The window that counts at `now`: the one of the state, or a new one.
+    fn current(&self, state: &StrikesState, now: Timestamp) -> StrikesState {
+        match state.is_over(now) {
+            true => StrikesState { opened: now, ends: now + self.period, count: 0 },
+            false => *state,
+        }
+    }
+
+    /// The window with `cost` more in it.
+    fn with(&self, window: StrikesState, now: Timestamp, cost: Cost) -> StrikesState {
+        let count = window.count.saturating_add(cost.get());
+        let ends = if count >= self.limit { window.ends.max(now + self.pause) } else { window.ends };
+        StrikesState { ends, count, ..window }
+    }
+}
+
+impl StrikesState {
+    fn is_over(&self, now: Timestamp) -> bool {
+        // What ends with time itself is never over; else each request of that last moment would begin anew.
+        self.count == 0 || (now >= self.ends && self.ends < Timestamp::MAX)
+    }
+}
+
+impl Algorithm for Strikes {
+    type State = StrikesState;
+
+    fn fresh(&self, _now: Timestamp) -> StrikesState {
+        StrikesState::default()
+    }
+
+    fn take(&self, state: &mut StrikesState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+        let window = self.current(state, now);
+        if cost.get() > self.limit {
+            return Outcome::never();
+        }
+        if window.count.saturating_add(cost.get()) > self.limit {
+            return match window.ends {
+                Timestamp::MAX => Outcome::never(),
+                ends => Outcome::Denied { retry: Retry::After(ends.since(now)) },
+            };
+        }
+        *state = self.with(window, now, cost);
+        Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(window.opened.as_nanos())))
+    }
+
+    fn standing(&self, state: &StrikesState, now: Timestamp) -> Standing {
+        let (count, reset) =
+            if state.is_over(now) { (0, Duration::ZERO) } else { (state.count, state.ends.since(now)) };
+        Standing { limit: self.limit, remaining: self.limit.saturating_sub(count), reset }
+    }
+
+    fn charge(&self, state: &mut StrikesState, now: Timestamp, cost: Cost) {
+        *state = self.with(self.current(state, now), now, cost);
+    }
+
+    /// A strike that is taken back ends the pause that it began.
+    fn refund(&self, state: &mut StrikesState, now: Timestamp, receipt: &Receipt) -> Refund {
+        if state.is_over(now) || u128::from(state.opened.as_nanos()) != receipt.mark() {
+            return Refund::Void;
+        }
+        let count = state.count.saturating_sub(receipt.cost().get());
+        let ends = if count < self.limit { state.opened + self.period } else { state.ends };
+        *state = if count == 0 { StrikesState::default() } else { StrikesState { ends, count, ..*state } };
+        Refund::Returned
+    }
+
+    fn is_fresh(&self, state: &StrikesState, now: Timestamp) -> bool {
+        state.is_over(now)
+    }
+
+    /// A pause that has begun goes on as it was announced.
+    fn rescale(&self, state: &mut StrikesState, old: &Self, now: Timestamp) {
+        if state.is_over(now) {
+            *state = StrikesState::default();
+        } else if state.count < old.limit {
+            let window = StrikesState { ends: state.opened + self.period, ..*state };
+            *state = if state.count < self.limit { window } else { StrikesState { ends: now + self.pause, ..window } };
+        } else {
+            state.count = self.limit;
+        }
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Queues
+    }
+}
