@@ -391,10 +391,3 @@ fn each_algorithm_tells_what_it_wants() {
         rule,
     );
 }
-
-#[test]
-fn rules_whose_limits_are_wrong_are_no_twins() {
-    let document = Document::new("diana.yaml", "rules:\n  - {name: a, limit: 5/x}\n  - {name: b, limit: 6/y}\n");
-    let problems = RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_err();
-    assert_eq!(problems.len(), 2, "{problems}");
-}

@@ -244,3 +244,10 @@ fn what_is_told_writes_nothing_strange_to_a_terminal() {
     let long = read(&format!("{}: 5\nrules: []\n", "x".repeat(1 << 20))).unwrap_err();
     assert!(long.len() < 4_000 && long.contains("xxx…"), "{}", long.len());
 }
+
+#[test]
+fn rules_whose_limits_are_wrong_are_no_twins() {
+    let document = Document::new("diana.yaml", "rules:\n  - {name: a, limit: 5/x}\n  - {name: b, limit: 6/y}\n");
+    let problems = RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_err();
+    assert_eq!(problems.len(), 2, "{problems}");
+}

@@ -50,6 +50,7 @@ pub(super) struct Shadow {
 const MOST: usize = 32;
 
 thread_local! {
+    #[allow(clippy::vec_box, reason = "the boxes are handed out, and come back")]
     static USED: RefCell<Vec<Box<Made>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -179,7 +179,7 @@ impl Verdict {
 
     /// The rules that it was made by.
     pub fn rules(&self) -> &RuleSet {
-        self.made().rules.as_ref().map(|rules| &***rules).unwrap_or_else(|| unreachable!("a verdict has rules"))
+        self.made().rules.as_ref().map_or_else(|| unreachable!("a verdict has rules"), |rules| &***rules)
     }
 
     /// What these rules found about the request.
