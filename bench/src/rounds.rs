@@ -6,6 +6,8 @@
 //! stack elsewhere: where stack and data fall in the same place of a page, a loop of 10 ns can take 15, by the luck of
 //! one process.
 
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
+
 use crate::{median, now};
 use std::hint::black_box;
 use std::time::Duration;
