@@ -148,7 +148,7 @@ fn shadow_rules_count_and_refuse_nobody() {
     // What the real ones refuse, the shadows do not count.
     let denied = decide(&engine, &request());
     assert!(!denied.is_granted());
-    let refusals = engine.rules().rules().iter().map(|rule| rule.shadow_refusals()).collect::<Vec<_>>();
+    let refusals = engine.rules().rules().iter().map(diana::rules::RuleInForce::shadow_refusals).collect::<Vec<_>>();
     assert_eq!(refusals, [0, 2, 4]);
 }
 
