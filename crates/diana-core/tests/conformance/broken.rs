@@ -95,7 +95,7 @@ impl Broken {
             }
             Fault::TimeGoesBack if now < seen.latest => LocalStore::reset(&self.inner, ask.limit, ask.key, now),
             Fault::ForgetsEarly if now.since(seen.latest) >= Duration::from_secs(1) => {
-                LocalStore::forget(&self.inner, ask.limit)
+                LocalStore::forget(&self.inner, ask.limit);
             }
             _ => {}
         }
