@@ -61,7 +61,8 @@ impl<S: Store> Engine<S> {
     /// Decides about one request: whether it may go on, after which wait, or why not.
     ///
     /// Asking for the attributes, and all that is counted here, is done at once; the future is only for the shared store.
-    /// Dropping it gives back what was taken.
+    /// Dropping it gives back what was taken, but for one case: while shared *shadow* rules are asked, what the shared store has
+    /// granted already stays charged.
     pub fn decide(&self, request: &dyn Attributes) -> Deciding<'_, S> {
         let begun = GivesBack { engine: self, verdict: Some(self.begin(request)) };
         let verdict = begun.verdict();
