@@ -22,7 +22,7 @@ pub struct LinkStatus {
     pub leased: u64,
     /// Instances that were last seen alive, this one included.
     pub instances: u64,
-    /// Limits of which others have a newer [configuration](crate::RedisStore::configure), which counts here too.
+    /// Limits of which others have a newer [configuration](diana_core::Store::configure), which counts here too.
     pub adopted: u64,
 }
 
