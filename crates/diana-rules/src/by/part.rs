@@ -3,6 +3,7 @@
 use super::key::{KeyBytes, Share};
 use crate::attributes::{Attribute, Attributes};
 use crate::expression::Expression;
+use crate::matching::path::segments;
 use crate::registry::KeyOf;
 use ipnet::IpNet;
 use std::fmt;
@@ -30,6 +31,11 @@ impl Part {
     /// Writes this part of a request's key. `None` if the request has no such thing; an empty one is none.
     pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Option<()> {
         let text = match self {
+            // Most servers take `//a/` for `/a`, and nobody is to get a count of his own by that.
+            Self::Of(Attribute::Path) => {
+                tidy(&request.get(&Attribute::Path)?, key);
+                return Some(());
+            }
             Self::Of(attribute) | Self::Named(_, attribute) => request.get(attribute)?,
             Self::Address(share) => {
                 share.write(request.ip()?, key);
@@ -51,6 +57,7 @@ impl Part {
     pub(super) fn write_value(&self, value: &str, key: &mut KeyBytes) {
         match (self, address(value)) {
             (Self::Address(share), Some((address, _))) => share.write(address, key),
+            (Self::Of(Attribute::Path), _) => tidy(value, key),
             _ => key.extend_from_slice(value.as_bytes()),
         }
     }
@@ -92,6 +99,18 @@ impl Part {
 fn address(text: &str) -> Option<(IpAddr, Option<u8>)> {
     let network = || text.parse::<IpNet>().ok().map(|network| (network.network(), Some(network.prefix_len())));
     text.parse::<IpAddr>().ok().map(|address| (address.to_canonical(), None)).or_else(network)
+}
+
+/// Writes a path without empty segments.
+fn tidy(path: &str, key: &mut KeyBytes) {
+    let start = key.len();
+    for segment in segments(path) {
+        key.push(b'/');
+        key.extend_from_slice(segment.as_bytes());
+    }
+    if key.len() == start {
+        key.push(b'/');
+    }
 }
 
 impl PartialEq for Part {

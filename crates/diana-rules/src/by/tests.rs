@@ -128,3 +128,24 @@ fn a_request_without_the_attribute_has_no_key() {
     let needed = needed.attributes().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(needed, ["account", "ip"]);
 }
+
+#[test]
+fn a_path_is_one_however_many_slashes_it_has() {
+    struct Path(&'static str);
+    impl Attributes for Path {
+        fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+            (*attribute == Attribute::Path).then_some(self.0.into())
+        }
+    }
+    let key = |path| {
+        let mut key = KeyBytes::new();
+        read("resource").unwrap().key(&Path(path), &mut key).unwrap();
+        key
+    };
+    for path in ["/search/a", "//search/a", "/search//a/", "/search/a//"] {
+        assert_eq!(key(path), b"/search/a");
+    }
+    assert_eq!(key("/"), b"/");
+    assert_eq!(key("///"), b"/");
+    assert_eq!(read("resource").unwrap().key_of(&["/search/a/"]), b"/search/a");
+}

@@ -36,7 +36,7 @@ pub(crate) struct Candidate {
     pub(crate) proved: Proved,
 }
 
-pub(crate) type Candidates = SmallVec<[Candidate; 8]>;
+pub(crate) type Candidates = SmallVec<[Candidate; 32]>;
 
 /// Rules by host and path.
 #[derive(Debug, Default)]
