@@ -7,7 +7,8 @@ mod words;
 
 use crate::attributes::{Attribute, Attributes};
 pub use key::KeyBytes;
-use part::Part;
+use part::{Lack, Part};
+use std::convert::Infallible;
 use std::fmt;
 
 /// Whom a limit counts: everyone together, or each combination of what its parts say.
@@ -44,7 +45,17 @@ pub struct By {
 
 /// What a request lacks, so that nobody can tell whose it is.
 #[derive(Clone, Copy, Debug)]
-pub struct MissingPart<'a>(&'a Part);
+pub struct MissingPart<'a> {
+    part: &'a Part,
+    lack: Lack,
+}
+
+impl MissingPart<'_> {
+    /// Whether an expression failed, rather than the request having no such thing.
+    pub fn is_failure(&self) -> bool {
+        self.lack == Lack::Failed
+    }
+}
 
 impl By {
     /// Everyone together.
@@ -63,9 +74,9 @@ impl By {
                 1 => part.write(request, key),
                 _ => key::with_length(key, |key| part.write(request, key)),
             };
-            if written.is_none() {
+            if let Err(lack) = written {
                 key.truncate(before);
-                return Err(MissingPart(part));
+                return Err(MissingPart { part, lack });
             }
         }
         Ok(())
@@ -78,10 +89,11 @@ impl By {
             match self.parts.len() {
                 1 => part.write_value(value, &mut key),
                 _ => {
-                    key::with_length(&mut key, |key| {
+                    let written = key::with_length(&mut key, |key| {
                         part.write_value(value, key);
-                        Some(())
+                        Ok::<_, Infallible>(())
                     });
+                    let Ok(()) = written;
                 }
             }
         }
@@ -93,7 +105,7 @@ impl By {
         let mut one = KeyBytes::new();
         self.parts.iter().any(|part| {
             one.clear();
-            part.write(request, &mut one).is_some() && look(&one)
+            part.write(request, &mut one).is_ok() && look(&one)
         })
     }
 
@@ -167,7 +179,10 @@ impl fmt::Display for By {
 
 impl fmt::Display for MissingPart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it has no {}", self.0)
+        match self.lack {
+            Lack::Absent => write!(f, "it has no {}", self.part),
+            Lack::Failed => write!(f, "{} failed", self.part),
+        }
     }
 }
 

@@ -19,7 +19,8 @@ use crate::fields::{Fields, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
-use diana_core::{Concurrency, MinInterval, Quota, Total};
+use diana_core::{Concurrency, MinInterval, Quota, TokenBucket, Total};
+use std::time::Duration;
 pub(crate) use style::LimitStyle;
 
 /// The algorithm where none is named.
@@ -41,6 +42,15 @@ pub struct LimitRule {
 }
 
 impl LimitRule {
+    /// How long the last of so many in line would wait, where that can be told from the rate.
+    pub(crate) fn longest_line(&self, queue: Option<u64>) -> Duration {
+        let Some(queue) = queue else { return Duration::MAX };
+        let bucket = self.configured.algorithm::<TokenBucket>().map(|bucket| bucket.quota());
+        let Some(quota) = bucket else { return Duration::MAX };
+        let nanos = u128::from(queue) * quota.period().as_nanos() / u128::from(quota.permits());
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
     /// The fields of a rule that have to do with its limits.
     ///
     /// ```

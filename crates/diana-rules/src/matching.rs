@@ -17,7 +17,7 @@ use glob::Glob;
 use host::HostPattern;
 use networks::Networks;
 use path::PathPattern;
-pub(crate) use seen::{Looks, Seen, WithParameters};
+pub(crate) use seen::{Looks, Normalised, Seen, WithParameters};
 use std::fmt;
 use std::sync::Arc;
 

@@ -5,18 +5,20 @@
 mod explain;
 mod found;
 mod in_force;
+mod pairs;
 
 use crate::attributes::Attributes;
 use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
-use crate::matching::{Looks, Seen, When};
+use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 pub use found::{Applied, Found, RefusedBy, Why};
 use hashbrown::{HashMap, HashSet};
-pub use in_force::{LimitInForce, RuleInForce};
+use in_force::Expressions;
+pub use in_force::{LimitInForce, Move, RuleInForce};
 
 /// The rules in force.
 ///
@@ -90,6 +92,15 @@ impl RuleSet {
         self.limits().filter(|limit| !kept.contains(&limit.id())).cloned().collect()
     }
 
+    /// The keys that are counted in this process and have another limit once `after` are in force, because an override came or
+    /// went.
+    pub fn moves_to<'a>(&'a self, after: &'a Self) -> Vec<Move<'a>> {
+        let by_name = after.rules.iter().map(|rule| (rule.rule().name.as_str(), rule)).collect::<HashMap<_, _>>();
+        let same = self.rules.iter().filter_map(|rule| Some((rule, *by_name.get(rule.rule().name.as_str())?)));
+        let same = same.filter(|(before, after)| before.rule().by == after.rule().by);
+        same.flat_map(|(before, after)| before.moves_to(after)).collect()
+    }
+
     fn limits(&self) -> impl Iterator<Item = &Limit> {
         self.rules.iter().flat_map(RuleInForce::all_limits)
     }
@@ -98,7 +109,7 @@ impl RuleSet {
     pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
         found.clear();
         if self.asks_identity {
-            self.find_for(&self.identity.of(request), found);
+            self.find_for(&self.identity.of(&Normalised(request)), found);
         } else {
             self.find_for(request, found);
         }
@@ -112,10 +123,10 @@ impl RuleSet {
             let Some(rule) = self.rule(candidate.rule) else { continue };
             match rule.rule().matches.check(&seen, candidate.proved) {
                 Ok(when) => {
-                    if when == When::Failed {
+                    let failed = rule.apply(candidate.rule, &seen, found) == Expressions::Failed;
+                    if failed || when == When::Failed {
                         rule.count_failure();
                     }
-                    rule.apply(candidate.rule, &seen, found);
                 }
                 Err(_) => continue,
             }

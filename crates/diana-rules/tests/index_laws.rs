@@ -1,7 +1,7 @@
 //! Laws of the index: it finds the rules that match, asked one by one, in the order of the file.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-use diana_rules::{DescribedRequest, Document, ExplainedRule, Found, Registry, RuleFile, RuleSet};
+use diana_rules::{DescribedRequest, Document, Found, Registry, RuleFile, RuleSet};
 use proptest::prelude::*;
 
 /// Few words, so that patterns and paths often meet.
@@ -109,9 +109,8 @@ proptest! {
         for request in requests {
             rules.find(&request, &mut found);
             let indexed = found.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
-            let explained = rules.explain(&request).rules;
-            let asked = explained.iter().enumerate().filter(|(_, said)| matches!(said, ExplainedRule::Counts { .. }));
-            let asked = asked.map(|(nth, _)| nth).collect::<Vec<_>>();
+            let explained = rules.explain(&request).found;
+            let asked = explained.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
             prop_assert_eq!(indexed, asked, "{:?} by\n{}", request, text);
         }
     }

@@ -24,10 +24,10 @@ use arc_swap::ArcSwap;
 use asks::{Asks, Part};
 pub use deciding::Deciding;
 use deciding::GivesBack;
-use diana_core::{Clock, Decision, Limit, LocalStore, MemoryStore, Patience, Store, SystemClock, Timestamp};
-use diana_rules::{Applied, Attributes, Home, Mode, RuleFile, RuleSet};
+use diana_core::{Ask, Clock, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Store, SystemClock, Timestamp};
+use diana_rules::{Applied, Attributes, Home, Mode, Move, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
-use made::{Shadow, SharedDecision};
+use made::{Held, Shadow, SharedDecision};
 pub use options::EngineOptions;
 use parking_lot::Mutex;
 use std::fmt;
@@ -37,7 +37,7 @@ pub use verdict::{Asked, Reason, Verdict};
 /// Decides about requests by rules. `S` is the store that many processes share, if there is one.
 pub struct Engine<S = MemoryStore> {
     rules: ArcSwap<RuleSet>,
-    local: MemoryStore,
+    local: Arc<MemoryStore>,
     shared: Option<S>,
     clock: Option<Arc<dyn Clock>>,
     /// Held while the rules change. Limits that are gone are forgotten twice, the second time with the next change: a request
@@ -87,12 +87,9 @@ impl<S: Store> Engine<S> {
         for nth in 0..verdict.found().refused().len() {
             let refused = verdict.found().refused()[nth];
             let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
-            match rule.rule().mode {
-                Mode::Shadow => rule.count_shadow_refusal(),
-                Mode::Enforced => {
-                    verdict.refuse(refused);
-                    return verdict;
-                }
+            if rule.rule().mode == Mode::Enforced {
+                verdict.refuse(refused);
+                return verdict;
             }
         }
         self.decide_local(&mut verdict);
@@ -135,7 +132,7 @@ impl<S: Store> Engine<S> {
     fn decide_local(&self, verdict: &mut Verdict) {
         // One ask needs no list, and is what most requests are.
         if let Some(ask) = Asks::only(verdict) {
-            let decision = LocalStore::decide(&self.local, &[ask], verdict.at(), Patience::FOREVER);
+            let decision = LocalStore::decide(&*self.local, &[ask], verdict.at(), Patience::FOREVER);
             verdict.made_mut().local = Some(decision);
         } else {
             verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
@@ -145,7 +142,7 @@ impl<S: Store> Engine<S> {
     /// What the counts of this process say; nothing if they are not asked.
     fn decide_here(&self, verdict: &Verdict, part: Part) -> Option<Decision> {
         let asks = Asks::of(verdict, part);
-        (!asks.is_empty()).then(|| LocalStore::decide(&self.local, &asks, verdict.at(), Patience::FOREVER))
+        (!asks.is_empty()).then(|| LocalStore::decide(&*self.local, &asks, verdict.at(), Patience::FOREVER))
     }
 
     /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
@@ -157,8 +154,22 @@ impl<S: Store> Engine<S> {
         }
         Some(match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
             Ok(decision) => (decision, false),
-            Err(_) => (LocalStore::decide(&self.local, &asks, verdict.at(), Patience::FOREVER), true),
+            Err(_) => (LocalStore::decide(&*self.local, &asks, verdict.at(), Patience::FOREVER), true),
         })
+    }
+
+    /// Counts the shadow rules that would have refused a granted request whatever their counts are.
+    fn count_shadow_lists(&self, verdict: &Verdict) {
+        for refused in verdict.found().refused() {
+            if let Some(rule) = verdict.rules().rule(refused.rule) {
+                rule.count_shadow_refusal();
+            }
+        }
+    }
+
+    /// Where what a verdict holds goes when it is dropped.
+    fn held(&self) -> Held {
+        Held { store: Arc::clone(&self.local), clock: self.clock.clone() }
     }
 
     /// Which of the asks are decided in this process: all of them, if nobody shares.
@@ -167,12 +178,17 @@ impl<S: Store> Engine<S> {
     }
 
     /// Says that a granted request is done: what it only held while it ran (`concurrent`) is given back.
-    pub async fn finish(&self, verdict: Verdict) {
+    ///
+    /// A verdict that is dropped gives back what it holds in this process, too; what it holds in the shared store comes back when
+    /// its lease ends.
+    pub async fn finish(&self, mut verdict: Verdict) {
+        verdict.made_mut().held = None;
         self.give_back(&verdict, Return::WhatIsHeld).await;
     }
 
     /// Gives back all that a granted request took, as far as time has not: it was not carried out.
-    pub async fn refund(&self, verdict: Verdict) {
+    pub async fn refund(&self, mut verdict: Verdict) {
+        verdict.made_mut().held = None;
         self.give_back(&verdict, Return::Everything).await;
     }
 
@@ -187,7 +203,7 @@ impl<S: Store> Engine<S> {
         if let Some(made) = &verdict.made().shared {
             self.give_back_there(verdict, Part::Shared, &made.decision, made.here, what, now).await;
         }
-        for shadow in &verdict.made().shadows {
+        for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.decision.is_granted()) {
             self.give_back_there(verdict, Part::Shadow(shadow.nth), &shadow.decision, shadow.here, what, now).await;
         }
     }
@@ -195,7 +211,7 @@ impl<S: Store> Engine<S> {
     fn give_back_here(&self, verdict: &Verdict, part: Part, made: &Decision, what: Return, now: Timestamp) {
         let (asks, made) = Asks::given_back(verdict, part, made, what);
         if !asks.is_empty() {
-            LocalStore::refund(&self.local, &asks, &made, now);
+            LocalStore::refund(&*self.local, &asks, &made, now);
         }
     }
 
@@ -231,14 +247,31 @@ impl<S: Store> Engine<S> {
             // While others still have the old rules, the higher number counts for all who share a limit.
             shared.configure(file.revision);
         }
+        self.move_keys(&before.moves_to(&after));
         self.rules.store(Arc::new(after));
         for limit in gone.iter().chain(&newly_gone) {
-            LocalStore::forget(&self.local, limit);
+            LocalStore::forget(&*self.local, limit);
             if let Some(shared) = &self.shared {
                 shared.forget(limit);
             }
         }
         *gone = newly_gone;
+    }
+
+    /// Takes along what keys have used that have another limit from now on.
+    fn move_keys(&self, moves: &[Move<'_>]) {
+        let now = self.now();
+        let standing = |limit, key: &[u8]| {
+            let seen = LocalStore::peek(&*self.local, &[Ask::one(limit, key)], now, Patience::NONE);
+            seen.answers().first().map(|answer| answer.standing)
+        };
+        for Move { key, from, to } in moves {
+            let (Some(before), Some(after)) = (standing(from, key), standing(to, key)) else { continue };
+            let used = (before.limit - before.remaining).min(after.limit);
+            if let Ok(used) = Cost::new(used) {
+                LocalStore::charge(&*self.local, Ask::new(to, key, used), now);
+            }
+        }
     }
 
     /// The rules in force.

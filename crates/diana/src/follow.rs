@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use diana_core::Store;
-use diana_rules::{Apply, Document, Problems, Registry, Remote, RemoteError, RuleFile, Sources};
+use diana_rules::{Apply, Document, Problem, Problems, Registry, Remote, RemoteError, RuleFile, Sources, Span};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,6 +56,12 @@ impl<S: Store + 'static> Apply for Follower<S> {
             Some(document) => own.with_remote(document, &self.registry)?,
             None => own,
         };
+        if file.store.redis.is_some() != self.engine.shared().is_some() {
+            // Which rules are shared follows from it, and their counts would begin anew on the way.
+            let what = "`store` can't gain or lose its `redis` while the program runs";
+            let problem = Problem::new(Span::default(), what).expected("restart it, or put `store` back");
+            return Err(local.or(remote).map_or_else(|| Document::new("rules", ""), Clone::clone).problems([problem]));
+        }
         self.engine.set_rules(&file);
         *self.in_force.lock() = Some(Arc::new(file));
         Ok(())

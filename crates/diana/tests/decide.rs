@@ -149,7 +149,7 @@ fn shadow_rules_count_and_refuse_nobody() {
     let denied = decide(&engine, &request());
     assert!(!denied.is_granted());
     let refusals = engine.rules().rules().iter().map(diana::rules::RuleInForce::shadow_refusals).collect::<Vec<_>>();
-    assert_eq!(refusals, [0, 2, 4]);
+    assert_eq!(refusals, [0, 2, 3]);
 }
 
 #[test]

@@ -300,6 +300,10 @@ impl MemoryStore {
     ) {
         for ((ask, place), answer) in asks.iter().zip(places).zip(decision.answers()) {
             let (None, Some(receipt)) = (place.same_as, answer.receipt()) else { continue };
+            // What has been forgotten is not begun anew for something that comes back late.
+            if !shard_of(locked, place).limits.contains_key(&ask.limit.id()) {
+                continue;
+            }
             let keys = self.keys(shard_of(locked, place), ask.limit, now);
             // A receipt means something only to the kind of algorithm that wrote it.
             if keys.is_of_kind(ask.limit.erased()) {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub type KeyBytes = Vec<u8>;
 
 /// Writes what `write` writes, with its length in front: `4:free`.
-pub(super) fn with_length(key: &mut KeyBytes, write: impl FnOnce(&mut KeyBytes) -> Option<()>) -> Option<()> {
+pub(super) fn with_length<E>(key: &mut KeyBytes, write: impl FnOnce(&mut KeyBytes) -> Result<(), E>) -> Result<(), E> {
     let start = key.len();
     write(key)?;
     // It is not known before how long it will be, so the length is written behind, and turned to the front.
@@ -14,7 +14,7 @@ pub(super) fn with_length(key: &mut KeyBytes, write: impl FnOnce(&mut KeyBytes) 
     decimal(key, length);
     key.push(b':');
     key[start..].rotate_left(length);
-    Some(())
+    Ok(())
 }
 
 /// The shares of an address that make up a key: so many bits of IPv4, and of IPv6.

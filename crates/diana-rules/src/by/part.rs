@@ -27,30 +27,39 @@ pub(super) enum Part {
     Request,
 }
 
+/// Why a part of a key could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// The request has no such thing.
+    Absent,
+    /// The expression failed.
+    Failed,
+}
+
 impl Part {
-    /// Writes this part of a request's key. `None` if the request has no such thing; an empty one is none.
-    pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Option<()> {
+    /// Writes this part of a request's key, unless the request has no such thing; an empty one is none.
+    pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), Lack> {
         let text = match self {
             // Most servers take `//a/` for `/a`, and nobody is to get a count of his own by that.
             Self::Of(Attribute::Path) => {
-                tidy(&request.get(&Attribute::Path)?, key);
-                return Some(());
+                tidy(&request.get(&Attribute::Path).ok_or(Lack::Absent)?, key);
+                return Ok(());
             }
-            Self::Of(attribute) | Self::Named(_, attribute) => request.get(attribute)?,
+            Self::Of(attribute) | Self::Named(_, attribute) => request.get(attribute).ok_or(Lack::Absent)?,
             Self::Address(share) => {
-                share.write(request.ip()?, key);
-                return Some(());
+                share.write(request.ip().ok_or(Lack::Absent)?, key);
+                return Ok(());
             }
-            Self::Expression(expression) => expression.text_of(request).ok()?.into(),
-            Self::Registered(_, of) => of(request)?,
+            Self::Expression(expression) => expression.text_of(request).map_err(|_| Lack::Failed)?.into(),
+            Self::Registered(_, of) => of(request).ok_or(Lack::Absent)?,
             // Nobody shares it with anybody; the store is not asked to keep it.
-            Self::Request => return Some(()),
+            Self::Request => return Ok(()),
         };
         if text.is_empty() {
-            return None;
+            return Err(Lack::Absent);
         }
         key.extend_from_slice(text.as_bytes());
-        Some(())
+        Ok(())
     }
 
     /// Writes a value that a file names, as it is written for requests that have it.

@@ -92,6 +92,10 @@ fn part(
     }
     // What a name stands for is known now, and need not be looked up for each request.
     if let Some(source) = vocabulary.identity.attribute(text) {
+        // Whatever it is called, an address is counted as one.
+        if *source == Attribute::Ip {
+            return Ok(Some(Part::Address(Share::USUAL)));
+        }
         return Ok(Some(Part::Named(text.into(), source.clone())));
     }
     if vocabulary.names().contains(&text) {

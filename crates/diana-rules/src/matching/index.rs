@@ -36,6 +36,9 @@ pub(crate) struct Candidate {
     pub(crate) proved: Proved,
 }
 
+/// The longest name that a host can have.
+const LONGEST_NAME: usize = 253;
+
 pub(crate) type Candidates = SmallVec<[Candidate; 32]>;
 
 /// Rules by host and path.
@@ -104,7 +107,9 @@ impl Index {
             if !self.below.is_empty() {
                 let mut rest = host;
                 while let Some((_, above)) = rest.split_once('.') {
-                    if let Some(tree) = self.below.get(above) {
+                    // A name lies below another only by a label of its own, and no name is longer than this.
+                    let is_below = host.len() - above.len() > 1 && above.len() <= LONGEST_NAME;
+                    if is_below && let Some(tree) = self.below.get(above) {
                         tree.collect(path, seen.request, found);
                     }
                     rest = above;

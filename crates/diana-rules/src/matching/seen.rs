@@ -61,6 +61,45 @@ fn as_compared(host: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
+/// A request whose host, path and address are as they are compared, so that nobody gets round a rule by spelling them otherwise.
+pub(crate) struct Normalised<'a>(pub(crate) &'a dyn Attributes);
+
+impl Normalised<'_> {
+    /// Whether it says something else about this than the request itself.
+    fn is_about(attribute: &Attribute) -> bool {
+        matches!(attribute, Attribute::Host | Attribute::Path | Attribute::Ip)
+    }
+}
+
+impl Attributes for Normalised<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Host => self.0.get(attribute).map(as_compared),
+            Attribute::Path => self.0.get(attribute).map(merged),
+            Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
+            _ => self.0.get(attribute),
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.0.ip().map(canonical)
+    }
+}
+
+/// A path with one slash where there are several, as nginx takes it.
+fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
+    if !path.contains("//") {
+        return path;
+    }
+    let mut merged = String::with_capacity(path.len());
+    for character in path.chars() {
+        if character != '/' || !merged.ends_with('/') {
+            merged.push(character);
+        }
+    }
+    Cow::Owned(merged)
+}
+
 /// A request as one rule sees it: with the parameters of its path, and its host as it is compared.
 pub(crate) struct WithParameters<'a, 's> {
     pub(crate) seen: &'a Seen<'s>,
@@ -70,19 +109,21 @@ pub(crate) struct WithParameters<'a, 's> {
 impl WithParameters<'_, '_> {
     /// Whether it says something else about this than the request itself.
     pub(crate) fn is_about(attribute: &Attribute) -> bool {
-        matches!(attribute, Attribute::Host | Attribute::Param(_))
+        Normalised::is_about(attribute) || matches!(attribute, Attribute::Param(_))
     }
 }
 
 impl Attributes for WithParameters<'_, '_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         match attribute {
-            Attribute::Host => self.seen.request.get(attribute).map(as_compared),
             Attribute::Param(name) => {
                 let path = self.seen.path()?;
                 let pattern = self.paths.iter().find(|pattern| pattern.has_parameter(name) && pattern.matches(path))?;
                 pattern.parameter(name, path).map(Cow::Borrowed)
             }
+            Attribute::Host => self.seen.request.get(attribute).map(as_compared),
+            Attribute::Path => self.seen.request.get(attribute).map(merged),
+            Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
             other => self.seen.request.get(other),
         }
     }

@@ -1,9 +1,9 @@
 //! Why rules are, or are not, about a request: for people who wonder.
 
-use super::{Applied, Found, RuleSet, Why};
+use super::{Applied, Found, RefusedBy, RuleSet, Why};
 use crate::attributes::Attributes;
 use crate::by::KeyBytes;
-use crate::matching::{Looks, Mismatch, Proved, Seen, When};
+use crate::matching::{Looks, Mismatch, Normalised, Proved, Seen, When};
 use crate::rule::Missing;
 
 /// What each rule says about one request, in the order of the file.
@@ -11,7 +11,7 @@ use crate::rule::Missing;
 pub struct Explained {
     /// Each rule, by its number, and what it says.
     pub rules: Vec<ExplainedRule>,
-    /// The same as [`RuleSet::find`] finds.
+    /// What [`RuleSet::find`] finds too, here without the index: each rule was asked.
     pub found: Found,
 }
 
@@ -45,26 +45,35 @@ impl RuleSet {
     /// Asks every rule about a request, not only those that the index finds, and says why each does or does not count it.
     pub fn explain(&self, request: &dyn Attributes) -> Explained {
         let mut explained = Explained::default();
-        self.find(request, &mut explained.found);
-        let identified = self.identity.of(request);
+        let normalised = Normalised(request);
+        let identified = self.identity.of(&normalised);
         let seen = Seen::new(&identified, Looks::AT_ALL);
         for (number, in_force) in self.rules.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let rule = in_force.rule();
-            let view = rule.matches.view(&seen);
-            let said = match rule.matches.check(&seen, Proved::Nothing) {
-                Err(mismatch) => ExplainedRule::NotAbout(mismatch),
-                Ok(_) if rule.allow.contains(&rule.by, &seen, &view) => ExplainedRule::Allowed,
-                Ok(_) if explained.found.refused().iter().any(|by| by.rule == number && by.why == Why::Listed) => {
-                    ExplainedRule::Listed
+            let when = match rule.matches.check(&seen, Proved::Nothing) {
+                Ok(when) => when,
+                Err(mismatch) => {
+                    explained.rules.push(ExplainedRule::NotAbout(mismatch));
+                    continue;
                 }
-                Ok(when) => match rule.by.key(&view, &mut KeyBytes::new()) {
-                    Err(missing) => ExplainedRule::Lacks { what: missing.to_string(), then: rule.missing },
-                    Ok(()) if explained.applied(number).is_none() => ExplainedRule::Free,
-                    Ok(()) => ExplainedRule::Counts { when_failed: when == When::Failed },
-                },
             };
-            explained.rules.push(said);
+            let view = rule.matches.view(&seen);
+            let is_allowed = rule.allow.contains(&rule.by, &seen, &view);
+            in_force.apply(number, &seen, &mut explained.found);
+            let is_listed = explained.found.refused().contains(&RefusedBy { rule: number, why: Why::Listed });
+            explained.rules.push(match rule.by.key(&view, &mut KeyBytes::new()) {
+                _ if is_allowed => ExplainedRule::Allowed,
+                _ if is_listed => ExplainedRule::Listed,
+                Err(missing) => {
+                    // One that fails is counted with others, unless it is refused.
+                    let is_skipped = rule.missing == Missing::Skip && missing.is_failure();
+                    let then = if is_skipped { Missing::Shared } else { rule.missing };
+                    ExplainedRule::Lacks { what: missing.to_string(), then }
+                }
+                Ok(()) if explained.applied(number).is_none() => ExplainedRule::Free,
+                Ok(()) => ExplainedRule::Counts { when_failed: when == When::Failed },
+            });
         }
         explained
     }

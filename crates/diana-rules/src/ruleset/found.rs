@@ -11,6 +11,7 @@ pub struct Found {
     refused: Vec<RefusedBy>,
     pub(super) keys: KeyBytes,
     has_shadows: bool,
+    is_held: bool,
 }
 
 /// A rule that a request is about.
@@ -62,6 +63,11 @@ impl Found {
         self.has_shadows
     }
 
+    /// Whether something of what is asked for must be given back when the request is done.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
     /// Whose request it is to a rule.
     pub fn key(&self, applied: &Applied) -> &[u8] {
         self.keys.get(applied.key.0 as usize..applied.key.1 as usize).unwrap_or_default()
@@ -77,9 +83,11 @@ impl Found {
             self.keys.shrink_to(LARGE);
         }
         self.has_shadows = false;
+        self.is_held = false;
     }
 
-    pub(super) fn add(&mut self, applied: Applied) {
+    pub(super) fn add(&mut self, applied: Applied, is_held: bool) {
+        self.is_held |= is_held;
         self.has_shadows |= applied.mode == Mode::Shadow;
         self.applied.push(applied);
     }

@@ -1,11 +1,12 @@
 //! A rule with the limits that stores know.
 
 use super::found::{Applied, Found, Why};
+use super::pairs;
 use crate::attributes::Attributes;
 use crate::by::KeyBytes;
 use crate::limit::LimitRule;
 use crate::matching::{Seen, WithParameters};
-use crate::rule::{CostOf, Missing, Rule};
+use crate::rule::{CostOf, Home, Missing, Rule};
 use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,20 @@ pub struct RuleInForce {
     overrides: HashMap<KeyBytes, u32>,
     /// Whether it asks for what only it can say about a request: the parameters of the path.
     needs_view: bool,
+    /// Whether it has a limit whose permits are given back.
+    is_held: bool,
     noticed: Noticed,
+}
+
+/// A key that has another limit than before.
+#[derive(Clone, Copy, Debug)]
+pub struct Move<'a> {
+    /// Whose.
+    pub key: &'a [u8],
+    /// The limit that it had.
+    pub from: &'a Limit,
+    /// The limit that it has from now on.
+    pub to: &'a Limit,
 }
 
 /// What has been noticed about a rule since it came into force.
@@ -50,7 +64,7 @@ impl LimitInForce {
         // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length.
         let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some();
         let patience = match rule.wait {
-            Some(wait) => Patience::up_to(wait),
+            Some(wait) => Patience::up_to(wait.min(own.longest_line(rule.queue))),
             None if stands_in_line => Patience::FOREVER,
             None => Patience::NONE,
         };
@@ -81,7 +95,8 @@ impl RuleInForce {
             noticed.shadow_refusals.store(known.shadow_refusals(), Ordering::Relaxed);
         }
         let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
-        Self { rule, limits, overrides, needs_view, noticed }
+        let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
+        Self { rule, limits, overrides, needs_view, is_held, noticed }
     }
 
     /// The rule as the file says it.
@@ -92,6 +107,20 @@ impl RuleInForce {
     /// The limits that apply to one key.
     pub fn limits(&self, applied: &Applied) -> &[LimitInForce] {
         self.limits.get(applied.limits as usize).map_or(&[], |limits| limits)
+    }
+
+    /// The keys whose limits are others once `after` is in force, because an override came or went: from which limit to which.
+    pub(super) fn moves_to<'a>(&'a self, after: &'a Self) -> impl Iterator<Item = Move<'a>> {
+        let all = self.overrides.keys().chain(after.overrides.keys().filter(|key| !self.overrides.contains_key(*key)));
+        let moved = all.filter(|key| self.overrides.contains_key(*key) != after.overrides.contains_key(*key));
+        moved.flat_map(|key| {
+            let (from, to) = (self.limits_of(key) as usize, after.limits_of(key) as usize);
+            let limits = self.limits.get(from).into_iter().zip(after.limits.get(to));
+            let each = limits.flat_map(|(from, to)| from.iter().zip(to.iter()));
+            // What is in flight comes back to the limit that it was taken from.
+            let each = each.filter(|(from, to)| !from.is_returned && !to.is_returned);
+            each.map(move |(from, to)| Move { key, from: &from.limit, to: &to.limit })
+        })
     }
 
     /// Which limits a key has: its own, or the rule's.
@@ -123,46 +152,61 @@ impl RuleInForce {
     }
 
     /// Finds whose a request is that the rule is about, and what it costs.
-    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, found: &mut Found) {
+    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, found: &mut Found) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
+        let mut expressions = Expressions::Good;
         if !rule.allow.is_empty() && rule.allow.contains(&rule.by, seen, request) {
-            return;
+            return expressions;
         }
         if !rule.deny.is_empty() && rule.deny.contains(&rule.by, seen, request) {
-            return found.refuse(number, Why::Listed);
+            found.refuse(number, Why::Listed);
+            return expressions;
         }
         let start = found.keys.len();
-        if rule.by.key(request, &mut found.keys).is_err() {
+        if let Err(missing) = rule.by.key(request, &mut found.keys) {
+            // Whoever can make an expression fail must not get round the rule by that: they are counted together.
+            if missing.is_failure() {
+                expressions = Expressions::Failed;
+            }
             match rule.missing {
-                Missing::Skip => return,
-                Missing::Deny => return found.refuse(number, Why::Missing),
+                Missing::Skip if !missing.is_failure() => return expressions,
+                Missing::Deny => {
+                    found.refuse(number, Why::Missing);
+                    return expressions;
+                }
                 // No key is empty, so nobody else has this one.
-                Missing::Shared => {}
+                Missing::Skip | Missing::Shared => {}
             }
         }
         let cost = match &rule.cost {
             CostOf::Fixed(cost) => *cost,
             CostOf::Expression(expression) => match expression.count(request) {
-                Ok(0) => return found.keys.truncate(start),
+                Ok(0) => {
+                    found.keys.truncate(start);
+                    return expressions;
+                }
                 Ok(count) => Cost::new(count).unwrap_or(Cost::MAX),
                 Err(_) => {
-                    self.count_failure();
+                    expressions = Expressions::Failed;
                     Cost::ONE
                 }
             },
         };
         let limits = self.limits_of(&found.keys[start..]);
-        found.add(Applied {
-            rule: number,
-            limits,
-            cost,
-            key: (place(start), place(found.keys.len())),
-            mode: rule.mode,
-            home: rule.home,
-        });
+        let key = (place(start), place(found.keys.len()));
+        let applied = Applied { rule: number, limits, cost, key, mode: rule.mode, home: rule.home };
+        found.add(applied, self.is_held);
+        expressions
     }
+}
+
+/// Whether the expressions of a rule came out well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expressions {
+    Good,
+    Failed,
 }
 
 /// A place among the keys of a request, of which there are never 4 GiB.
@@ -177,9 +221,15 @@ fn in_force(
     name: &str,
     known: Option<(&[LimitInForce], &[LimitRule])>,
 ) -> Box<[LimitInForce]> {
-    let each = limits.iter().enumerate().map(|(nth, own)| {
+    let (known, before) = known.unwrap_or((&[], &[]));
+    let pairs = match rule.home {
+        Home::Local => pairs::closest(limits, before),
+        // Others who share it know a limit by its name, which tells its place.
+        Home::Shared => pairs::by_place(limits, before),
+    };
+    let each = limits.iter().enumerate().zip(pairs).map(|((nth, own), pair)| {
         let name = if nth == 0 { name.to_owned() } else { format!("{name}#{}", nth + 1) };
-        let before = known.and_then(|(limits, rules)| Some((limits.get(nth)?, rules.get(nth)?)));
+        let before = pair.and_then(|pair| Some((known.get(pair)?, before.get(pair)?)));
         LimitInForce::new(own, rule, &name, before)
     });
     each.collect()

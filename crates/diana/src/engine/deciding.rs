@@ -31,7 +31,7 @@ impl<S: Store> Future for Deciding<'_, S> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Verdict> {
         match &mut self.get_mut().0 {
-            State::Made(begun) => match begun.verdict.take() {
+            State::Made(begun) => match begun.hand_out() {
                 Some(verdict) => Poll::Ready(verdict),
                 // Whoever asks again has had the answer.
                 None => Poll::Pending,
@@ -63,7 +63,19 @@ impl<S: Store> GivesBack<'_, S> {
     }
 
     pub(super) fn done(mut self) -> Verdict {
-        self.verdict.take().unwrap_or_else(|| unreachable!("it is taken out only here"))
+        self.hand_out().unwrap_or_else(|| unreachable!("it is taken out only here"))
+    }
+
+    /// The verdict, which from now on gives back by itself what it holds.
+    fn hand_out(&mut self) -> Option<Verdict> {
+        let mut verdict = self.verdict.take()?;
+        if verdict.is_granted() {
+            self.engine.count_shadow_lists(&verdict);
+            if verdict.found().is_held() {
+                verdict.made_mut().held = Some(self.engine.held());
+            }
+        }
+        Some(verdict)
     }
 
     pub(super) fn give_back_local(&self) {
@@ -72,7 +84,10 @@ impl<S: Store> GivesBack<'_, S> {
         if let Some(made) = &verdict.made().local {
             engine.give_back_here(verdict, verdict.made().here, made, Return::Everything, now);
         }
-        for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.here) {
+        if let Some(shared) = verdict.made().shared.as_ref().filter(|shared| shared.here) {
+            engine.give_back_here(verdict, super::Part::Shared, &shared.decision, Return::Everything, now);
+        }
+        for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.here && shadow.decision.is_granted()) {
             engine.give_back_here(verdict, super::Part::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
         }
     }

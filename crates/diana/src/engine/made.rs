@@ -5,7 +5,7 @@
 
 use super::asks::Part;
 use arc_swap::Guard;
-use diana_core::{Decision, Timestamp};
+use diana_core::{Clock, Decision, MemoryStore, Timestamp};
 use diana_rules::{Found, RefusedBy, RuleSet};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(super) struct Made {
     pub(super) local: Option<Decision>,
     pub(super) shared: Option<Box<SharedDecision>>,
     pub(super) shadows: Vec<Shadow>,
+    /// Where what it holds in this process goes when it is dropped.
+    pub(super) held: Option<Held>,
 }
 
 /// What the shared store decided, or this process in its place.
@@ -44,6 +46,13 @@ pub(super) struct Shadow {
     pub(super) nth: usize,
     pub(super) decision: Decision,
     pub(super) here: bool,
+}
+
+/// Where what a verdict holds came from: the counts of this process, and their clock.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) store: Arc<MemoryStore>,
+    pub(super) clock: Option<Arc<dyn Clock>>,
 }
 
 /// The most boxes that a thread keeps.
@@ -74,6 +83,7 @@ impl Made {
                 local: None,
                 shared: None,
                 shadows: Vec::new(),
+                held: None,
             }),
         }
     }
@@ -87,6 +97,7 @@ impl Made {
         self.local = None;
         self.shared = None;
         self.shadows.clear();
+        self.held = None;
         // A thread that ends has nothing to keep it in; then it goes.
         let _ = USED.try_with(|used| {
             let mut used = used.borrow_mut();

@@ -69,7 +69,7 @@ impl EngineOptions {
     fn engine<S>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
         Engine {
             rules: ArcSwap::from_pointee(RuleSet::new(file)),
-            local: MemoryStore::new(self.table),
+            local: Arc::new(MemoryStore::new(self.table)),
             shared,
             clock: self.clock,
             changing: Mutex::default(),

@@ -1,8 +1,9 @@
 //! What became of a request, and why.
 
+use super::Return;
 use super::asks::{Asks, Part};
-use super::made::{Made, Rules, Shadow};
-use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
+use super::made::{Held, Made, Rules, Shadow};
+use diana_core::{Answer, Clock, Decision, Limit, LocalStore, Retry, SystemClock, Timestamp};
 use diana_rules::{Attributes, Found, Home, Mode, Over, RefusedBy, Rule, RuleSet, Why};
 use smallvec::SmallVec;
 use std::fmt;
@@ -70,6 +71,20 @@ impl Verdict {
     pub(super) fn with_found(mut self, found: Found) -> Self {
         self.made_mut().found = found;
         self
+    }
+
+    /// Gives back what it only holds while the request runs, as far as that is in this process.
+    fn give_back_held(&self, held: &Held) {
+        let now = held.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now());
+        let made = self.made();
+        let local = made.local.iter().map(|decision| (made.here, decision));
+        let shared = made.shared.iter().filter(|shared| shared.here).map(|shared| (Part::Shared, &shared.decision));
+        let shadows = made.shadows.iter().filter(|shadow| shadow.here);
+        let shadows = shadows.map(|shadow| (Part::Shadow(shadow.nth), &shadow.decision));
+        for (part, decision) in local.chain(shared).chain(shadows).filter(|(_, decision)| decision.is_granted()) {
+            let (asks, decision) = Asks::given_back(self, part, decision, Return::WhatIsHeld);
+            LocalStore::refund(&*held.store, &asks, &decision, now);
+        }
     }
 
     /// The places of the shadow rules that are counted at `home`.
@@ -149,7 +164,8 @@ impl Verdict {
 
     /// The shadow rules that would have refused it.
     pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
-        let listed = self.found().refused().iter().map(|refused| refused.rule);
+        // What is refused anyway is not for shadows to say.
+        let listed = self.found().refused().iter().filter(|_| self.is_granted()).map(|refused| refused.rule);
         let counted = self.made().shadows.iter().filter(|shadow| !shadow.decision.is_granted());
         let counted = counted.filter_map(|shadow| self.found().applied().get(shadow.nth)).map(|applied| applied.rule);
         let rules = listed.chain(counted).filter_map(|rule| Some(self.rules().rule(rule)?.rule()));
@@ -204,6 +220,9 @@ impl Verdict {
 
 impl Drop for Verdict {
     fn drop(&mut self) {
+        if let Some(held) = self.0.as_mut().and_then(|made| made.held.take()) {
+            self.give_back_held(&held);
+        }
         if let Some(made) = self.0.take() {
             made.use_again();
         }
