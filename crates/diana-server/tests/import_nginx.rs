@@ -81,6 +81,11 @@ fn several_servers_in_several_files() {
     becomes_what_is_beside_it("several_servers");
 }
 
+#[test]
+fn servers_on_several_ports() {
+    becomes_what_is_beside_it("several_ports");
+}
+
 fn imported(text: &str) -> Imported {
     let imported = import_nginx("nginx.conf", text, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
     read_again(&imported.rules);
@@ -112,9 +117,27 @@ fn a_default_server_gets_what_no_other_is_called() {
     let imported = imported(&format!(
         "{ZONES}server {{ server_name a.example; limit_req zone=a; }}
          server {{ server_name b.example; }}
-         server {{ listen 81; server_name c.example; }}"
+         server {{ listen 81; server_name old.example; return 301 http://a.example; }}"
     ));
     assert!(imported.rules.contains("when: '!(request.host == \"b.example\")'"), "{}", imported.rules);
+    assert_eq!(
+        told(&imported),
+        ["nginx.conf:1: limit_conn_zone: not carried over: no `limit_conn` that was carried over uses zone `c`"]
+    );
+}
+
+#[test]
+fn a_limit_that_all_ports_have_needs_no_names() {
+    let imported = imported(
+        "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
+         server { server_name a.example; location /x/ { limit_req zone=a; } }
+         server { server_name b.example; }
+         server { listen 443; server_name a.example; location /x/ { limit_req zone=a; } }
+         server { listen 443; server_name c.example; }",
+    );
+    let rules = &imported.rules;
+    assert!(rules.contains("when: '!(request.host in [\"b.example\", \"c.example\"])'"), "{rules}");
+    assert!(imported.notes.is_empty(), "{:?}", told(&imported));
 }
 
 #[test]
