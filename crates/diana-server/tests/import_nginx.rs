@@ -181,6 +181,63 @@ stream { server { limit_conn c 1; } }
 }
 
 #[test]
+fn what_limits_by_another_name_is_told_with_its_line() {
+    let imported = imported(
+        "proxy_limit_rate 1m;
+server {
+    set $limit_rate 10k;
+    set $other 10k;
+    location /x/ { if ($slow) { set $limit_rate 5k; } fastcgi_limit_rate 1k; }
+}
+stream { server { proxy_download_rate 1m; proxy_upload_rate 1m; } }
+",
+    );
+    let upstream = "it slows down reading from the upstream; `bandwidth` with `by: request` limits what a client gets";
+    let streams = "it is about streams of TCP or UDP, and Diana limits HTTP requests";
+    assert_eq!(
+        told(&imported),
+        [
+            format!("nginx.conf:1: proxy_limit_rate: not carried over: {upstream}"),
+            "nginx.conf:3: set: not carried over: a rate that is set as a variable; write a rule with `by: request` and `bandwidth`".to_owned(),
+            "nginx.conf:5: set: not carried over: it holds only under the `if`; write the condition as `when` of a rule".to_owned(),
+            format!("nginx.conf:5: fastcgi_limit_rate: not carried over: {upstream}"),
+            format!("nginx.conf:7: proxy_download_rate: not carried over: {streams}"),
+            format!("nginx.conf:7: proxy_upload_rate: not carried over: {streams}"),
+        ]
+    );
+}
+
+#[test]
+fn rewrites_that_lead_to_other_limits_are_told_with_their_lines() {
+    let server = |limit: &str| {
+        format!(
+            "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
+server {{
+    rewrite ^/old/ /new/ break;
+    if ($x) {{
+        rewrite ^/a/ /b/;
+    }}
+    rewrite ^/gone/ https://example.com/ permanent;
+    location /x/ {{
+        rewrite ^ /y/ last;
+        rewrite ^ /x/z break;
+        rewrite ^ http://example.com/;
+    }}
+    location /y/ {{ {limit} }}
+}}
+"
+        )
+    };
+    let lines = |text: &str| {
+        let notes = imported(text).notes;
+        notes.iter().filter(|note| note.directive == "rewrite").map(|note| note.line).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&server("limit_req zone=a;")), [3, 5, 9]);
+    // Without limits there is nothing to lead to.
+    assert!(lines(&server("")).is_empty());
+}
+
+#[test]
 fn a_file_that_includes_itself_is_an_error() {
     let include = |name: &str| Ok(vec![(name.to_owned(), "\ninclude self.conf;\n".to_owned())]);
     let error = import_nginx("self.conf", "include self.conf;", &include).unwrap_err().to_string();
