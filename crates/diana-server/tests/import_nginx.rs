@@ -150,6 +150,15 @@ fn a_server_that_is_not_the_default_has_its_names() {
 }
 
 #[test]
+fn a_name_may_be_any_text() {
+    for (name, is_field) in [("a_b.example", true), ("'a b'", false), ("a=b.example", false), (".a=b.example", false)] {
+        let rules = imported(&format!("{ZONES}server {{ }} server {{ server_name {name}; limit_req zone=a; }}")).rules;
+        assert_eq!(rules.contains("\n      host: "), is_field, "{rules}");
+        assert_eq!(rules.contains("\n      when: 'request.host == "), !is_field, "{rules}");
+    }
+}
+
+#[test]
 fn what_has_no_counterpart_is_told_with_its_line() {
     let imported = imported(
         "limit_zone old $remote_addr 1m;

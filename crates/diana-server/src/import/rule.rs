@@ -27,7 +27,7 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
 /// Whether a host means itself in a rule's field.
 pub(crate) fn is_plain_host(host: &str) -> bool {
     let is_label = |label: &str| {
-        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         !label.is_empty() && label.bytes().all(is_fine)
     };
     host.split('.').all(is_label)

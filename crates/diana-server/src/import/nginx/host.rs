@@ -6,6 +6,7 @@
 //! what no server is called, on whichever port.
 
 use super::super::expression::{Expression, HOST, unusable};
+use super::super::rule::is_plain_host;
 use super::scope::Server;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,12 +37,21 @@ impl Names {
         } else if let Some(beginning) = name.strip_suffix(".*") {
             self.others.insert(Expression::starts_with(HOST, &format!("{beginning}.").to_lowercase()));
         } else if let Some(rest) = name.strip_prefix('.') {
-            self.plain.extend([rest.to_lowercase(), format!("*.{rest}").to_lowercase()]);
+            self.insert(rest.to_lowercase());
+            self.insert(format!("*.{rest}").to_lowercase());
         } else {
-            self.plain.insert(name.to_lowercase());
+            self.insert(name.to_lowercase());
         }
         self.is_called |= !name.starts_with('~');
         Ok(())
+    }
+
+    /// nginx takes any text for a name, and a rule's field does not.
+    fn insert(&mut self, name: String) {
+        match is_plain_host(name.strip_prefix("*.").unwrap_or(&name)) {
+            true => _ = self.plain.insert(name),
+            false => _ = self.others.insert(any_of(&BTreeSet::from([name]), &BTreeSet::new())),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
