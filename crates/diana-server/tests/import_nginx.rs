@@ -81,6 +81,11 @@ fn several_servers_in_several_files() {
     becomes_what_is_beside_it("several_servers");
 }
 
+#[test]
+fn servers_on_several_ports() {
+    becomes_what_is_beside_it("several_ports");
+}
+
 fn imported(text: &str) -> Imported {
     let imported = import_nginx("nginx.conf", text, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
     read_again(&imported.rules);
@@ -112,9 +117,27 @@ fn a_default_server_gets_what_no_other_is_called() {
     let imported = imported(&format!(
         "{ZONES}server {{ server_name a.example; limit_req zone=a; }}
          server {{ server_name b.example; }}
-         server {{ listen 81; server_name c.example; }}"
+         server {{ listen 81; server_name old.example; return 301 http://a.example; }}"
     ));
     assert!(imported.rules.contains("when: '!(request.host == \"b.example\")'"), "{}", imported.rules);
+    assert_eq!(
+        told(&imported),
+        ["nginx.conf:1: limit_conn_zone: not carried over: no `limit_conn` that was carried over uses zone `c`"]
+    );
+}
+
+#[test]
+fn a_limit_that_all_ports_have_needs_no_names() {
+    let imported = imported(
+        "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
+         server { server_name a.example; location /x/ { limit_req zone=a; } }
+         server { server_name b.example; }
+         server { listen 443; server_name a.example; location /x/ { limit_req zone=a; } }
+         server { listen 443; server_name c.example; }",
+    );
+    let rules = &imported.rules;
+    assert!(rules.contains("when: '!(request.host in [\"b.example\", \"c.example\"])'"), "{rules}");
+    assert!(imported.notes.is_empty(), "{:?}", told(&imported));
 }
 
 #[test]
@@ -124,6 +147,15 @@ fn a_server_that_is_not_the_default_has_its_names() {
          server {{ server_name a.example .A2.example; limit_req zone=a; }}"
     ));
     assert!(imported.rules.contains("host: ['*.a2.example', a.example, a2.example]\n"), "{}", imported.rules);
+}
+
+#[test]
+fn a_name_may_be_any_text() {
+    for (name, is_field) in [("a_b.example", true), ("'a b'", false), ("a=b.example", false), (".a=b.example", false)] {
+        let rules = imported(&format!("{ZONES}server {{ }} server {{ server_name {name}; limit_req zone=a; }}")).rules;
+        assert_eq!(rules.contains("\n      host: "), is_field, "{rules}");
+        assert_eq!(rules.contains("\n      when: 'request.host == "), !is_field, "{rules}");
+    }
 }
 
 #[test]
@@ -155,6 +187,63 @@ stream { server { limit_conn c 1; } }
             "nginx.conf:11: limit_conn: not carried over: it is about streams of TCP or UDP, and Diana limits HTTP requests",
         ]
     );
+}
+
+#[test]
+fn what_limits_by_another_name_is_told_with_its_line() {
+    let imported = imported(
+        "proxy_limit_rate 1m;
+server {
+    set $limit_rate 10k;
+    set $other 10k;
+    location /x/ { if ($slow) { set $limit_rate 5k; } fastcgi_limit_rate 1k; }
+}
+stream { server { proxy_download_rate 1m; proxy_upload_rate 1m; } }
+",
+    );
+    let upstream = "it slows down reading from the upstream; `bandwidth` with `by: request` limits what a client gets";
+    let streams = "it is about streams of TCP or UDP, and Diana limits HTTP requests";
+    assert_eq!(
+        told(&imported),
+        [
+            format!("nginx.conf:1: proxy_limit_rate: not carried over: {upstream}"),
+            "nginx.conf:3: set: not carried over: a rate that is set as a variable; write a rule with `by: request` and `bandwidth`".to_owned(),
+            "nginx.conf:5: set: not carried over: it holds only under the `if`; write the condition as `when` of a rule".to_owned(),
+            format!("nginx.conf:5: fastcgi_limit_rate: not carried over: {upstream}"),
+            format!("nginx.conf:7: proxy_download_rate: not carried over: {streams}"),
+            format!("nginx.conf:7: proxy_upload_rate: not carried over: {streams}"),
+        ]
+    );
+}
+
+#[test]
+fn rewrites_that_lead_to_other_limits_are_told_with_their_lines() {
+    let server = |limit: &str| {
+        format!(
+            "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
+server {{
+    rewrite ^/old/ /new/ break;
+    if ($x) {{
+        rewrite ^/a/ /b/;
+    }}
+    rewrite ^/gone/ https://example.com/ permanent;
+    location /x/ {{
+        rewrite ^ /y/ last;
+        rewrite ^ /x/z break;
+        rewrite ^ http://example.com/;
+    }}
+    location /y/ {{ {limit} }}
+}}
+"
+        )
+    };
+    let lines = |text: &str| {
+        let notes = imported(text).notes;
+        notes.iter().filter(|note| note.directive == "rewrite").map(|note| note.line).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&server("limit_req zone=a;")), [3, 5, 9]);
+    // Without limits there is nothing to lead to.
+    assert!(lines(&server("")).is_empty());
 }
 
 #[test]

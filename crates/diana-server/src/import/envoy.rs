@@ -9,13 +9,12 @@ mod descriptor;
 mod key;
 
 use super::expression::Expression;
-use super::rule::{Limit, Rule, RuleFile};
+use super::rule::{Limit, Rule, RuleFile, is_network};
 use super::{Imported, LARGEST, Note};
 use descriptor::{Descriptor, RateLimit};
 use diana_rules::{Document, Format, Problem, Problems, Span};
 use key::{Key, fits, pattern};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// Makes a rule file of the configuration of envoyproxy/ratelimit.
 ///
@@ -184,14 +183,13 @@ impl Importer<'_> {
                 } else if !value.is_empty() {
                     way.rule.ips = vec![value.clone()];
                 }
-                let address = value.split('/').next().unwrap_or_default();
-                if !value.is_empty() && address.parse::<IpAddr>().is_err() {
+                if !value.is_empty() && !is_network(value) {
                     way.when = Expression::False;
                 }
                 if !patterns.is_empty() {
                     self.note(descriptor.span, "value", "patterns of addresses beside it are counted here, too");
                 }
-                way.rule.allow.extend(exact);
+                way.rule.allow.extend(exact.into_iter().filter(|other| is_network(other)));
             }
             Some(expression) => {
                 let asked = match (value.is_empty(), is_pattern) {
@@ -220,9 +218,7 @@ impl Importer<'_> {
             return;
         };
         if way.when == Expression::False {
-            let what = "not carried over: no request has this address; write it as an address or a network";
-            self.note(limit.span, "rate_limit", what);
-            return;
+            return self.no_address(limit);
         }
         let mut rule = Rule { when: way.when.written(), ..way.rule.clone() };
         self.describe(&mut rule, descriptor, limit, way);
@@ -238,9 +234,17 @@ impl Importer<'_> {
             self.note(limit.span, "rate_limit", what);
             return;
         }
+        if way.when == Expression::False {
+            return self.no_address(limit);
+        }
         let mut rule = Rule { by: vec![key.by()], deny: vec![value.clone()], ..Rule::default() };
         self.describe(&mut rule, descriptor, limit, way);
         self.file.rules.push(rule);
+    }
+
+    fn no_address(&mut self, limit: &RateLimit) {
+        let what = "not carried over: no request has this address; write it as an address or a network";
+        self.note(limit.span, "rate_limit", what);
     }
 
     /// What all rules have.

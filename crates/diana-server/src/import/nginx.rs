@@ -5,6 +5,7 @@
 
 mod convert;
 mod dump;
+mod foreign;
 mod host;
 mod include;
 mod key;

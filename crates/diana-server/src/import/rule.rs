@@ -3,6 +3,7 @@
 use super::yaml::{comment, list, scalar};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::net::IpAddr;
 
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 64;
@@ -27,10 +28,18 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
 /// Whether a host means itself in a rule's field.
 pub(crate) fn is_plain_host(host: &str) -> bool {
     let is_label = |label: &str| {
-        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         !label.is_empty() && label.bytes().all(is_fine)
     };
     host.split('.').all(is_label)
+}
+
+/// Whether a text is an address or a network, which alone the fields for them take.
+pub(crate) fn is_network(text: &str) -> bool {
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let longest = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+    let fits = |longest: u8| length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= longest));
+    address.parse().map(longest).is_ok_and(fits)
 }
 
 /// Everything that an importer found.

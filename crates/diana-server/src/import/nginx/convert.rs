@@ -192,13 +192,13 @@ impl<'a> Converter<'a> {
                 self.choices.iter().enumerate().all(|(index, items)| items.is_empty() || with.contains(&index));
             let (hosts, of_host) = match everywhere && is_everyone {
                 true => (BTreeSet::new(), Expression::True),
-                false => self.hosts.of(&with),
+                false => self.hosts_of(&with),
             };
             return Some((hosts.into_iter().collect(), paths, of_host.and(when)));
         }
         let mut when = Expression::False;
         for with in regions.values() {
-            let (hosts, of_host) = self.hosts.of(with);
+            let (hosts, of_host) = self.hosts_of(with);
             let of_host = if hosts.is_empty() { of_host } else { any_of(&hosts, &BTreeSet::new()) };
             let items = with.first().and_then(|server| self.choices.get(*server)).map_or(&[][..], Vec::as_slice);
             match condition(items, limit) {
@@ -210,6 +210,29 @@ impl<'a> Converter<'a> {
             }
         }
         Some((Vec::new(), Vec::new(), when))
+    }
+
+    /// Which hosts come to the servers of `with`; tells where it can't be said without ports.
+    fn hosts_of(&mut self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
+        if self.hosts.is_by_port(with) {
+            let catching = self.hosts.catching(with);
+            let what = match catching.is_empty() {
+                true => {
+                    "Diana does not tell ports apart: its limits hold for its names only, but nginx also gives it what no name fits on its port; add hosts to `match.host` if need be"
+                }
+                false => {
+                    "Diana does not tell ports apart: its limits hold on every port, for all hosts that no other server is called; give it a `server_name`, or add `match.host`"
+                }
+            };
+            let noted = with.iter().filter(|index| match catching.is_empty() {
+                true => self.hosts.is_default(**index),
+                false => catching.contains(index),
+            });
+            for server in noted.filter_map(|index| self.http.servers.get(*index)) {
+                self.notes.add(server.place, "server", what);
+            }
+        }
+        self.hosts.of(with)
     }
 
     /// Two servers of one name differ by their ports, which rules don't know.

@@ -1,6 +1,12 @@
 //! Which requests come to a server: its names, and whether it gets what no name fits.
+//!
+//! nginx looks at the port first and then at names, so each port has a server of its own for what no name fits. Rules know
+//! hosts but no ports. As long as a limit holds for all of these servers, or for none, hosts alone say where. Else it is said
+//! by the names of its servers, so that the limits of one port don't hold on all others too; servers that have no names get
+//! what no server is called, on whichever port.
 
 use super::super::expression::{Expression, HOST, unusable};
+use super::super::rule::is_plain_host;
 use super::scope::Server;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +17,8 @@ pub(super) struct Names {
     pub(super) plain: BTreeSet<String>,
     /// What globs of hosts can't say.
     pub(super) others: BTreeSet<Expression>,
+    /// Whether one of them is a name, and not just a pattern, which may fit anything.
+    is_called: bool,
 }
 
 impl Names {
@@ -23,15 +31,27 @@ impl Names {
             self.others.insert(Expression::matches(HOST, pattern));
         } else if name.contains('$') {
             return Err(format!("`{name}` not carried over: write the name that it stands for into `match.host`"));
+        } else if name.chars().all(|c| matches!(c, '_' | '-')) {
+            // Names such as `_` are no hosts; people write them where nothing else shall fit.
+            return Ok(());
         } else if let Some(beginning) = name.strip_suffix(".*") {
             self.others.insert(Expression::starts_with(HOST, &format!("{beginning}.").to_lowercase()));
         } else if let Some(rest) = name.strip_prefix('.') {
-            self.plain.extend([rest.to_lowercase(), format!("*.{rest}").to_lowercase()]);
-        } else if name.chars().any(|c| !matches!(c, '_' | '-')) {
-            // Names such as `_` are no hosts; people write them where nothing else shall fit.
-            self.plain.insert(name.to_lowercase());
+            self.insert(rest.to_lowercase());
+            self.insert(format!("*.{rest}").to_lowercase());
+        } else {
+            self.insert(name.to_lowercase());
         }
+        self.is_called |= !name.starts_with('~');
         Ok(())
+    }
+
+    /// nginx takes any text for a name, and a rule's field does not.
+    fn insert(&mut self, name: String) {
+        match is_plain_host(name.strip_prefix("*.").unwrap_or(&name)) {
+            true => _ = self.plain.insert(name),
+            false => _ = self.others.insert(any_of(&BTreeSet::from([name]), &BTreeSet::new())),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -88,16 +108,38 @@ impl<'a> Hosts<'a> {
         })
     }
 
-    /// Names that servers on the ports of `index` have, those of `with` aside: requests for them don't come to it.
-    pub(super) fn elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Expression {
+    /// Whether a limit that holds in `with` depends on the port, for hosts that no server is called.
+    pub(super) fn is_by_port(&self, with: &BTreeSet<usize>) -> bool {
+        // Those that answer by themselves have no limits, and need none.
+        let is_live = |index: &&usize| self.servers.get(**index).is_some_and(|server| !server.returns);
+        let mut live = self.defaults.values().filter(is_live).map(|index| with.contains(index));
+        live.next().is_some_and(|first| live.any(|other| other != first))
+    }
+
+    /// The servers of `with` whose limits hold for what no name fits.
+    pub(super) fn catching(&self, with: &BTreeSet<usize>) -> Vec<usize> {
+        let is_by_port = self.is_by_port(with);
+        let is_called = |index: usize| self.servers.get(index).is_some_and(|server| server.names.is_called);
+        with.iter().copied().filter(|index| self.is_default(*index) && !(is_by_port && is_called(*index))).collect()
+    }
+
+    /// Names that don't come to server `index`, those of `with` aside: of servers on its ports, and of all that may have
+    /// limits, since someone who is called by a name on another port is meant by it.
+    fn elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Expression {
         let Some(server) = self.servers.get(index) else { return Expression::False };
         let shares = |other: &Server| other.ports.keys().any(|port| server.ports.contains_key(port));
+        // A pattern may fit anything, so those that have nothing else take nothing away from other ports.
+        let is_meant = |other: &Server| !other.returns && other.names.is_called;
         let (mut plain, mut others) = (BTreeSet::new(), BTreeSet::new());
         for (number, other) in self.servers.iter().enumerate() {
-            if !with.contains(&number) && shares(other) {
-                plain.extend(other.names.plain.iter().filter(|name| !server.names.plain.contains(*name)).cloned());
-                others.extend(other.names.others.iter().filter(|name| !server.names.others.contains(*name)).cloned());
+            if !with.contains(&number) && (shares(other) || is_meant(other)) {
+                plain.extend(other.names.plain.iter().cloned());
+                others.extend(other.names.others.iter().cloned());
             }
+        }
+        for own in with.iter().filter_map(|index| self.servers.get(*index)).map(|server| &server.names) {
+            own.plain.iter().for_each(|name| _ = plain.remove(name));
+            own.others.iter().for_each(|name| _ = others.remove(name));
         }
         any_of(&plain, &others)
     }
@@ -112,10 +154,10 @@ impl<'a> Hosts<'a> {
 
     /// Which hosts come to the servers of `with`: as names if they alone say it, else as a condition.
     pub(super) fn of(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
-        let defaults = with.iter().filter(|index| self.is_default(**index));
-        let elsewhere = defaults.map(|index| self.elsewhere(*index, with)).collect::<BTreeSet<_>>();
+        let catching = self.catching(with).into_iter();
+        let elsewhere = catching.map(|index| self.elsewhere(index, with)).collect::<BTreeSet<_>>();
         if !elsewhere.is_empty() {
-            // What is elsewhere on one port only still comes here on the other.
+            // What answers by itself on one port only still comes here on the other.
             return (BTreeSet::new(), elsewhere.into_iter().fold(Expression::True, Expression::and).not());
         }
         let servers = with.iter().filter_map(|index| self.servers.get(*index));

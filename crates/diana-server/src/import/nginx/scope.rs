@@ -4,6 +4,7 @@
 //! inherited one by one. `return` answers before any limit is looked at, so a level that returns has none.
 
 use super::super::MOST;
+use super::foreign::{Around, is_limit, rewrites, without_rule};
 use super::host::Names;
 use super::limit::{Answer, Use, Zone, limit_conn, limit_req, size, zone};
 use super::notes::Notes;
@@ -134,6 +135,9 @@ impl Reader<'_> {
         let returns = returns(directives);
         let limits = if returns { Vec::new() } else { self.limits(&level, place) };
         let locations = if returns { Vec::new() } else { self.locations(&level, directives) };
+        if !limits.is_empty() || any_limited(&locations) {
+            rewrites(directives, Around::Server, self.notes);
+        }
         let mut names = Names::default();
         let mut ports = BTreeMap::new();
         for directive in directives {
@@ -245,7 +249,11 @@ impl Reader<'_> {
                     "it holds only under the `if`; write the condition as `when` of a rule",
                 ),
                 name if name.starts_with("limit_") => self.not_carried_over(directive, "Diana does not know it"),
-                _ => {}
+                _ => {
+                    if let Some(why) = without_rule(directive) {
+                        self.not_carried_over(directive, why);
+                    }
+                }
             }
         }
         if !requests.is_empty() {
@@ -295,7 +303,7 @@ impl Reader<'_> {
     /// Notes the limits in a block whose meaning does not fit a rule.
     fn foreign(&mut self, directives: &[Directive], why: &str) {
         for directive in directives {
-            if directive.name.starts_with("limit_") && directive.name != "limit_except" {
+            if is_limit(directive) {
                 self.not_carried_over(directive, why);
             }
             self.foreign(directive.inside(), why);
@@ -315,4 +323,8 @@ impl Reader<'_> {
 
 fn returns(directives: &[Directive]) -> bool {
     directives.iter().any(|directive| directive.name == "return")
+}
+
+fn any_limited(locations: &[Location]) -> bool {
+    locations.iter().any(|location| !location.limits.is_empty() || any_limited(&location.nested))
 }
