@@ -45,7 +45,7 @@ fn every_rule_has_its_say() {
 ✓ sessions: it has no cookie(session), so it is counted with all others that have none
     sessions: 5 of 5 left, grants it
 ✗ tenants (shadow): refused, it has no tenant
-✓ guessers: counts it for 198.51.100.7
+- guessers: about it, with nothing to count here
 => granted
 "
     );

@@ -80,9 +80,12 @@ impl Explain {
 
         let clock = ManualClock::at(SystemClock.now());
         let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
+        // They stay under way: whoever asks about `concurrent` wants to see it used up.
+        let mut under_way = Vec::new();
         for nth in 1..=self.times {
             let verdict = at_once(engine.decide(&request))?;
             reading::print(&format!("{nth}: {verdict}\n"))?;
+            under_way.push(verdict);
             clock.advance(self.every);
         }
         let heading = if self.times == 0 { String::new() } else { "\nthe next one:\n".to_owned() };
