@@ -175,8 +175,14 @@ impl RuleFile {
             return Vec::new();
         }
         let defaults = Defaults { status: self.status, has_shared: self.store.redis.is_some() };
-        let rules =
-            items.iter().filter_map(|item| Rule::read(item, vocabulary, &defaults, problems)).collect::<Vec<_>>();
+        let (mut rules, mut unsound) = (Vec::new(), HashSet::new());
+        for item in items {
+            let before = problems.len();
+            rules.extend(Rule::read(item, vocabulary, &defaults, problems));
+            if problems.len() > before {
+                unsound.insert(item.span);
+            }
+        }
         let places = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
         let place = |rule: &Rule| name_of(places.get(&rule.span).copied(), rule);
         let mut known = HashSet::new();
@@ -186,7 +192,7 @@ impl RuleFile {
                 problems.push(problem.expected("another name: counts are kept by it"));
             }
         }
-        unreachable::check(&rules, place, problems);
+        unreachable::check(&rules, |rule| !unsound.contains(&rule.span), place, problems);
         rules
     }
 }
