@@ -6,6 +6,7 @@
 //! names are added, none is taken away and none changes its meaning. A change that old files would not survive is a new
 //! version, and files of the old one are read as before.
 
+mod address;
 pub(crate) mod gateway;
 pub(crate) mod remote;
 pub(crate) mod store;
