@@ -124,6 +124,7 @@ impl RuleFile {
         let mut fields = Fields::of(tree, "a rule file", FIELDS, problems)?;
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
+        let has_remote = fields.peek("remote").is_some();
         let file = Self {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
@@ -135,7 +136,6 @@ impl RuleFile {
             rules: Vec::new(),
         };
         let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None };
-        let has_remote = file.remote.is_some();
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
