@@ -7,6 +7,7 @@ mod yaml;
 
 use crate::problem::{Problem, Problems};
 use node::Node;
+use std::fmt;
 
 /// The largest document that is read, in bytes: some ten thousand rules.
 pub(crate) const LARGEST: usize = 16 << 20;
@@ -24,7 +25,7 @@ pub(crate) const LARGEST: usize = 16 << 20;
 /// assert!(error.to_string().starts_with("diana.yaml:1:8: "), "{error}");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     name: String,
     text: String,
@@ -110,5 +111,13 @@ impl Document {
     /// Problems of this document.
     pub fn problems(&self, problems: impl IntoIterator<Item = Problem>) -> Problems {
         Problems::new(self, problems)
+    }
+}
+
+impl fmt::Debug for Document {
+    /// Without the text, which may have passwords in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, text, format } = self;
+        f.debug_struct("Document").field("name", name).field("format", format).field("length", &text.len()).finish()
     }
 }

@@ -22,7 +22,7 @@
 //! | lists | `['/a', '/b'].exists(p, request.path.startsWith(p))`, and `all`: over constants only, which bounds them |
 //!
 //! Types are checked as CEL's own checker does: everything of a request is a text, and an absent one is `""`. Not there: `null`,
-//! bytes, maps, messages, times, lists as values, `map`, `filter`, `exists_one`.
+//! bytes, maps, messages, times, lists as values, `map`, `filter`, `exists_one`. A regex may have 64 KiB once it is compiled.
 //!
 //! # What always holds (expression/tests.rs)
 //! - No text makes [`compile`](Expression::compile) panic or overflow a stack, on any thread.

@@ -6,6 +6,7 @@
 //! names are added, none is taken away and none changes its meaning. A change that old files would not survive is a new
 //! version, and files of the old one are read as before.
 
+mod address;
 pub(crate) mod gateway;
 pub(crate) mod remote;
 pub(crate) mod store;
@@ -123,6 +124,7 @@ impl RuleFile {
         let mut fields = Fields::of(tree, "a rule file", FIELDS, problems)?;
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
+        let has_remote = fields.peek("remote").is_some();
         let file = Self {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
@@ -134,7 +136,6 @@ impl RuleFile {
             rules: Vec::new(),
         };
         let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None };
-        let has_remote = file.remote.is_some();
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
@@ -175,8 +176,14 @@ impl RuleFile {
             return Vec::new();
         }
         let defaults = Defaults { status: self.status, has_shared: self.store.redis.is_some() };
-        let rules =
-            items.iter().filter_map(|item| Rule::read(item, vocabulary, &defaults, problems)).collect::<Vec<_>>();
+        let (mut rules, mut unsound) = (Vec::new(), HashSet::new());
+        for item in items {
+            let before = problems.len();
+            rules.extend(Rule::read(item, vocabulary, &defaults, problems));
+            if problems.len() > before {
+                unsound.insert(item.span);
+            }
+        }
         let places = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
         let place = |rule: &Rule| name_of(places.get(&rule.span).copied(), rule);
         let mut known = HashSet::new();
@@ -186,7 +193,7 @@ impl RuleFile {
                 problems.push(problem.expected("another name: counts are kept by it"));
             }
         }
-        unreachable::check(&rules, place, problems);
+        unreachable::check(&rules, |rule| !unsound.contains(&rule.span), place, problems);
         rules
     }
 }

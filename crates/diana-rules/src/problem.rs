@@ -8,7 +8,7 @@ use line::{ShownLine, without_passwords};
 use std::fmt;
 
 /// One thing that is wrong, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Problem {
     span: Span,
     what: String,
@@ -17,7 +17,7 @@ pub struct Problem {
 }
 
 /// A byte of a text that is a part of what stands at the problem's place: of an expression in its quotes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Within {
     text: String,
     at: usize,
@@ -170,6 +170,19 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
         shown.push('…');
     }
     shown
+}
+
+impl fmt::Debug for Problem {
+    /// Without the passwords of addresses.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { span, what, expected, within: _ } = self;
+        let expected = expected.as_deref().map(without_passwords);
+        f.debug_struct("Problem")
+            .field("span", span)
+            .field("what", &without_passwords(what))
+            .field("expected", &expected)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Problems {

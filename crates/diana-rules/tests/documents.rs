@@ -72,6 +72,30 @@ fn what_cant_be_read_is_shown() {
 }
 
 #[test]
+fn thirty_thousand_rules_of_six_fields_are_read() {
+    let fields = "by: account, limit: 5/s, cost: 2, wait: 1s, status: 429";
+    let rules = (0..30_000).map(|nth| format!("  - {{name: r{nth}, {fields}}}\n"));
+    let Value::Map(entries) =
+        Document::new("a.yaml", format!("rules:\n{}", rules.collect::<String>())).parse().unwrap().value
+    else {
+        panic!("a map")
+    };
+    assert!(matches!(&entries[0].node.value, Value::List(rules) if rules.len() == 30_000));
+}
+
+#[test]
+fn what_is_too_much_needs_no_quotes() {
+    let many = format!("when: [{}]", ",".repeat(1 << 20).replace(',', "a,"));
+    let said = wrong("a.yaml", &many);
+    assert!(said.contains("there are too many values") && !said.contains("quotes"), "{said}");
+    let aliases = format!("a: &a [{}]\nwhen: [{}]", "a, ".repeat(10_000), "*a, ".repeat(90));
+    let said = wrong("a.yaml", &aliases);
+    assert!(said.contains("aliases unfold into too much") && !said.contains("quotes"), "{said}");
+    let deep = wrong("a.yaml", &format!("when: {}{}", "[".repeat(100), "]".repeat(100)));
+    assert!(deep.contains("this is nested too deep") && !deep.contains("quotes"), "{deep}");
+}
+
+#[test]
 fn a_document_that_unfolds_into_gigabytes_is_refused() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {

@@ -84,6 +84,20 @@ async fn a_token_is_sent_and_never_shown() {
 }
 
 #[tokio::test]
+async fn a_token_from_a_file_is_sent_without_its_newline_and_a_broken_one_is_told() {
+    let server = HttpServer::start().unwrap();
+    server.serve(&rules("one"));
+    server.require_token("s3cret");
+    let (_running, engine) = start(Sources::new().remote(polled(&server).token(" s3cret\r\n"))).await;
+    assert_eq!(engine.in_force(), rules("one"));
+
+    let sources = Sources::new().wait(LONG).remote(polled(&server).token("s3c\nret"));
+    let refused = sources.start(Recorder::new() as Arc<dyn Apply>).await.unwrap_err();
+    assert!(refused.to_string().contains("the token can't be sent in a header"), "{refused}");
+    assert!(!format!("{refused} {refused:?}").contains("s3c"));
+}
+
+#[tokio::test]
 async fn a_password_of_the_url_is_sent_as_basic_and_never_shown() {
     let server = HttpServer::start().unwrap();
     server.serve(&rules("one"));

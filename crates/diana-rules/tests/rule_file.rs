@@ -172,6 +172,29 @@ fn a_name_that_is_there_twice_is_told() {
 }
 
 #[test]
+fn rules_that_differ_in_one_field_are_told_apart_however_many_there_are() {
+    use std::fmt::Write;
+    let mut text = "rules:\n".to_owned();
+    for cost in 1..=20_000 {
+        let _ = writeln!(text, "  - {{name: r{cost}, by: ip, limit: 90000/s, cost: {cost}}}");
+    }
+    assert_eq!(good(&text).rules.len(), 20_000);
+    text.push_str("  - {name: twin, by: ip, limit: 90000/s, cost: 19999}\n");
+    let said = told(&text);
+    assert_eq!(said, ["[twin] rule `twin` can never refuse anybody: `r19999` says the same: leave one of the two out"]);
+}
+
+#[test]
+fn what_could_not_be_read_is_like_nothing_else() {
+    let said = told("rules: [{name: a, limit: 5/s}, {name: b, limit: 5/s, buckets: 10}]");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("buckets"), "{said:?}");
+    let said = told("rules: [{name: a, limit: 5/s, wait: soon}, {name: b, limit: 5/s}]");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("[soon]"), "{said:?}");
+}
+
+#[test]
 fn rules_that_nobody_can_reach_are_told() {
     let twins = "rules: [{name: a, by: ip, limit: 5/s}, {name: b, by: ip, limit: 5/s burst 5, status: 429}]";
     assert_eq!(told(twins), ["[b] rule `b` can never refuse anybody: `a` says the same: leave one of the two out"]);
@@ -232,8 +255,8 @@ fn ten_thousand_faults_are_told_without_counting_lines_ten_thousand_times() {
         .chain((0..10_000).map(|nth| format!("  - name: r{nth}\n    total: 1\n    colour: blue\n")))
         .collect::<String>();
     let printed = read(&text).unwrap_err();
-    // Nine thousand nine hundred and ninety-nine twins, and a colour in each.
-    assert!(printed.ends_with("... and 19899 more\n"), "{}", &printed[printed.len() - 200..]);
+    // A colour in each. What has a fault of its own is nobody's twin.
+    assert!(printed.ends_with("... and 9900 more\n"), "{}", &printed[printed.len() - 200..]);
     assert_eq!(printed.matches("diana.yaml:").count(), 100);
 }
 

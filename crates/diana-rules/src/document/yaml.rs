@@ -1,18 +1,34 @@
 //! YAML, and JSON with it, into the tree.
 //!
-//! serde-saphyr reads it, with limits against documents that unfold into gigabytes. A map with the same name twice is an
-//! error there. What looks like a number is kept as it is written, since `007` may be an account.
+//! serde-saphyr reads it, with limits against documents that unfold into gigabytes: how many values there may be grows with
+//! the text, but what aliases add to it does not. A map with the same name twice is an error there. What looks like a number
+//! is kept as it is written, since `007` may be an account.
 
 use super::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{Error, Location, Spanned};
 use std::fmt;
+
+/// How many values (texts, numbers, lists and maps) a document may have, however short it is.
+const VALUES: usize = 250_000;
+/// And one more for each so many bytes: no field of a rule takes less (`by: ip, ` has two), and what is read takes many times
+/// the memory of what is written.
+const BYTES_OF_A_VALUE: usize = 4;
+/// How much aliases may add to what is written. A list or a map counts twice.
+const UNFOLDED: usize = 500_000;
 
 /// Reads `text`.
 pub(super) fn parse(text: &str) -> Result<Node, Problem> {
-    let options = serde_saphyr::options! { strict_booleans: true };
+    let values = VALUES + text.len() / BYTES_OF_A_VALUE;
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        // Each list and each map has an end too, and a document has a few more.
+        budget: serde_saphyr::budget! { max_nodes: values, max_events: values.saturating_mul(2).saturating_add(8) },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: UNFOLDED },
+    };
     let tree: Option<Spanned<Raw>> =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| problem(text, &error))?;
     match tree {
@@ -150,8 +166,11 @@ fn span(text: &str, location: Location) -> Span {
 }
 
 /// What the parser says, without the place and the snippet, which are shown anyway.
-fn problem(text: &str, error: &serde_saphyr::Error) -> Problem {
+fn problem(text: &str, error: &Error) -> Problem {
     let place = error.location().map_or_else(Span::default, |location| span(text, location));
+    if let Some((what, expected)) = too_much(error.without_snippet()) {
+        return Problem::new(place, what).expected(expected);
+    }
     let said = error.without_snippet().to_string();
     let said = said.strip_prefix("error: ").unwrap_or(&said);
     let said = said.split_once(": ").filter(|(place, _)| place.starts_with("line ")).map_or(said, |(_, said)| said);
@@ -166,6 +185,28 @@ fn problem(text: &str, error: &serde_saphyr::Error) -> Problem {
         return problem.expected("put quotes around the expression");
     }
     problem
+}
+
+/// What is said of aliases.
+const UNFOLDS: (&str, &str) = ("aliases unfold into too much", "fewer of them, or values that are written out");
+
+/// What is too much, where nothing is wrong with how it is written.
+fn too_much(error: &Error) -> Option<(&'static str, &'static str)> {
+    match error {
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            Some(("this is nested too deep", "fewer lists and maps within each other"))
+        }
+        Error::Budget { breach: BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. }, .. } => {
+            Some(("there are too many values", "a smaller document"))
+        }
+        Error::Budget { .. }
+        | Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => Some(UNFOLDS),
+        Error::AliasError { error, .. } => too_much(error.without_snippet()).map(|_| UNFOLDS),
+        _ => None,
+    }
 }
 
 /// What an expression stands behind.

@@ -3,14 +3,13 @@
 use super::lower::{Lowered, Lowering};
 use super::tree::{Kind, Part, Spelling, Tree};
 use crate::fields::nearest;
+use crate::matching::networks::Networks;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr};
-use ipnet::IpNet;
 use regex::RegexBuilder;
-use std::net::IpAddr;
 
-/// The largest compiled regex, in bytes.
-const LARGEST_REGEX: usize = 1 << 20;
+/// The largest compiled regex, in bytes: a hundred thousand rules may have one each.
+const LARGEST_REGEX: usize = 64 << 10;
 
 /// Each function, and how it is called.
 const FUNCTIONS: [(&str, &str); 15] = [
@@ -99,7 +98,8 @@ impl Lowering<'_> {
         match RegexBuilder::new(&text).size_limit(LARGEST_REGEX).build() {
             Ok(regex) => Ok((Tree::Matches(Box::new(of), regex), Kind::Bool)),
             Err(regex::Error::CompiledTooBig(_)) => {
-                Err(self.wrong(regex, "the regex is too large once it is compiled"))
+                let wrong = self.wrong(regex, "the regex is too large: compiled, it has more than 64 KiB");
+                Err(wrong.expected("a shorter one, with smaller counts in `{}` or with `[0-9]` in place of `\\d`"))
             }
             // Its last line tells what is wrong, those before it draw where.
             Err(error) => {
@@ -118,7 +118,7 @@ impl Lowering<'_> {
         };
         let [name] = called else { return Err(self.unknown(network, "cidr")) };
         let text = self.constant_text(name);
-        let Some(network) = text.as_deref().and_then(network_of) else {
+        let Some(network) = text.as_deref().and_then(Networks::read) else {
             let what = text.map_or("a network has to be known when the rules are read".to_owned(), |text| {
                 format!("`{text}` is no network")
             });
@@ -126,9 +126,4 @@ impl Lowering<'_> {
         };
         Ok((Tree::Within(Box::new(self.of_kind(of, Kind::String, "containsIP")?), network), Kind::Bool))
     }
-}
-
-/// A network, or an address as the network of itself.
-fn network_of(text: &str) -> Option<IpNet> {
-    text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }

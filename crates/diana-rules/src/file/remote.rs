@@ -1,5 +1,6 @@
 //! Where rules come from that win over those of the file: `remote`.
 
+use super::address::check_centre;
 use super::store::positive;
 use crate::document::Format;
 use crate::document::node::Node;
@@ -38,15 +39,18 @@ impl RemoteSection {
         let mut fields = Fields::of(node, "`remote`", FIELDS, problems)?;
         let from = fields.require("from", problems).and_then(|node| {
             let text = scalar::text(node, "`from`", problems)?;
-            if !SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len()) {
-                let problem = Problem::new(node.span, "this is no address of a configuration centre");
+            let is_known = SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
+            let checked =
+                if is_known { check_centre(text) } else { Err("this is no address of a configuration centre") };
+            if let Err(what) = checked {
+                let problem = Problem::new(node.span, what);
                 problems.push(problem.expected("http(s)://host/path, etcd://host:2379/key or redis://host:6379"));
                 return None;
             }
             Some(text)
         });
         let is_web = from.is_none_or(|from| from.starts_with("http"));
-        let token = fields.take("token").and_then(|node| scalar::text(node, "`token`", problems)).map(Secret::new);
+        let token = fields.take("token").and_then(|node| token(node, problems));
         let [poll, long_poll] = ["poll", "long_poll"].map(|name| {
             let entry = fields.take_entry(name)?;
             if !is_web {
@@ -71,4 +75,15 @@ impl RemoteSection {
             format: format.map(|nth| if nth == 2 { Format::Toml } else { Format::Yaml }),
         })
     }
+}
+
+/// A token, without the newline that comes with one from a file. It is never shown.
+fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
+    let token = scalar::text(node, "`token`", problems)?.trim();
+    if token.is_empty() || token.contains(char::is_control) {
+        let problem = Problem::new(node.span, "`token` can't be sent in a header");
+        problems.push(problem.expected("a text on one line"));
+        return None;
+    }
+    Some(Secret::new(token))
 }

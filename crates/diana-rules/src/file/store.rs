@@ -1,5 +1,6 @@
 //! Where the counts are: `store`.
 
+use super::address::check_redis;
 use crate::bytes;
 use crate::document::node::Node;
 use crate::fields::Fields;
@@ -126,11 +127,18 @@ impl StoreSection {
 impl RedisSection {
     fn read(node: &Node, fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let text = scalar::text(node, "`redis`", problems);
-        let url =
-            text.filter(|text| SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len()));
-        if text.is_some() && url.is_none() {
+        let is_known = |text: &str| SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
+        let checked =
+            text.map_or(
+                Ok(()),
+                |text| {
+                    if is_known(text) { check_redis(text) } else { Err("this is no address of a Redis") }
+                },
+            );
+        let url = text.filter(|_| checked.is_ok());
+        if let Err(what) = checked {
             // The text is not shown: it may have a password.
-            let problem = Problem::new(node.span, "this is no address of a Redis");
+            let problem = Problem::new(node.span, what);
             problems.push(problem.expected(
                 "redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
             ));

@@ -1,14 +1,23 @@
 //! Rules that no request can reach, since an earlier one says the same or refuses everybody first.
 
+use crate::algorithm::Configured;
+use crate::by::By;
 use crate::document::node::Span;
 use crate::limit::LimitRule;
+use crate::matching::Match;
 use crate::problem::Problem;
-use crate::rule::{Mode, Rule};
+use crate::rule::{Bandwidth, CostOf, Home, Load, Missing, Mode, Over, Rule};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Tells rules that can never refuse anybody. (What a single rule says about itself, such as a `when` that never holds, has
-/// been told where it was read.)
-pub(super) fn check(rules: &[Rule], place: impl Fn(&Rule) -> Span, problems: &mut Vec<Problem>) {
+/// been told where it was read.) A rule that is not `sound` has been read in part, so it is like no other.
+pub(super) fn check(
+    rules: &[Rule],
+    sound: impl Fn(&Rule) -> bool,
+    place: impl Fn(&Rule) -> Span,
+    problems: &mut Vec<Problem>,
+) {
     let enforced = |rule: &&Rule| rule.mode == Mode::Enforced;
     let closed = rules
         .iter()
@@ -21,53 +30,118 @@ pub(super) fn check(rules: &[Rule], place: impl Fn(&Rule) -> Span, problems: &mu
         }
         return;
     }
-    // Those that look the same stand in one group, so that ten thousand rules are not compared pairwise.
-    let mut groups: HashMap<String, Vec<&Rule>> = HashMap::new();
-    // Where a limit could not be read, there is nothing to compare.
-    let is_read = |rule: &&Rule| {
+    // Where nothing is limited, there is nothing to compare.
+    let limits = |rule: &&Rule| {
         !rule.limits.is_empty()
             || rule.adaptive
             || rule.bandwidth.is_some()
             || rule.load.is_some()
             || !rule.deny.is_empty()
     };
-    for rule in rules.iter().filter(enforced).filter(is_read) {
-        groups.entry(looks(rule)).or_default().push(rule);
-    }
-    for group in groups.values() {
-        for (nth, rule) in group.iter().enumerate() {
-            let twin = group[..nth].iter().find(|earlier| is_twin(earlier, rule));
-            if let Some(twin) = twin {
-                let what = format!("rule `{}` can never refuse anybody: `{}` says the same", rule.name, twin.name);
-                problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
-            }
+    // By all that they say, so that a hundred thousand rules are not compared pairwise, whatever they differ in. Behind each
+    // text stand those that only look the same, which are very few.
+    let mut known: HashMap<String, Vec<(&Rule, Says<'_>)>> = HashMap::new();
+    for rule in rules.iter().filter(enforced).filter(limits).filter(|rule| sound(rule)) {
+        let says = Says::of(rule);
+        let alike = known.entry(says.looks()).or_default();
+        if let Some((twin, _)) = alike.iter().find(|(_, earlier)| *earlier == says) {
+            let what = format!("rule `{}` can never refuse anybody: `{}` says the same", rule.name, twin.name);
+            problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+        } else {
+            alike.push((rule, says));
         }
     }
 }
 
-/// What twins have in common at first sight.
-fn looks(rule: &Rule) -> String {
-    let Rule { matches, by, allow, deny, overrides, .. } = rule;
-    let limits = rule.limits.iter().map(|limit| &limit.configured).collect::<Vec<_>>();
-    let others = overrides.iter().map(|other| &other.written).collect::<Vec<_>>();
-    format!("{matches} by {by} {limits:?} {:?} {:?} {others:?}", allow.written(), deny.written())
+/// All by which a rule refuses requests: not how it is called, what it answers and where it stands.
+#[derive(PartialEq)]
+struct Says<'a> {
+    by: &'a By,
+    matches: &'a Match,
+    limits: Vec<&'a Configured>,
+    adaptive: bool,
+    bandwidth: Option<&'a Bandwidth>,
+    load: Option<&'a Load>,
+    cost: &'a CostOf,
+    allow: &'a [String],
+    deny: &'a [String],
+    overrides: Vec<(&'a str, Vec<&'a Configured>)>,
+    wait: Option<Duration>,
+    queue: Option<u64>,
+    over: &'a Over,
+    missing: Missing,
+    home: Home,
 }
 
-/// Whether two rules refuse the same requests, however they are called, whatever they answer and wherever they stand.
-fn is_twin(one: &Rule, other: &Rule) -> bool {
-    let bare = |rule: &Rule| Rule {
-        name: String::new(),
-        span: Span::default(),
-        status: 0,
-        limits: Vec::new(),
-        overrides: Vec::new(),
-        ..rule.clone()
-    };
-    let same = |one: &[LimitRule], other: &[LimitRule]| {
-        one.iter().map(|limit| &limit.configured).eq(other.iter().map(|limit| &limit.configured))
-    };
-    bare(one) == bare(other)
-        && same(&one.limits, &other.limits)
-        && one.overrides.len() == other.overrides.len()
-        && one.overrides.iter().zip(&other.overrides).all(|(a, b)| a.key == b.key && same(&a.limits, &b.limits))
+impl<'a> Says<'a> {
+    fn of(rule: &'a Rule) -> Self {
+        // All of them by name: whoever adds one has to think of this.
+        let Rule {
+            name: _,
+            span: _,
+            status: _,
+            mode: _,
+            by,
+            matches,
+            limits,
+            adaptive,
+            bandwidth,
+            load,
+            cost,
+            allow,
+            deny,
+            overrides,
+            wait,
+            queue,
+            over,
+            missing,
+            home,
+        } = rule;
+        let configured =
+            |limits: &'a [LimitRule]| limits.iter().map(|limit| &limit.configured).collect::<Vec<&'a Configured>>();
+        Self {
+            by,
+            matches,
+            limits: configured(limits),
+            adaptive: *adaptive,
+            bandwidth: bandwidth.as_ref(),
+            load: load.as_ref(),
+            cost,
+            // With the same `by`, what is written the same is the same.
+            allow: allow.written(),
+            deny: deny.written(),
+            overrides: overrides.iter().map(|own| (&*own.written, configured(&own.limits))).collect(),
+            wait: *wait,
+            queue: *queue,
+            over,
+            missing: *missing,
+            home: *home,
+        }
+    }
+
+    /// The same as a text.
+    fn looks(&self) -> String {
+        let Self {
+            by,
+            matches,
+            limits,
+            adaptive,
+            bandwidth,
+            load,
+            cost,
+            allow,
+            deny,
+            overrides,
+            wait,
+            queue,
+            over,
+            missing,
+            home,
+        } = self;
+        // In words, since a registered matcher may print as it likes.
+        format!(
+            "{matches} by {by} {limits:?} {adaptive} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} {overrides:?} \
+             {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
+        )
+    }
 }

@@ -13,10 +13,11 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    /// An address or a network as people write it: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`.
+    /// An address or a network as people write it: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`. One of IPv4 addresses that is
+    /// written as one of IPv6, such as `::ffff:10.0.0.0/104`, is one of IPv4, as they are looked up.
     pub(crate) fn read(text: &str) -> Option<IpNet> {
         match text.parse::<IpNet>() {
-            Ok(network) => Some(network.trunc()),
+            Ok(network) => Some(unmapped(network.trunc())),
             Err(_) => text.parse::<IpAddr>().ok().map(|address| IpNet::from(canonical(address))),
         }
     }
@@ -52,6 +53,19 @@ impl Networks {
         let (v4, v6) = (self.v4.iter(), self.v6.iter());
         v4.map(IpNet::V4).chain(v6.map(IpNet::V6))
     }
+}
+
+/// How much of an IPv4 address in the clothes of IPv6 is in front of it.
+const MAPPED: u8 = 96;
+
+fn unmapped(network: IpNet) -> IpNet {
+    let address = match network.addr() {
+        IpAddr::V6(address) => address.to_ipv4_mapped(),
+        IpAddr::V4(_) => None,
+    };
+    let own = network.prefix_len().checked_sub(MAPPED);
+    let mapped = address.zip(own).and_then(|(address, length)| Ipv4Net::new(address, length).ok());
+    mapped.map_or(network, IpNet::V4)
 }
 
 /// The same client has one address, whichever way it came.
@@ -90,5 +104,31 @@ impl fmt::Display for Networks {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv4_is_ipv4_however_it_is_written() {
+        for (written, meant) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.1.2.3/104", "10.0.0.0/8"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:10.0.0.7/128", "10.0.0.7/32"),
+            ("::ffff:10.0.0.7", "10.0.0.7/32"),
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("2001:db8::/32", "2001:db8::/32"),
+            ("::/0", "::/0"),
+            ("::ffff:0:0/95", "::fffe:0:0/95"),
+        ] {
+            assert_eq!(Networks::read(written), meant.parse().ok(), "{written}");
+        }
+        let networks = Networks::read("::ffff:10.0.0.0/104").into_iter().collect::<Networks>();
+        for (address, expected) in [("10.9.9.9", true), ("::ffff:10.9.9.9", true), ("11.0.0.1", false)] {
+            assert_eq!(address.parse().ok().map(|address| networks.contains(address)), Some(expected), "{address}");
+        }
     }
 }

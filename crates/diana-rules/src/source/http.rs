@@ -29,7 +29,7 @@ const LEAST_BETWEEN: Duration = Duration::from_secs(1);
 pub(super) struct Http {
     client: Client,
     url: Url,
-    authorization: Option<HeaderValue>,
+    authorization: Authorization,
     poll: Duration,
     long_poll: Option<Duration>,
     timeout: Duration,
@@ -38,6 +38,15 @@ pub(super) struct Http {
     etag: Option<HeaderValue>,
     /// When to ask again; none if the last time failed, or there was none.
     due: Option<Instant>,
+}
+
+/// What authenticates us.
+#[derive(Debug)]
+enum Authorization {
+    None,
+    Sent(HeaderValue),
+    /// It can't be a header. Nothing is asked without it.
+    Unfit,
 }
 
 impl Http {
@@ -50,10 +59,14 @@ impl Http {
             }
             (None, None) => None,
         };
-        let authorization = authorization.and_then(|text| HeaderValue::try_from(text).ok()).map(|mut value| {
-            value.set_sensitive(true);
-            value
-        });
+        let authorization = match authorization.map(HeaderValue::try_from) {
+            Some(Ok(mut value)) => {
+                value.set_sensitive(true);
+                Authorization::Sent(value)
+            }
+            Some(Err(_)) => Authorization::Unfit,
+            None => Authorization::None,
+        };
         let client = Client::new(timeout);
         let poll = poll.unwrap_or(POLL);
         Self { client, url, authorization, poll, long_poll, timeout, label, etag: None, due: None }
@@ -136,8 +149,12 @@ impl Http {
         if let Some(wait) = wait {
             request = request.header("prefer", format!("wait={}", wait.as_secs()));
         }
-        if let Some(authorization) = self.authorization.as_ref().filter(|_| url.origin() == self.url.origin()) {
-            request = request.header(AUTHORIZATION, authorization);
+        match &self.authorization {
+            Authorization::Sent(value) if url.origin() == self.url.origin() => {
+                request = request.header(AUTHORIZATION, value);
+            }
+            Authorization::Unfit => return Err(Trouble::away("the token can't be sent in a header")),
+            Authorization::Sent(_) | Authorization::None => {}
         }
         request.body(Sent::default()).map_err(|error| Trouble::away(format!("it can't be asked: {error}")))
     }

@@ -88,10 +88,10 @@ impl Remote {
         parsed.map_err(|what| RemoteError { shown: hidden(url), what })
     }
 
-    /// A bearer token for an HTTP centre.
+    /// A bearer token for an HTTP centre. Spaces and newlines around it are no part of it.
     #[must_use]
     pub fn token(self, token: impl Into<String>) -> Self {
-        Self { token: Some(Secret::new(token)), ..self }
+        Self { token: Some(Secret::new(token.into().trim())), ..self }
     }
 
     /// User and password; they win over those of the URL.
