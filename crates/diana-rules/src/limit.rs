@@ -45,7 +45,7 @@ impl LimitRule {
     /// How long the last of so many in line would wait, where that can be told from the rate.
     pub(crate) fn longest_line(&self, queue: Option<u64>) -> Duration {
         let Some(queue) = queue else { return Duration::MAX };
-        let bucket = self.configured.algorithm::<TokenBucket>().map(|bucket| bucket.quota());
+        let bucket = self.configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
         let Some(quota) = bucket else { return Duration::MAX };
         let nanos = u128::from(queue) * quota.period().as_nanos() / u128::from(quota.permits());
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
