@@ -8,7 +8,7 @@
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
-use crate::{median, now};
+use crate::{Length, median, now};
 use std::hint::black_box;
 use std::time::Duration;
 
@@ -20,6 +20,14 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// What a quick run takes, or one to believe.
+    pub fn of(length: Length) -> Self {
+        match length {
+            Length::Quick => Self { rounds: 9, slice: Duration::from_millis(8) },
+            Length::Full => Self { rounds: 31, slice: Duration::from_millis(40) },
+        }
+    }
+
     /// The same rounds with slices `times` as long, for work that has to warm the caches first.
     pub fn longer(self, times: u32) -> Self {
         Self { slice: self.slice * times, ..self }

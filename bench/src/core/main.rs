@@ -9,7 +9,6 @@
 
 use diana_bench::rounds::Effort;
 use diana_bench::{Length, length, report};
-use std::time::Duration;
 
 mod algorithms;
 mod alloc;
@@ -33,10 +32,7 @@ fn main() {
             return;
         }
     };
-    let effort = match length {
-        Length::Quick => Effort { rounds: 9, slice: Duration::from_millis(8) },
-        Length::Full => Effort { rounds: 31, slice: Duration::from_millis(40) },
-    };
+    let effort = Effort::of(length);
     let began = diana_bench::now();
     let mut report = report::Report::default();
     direct::run(&mut report, effort);

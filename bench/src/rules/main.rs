@@ -8,12 +8,11 @@ mod load;
 mod setup;
 
 use diana::core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MemoryStore, Patience, SystemClock, TokenBucket};
+use diana_bench::length;
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
-use diana_bench::{Length, length};
 use setup::{Request, decide, engine};
 use std::hint::black_box;
-use std::time::Duration;
 
 /// How many rules there are.
 const COUNTS: [usize; 4] = [1, 10, 1_000, 10_000];
@@ -32,10 +31,7 @@ fn main() {
             return;
         }
     };
-    let effort = match length {
-        Length::Quick => Effort { rounds: 9, slice: Duration::from_millis(8) },
-        Length::Full => Effort { rounds: 31, slice: Duration::from_millis(40) },
-    };
+    let effort = Effort::of(length);
     let mut report = Report::default();
     time(&mut report, effort);
     counted(&mut report);

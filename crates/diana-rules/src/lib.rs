@@ -1,14 +1,15 @@
 //! The rule file of Diana: what users write, checked kindly.
 //!
-//! # What is there so far
+//! # What is here
 //! - [`Document`] reads YAML, JSON and TOML into one [tree](Node) that knows where each value stands, with `${VARIABLES}` from
 //!   the environment.
 //! - [`Problems`] are told all at once, each with its line and what was expected; [`Fields`] reads a map field by field, and
 //!   finds what nobody asked for.
 //! - [`LimitRule`] reads what a rule says about its limits, by the algorithms of a [`Registry`], which is open for yours.
-//!
-//! - [`By`] says whom a limit counts, by the [`Attributes`] of a request.
-//!
+//! - [`By`] says whom a limit counts, by the [`Attributes`] of a request; [`Match`] which requests a rule is about;
+//!   [`Expression`] what neither can say; [`Identity`] where names such as `account` come from.
+//! - [`RuleSet`] is the rules in force: it finds by an index which are about a request, whose it is, and what it costs.
+//! - `Sources` (feature `sources`) bring rules from a watched file and from a configuration centre.
 //! - [`RuleFile`] is a whole file. [`schema()`] is what editors know about it, and [`table()`] what it means in words.
 
 mod algorithm;

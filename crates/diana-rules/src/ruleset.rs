@@ -92,8 +92,8 @@ impl RuleSet {
         self.limits().filter(|limit| !kept.contains(&limit.id())).cloned().collect()
     }
 
-    /// The keys that are counted in this process and have another limit once `after` are in force, because an override came or
-    /// went.
+    /// The keys that have another limit once `after` are in force, because an override came or went. What they have used can be
+    /// taken along where it is counted in this process.
     pub fn moves_to<'a>(&'a self, after: &'a Self) -> Vec<Move<'a>> {
         let by_name = after.rules.iter().map(|rule| (rule.rule().name.as_str(), rule)).collect::<HashMap<_, _>>();
         let same = self.rules.iter().filter_map(|rule| Some((rule, *by_name.get(rule.rule().name.as_str())?)));

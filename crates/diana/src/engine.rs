@@ -11,7 +11,8 @@
 //!
 //! # What always holds (tests/)
 //! - Never more is granted than each limit allows, also while rules change (`reload.rs`).
-//! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`).
+//! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`), but for the one case that
+//!   [`Engine::decide`] names.
 
 mod asks;
 mod deciding;
@@ -228,7 +229,7 @@ impl<S: Store> Engine<S> {
             Some(shared) if !here => {
                 let (asks, made) = Asks::given_back(verdict, part, made, what);
                 if !asks.is_empty() {
-                    // What can't be given back now comes back by itself in time.
+                    // What can't be given back now comes back as far as time gives it back: all but a total.
                     let _ = shared.refund(&asks, &made, now).await;
                 }
             }
@@ -258,7 +259,8 @@ impl<S: Store> Engine<S> {
         *gone = newly_gone;
     }
 
-    /// Takes along what keys have used that have another limit from now on.
+    /// Takes along what keys have used that have another limit from now on. A limit that a key had before may still know some
+    /// of it, so the larger of the two counts, and not their sum.
     fn move_keys(&self, moves: &[Move<'_>]) {
         let now = self.now();
         let standing = |limit, key: &[u8]| {
@@ -267,7 +269,8 @@ impl<S: Store> Engine<S> {
         };
         for Move { key, from, to } in moves {
             let (Some(before), Some(after)) = (standing(from, key), standing(to, key)) else { continue };
-            let used = (before.limit - before.remaining).min(after.limit);
+            let used = (before.limit - before.remaining).max(after.limit - after.remaining).min(after.limit);
+            LocalStore::reset(&*self.local, to, key, now);
             if let Ok(used) = Cost::new(used) {
                 LocalStore::charge(&*self.local, Ask::new(to, key, used), now);
             }
