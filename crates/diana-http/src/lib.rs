@@ -1,0 +1,1 @@
+//! Diana as a filter for HTTP.
