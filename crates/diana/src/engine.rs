@@ -292,7 +292,8 @@ impl<S: Store> Engine<S> {
         self.shared.as_ref()
     }
 
-    fn now(&self) -> Timestamp {
+    /// The time by the engine's clock.
+    pub fn now(&self) -> Timestamp {
         match &self.clock {
             None => SystemClock.now(),
             Some(clock) => clock.now(),
