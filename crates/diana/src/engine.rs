@@ -338,7 +338,8 @@ impl<S: Store> Engine<S> {
         self.shared.as_ref()
     }
 
-    fn now(&self) -> Timestamp {
+    /// The time by the engine's clock.
+    pub fn now(&self) -> Timestamp {
         self.counts.now()
     }
 }
