@@ -22,7 +22,7 @@
 //! rules: [{name: each-address, by: ip, limit: 100/s}]
 //! ");
 //! let file = RuleFile::read(&document, &diana::registry())?;
-//! let engine = Arc::new(EngineOptions::of(&file).build_for::<RedisStore>(&file));
+//! let engine = Arc::new(EngineOptions::of(&file).build_with(&file, None::<RedisStore>));
 //! let running = Gateway::new(&file, engine).start()?;
 //! println!("listening on {:?}", running.addresses());
 //! running.stop();
@@ -58,7 +58,7 @@ use crate::metrics::Metrics;
 use deadlines::Deadlines;
 use diana::Engine;
 use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
-use diana_rules::{AccessLogFormat, RuleFile};
+use diana_rules::RuleFile;
 use parking_lot::Mutex;
 use site::{Destination, Site, Store};
 use std::net::{SocketAddr, TcpListener};
@@ -87,12 +87,16 @@ enum Nowhere {
     Echo,
 }
 
+/// Looks after the certificates of a gateway that runs.
+#[derive(Clone, Debug)]
+pub struct CertificateWatch(Option<Arc<Certificates>>);
+
 /// A gateway that runs. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     addresses: Vec<SocketAddr>,
     metrics: Arc<Metrics>,
-    certificates: Option<Arc<Certificates>>,
+    certificates: CertificateWatch,
     stop: watch::Sender<bool>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -160,7 +164,7 @@ impl Gateway {
         let mut running = Running {
             addresses,
             metrics: Arc::clone(&metrics),
-            certificates,
+            certificates: CertificateWatch(certificates),
             stop,
             workers: Vec::with_capacity(workers),
         };
@@ -251,11 +255,9 @@ impl Running {
         &self.metrics
     }
 
-    /// Reads certificates again if their files have changed.
-    pub fn refresh_certificates(&self) {
-        if let Some(certificates) = &self.certificates {
-            certificates.refresh();
-        }
+    /// Its certificates.
+    pub fn certificates(&self) -> CertificateWatch {
+        self.certificates.clone()
     }
 
     /// Takes no more connections, finishes what was begun, and returns when all is done, or `timeouts.stop` is over.
@@ -267,6 +269,15 @@ impl Running {
         let _ = self.stop.send(true);
         for worker in self.workers.drain(..) {
             let _ = worker.join();
+        }
+    }
+}
+
+impl CertificateWatch {
+    /// Reads certificates again if their files have changed. If they are no good, what is shown stays.
+    pub fn refresh(&self) {
+        if let Some(certificates) = &self.0 {
+            certificates.refresh();
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         match runtime.block_on(signals.next()) {
             Signal::Reload => {
                 tracing::info!("reading everything again");
-                serving.gateway.refresh_certificates();
+                serving.gateway.certificates().refresh();
                 if let Some(sources) = &serving.sources {
                     runtime.block_on(sources.reload());
                 }

@@ -89,12 +89,8 @@ impl RuleInForce {
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
         let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
-<<<<<<< HEAD
-        Self { rule, limits, overrides, needs_view, is_held, counters }
-=======
         let bandwidth = bandwidth(&rule, known);
-        Self { rule, limits, overrides, bandwidth, needs_view, is_held, noticed }
->>>>>>> layer
+        Self { rule, limits, overrides, bandwidth, needs_view, is_held, counters }
     }
 
     /// The rule as the file says it.
