@@ -54,7 +54,9 @@ pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
-pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, Move, RefusedBy, RuleInForce, RuleSet, Why};
+pub use ruleset::{
+    Applied, Explained, ExplainedRule, Found, InvalidKey, LimitInForce, Move, RefusedBy, RuleInForce, RuleSet, Why,
+};
 pub use schema::schema;
 pub use secret::Secret;
 #[cfg(feature = "sources")]

@@ -2,6 +2,7 @@
 //!
 //! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
 
+mod by_hand;
 mod explain;
 mod found;
 mod in_force;
@@ -13,6 +14,7 @@ use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
+pub use by_hand::InvalidKey;
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 pub use found::{Applied, Found, RefusedBy, Why};
@@ -84,6 +86,11 @@ impl RuleSet {
     /// A rule by its number.
     pub fn rule(&self, number: u32) -> Option<&RuleInForce> {
         self.rules.get(number as usize)
+    }
+
+    /// A rule by its name.
+    pub fn named(&self, name: &str) -> Option<&RuleInForce> {
+        self.rules.iter().find(|rule| rule.rule().name == name)
     }
 
     /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.

@@ -15,6 +15,7 @@
 //!   [`Engine::decide`] names.
 
 mod asks;
+mod by_hand;
 mod deciding;
 mod explain;
 mod made;
@@ -23,6 +24,7 @@ mod verdict;
 
 use arc_swap::ArcSwap;
 use asks::{Asks, Part};
+pub use by_hand::{ByHandError, KeyStanding, LimitStanding};
 pub use deciding::Deciding;
 use deciding::GivesBack;
 use diana_core::{Ask, Clock, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Store, SystemClock, Timestamp};

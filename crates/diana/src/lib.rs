@@ -44,7 +44,10 @@ pub use diana_core as core;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
 pub use diana_rules as rules;
-pub use engine::{Asked, Deciding, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Verdict};
+pub use engine::{
+    Asked, ByHandError, Deciding, Engine, EngineOptions, Explanation, KeyStanding, LimitStanding, Reason,
+    RuleExplanation, Verdict,
+};
 #[cfg(feature = "sources")]
 pub use follow::{Follower, sources};
 #[cfg(feature = "redis")]
