@@ -9,6 +9,7 @@
 
 pub mod access_log;
 pub mod admin;
+mod date;
 pub mod gateway;
 pub mod import;
 pub mod metrics;
