@@ -292,6 +292,9 @@ impl Drop for Running {
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("listen", &self.section.listen).field("chain", &self.chain).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("listen", &self.section.listen)
+            .field("chain", &self.chain)
+            .finish_non_exhaustive()
     }
 }

@@ -42,7 +42,6 @@ impl Facts {
             forwarded_for: value(&peer.to_string()),
             forwarded: value(&node),
             proto: value(scheme.as_str()),
-
         }
     }
 }

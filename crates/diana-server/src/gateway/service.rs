@@ -127,7 +127,10 @@ impl Connection {
                 Some(client) => tunnel::open(&self.site, client, response, leave, visit),
                 None => {
                     visit.outcome = Outcome::Failed;
-                    own(answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"), visit)
+                    own(
+                        answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"),
+                        visit,
+                    )
                 }
             };
         }
