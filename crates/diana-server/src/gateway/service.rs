@@ -33,19 +33,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A client's connection, whose requests are served.
-#[derive(Clone)]
 pub(super) struct Connection {
     pub(super) site: Arc<Site>,
-    pub(super) facts: Arc<Facts>,
+    pub(super) facts: Facts,
     pub(super) phase: Arc<Phase>,
 }
 
 impl Connection {
     /// Answers one request.
-    pub(super) async fn serve(self, request: Request<Incoming>) -> Response<OutBody> {
-        let Self { site, facts, phase } = &self;
+    pub(super) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Response<OutBody> {
+        let Self { site, facts, .. } = &*self;
         let (mut head, body) = request.into_parts();
-        let mut visit = Visit::begin(site, phase, &head);
+        let mut visit = Visit::begin(&self, &head);
         if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
             return rejected(answers::problem(status, why), visit);
         }

@@ -175,9 +175,9 @@ async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Opti
         }
     };
     let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
-    let connection = Connection { site: Arc::clone(site), facts: Arc::new(facts), phase: Arc::clone(&phase) };
+    let connection = Arc::new(Connection { site: Arc::clone(site), facts, phase: Arc::clone(&phase) });
     let service = service_fn(move |request| {
-        let answer = connection.clone().serve(request);
+        let answer = Arc::clone(&connection).serve(request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let bounds = &gateway.bounds;

@@ -36,7 +36,7 @@ pub(in crate::gateway) struct Group {
 /// An answer, and who gave it.
 pub(in crate::gateway) struct Answer {
     pub(in crate::gateway) response: Response<UpstreamBody>,
-    pub(in crate::gateway) from: Upstream,
+    pub(in crate::gateway) from: Arc<Member>,
 }
 
 impl Upstreams {
@@ -172,7 +172,7 @@ impl Upstreams {
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                     response.body_mut().give_back_at_end();
                 }
-                Ok(Answer { response, from: member.upstream.clone() })
+                Ok(Answer { response, from: Arc::clone(member) })
             }
             Sent::Untouched(request, failure) => Err((failure, Some(request))),
             Sent::Failed(failure) => Err((failure, None)),
