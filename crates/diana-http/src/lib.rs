@@ -51,13 +51,15 @@ mod pass;
 mod path;
 mod policy;
 mod refusal;
+mod settling;
 
 pub use attributes::HttpAttributes;
 pub use body::PassBody;
 pub use checking::Checking;
 pub use client::client_address;
+pub use diana::rules::RateLimitHeaders;
 pub use filter::Filter;
-pub use options::{FilterOptions, RateLimitHeaders};
+pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
 pub use pass::Pass;
 pub use path::normal_path;
