@@ -23,7 +23,7 @@ fn each_kind_of_limit_is_told_in_its_way() {
         ("limit: 5/200ms", "q=5;w=1", "r=4;t=1"),
         ("limit: 100/h", "q=100;w=3600", "r=99;t=36"),
         ("limit: 100/min, algorithm: fixed_window", "q=100;w=60", "r=99;t=40"),
-        ("limit: 100/month, algorithm: fixed_window, time_zone: Europe/Berlin", "q=100;w=2592000", "r=99;t=1386400"),
+        ("limit: 100/month, algorithm: fixed_window, time_zone: Europe/Berlin", "q=100;w=2592000", "r=99;t=1385200"),
         ("limit: 100/min, algorithm: sliding_window", "q=100;w=60", "r=99;t=58"),
         ("limit: 100/min, algorithm: sliding_log", "q=100;w=60", "r=99;t=60"),
         ("limit: 10/s, algorithm: leaky_bucket, burst: 19", "q=20;w=2", "r=19;t=1"),

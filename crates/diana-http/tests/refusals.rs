@@ -48,7 +48,7 @@ fn problems_say_which_policies_were_violated() {
     let quota = parsed("rules: [{name: a, limit: 1/h, status: 429}, {name: c, limit: 9/h}]");
     assert_eq!(quota["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
     assert_eq!((&quota["status"], &quota["violated-policies"]), (&429.into(), &serde_json::json!(["a"])));
-    let (filter, _) = filter(r#"rules: [{name: a, by: ip, limit: 9/h, overrides: {203.0.113.7: 1/h, "é": 1/h}}]"#);
+    let (filter, _) = filter(r#"rules: [{name: a, by: ip, limit: 9/h, overrides: {203.0.113.7: 1/h}}]"#);
     passed(filter.check(&get("/"), client())).begin();
     let own: serde_json::Value =
         serde_json::from_str(&body(refused(filter.check(&get("/"), client())).into_response())).unwrap();
