@@ -40,27 +40,35 @@
 //! ```
 
 mod attributes;
+mod bandwidth;
 mod body;
+mod chain;
 mod checking;
 mod client;
 mod fields;
 mod filter;
 mod options;
 mod outcome;
+mod outgoing;
 mod pass;
 mod path;
 mod policy;
 mod refusal;
 mod settling;
+mod signature;
 
 pub use attributes::HttpAttributes;
+pub use bandwidth::{Pacing, Slowed};
 pub use body::PassBody;
+pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
 pub use checking::Checking;
 pub use client::client_address;
 pub use diana::rules::RateLimitHeaders;
 pub use filter::Filter;
 pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
+pub use outgoing::{ByKey, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn};
 pub use pass::Pass;
 pub use path::normal_path;
 pub use refusal::Refused;
+pub use signature::SignatureFilter;

@@ -8,7 +8,7 @@ use crate::by::KeyBytes;
 use crate::limit::LimitRule;
 use crate::matching::{Seen, WithParameters};
 use crate::rule::{CostOf, Home, Missing, Rule};
-use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience};
+use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct RuleInForce {
     /// Its own limits, and behind them those of each override.
     limits: Vec<Box<[LimitInForce]>>,
     overrides: HashMap<KeyBytes, u32>,
+    /// The bytes that it lets flow.
+    bandwidth: Option<Limit>,
     /// Whether it asks for what only it can say about a request: the parameters of the path.
     needs_view: bool,
     /// Whether it has a limit whose permits are given back.
@@ -87,7 +89,8 @@ impl RuleInForce {
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
         let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
-        Self { rule, limits, overrides, needs_view, is_held, counters }
+        let bandwidth = bandwidth(&rule, known);
+        Self { rule, limits, overrides, bandwidth, needs_view, is_held, counters }
     }
 
     /// The rule as the file says it.
@@ -97,7 +100,17 @@ impl RuleInForce {
 
     /// The limits that apply to one key.
     pub fn limits(&self, applied: &Applied) -> &[LimitInForce] {
-        self.limits.get(applied.limits as usize).map_or(&[], |limits| limits)
+        self.limits_at(applied.limits)
+    }
+
+    /// Its own limits (0), or those of an override.
+    pub(super) fn limits_at(&self, place: u32) -> &[LimitInForce] {
+        self.limits.get(place as usize).map_or(&[], |limits| limits)
+    }
+
+    /// The bytes that it lets flow, as stores know them: a bucket for each key. Bodies take from it piece by piece.
+    pub fn bandwidth(&self) -> Option<&Limit> {
+        self.bandwidth.as_ref()
     }
 
     /// The keys whose limits are others once `after` is in force, because an override came or went: from which limit to which.
@@ -120,7 +133,8 @@ impl RuleInForce {
     }
 
     pub(super) fn all_limits(&self) -> impl Iterator<Item = &Limit> {
-        self.limits.iter().flat_map(|limits| limits.iter().map(|limit| &limit.limit))
+        let counted = self.limits.iter().flat_map(|limits| limits.iter().map(|limit| &limit.limit));
+        counted.chain(&self.bandwidth)
     }
 
     /// What became of the requests that it was about.
@@ -210,6 +224,17 @@ pub(super) enum Expressions {
 /// A place among the keys of a request, of which there are never 4 GiB.
 fn place(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// The bytes that a rule lets flow: the same limit as before, if it had one.
+fn bandwidth(rule: &Rule, known: Option<&RuleInForce>) -> Option<Limit> {
+    let rate = rule.bandwidth.as_ref()?.rate;
+    let before = known.and_then(|known| Some((known.bandwidth.as_ref()?, known.rule.bandwidth.as_ref()?.rate)));
+    Some(match before {
+        Some((limit, before)) if before == rate => limit.clone(),
+        Some((limit, _)) => limit.changed_to(TokenBucket::new(rate)),
+        None => Limit::new(rule.name.clone(), TokenBucket::new(rate)),
+    })
 }
 
 /// Limits with their names: the first has the rule's, the others their place behind it.

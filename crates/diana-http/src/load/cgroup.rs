@@ -1,0 +1,77 @@
+//! What the process's own cgroups (version 2) may use, where that is less than the machine has: containers, systemd units.
+//!
+//! A limit may be set at any level above the process, so all of them are looked at, and the tightest counts.
+
+use super::machine::{Seen, larger, share};
+use diana::core::Timestamp;
+
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// What was seen of each level last.
+#[derive(Debug, Default)]
+pub(super) struct Cgroups {
+    used: Vec<Used>,
+}
+
+/// What the processes of one cgroup have used of the processors.
+#[derive(Debug)]
+struct Used {
+    directory: String,
+    micros: u64,
+    at: Timestamp,
+}
+
+impl Cgroups {
+    pub(super) fn look(&mut self, read: &impl Fn(&str) -> Option<String>, now: Timestamp) -> Seen {
+        let mut seen = Seen::default();
+        let mut used = Vec::new();
+        for directory in directories(read) {
+            seen.memory = larger(seen.memory, memory(read, &directory));
+            let Some((quota, micros)) = cpu(read, &directory) else { continue };
+            if let Some(before) = self.used.iter().find(|before| before.directory == directory) {
+                let elapsed = u64::try_from(now.since(before.at).as_micros()).unwrap_or(u64::MAX);
+                let used = micros.saturating_sub(before.micros);
+                let busy = (elapsed > 0).then(|| share(used, elapsed) / quota);
+                seen.cpu = larger(seen.cpu, busy);
+            }
+            used.push(Used { directory, micros, at: now });
+        }
+        self.used = used;
+        seen
+    }
+}
+
+/// The process's cgroup, and those above it.
+fn directories(read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let own = read("/proc/self/cgroup").unwrap_or_default();
+    let Some(mut path) = own.lines().find_map(|line| line.strip_prefix("0::")) else { return Vec::new() };
+    let mut directories = Vec::new();
+    loop {
+        path = path.trim_end_matches('/');
+        directories.push(format!("{MOUNT}{path}"));
+        match path.rfind('/') {
+            Some(at) => path = &path[..at],
+            None => return directories,
+        }
+    }
+}
+
+/// Which share of its limit a cgroup uses, if it has one. The page cache that nobody has used lately can go at once.
+fn memory(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<f64> {
+    let number = |file: &str| read(&format!("{directory}/{file}"))?.trim().parse::<u64>().ok();
+    let most = number("memory.max").filter(|most| *most > 0)?;
+    let current = number("memory.current")?;
+    let stat = read(&format!("{directory}/memory.stat")).unwrap_or_default();
+    let cache = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse::<u64>().ok());
+    Some(share(current.saturating_sub(cache.unwrap_or(0)), most))
+}
+
+/// How many processors a cgroup may use, if that is limited, and how many microseconds of them it has used.
+fn cpu(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<(f64, u64)> {
+    let most = read(&format!("{directory}/cpu.max"))?;
+    let (quota, period) = most.trim().split_once(' ')?;
+    let quota = share(quota.parse().ok().filter(|quota| *quota > 0)?, period.parse().ok()?);
+    let stat = read(&format!("{directory}/cpu.stat"))?;
+    let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())?;
+    Some((quota, used))
+}

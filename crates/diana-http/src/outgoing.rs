@@ -1,0 +1,105 @@
+//! The other side: a client that keeps its calls under a limit, by waiting.
+//!
+//! Whoever calls an API that allows 10 requests a second is better off waiting for its turn than being refused there. This is
+//! a tower layer for any client: hyper-util's, reqwest's, tonic's channel, or a function.
+//!
+//! # What always holds (tests/outgoing.rs)
+//! - No more calls go out than the limit grants; those who wait go in the order in which they came, where the limit is a
+//!   [`Limiter`], a [`KeyedLimiter`] or [`Permits`].
+//! - A call whose turn does not come within the patience fails without having been sent, and the error names the limit.
+//! - A call that is dropped while it waits gives its turn to the next.
+
+mod error;
+mod limit;
+mod service;
+
+use diana::core::{KeyedLimiter, Limiter, Permits};
+pub use error::{OutgoingError, TooBusy};
+pub use limit::{ByKey, OutgoingLimit, Turn};
+pub use service::{Outgoing, OutgoingFuture};
+use std::sync::Arc;
+use std::time::Duration;
+use tower_layer::Layer;
+
+/// How long a call waits for its turn unless it is told otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Keeps the calls of a client under a limit: each waits for its turn.
+///
+/// ```
+/// use diana::core::{Limiter, Quota};
+/// use diana_http::OutgoingLayer;
+/// use std::time::Duration;
+/// use tower::{Service, ServiceExt, ServiceBuilder};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// let limit = Limiter::new("2/h".parse::<Quota>()?);
+/// let layer = OutgoingLayer::new("partner", limit).patience(Duration::from_secs(5));
+///
+/// let call = tower::service_fn(|name: &'static str| async move { Ok::<_, std::io::Error>(format!("hello {name}")) });
+/// let mut client = ServiceBuilder::new().layer(layer).service(call);
+///
+/// assert_eq!(client.ready().await?.call("alice").await?, "hello alice");
+/// assert_eq!(client.ready().await?.call("alice").await?, "hello alice");
+/// let error = client.ready().await?.call("alice").await.unwrap_err();
+/// assert_eq!(error.to_string(), "limit `partner` has no room within 5s, and nothing was sent: try again in 1800s");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The patience is 30 seconds unless you say otherwise.
+#[derive(Debug)]
+pub struct OutgoingLayer<L> {
+    limit: Arc<L>,
+    name: Arc<str>,
+    patience: Duration,
+}
+
+impl OutgoingLayer<Limiter> {
+    /// One limit for all calls, by a name that errors show.
+    pub fn new(name: impl Into<Arc<str>>, limiter: impl Into<Arc<Limiter>>) -> Self {
+        Self { limit: limiter.into(), name: name.into(), patience: PATIENCE }
+    }
+}
+
+impl OutgoingLayer<Permits> {
+    /// So many calls at a time: each gives its place back when its response is there.
+    pub fn at_a_time(name: impl Into<Arc<str>>, permits: Permits) -> Self {
+        Self { limit: Arc::new(permits), name: name.into(), patience: PATIENCE }
+    }
+}
+
+impl<F> OutgoingLayer<ByKey<F>> {
+    /// A limit for each key that `key` tells of a call: a host, an account. A call without a key is not limited.
+    pub fn keyed(name: impl Into<Arc<str>>, limiter: impl Into<Arc<KeyedLimiter<str>>>, key: F) -> Self {
+        Self { limit: Arc::new(ByKey::new(limiter.into(), key)), name: name.into(), patience: PATIENCE }
+    }
+}
+
+impl<L> OutgoingLayer<L> {
+    /// Any limit, by a name that errors show.
+    pub fn with_limit(name: impl Into<Arc<str>>, limit: impl Into<Arc<L>>) -> Self {
+        Self { limit: limit.into(), name: name.into(), patience: PATIENCE }
+    }
+
+    /// How long a call waits for its turn; beyond it, it fails, at once if that can be told.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+}
+
+impl<L, C> Layer<C> for OutgoingLayer<L> {
+    type Service = Outgoing<L, C>;
+
+    fn layer(&self, inner: C) -> Outgoing<L, C> {
+        Outgoing::new(inner, Arc::clone(&self.limit), Arc::clone(&self.name), self.patience)
+    }
+}
+
+impl<L> Clone for OutgoingLayer<L> {
+    fn clone(&self) -> Self {
+        Self { limit: Arc::clone(&self.limit), name: Arc::clone(&self.name), patience: self.patience }
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests that are signed: a sample of what may stand in the chain.
+//!
+//! # What is signed
+//! The method, the path with its query, and the time, each on a line of its own, by HMAC-SHA256 with a secret that both sides
+//! know:
+//!
+//! ```text
+//! POST
+//! /orders?dry=1
+//! 1700000000
+//! ```
+//!
+//! The header is `x-signature: t=1700000000,v1=<64 hex digits>`. With a shell:
+//!
+//! ```text
+//! t=$(date +%s); printf 'POST\n/orders?dry=1\n%s' $t | openssl dgst -sha256 -hmac "$SECRET"
+//! ```
+//!
+//! # What it is good for, and what not
+//! Who does not know the secret can't ask, and can't change method, path or query on the way. The body is not signed (it is
+//! not read here), and who overhears a request can send it again until it is too old: use TLS.
+
+use crate::chain::{Filtering, HttpFilter};
+use bytes::Bytes;
+use diana::core::{Clock, SystemClock};
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use ring::hmac;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lets only signed requests pass: a filter for a [`Chain`](crate::Chain).
+///
+/// ```
+/// use diana_http::{Chain, SignatureFilter};
+/// use http::{HeaderName, Method, Request};
+/// use std::net::Ipv4Addr;
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let filter = SignatureFilter::new(b"a long secret", HeaderName::from_static("x-signature"), Duration::from_secs(300));
+/// let signature = filter.sign(&Method::GET, "/orders?open=1");
+/// let chain = Chain::new().and(filter);
+///
+/// let signed = Request::get("/orders?open=1").header("x-signature", signature).body(())?;
+/// assert!(chain.check(&mut signed.into_parts().0, Ipv4Addr::LOCALHOST.into()).await.is_ok());
+///
+/// let unsigned = Request::get("/orders?open=1").body(())?;
+/// let refused = chain.check(&mut unsigned.into_parts().0, Ipv4Addr::LOCALHOST.into()).await.unwrap_err();
+/// assert_eq!(refused.response.status(), 401);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SignatureFilter {
+    key: hmac::Key,
+    header: HeaderName,
+    max_age: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+/// Why a signature is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    Missing,
+    Malformed,
+    Age,
+    Signature,
+}
+
+impl SignatureFilter {
+    /// Requests must be signed with `secret`, in `header`, no longer than `max_age` ago.
+    pub fn new(secret: &[u8], header: HeaderName, max_age: Duration) -> Self {
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), header, max_age, clock: Arc::new(SystemClock) }
+    }
+
+    /// The same on another clock.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Self { clock: Arc::new(clock), ..self }
+    }
+
+    /// The header of a request that is sent now: what a client does.
+    pub fn sign(&self, method: &http::Method, path_and_query: &str) -> String {
+        let seconds = self.seconds();
+        let tag = hmac::sign(&self.key, &signed(method, path_and_query, &seconds.to_string()));
+        let mut value = format!("t={seconds},v1=");
+        for byte in tag.as_ref() {
+            value.push(char::from(HEX[usize::from(byte >> 4)]));
+            value.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+        value
+    }
+
+    fn seconds(&self) -> u64 {
+        self.clock.now().as_nanos() / 1_000_000_000
+    }
+
+    fn verify(&self, head: &Parts) -> Result<(), Wrong> {
+        let mut values = head.headers.get_all(&self.header).iter();
+        let value = values.next().ok_or(Wrong::Missing)?;
+        if values.next().is_some() {
+            return Err(Wrong::Malformed);
+        }
+        let value = value.to_str().map_err(|_| Wrong::Malformed)?;
+        let parts = value.strip_prefix("t=").and_then(|rest| rest.split_once(",v1="));
+        let (time, tag) = parts.ok_or(Wrong::Malformed)?;
+        let tag = unhex(tag).ok_or(Wrong::Malformed)?;
+        let is_number = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
+        let seconds = time.parse::<u64>().ok().filter(|_| is_number).ok_or(Wrong::Malformed)?;
+        // The comparison takes as long whatever is wrong. It is the time as written that was signed.
+        let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let signed = signed(&head.method, path_and_query, time);
+        hmac::verify(&self.key, &signed, &tag).map_err(|_| Wrong::Signature)?;
+        // A clock that is ahead is as wrong as one that is behind: else signatures could be made for later.
+        if self.seconds().abs_diff(seconds) > self.max_age.as_secs() {
+            return Err(Wrong::Age);
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, wrong: Wrong) -> Response<Full<Bytes>> {
+        let detail = match wrong {
+            Wrong::Missing => "the request is not signed",
+            Wrong::Malformed => "the signature can't be read; write t=<unix seconds>,v1=<64 hex digits>",
+            Wrong::Age => "the signature is too old, or of a time to come",
+            Wrong::Signature => "the signature is not of this method, path, query and time",
+        };
+        let body = format!("{{\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"{detail}\"}}");
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
+        response
+    }
+}
+
+impl HttpFilter for SignatureFilter {
+    fn name(&self) -> &str {
+        "signature"
+    }
+
+    fn check<'a>(&'a self, head: &'a mut Parts, _client: IpAddr) -> Filtering<'a> {
+        Box::pin(std::future::ready(self.verify(head).map_err(|wrong| self.refusal(wrong))))
+    }
+}
+
+impl fmt::Debug for SignatureFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignatureFilter")
+            .field("header", &self.header)
+            .field("max_age", &self.max_age)
+            .finish_non_exhaustive()
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+fn signed(method: &http::Method, path_and_query: &str, time: &str) -> Vec<u8> {
+    [method.as_str(), "\n", path_and_query, "\n", time].concat().into_bytes()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if text.len() != 64 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
+    }
+    Some(bytes)
+}
