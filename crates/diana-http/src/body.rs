@@ -10,8 +10,9 @@ use std::task::{Context, Poll, ready};
 
 pin_project! {
     /// The body of a response that passes. When it ends, fails or is dropped, what the request holds is given back.
-    pub struct PassBody<B, S: Store = MemoryStore>
+    pub struct PassBody<B, S = MemoryStore>
     where
+        S: Store,
         S: 'static,
     {
         #[pin]

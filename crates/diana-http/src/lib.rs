@@ -54,6 +54,7 @@ mod pass;
 mod path;
 mod policy;
 mod refusal;
+mod settling;
 mod signature;
 
 pub use attributes::HttpAttributes;
@@ -62,8 +63,9 @@ pub use body::PassBody;
 pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
 pub use checking::Checking;
 pub use client::client_address;
+pub use diana::rules::RateLimitHeaders;
 pub use filter::Filter;
-pub use options::{FilterOptions, RateLimitHeaders};
+pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
 pub use outgoing::{ByKey, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn};
 pub use pass::Pass;

@@ -1,12 +1,11 @@
 //! What becomes of a request.
 
 use crate::fields;
-use crate::options::RateLimitHeaders;
 use crate::pass::Pass;
 use crate::refusal::Refused;
 use diana::Verdict;
 use diana::core::{MemoryStore, Store};
-use diana::rules::Over;
+use diana::rules::{Over, RateLimitHeaders, Upstream};
 use http::HeaderMap;
 use std::fmt;
 
@@ -30,10 +29,10 @@ pub struct Diverted {
 
 impl Diverted {
     /// Where it goes.
-    pub fn to(&self) -> &str {
+    pub fn to(&self) -> &Upstream {
         match self.verdict.over() {
             Some(Over::Divert(to)) => to,
-            _ => "",
+            _ => unreachable!("only what is diverted becomes one of these"),
         }
     }
 
