@@ -73,3 +73,5 @@ pub use store::{Ask, LocalStore, Store, StoreError};
 pub use time::Timestamp;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;
+#[doc(hidden)]
+pub use waiting::line::Lines;

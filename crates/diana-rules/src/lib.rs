@@ -13,6 +13,7 @@
 //! - [`RuleFile`] is a whole file. [`schema()`] is what editors know about it, and [`table()`] what it means in words.
 
 mod algorithm;
+mod answer;
 mod attributes;
 mod by;
 mod bytes;
@@ -37,6 +38,7 @@ mod vocabulary;
 mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
+pub use answer::OwnAnswer;
 pub use attributes::{Attribute, Attributes};
 pub use by::{By, KeyBytes, MissingPart};
 pub use described::DescribedRequest;
@@ -45,8 +47,9 @@ pub use document::{Document, Format};
 pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
 pub use fields::Fields;
 pub use file::{
-    Admin, Gateway, Lease, MemorySection, OnFullKeys, RedisSection, RemoteSection, RuleFile, StoreSection,
-    WhenRedisIsDown,
+    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, OnFullKeys,
+    RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection, Timeouts, Tls,
+    Upstream, WhenRedisIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
@@ -54,7 +57,10 @@ pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
-pub use ruleset::{Applied, Explained, ExplainedRule, Found, LimitInForce, Move, RefusedBy, RuleInForce, RuleSet, Why};
+pub use ruleset::{
+    Applied, Counted, Explained, ExplainedRule, Fate, Found, LimitInForce, Move, RefusedBy, Resource, RuleInForce,
+    RuleSet, Why,
+};
 pub use schema::schema;
 pub use secret::Secret;
 #[cfg(feature = "sources")]

@@ -2,6 +2,7 @@
 //!
 //! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
 
+mod counted;
 mod explain;
 mod found;
 mod in_force;
@@ -13,9 +14,10 @@ use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
+pub use counted::{Counted, Fate};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
-pub use found::{Applied, Found, RefusedBy, Why};
+pub use found::{Applied, Found, RefusedBy, Resource, Why};
 use hashbrown::{HashMap, HashSet};
 use in_force::Expressions;
 pub use in_force::{LimitInForce, Move, RuleInForce};
@@ -50,6 +52,7 @@ pub struct RuleSet {
     /// What the rules look at, so that nothing else is asked for.
     looks: Looks,
     asks_identity: bool,
+    has_load: bool,
 }
 
 impl RuleSet {
@@ -73,7 +76,8 @@ impl RuleSet {
         let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name))).collect();
         let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
-        Self { rules, index, identity: file.identity.clone(), looks, asks_identity }
+        let has_load = file.rules.iter().any(|rule| rule.load.is_some());
+        Self { rules, index, identity: file.identity.clone(), looks, asks_identity, has_load }
     }
 
     /// Every rule, in the order of the file.
@@ -84,6 +88,11 @@ impl RuleSet {
     /// A rule by its number.
     pub fn rule(&self, number: u32) -> Option<&RuleInForce> {
         self.rules.get(number as usize)
+    }
+
+    /// Whether a rule goes by how busy the machine is.
+    pub fn has_load(&self) -> bool {
+        self.has_load
     }
 
     /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.

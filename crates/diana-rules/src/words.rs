@@ -69,7 +69,7 @@ fn beyond(rule: &Rule) -> String {
     let end = match &rule.over {
         _ if !refuses => return "slowed down".to_owned(),
         Over::Deny => format!("refused with {}", rule.status),
-        Over::Divert(url) => format!("goes to {url}"),
+        Over::Divert(upstream) => format!("goes to {upstream}"),
     };
     match (rule.wait, rule.queue) {
         (None, _) => end,
@@ -81,6 +81,7 @@ fn beyond(rule: &Rule) -> String {
 fn notes(rule: &Rule) -> Vec<String> {
     let mut notes = Vec::new();
     match &rule.cost {
+        CostOf::Request => {}
         CostOf::Fixed(cost) if cost.get() == 1 => {}
         CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
         CostOf::Expression(expression) => notes.push(format!("a request costs what `{expression}` says")),

@@ -14,23 +14,32 @@
 //! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`), but for the one case that
 //!   [`Engine::decide`] names.
 
+mod answered;
 mod asks;
+mod counts;
 mod deciding;
 mod explain;
 mod made;
 mod options;
+mod settle;
 mod verdict;
 
+use crate::load::{LoadMeter, Sheddings};
+pub use answered::Answered;
 use arc_swap::ArcSwap;
 use asks::{Asks, Part};
+use counts::Counts;
 pub use deciding::Deciding;
-use deciding::GivesBack;
-use diana_core::{Ask, Clock, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Store, SystemClock, Timestamp};
-use diana_rules::{Applied, Attributes, Home, Mode, Move, RuleFile, RuleSet};
+#[cfg(feature = "wait")]
+pub use deciding::{Admitting, Begun, Unfinished};
+use deciding::{GivesBack, Next};
+use diana_core::{Ask, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Store, Timestamp};
+use diana_rules::{Applied, Attributes, Home, Mode, Move, RuleFile, RuleSet, Why};
 pub use explain::{Explanation, RuleExplanation};
-use made::{Held, Shadow, SharedDecision};
+use made::{Shadow, SharedDecision};
 pub use options::EngineOptions;
 use parking_lot::Mutex;
+pub use settle::Settled;
 use std::fmt;
 use std::sync::Arc;
 pub use verdict::{Asked, Reason, Verdict};
@@ -38,9 +47,10 @@ pub use verdict::{Asked, Reason, Verdict};
 /// Decides about requests by rules. `S` is the store that many processes share, if there is one.
 pub struct Engine<S = MemoryStore> {
     rules: ArcSwap<RuleSet>,
-    local: Arc<MemoryStore>,
+    counts: Arc<Counts>,
     shared: Option<S>,
-    clock: Option<Arc<dyn Clock>>,
+    load: LoadMeter,
+    sheddings: Sheddings,
     /// Held while the rules change. Limits that are gone are forgotten twice, the second time with the next change: a request
     /// that was under way may have asked for them once more.
     changing: Mutex<Vec<Limit>>,
@@ -65,40 +75,90 @@ impl<S: Store> Engine<S> {
     /// Dropping it gives back what was taken, but for one case: while shared *shadow* rules are asked, what the shared store has
     /// granted already stays charged.
     pub fn decide(&self, request: &dyn Attributes) -> Deciding<'_, S> {
-        let begun = GivesBack { engine: self, verdict: Some(self.begin(request)) };
-        let verdict = begun.verdict();
-        if verdict.found().applied().is_empty() || !verdict.is_granted() {
-            return Deciding::made(begun);
+        let (begun, next) = self.first_look(request);
+        match next {
+            Next::Nothing => Deciding::made(begun),
+            _ => Deciding::asking(self.ask_shared(begun)),
         }
-        let is_shared = |applied: &Applied| applied.home == Home::Shared;
-        if let Some(shared) = self.shared.as_ref().filter(|_| verdict.found().applied().iter().any(is_shared)) {
-            return Deciding::asking(self.go_on(begun, shared));
-        }
-        let mut begun = begun;
-        if begun.verdict().found().has_shadows() {
-            self.ask_shadows_here(begun.verdict_mut());
-        }
-        Deciding::made(begun)
     }
 
-    /// What can be said without the shared store, but for the shadows.
-    fn begin(&self, request: &dyn Attributes) -> Verdict {
+    /// Decides about one request as [`decide`](Self::decide) does, but where a rule says `wait` and its algorithm can't tell
+    /// when the turn will come (windows, logs, `concurrent`), the request stands in line.
+    #[cfg(feature = "wait")]
+    pub fn admit(&self, request: &dyn Attributes) -> Admitting<'_, S> {
+        let (begun, next) = self.first_look(request);
+        match next {
+            Next::Nothing => Deciding::made(begun),
+            _ => Deciding::asking(self.ask_shared(begun)),
+        }
+    }
+
+    /// [`admit`](Self::admit) in two steps, for those who can't lend the engine to a future: what can be said at once is said,
+    /// and the rest is for [`go_on`](Self::go_on).
+    #[cfg(feature = "wait")]
+    pub fn begin(&self, request: &dyn Attributes) -> Begun {
+        let (begun, next) = self.first_look(request);
+        match next {
+            Next::Nothing => Begun::Made(begun.done()),
+            next => Begun::Unfinished(Unfinished { begun: begun.into_own(), next }),
+        }
+    }
+
+    /// Decides about a request that could not be decided at once.
+    #[cfg(feature = "wait")]
+    pub async fn go_on(&self, unfinished: Unfinished) -> Verdict {
+        self.ask_shared(unfinished.begun).await
+    }
+
+    /// All that can be said about a request without waiting for anything.
+    fn first_look(&self, request: &dyn Attributes) -> (GivesBack<'_>, Next) {
         let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
         verdict.find(request);
+        if verdict.rules().has_load() {
+            self.shed(&mut verdict);
+        }
         for nth in 0..verdict.found().refused().len() {
             let refused = verdict.found().refused()[nth];
             let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
             if rule.rule().mode == Mode::Enforced {
                 verdict.refuse(refused);
-                return verdict;
+                return (GivesBack::new(&self.counts, verdict), Next::Nothing);
             }
         }
         self.decide_local(&mut verdict);
-        verdict
+        let mut begun = GivesBack::new(&self.counts, verdict);
+        let verdict = begun.verdict();
+        if verdict.found().applied().is_empty() || !verdict.is_granted() {
+            return (begun, Next::Nothing);
+        }
+        let is_shared = |applied: &Applied| applied.home == Home::Shared;
+        if self.shared.is_some() && verdict.found().applied().iter().any(is_shared) {
+            return (begun, Next::AskShared);
+        }
+        if verdict.found().has_shadows() {
+            self.ask_shadows_here(begun.verdict_mut());
+        }
+        (begun, Next::Nothing)
+    }
+
+    /// Lets the rules with `load` refuse what is too much for the machine.
+    #[cold]
+    fn shed(&self, verdict: &mut Verdict) {
+        for nth in 0..verdict.found().applied().len() {
+            let number = verdict.found().applied()[nth].rule;
+            let Some(rule) = verdict.rules().rule(number).map(diana_rules::RuleInForce::rule) else { continue };
+            if rule.load.is_none() {
+                continue;
+            }
+            if let Some(resource) = self.sheddings.refuses(&rule.name, &self.load) {
+                verdict.made_mut().found.refuse(number, Why::Overloaded(resource));
+            }
+        }
     }
 
     /// What the shared store says, and the shadows.
-    async fn go_on(&self, mut begun: GivesBack<'_, S>, shared: &S) -> Verdict {
+    async fn ask_shared(&self, mut begun: GivesBack<'_>) -> Verdict {
+        let Some(shared) = &self.shared else { return begun.done() };
         if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shared).await {
             let is_granted = decision.is_granted();
             begun.verdict_mut().made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
@@ -133,7 +193,7 @@ impl<S: Store> Engine<S> {
     fn decide_local(&self, verdict: &mut Verdict) {
         // One ask needs no list, and is what most requests are.
         if let Some(ask) = Asks::only(verdict) {
-            let decision = LocalStore::decide(&*self.local, &[ask], verdict.at(), Patience::FOREVER);
+            let decision = LocalStore::decide(self.local(), &[ask], verdict.at(), Patience::FOREVER);
             verdict.made_mut().local = Some(decision);
         } else {
             verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
@@ -143,7 +203,7 @@ impl<S: Store> Engine<S> {
     /// What the counts of this process say; nothing if they are not asked.
     fn decide_here(&self, verdict: &Verdict, part: Part) -> Option<Decision> {
         let asks = Asks::of(verdict, part);
-        (!asks.is_empty()).then(|| LocalStore::decide(&*self.local, &asks, verdict.at(), Patience::FOREVER))
+        (!asks.is_empty()).then(|| LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER))
     }
 
     /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
@@ -155,22 +215,8 @@ impl<S: Store> Engine<S> {
         }
         Some(match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
             Ok(decision) => (decision, false),
-            Err(_) => (LocalStore::decide(&*self.local, &asks, verdict.at(), Patience::FOREVER), true),
+            Err(_) => (LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER), true),
         })
-    }
-
-    /// Counts the shadow rules that would have refused a granted request whatever their counts are.
-    fn count_shadow_lists(&self, verdict: &Verdict) {
-        for refused in verdict.found().refused() {
-            if let Some(rule) = verdict.rules().rule(refused.rule) {
-                rule.count_shadow_refusal();
-            }
-        }
-    }
-
-    /// Where what a verdict holds goes when it is dropped.
-    fn held(&self) -> Held {
-        Held { store: Arc::clone(&self.local), clock: self.clock.clone() }
     }
 
     /// Which of the asks are decided in this process: all of them, if nobody shares.
@@ -199,20 +245,13 @@ impl<S: Store> Engine<S> {
         }
         let now = self.now();
         if let Some(made) = &verdict.made().local {
-            self.give_back_here(verdict, verdict.made().here, made, what, now);
+            self.counts.give_back(verdict, verdict.made().here, made, what, now);
         }
         if let Some(made) = &verdict.made().shared {
             self.give_back_there(verdict, Part::Shared, &made.decision, made.here, what, now).await;
         }
         for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.decision.is_granted()) {
             self.give_back_there(verdict, Part::Shadow(shadow.nth), &shadow.decision, shadow.here, what, now).await;
-        }
-    }
-
-    fn give_back_here(&self, verdict: &Verdict, part: Part, made: &Decision, what: Return, now: Timestamp) {
-        let (asks, made) = Asks::given_back(verdict, part, made, what);
-        if !asks.is_empty() {
-            LocalStore::refund(&*self.local, &asks, &made, now);
         }
     }
 
@@ -231,9 +270,10 @@ impl<S: Store> Engine<S> {
                 if !asks.is_empty() {
                     // What can't be given back now comes back as far as time gives it back: all but a total.
                     let _ = shared.refund(&asks, &made, now).await;
+                    self.counts.wake(&asks);
                 }
             }
-            _ => self.give_back_here(verdict, part, made, what, now),
+            _ => self.counts.give_back(verdict, part, made, what, now),
         }
     }
 
@@ -249,9 +289,10 @@ impl<S: Store> Engine<S> {
             shared.configure(file.revision);
         }
         self.move_keys(&before.moves_to(&after));
+        self.sheddings.set_rules(file);
         self.rules.store(Arc::new(after));
         for limit in gone.iter().chain(&newly_gone) {
-            LocalStore::forget(&*self.local, limit);
+            LocalStore::forget(self.local(), limit);
             if let Some(shared) = &self.shared {
                 shared.forget(limit);
             }
@@ -264,15 +305,15 @@ impl<S: Store> Engine<S> {
     fn move_keys(&self, moves: &[Move<'_>]) {
         let now = self.now();
         let standing = |limit, key: &[u8]| {
-            let seen = LocalStore::peek(&*self.local, &[Ask::one(limit, key)], now, Patience::NONE);
+            let seen = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, Patience::NONE);
             seen.answers().first().map(|answer| answer.standing)
         };
         for Move { key, from, to } in moves {
             let (Some(before), Some(after)) = (standing(from, key), standing(to, key)) else { continue };
             let used = (before.limit - before.remaining).max(after.limit - after.remaining).min(after.limit);
-            LocalStore::reset(&*self.local, to, key, now);
+            LocalStore::reset(self.local(), to, key, now);
             if let Ok(used) = Cost::new(used) {
-                LocalStore::charge(&*self.local, Ask::new(to, key, used), now);
+                LocalStore::charge(self.local(), Ask::new(to, key, used), now);
             }
         }
     }
@@ -284,7 +325,12 @@ impl<S: Store> Engine<S> {
 
     /// The counts of this process.
     pub fn local(&self) -> &MemoryStore {
-        &self.local
+        &self.counts.store
+    }
+
+    /// How busy the machine is, for those who can tell: rules with `load` go by it.
+    pub fn load(&self) -> &LoadMeter {
+        &self.load
     }
 
     /// The store that many processes share, if there is one.
@@ -294,10 +340,7 @@ impl<S: Store> Engine<S> {
 
     /// The time by the engine's clock.
     pub fn now(&self) -> Timestamp {
-        match &self.clock {
-            None => SystemClock.now(),
-            Some(clock) => clock.now(),
-        }
+        self.counts.now()
     }
 }
 

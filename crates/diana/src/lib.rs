@@ -37,6 +37,7 @@
 mod engine;
 #[cfg(feature = "sources")]
 mod follow;
+mod load;
 #[cfg(feature = "redis")]
 mod shared;
 
@@ -44,8 +45,13 @@ pub use diana_core as core;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
 pub use diana_rules as rules;
-pub use engine::{Asked, Deciding, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Verdict};
+#[cfg(feature = "wait")]
+pub use engine::{Admitting, Begun, Unfinished};
+pub use engine::{
+    Answered, Asked, Deciding, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Settled, Verdict,
+};
 #[cfg(feature = "sources")]
 pub use follow::{Follower, sources};
+pub use load::LoadMeter;
 #[cfg(feature = "redis")]
 pub use shared::{connect, registry};

@@ -8,9 +8,11 @@ use std::task::Waker;
 const GROUPS: usize = 64;
 const GROUP_SHIFT: u32 = 58;
 
-/// The lines before one limit's keys. Bounded: whoever finds them full is turned away.
+/// The lines before the keys of one limit, or of many. Bounded: whoever finds them full is turned away.
+///
+/// For those who build something like a limiter themselves; a limiter has its own.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     /// How many wait, over all keys; read without the lock, since most of the time it is nobody.
     waiting: AtomicUsize,
     /// The same for each group of keys, so that whoever waits for one key costs few others a look at its line.
@@ -33,7 +35,7 @@ struct Waiter {
 
 impl Lines {
     /// Lines for at most `most` waiters in all.
-    pub(crate) fn new(most: usize) -> Self {
+    pub fn new(most: usize) -> Self {
         let by_group = (0..GROUPS).map(|_| AtomicUsize::new(0)).collect();
         Self { waiting: AtomicUsize::new(0), by_group, most, inner: Mutex::new(Inner::default()) }
     }
@@ -44,13 +46,13 @@ impl Lines {
     }
 
     /// How many wait, over all keys.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
     /// Whether somebody waits for `key`.
     #[inline(always)]
-    pub(crate) fn anyone_waits(&self, key: u64) -> bool {
+    pub fn anyone_waits(&self, key: u64) -> bool {
         self.len() != 0 && self.waits_for(key)
     }
 
@@ -64,10 +66,16 @@ impl Lines {
     }
 
     /// Stands at the end of the line: the ticket, and whether this is the first. `None` if the lines are full.
-    pub(crate) fn join(&self, key: u64, waker: &Waker) -> Option<(u64, bool)> {
+    pub fn join(&self, key: u64, waker: &Waker) -> Option<(u64, bool)> {
+        self.join_shorter_than(usize::MAX, key, waker)
+    }
+
+    /// The same, if fewer than `most` stand in the line of this very key.
+    pub fn join_shorter_than(&self, most: usize, key: u64, waker: &Waker) -> Option<(u64, bool)> {
         let waker = waker.clone();
         let mut inner = self.inner.lock();
-        if self.waiting.load(Ordering::Acquire) >= self.most {
+        let is_full = inner.by_key.get(&key).map_or(0, VecDeque::len) >= most;
+        if is_full || self.waiting.load(Ordering::Acquire) >= self.most {
             drop(inner);
             return None;
         }
@@ -94,8 +102,14 @@ impl Lines {
         is_first
     }
 
+    /// Whether this is the first in line.
+    pub fn is_first(&self, key: u64, ticket: u64) -> bool {
+        let inner = self.inner.lock();
+        inner.by_key.get(&key).and_then(VecDeque::front).is_some_and(|first| first.ticket == ticket)
+    }
+
     /// Leaves the line; if this was the first, the next one is woken.
-    pub(crate) fn leave(&self, key: u64, ticket: u64) {
+    pub fn leave(&self, key: u64, ticket: u64) {
         let (_left, next) = {
             let mut inner = self.inner.lock();
             let Some(line) = inner.by_key.get_mut(&key) else { return };
@@ -116,7 +130,7 @@ impl Lines {
     }
 
     /// Wakes the first in line: something has changed.
-    pub(crate) fn wake(&self, key: u64) {
+    pub fn wake(&self, key: u64) {
         if self.len() == 0 {
             return;
         }

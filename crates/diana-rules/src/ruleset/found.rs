@@ -3,6 +3,7 @@
 use crate::by::KeyBytes;
 use crate::rule::{Home, Mode};
 use diana_core::Cost;
+use std::fmt;
 
 /// The rules that a request is about, each with its key and its cost. Used again and again, it takes no new memory.
 #[derive(Clone, Debug, Default)]
@@ -40,11 +41,39 @@ pub struct RefusedBy {
 
 /// Why a rule refuses a request whatever its counts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Why {
     /// It is in the rule's `deny`.
     Listed,
     /// It lacks what `by` asks for, and the rule says `missing: deny`.
     Missing,
+    /// The machine is busier than the rule's `load` allows, with this.
+    Overloaded(Resource),
+}
+
+/// What a machine can have too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Resource {
+    /// Processors.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Open connections.
+    Connections,
+    /// Bytes that flow.
+    Traffic,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Connections => "connections",
+            Self::Traffic => "traffic",
+        })
+    }
 }
 
 impl Found {
@@ -92,7 +121,8 @@ impl Found {
         self.applied.push(applied);
     }
 
-    pub(super) fn refuse(&mut self, rule: u32, why: Why) {
+    /// Adds a rule that refuses it whatever its counts are.
+    pub fn refuse(&mut self, rule: u32, why: Why) {
         self.refused.push(RefusedBy { rule, why });
     }
 }

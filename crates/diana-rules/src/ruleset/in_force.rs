@@ -1,5 +1,6 @@
 //! A rule with the limits that stores know.
 
+use super::counted::{Counted, Counters, Fate};
 use super::found::{Applied, Found, Why};
 use super::pairs;
 use crate::attributes::Attributes;
@@ -9,7 +10,7 @@ use crate::matching::{Seen, WithParameters};
 use crate::rule::{CostOf, Home, Missing, Rule};
 use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket};
 use hashbrown::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// A rule, the limits that stores know, and what has been noticed about it.
 #[derive(Debug)]
@@ -24,7 +25,8 @@ pub struct RuleInForce {
     needs_view: bool,
     /// Whether it has a limit whose permits are given back.
     is_held: bool,
-    noticed: Noticed,
+    /// Shared with the rule that takes its place, so that requests under way are counted as well.
+    counters: Arc<Counters>,
 }
 
 /// A key that has another limit than before.
@@ -36,13 +38,6 @@ pub struct Move<'a> {
     pub from: &'a Limit,
     /// The limit that it has from now on.
     pub to: &'a Limit,
-}
-
-/// What has been noticed about a rule since it came into force.
-#[derive(Debug, Default)]
-struct Noticed {
-    failures: AtomicU64,
-    shadow_refusals: AtomicU64,
 }
 
 /// A limit, and how requests are to ask for it.
@@ -91,15 +86,11 @@ impl RuleInForce {
             overrides.insert(own.key.clone(), u32::try_from(nth + 1).unwrap_or(0));
             limits.push(in_force(&rule, &own.limits, &name, before));
         }
-        let noticed = Noticed::default();
-        if let Some(known) = known {
-            noticed.failures.store(known.failures(), Ordering::Relaxed);
-            noticed.shadow_refusals.store(known.shadow_refusals(), Ordering::Relaxed);
-        }
+        let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
         let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
         let bandwidth = bandwidth(&rule, known);
-        Self { rule, limits, overrides, bandwidth, needs_view, is_held, noticed }
+        Self { rule, limits, overrides, bandwidth, needs_view, is_held, counters }
     }
 
     /// The rule as the file says it.
@@ -141,23 +132,29 @@ impl RuleInForce {
         counted.chain(&self.bandwidth)
     }
 
+    /// What became of the requests that it was about.
+    pub fn counted(&self) -> Counted {
+        self.counters.all()
+    }
+
+    /// Counts what became of a request.
+    #[inline]
+    pub fn count(&self, fate: Fate) {
+        self.counters.count(fate);
+    }
+
     /// How many of its expressions have failed. A `when` that fails matches, a cost is 1, and a key is missing.
     pub fn failures(&self) -> u64 {
-        self.noticed.failures.load(Ordering::Relaxed)
+        self.counted().failures
     }
 
     pub(super) fn count_failure(&self) {
-        self.noticed.failures.fetch_add(1, Ordering::Relaxed);
+        self.counters.count_failure();
     }
 
     /// How many requests it would have refused, if it were not a shadow.
     pub fn shadow_refusals(&self) -> u64 {
-        self.noticed.shadow_refusals.load(Ordering::Relaxed)
-    }
-
-    /// Notes that it would have refused a request.
-    pub fn count_shadow_refusal(&self) {
-        self.noticed.shadow_refusals.fetch_add(1, Ordering::Relaxed);
+        self.counted().shadow_refused
     }
 
     /// Finds whose a request is that the rule is about, and what it costs.
@@ -190,6 +187,7 @@ impl RuleInForce {
             }
         }
         let cost = match &rule.cost {
+            CostOf::Request => Cost::ONE,
             CostOf::Fixed(cost) => *cost,
             CostOf::Expression(expression) => match expression.count(request) {
                 Ok(0) => {

@@ -1,28 +1,37 @@
-//! A decision that may have to wait for the shared store.
+//! A decision that may have to wait: for the shared store, or in line.
 
-use super::{Engine, Return, Verdict};
-use diana_core::Store;
+use super::asks::Part;
+use super::counts::Counts;
+use super::{Return, Verdict};
+use diana_core::{MemoryStore, Store};
+use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A decision, which is there at once unless the shared store has to be asked. Dropping it gives back what was taken.
 #[must_use = "nothing is decided until it is awaited"]
-pub struct Deciding<'e, S: Store = diana_core::MemoryStore>(State<'e, S>);
+pub struct Deciding<'e, S: Store = MemoryStore>(State<'e>, PhantomData<&'e S>);
 
-enum State<'e, S: Store> {
+/// A decision that may stand in line. Dropping it leaves the line, and gives back what was taken.
+#[cfg(feature = "wait")]
+pub type Admitting<'e, S = MemoryStore> = Deciding<'e, S>;
+
+enum State<'e> {
     /// What is counted here is decided here, without a box: that is the way of most requests.
-    Made(GivesBack<'e, S>),
+    Made(GivesBack<'e>),
     Asking(Pin<Box<dyn Future<Output = Verdict> + Send + 'e>>),
 }
 
 impl<'e, S: Store> Deciding<'e, S> {
-    pub(super) fn made(begun: GivesBack<'e, S>) -> Self {
-        Self(State::Made(begun))
+    pub(super) fn made(begun: GivesBack<'e>) -> Self {
+        Self(State::Made(begun), PhantomData)
     }
 
     pub(super) fn asking(asking: impl Future<Output = Verdict> + Send + 'e) -> Self {
-        Self(State::Asking(Box::pin(asking)))
+        Self(State::Asking(Box::pin(asking)), PhantomData)
     }
 }
 
@@ -47,13 +56,61 @@ impl<S: Store> fmt::Debug for Deciding<'_, S> {
     }
 }
 
-/// A verdict that nobody has yet: whoever drops it gives back what was taken in this process.
-pub(super) struct GivesBack<'e, S: Store> {
-    pub(super) engine: &'e Engine<S>,
-    pub(super) verdict: Option<Verdict>,
+/// What [`Engine::begin`](super::Engine::begin) can say at once.
+#[derive(Debug)]
+#[cfg(feature = "wait")]
+pub enum Begun {
+    /// The verdict.
+    Made(Verdict),
+    /// Not yet a verdict: [`Engine::go_on`](super::Engine::go_on) brings it.
+    Unfinished(Unfinished),
 }
 
-impl<S: Store> GivesBack<'_, S> {
+/// A request that the shared store has to be asked about, or that has to stand in line. Dropping it gives back what was taken.
+#[must_use = "nothing is decided until `Engine::go_on` is awaited"]
+#[cfg(feature = "wait")]
+pub struct Unfinished {
+    pub(super) begun: GivesBack<'static>,
+    pub(super) next: Next,
+}
+
+#[cfg(feature = "wait")]
+impl fmt::Debug for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unfinished").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+/// What has to be done after the first look at a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing: the verdict is there.
+    Nothing,
+    /// The shared store has to be asked.
+    AskShared,
+    /// It has to stand in line.
+    #[cfg(feature = "wait")]
+    StandInLine,
+}
+
+/// A verdict that nobody has yet: whoever drops it gives back what was taken in this process.
+pub(super) struct GivesBack<'e> {
+    /// Borrowed while it can be, since counting who has a share in it would make threads fight.
+    counts: Cow<'e, Arc<Counts>>,
+    verdict: Option<Verdict>,
+}
+
+impl<'e> GivesBack<'e> {
+    pub(super) fn new(counts: &'e Arc<Counts>, verdict: Verdict) -> Self {
+        Self { counts: Cow::Borrowed(counts), verdict: Some(verdict) }
+    }
+
+    /// The same, for as long as it takes.
+    #[cfg(feature = "wait")]
+    pub(super) fn into_own(mut self) -> GivesBack<'static> {
+        GivesBack { counts: Cow::Owned(Arc::clone(&self.counts)), verdict: self.verdict.take() }
+    }
+
     pub(super) fn verdict(&self) -> &Verdict {
         self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
     }
@@ -66,34 +123,32 @@ impl<S: Store> GivesBack<'_, S> {
         self.hand_out().unwrap_or_else(|| unreachable!("it is taken out only here"))
     }
 
-    /// The verdict, which from now on gives back by itself what it holds.
+    /// The verdict, which is counted, and from now on gives back by itself what it holds.
     fn hand_out(&mut self) -> Option<Verdict> {
         let mut verdict = self.verdict.take()?;
-        if verdict.is_granted() {
-            self.engine.count_shadow_lists(&verdict);
-            if verdict.found().is_held() {
-                verdict.made_mut().held = Some(self.engine.held());
-            }
+        verdict.count();
+        if verdict.found().is_held() && verdict.is_granted() {
+            verdict.made_mut().held = Some(Arc::clone(&self.counts));
         }
         Some(verdict)
     }
 
     pub(super) fn give_back_local(&self) {
-        let (engine, verdict) = (self.engine, self.verdict());
-        let now = engine.now();
-        if let Some(made) = &verdict.made().local {
-            engine.give_back_here(verdict, verdict.made().here, made, Return::Everything, now);
+        let (counts, verdict) = (&**self.counts, self.verdict());
+        let (now, made) = (counts.now(), verdict.made());
+        if let Some(local) = &made.local {
+            counts.give_back(verdict, made.here, local, Return::Everything, now);
         }
-        if let Some(shared) = verdict.made().shared.as_ref().filter(|shared| shared.here) {
-            engine.give_back_here(verdict, super::Part::Shared, &shared.decision, Return::Everything, now);
+        if let Some(shared) = made.shared.as_ref().filter(|shared| shared.here && shared.decision.is_granted()) {
+            counts.give_back(verdict, Part::Shared, &shared.decision, Return::Everything, now);
         }
-        for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.here && shadow.decision.is_granted()) {
-            engine.give_back_here(verdict, super::Part::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
+        for shadow in made.shadows.iter().filter(|shadow| shadow.here && shadow.decision.is_granted()) {
+            counts.give_back(verdict, Part::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
         }
     }
 }
 
-impl<S: Store> Drop for GivesBack<'_, S> {
+impl Drop for GivesBack<'_> {
     fn drop(&mut self) {
         if self.verdict.as_ref().is_some_and(Verdict::is_granted) {
             self.give_back_local();

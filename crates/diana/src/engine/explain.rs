@@ -75,7 +75,7 @@ impl<S: Store> Engine<S> {
             (Some(shared), Home::Shared) => shared.peek(&asks, verdict.at(), Patience::FOREVER).await.ok(),
             _ => None,
         };
-        asked.unwrap_or_else(|| LocalStore::peek(&*self.local, &asks, verdict.at(), Patience::FOREVER))
+        asked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, verdict.at(), Patience::FOREVER))
     }
 }
 

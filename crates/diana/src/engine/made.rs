@@ -4,11 +4,13 @@
 //! boxes are used again by the thread that drops them: a request takes no new memory (`tests/no_allocation.rs`).
 
 use super::asks::Part;
+use super::counts::Counts;
 use arc_swap::Guard;
-use diana_core::{Clock, Decision, MemoryStore, Timestamp};
+use diana_core::{Decision, Timestamp};
 use diana_rules::{Found, RefusedBy, RuleSet};
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The rules in force, held without counting who holds them: threads would fight over the count.
 pub(super) type Rules = Guard<Arc<RuleSet>>;
@@ -28,7 +30,9 @@ pub(super) struct Made {
     pub(super) shared: Option<Box<SharedDecision>>,
     pub(super) shadows: Vec<Shadow>,
     /// Where what it holds in this process goes when it is dropped.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Arc<Counts>>,
+    /// The rule in whose line it stood, and for how long.
+    pub(super) stood: Option<Stood>,
 }
 
 /// What the shared store decided, or this process in its place.
@@ -48,11 +52,11 @@ pub(super) struct Shadow {
     pub(super) here: bool,
 }
 
-/// Where what a verdict holds came from: the counts of this process, and their clock.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) store: Arc<MemoryStore>,
-    pub(super) clock: Option<Arc<dyn Clock>>,
+/// How long a request stood in line, and for which rule last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stood {
+    pub(super) rule: u32,
+    pub(super) time: Duration,
 }
 
 /// The most boxes that a thread keeps.
@@ -84,6 +88,7 @@ impl Made {
                 shared: None,
                 shadows: Vec::new(),
                 held: None,
+                stood: None,
             }),
         }
     }
@@ -98,6 +103,7 @@ impl Made {
         self.shared = None;
         self.shadows.clear();
         self.held = None;
+        self.stood = None;
         // A thread that ends has nothing to keep it in; then it goes.
         let _ = USED.try_with(|used| {
             let mut used = used.borrow_mut();

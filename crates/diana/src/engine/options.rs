@@ -1,6 +1,8 @@
 //! How an engine is set up.
 
 use super::Engine;
+use super::counts::Counts;
+use crate::load::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
 use diana_rules::{OnFullKeys, RuleFile, RuleSet};
@@ -67,11 +69,14 @@ impl EngineOptions {
     }
 
     fn engine<S>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
+        let sheddings = Sheddings::default();
+        sheddings.set_rules(file);
         Engine {
             rules: ArcSwap::from_pointee(RuleSet::new(file)),
-            local: Arc::new(MemoryStore::new(self.table)),
+            counts: Arc::new(Counts::new(MemoryStore::new(self.table), self.clock)),
             shared,
-            clock: self.clock,
+            load: LoadMeter::default(),
+            sheddings,
             changing: Mutex::default(),
         }
     }

@@ -2,9 +2,10 @@
 
 use super::Return;
 use super::asks::{Asks, Part};
-use super::made::{Held, Made, Rules, Shadow};
-use diana_core::{Answer, Clock, Decision, Limit, LocalStore, Retry, SystemClock, Timestamp};
-use diana_rules::{Attributes, Found, Home, Mode, Over, RefusedBy, Rule, RuleSet, Why};
+use super::counts::Counts;
+use super::made::{Made, Rules, Shadow};
+use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
+use diana_rules::{Attributes, Fate, Found, Home, Mode, Over, RefusedBy, Rule, RuleInForce, RuleSet, Why};
 use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
@@ -74,17 +75,44 @@ impl Verdict {
     }
 
     /// Gives back what it only holds while the request runs, as far as that is in this process.
-    fn give_back_held(&self, held: &Held) {
-        let now = held.clock.as_ref().map_or_else(|| SystemClock.now(), |clock| clock.now());
+    fn give_back_held(&self, counts: &Counts) {
+        let now = counts.now();
         let made = self.made();
         let local = made.local.iter().map(|decision| (made.here, decision));
         let shared = made.shared.iter().filter(|shared| shared.here).map(|shared| (Part::Shared, &shared.decision));
         let shadows = made.shadows.iter().filter(|shadow| shadow.here);
         let shadows = shadows.map(|shadow| (Part::Shadow(shadow.nth), &shadow.decision));
         for (part, decision) in local.chain(shared).chain(shadows).filter(|(_, decision)| decision.is_granted()) {
-            let (asks, decision) = Asks::given_back(self, part, decision, Return::WhatIsHeld);
-            LocalStore::refund(&*held.store, &asks, &decision, now);
+            counts.give_back(self, part, decision, Return::WhatIsHeld, now);
         }
+    }
+
+    /// Counts what became of the request by each rule.
+    pub(super) fn count(&self) {
+        let (rules, found, made) = (self.rules(), self.found(), self.made());
+        if !self.is_granted() {
+            let Some(rule) = self.refusing() else { return };
+            rule.count(if rule.rule().over == Over::Deny { Fate::Refused } else { Fate::Diverted });
+            return;
+        }
+        for refused in found.refused() {
+            if let Some(rule) = rules.rule(refused.rule) {
+                rule.count(Fate::ShadowRefused);
+            }
+        }
+        let nobody_waits = made.stood.is_none() && self.wait() == Some(Duration::ZERO);
+        for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
+            let Some(rule) = rules.rule(applied.rule) else { continue };
+            let waited = !nobody_waits && self.waited_for(rule.rule());
+            rule.count(if waited { Fate::Waited } else { Fate::Granted });
+        }
+    }
+
+    /// Whether a rule made it wait.
+    fn waited_for(&self, rule: &Rule) -> bool {
+        let stood = self.made().stood.and_then(|stood| self.rules().rule(stood.rule));
+        let asked = |asked: Asked<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
+        stood.is_some_and(|stood| std::ptr::eq(stood.rule(), rule)) || self.asked().any(asked)
     }
 
     /// The places of the shadow rules that are counted at `home`.
@@ -97,8 +125,8 @@ impl Verdict {
     /// Adds what a shadow rule said.
     pub(super) fn add_shadow(&mut self, shadow: Shadow) {
         let rule = self.found().applied().get(shadow.nth).and_then(|applied| self.rules().rule(applied.rule));
-        if let (Some(rule), false) = (rule, shadow.decision.is_granted()) {
-            rule.count_shadow_refusal();
+        if let Some(rule) = rule {
+            rule.count(if shadow.decision.is_granted() { Fate::Granted } else { Fate::ShadowRefused });
         }
         self.made_mut().shadows.push(shadow);
     }
@@ -126,10 +154,18 @@ impl Verdict {
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
 
-    /// When a denied request would be granted; `None` if it was granted.
+    /// How long it stood in line before it was decided.
+    pub fn stood(&self) -> Duration {
+        self.made().stood.map_or(Duration::ZERO, |stood| stood.time)
+    }
+
+    /// When a denied request would be granted; `None` if it was granted. Nobody can tell when a machine will be less busy, so
+    /// one that was refused for that may come again in a second.
     pub fn retry(&self) -> Option<Retry> {
-        if self.made().refused.is_some() {
-            return Some(Retry::Never);
+        match self.made().refused {
+            Some(RefusedBy { why: Why::Overloaded(_), .. }) => return Some(Retry::After(Duration::from_secs(1))),
+            Some(_) => return Some(Retry::Never),
+            None => {}
         }
         self.decisions().find_map(Decision::retry)
     }
@@ -149,12 +185,12 @@ impl Verdict {
     /// Every limit that was asked, but for the shadows', and what it answered. Those of a denied request that say "granted"
     /// would not have stood in the way.
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
-        let there = self.made().shared.iter().flat_map(|made| self.answered(Part::Shared, &made.decision));
-        let here = self.made().local.iter().flat_map(|made| self.answered(self.made().here, made));
+        let there = self.made().shared.iter().flat_map(|made| self.answers_of(Part::Shared, &made.decision));
+        let here = self.made().local.iter().flat_map(|made| self.answers_of(self.made().here, made));
         here.chain(there)
     }
 
-    fn answered<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
+    fn answers_of<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
         let both = Asks::places(self, part).zip(made.answers());
         both.filter_map(|((applied, limit), answer)| {
             let rule = self.rules().rule(applied.rule)?.rule();
@@ -181,6 +217,14 @@ impl Verdict {
             Reason::Limit(asked) => asked.rule,
             Reason::Rule { rule, .. } => rule,
         })
+    }
+
+    /// The same, as it is in force.
+    fn refusing(&self) -> Option<&RuleInForce> {
+        let rule = self.refused_by()?;
+        let numbers = self.found().refused().iter().map(|refused| refused.rule);
+        let mut numbers = numbers.chain(self.found().applied().iter().map(|applied| applied.rule));
+        numbers.find_map(|number| self.rules().rule(number).filter(|known| std::ptr::eq(known.rule(), rule)))
     }
 
     /// What a refusal answers; `None` if it was granted.
@@ -248,6 +292,11 @@ impl fmt::Display for Verdict {
             None => f.write_str(": no rule is about it"),
             Some(Reason::Rule { rule, why: Why::Listed }) => write!(f, " by `{}`: it is in `deny`", rule.name),
             Some(Reason::Rule { rule, why: Why::Missing }) => write!(f, " by `{}`: it has no {}", rule.name, rule.by),
+            Some(Reason::Rule { rule, why: Why::Overloaded(resource) }) => {
+                write!(f, " by `{}`: too busy ({resource})", rule.name)
+            }
+            // Kinds that are new to this program.
+            Some(Reason::Rule { rule, why }) => write!(f, " by `{}`: {why:?}", rule.name),
             Some(Reason::Limit(asked)) => {
                 let by = if self.is_granted() { ", closest to" } else { " by" };
                 write!(f, "{by} `{}`", asked.limit.name())?;

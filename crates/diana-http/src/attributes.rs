@@ -1,0 +1,127 @@
+//! What the rules can ask about an HTTP request.
+
+use crate::path::normal_path;
+use diana::rules::{Attribute, Attributes};
+use http::header::{COOKIE, HOST};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Uri};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// An HTTP request as rules see it.
+///
+/// ```
+/// use diana::rules::{Attribute, Attributes};
+/// use diana_http::HttpAttributes;
+/// use http::Request;
+///
+/// let request = Request::get("/search/../sms?to=%2B47").header("cookie", "plan=free").body(())?;
+/// let request = HttpAttributes::of(&request, None);
+/// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/sms"));
+/// assert_eq!(request.get(&Attribute::Query("to".into())).as_deref(), Some("+47"));
+/// assert_eq!(request.get(&Attribute::Cookie("plan".into())).as_deref(), Some("free"));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct HttpAttributes<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    client: Option<IpAddr>,
+}
+
+impl<'a> HttpAttributes<'a> {
+    /// A request of this client.
+    pub fn of<B>(request: &'a Request<B>, client: Option<IpAddr>) -> Self {
+        Self { method: request.method(), uri: request.uri(), headers: request.headers(), client }
+    }
+
+    /// A request of this client, by its head.
+    pub fn of_head(head: &'a Parts, client: Option<IpAddr>) -> Self {
+        Self { method: &head.method, uri: &head.uri, headers: &head.headers, client }
+    }
+
+    /// The host that was asked for: what the URI says wins over the header.
+    fn host(&self) -> Option<Cow<'a, str>> {
+        match self.uri.host() {
+            Some(host) => Some(Cow::Borrowed(host)),
+            None => self.headers.get(HOST).map(|value| String::from_utf8_lossy(value.as_bytes())),
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
+    }
+
+    /// The first cookie of that name.
+    fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
+        let lines = self.headers.get_all(COOKIE).into_iter();
+        let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(|pair| {
+            let at = pair.iter().position(|byte| *byte == b'=')?;
+            let (own, value) = pair.split_at_checked(at)?;
+            Some((own.trim_ascii(), value.get(1..)?.trim_ascii()))
+        });
+        let (_, value) = pairs.find(|(own, _)| *own == name.as_bytes())?;
+        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        Some(String::from_utf8_lossy(bare.unwrap_or(value)))
+    }
+
+    /// The first parameter of that name.
+    fn parameter(&self, name: &str) -> Option<Cow<'a, str>> {
+        let mut pairs = self.uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        pairs.find(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value))
+    }
+}
+
+impl Attributes for HttpAttributes<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Ip => self.client.map(|client| Cow::Owned(client.to_string())),
+            Attribute::Method => Some(Cow::Borrowed(self.method.as_str())),
+            Attribute::Path => Some(normal_path(self.uri.path())),
+            Attribute::Host => self.host(),
+            Attribute::Header(name) => self.header(name),
+            Attribute::Cookie(name) => self.cookie(name),
+            Attribute::Query(name) => self.parameter(name),
+            // Tokens and names are what the file's `identity` makes of the rest; parameters of the path, what a rule does.
+            _ => None,
+        }
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.client
+    }
+}
+
+/// A name or a value of a query.
+fn decoded(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
+        return Cow::Borrowed(text);
+    }
+    let spaced = text.replace('+', " ");
+    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
+
+/// A request that outlives the call, while the shared store is asked.
+pub(crate) struct OwnedAttributes {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    client: Option<IpAddr>,
+}
+
+impl OwnedAttributes {
+    pub(crate) fn of(request: &HttpAttributes<'_>) -> Self {
+        Self {
+            method: request.method.clone(),
+            uri: request.uri.clone(),
+            headers: request.headers.clone(),
+            client: request.client,
+        }
+    }
+
+    pub(crate) fn attributes(&self) -> HttpAttributes<'_> {
+        HttpAttributes { method: &self.method, uri: &self.uri, headers: &self.headers, client: self.client }
+    }
+}

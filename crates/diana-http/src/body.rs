@@ -1,0 +1,58 @@
+//! The body of a response that passes.
+
+use crate::pass::Pass;
+use diana::core::{MemoryStore, Store};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+pin_project! {
+    /// The body of a response that passes. When it ends, fails or is dropped, what the request holds is given back.
+    pub struct PassBody<B, S: Store = MemoryStore>
+    where
+        S: 'static,
+    {
+        #[pin]
+        body: B,
+        held: Option<Pass<S>>,
+    }
+}
+
+impl<B, S: Store + 'static> PassBody<B, S> {
+    pub(crate) fn new(body: B, held: Option<Pass<S>>) -> Self {
+        Self { body, held }
+    }
+}
+
+impl<B: Body, S: Store + 'static> Body for PassBody<B, S> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let this = self.project();
+        let frame = ready!(this.body.poll_frame(context));
+        if !matches!(frame, Some(Ok(_))) {
+            *this.held = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B: fmt::Debug, S: Store + 'static> fmt::Debug for PassBody<B, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PassBody").field("body", &self.body).field("held", &self.held).finish()
+    }
+}

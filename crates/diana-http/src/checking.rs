@@ -1,0 +1,104 @@
+//! A decision about a request, and the wait that it asks for.
+
+use crate::attributes::{HttpAttributes, OwnedAttributes};
+use crate::filter::Inner;
+use crate::outcome::{Checked, Diverted};
+use crate::pass::Pass;
+use crate::refusal::{Manner, Refused};
+use diana::Verdict;
+use diana::core::{MemoryStore, Store};
+use diana::rules::Over;
+use futures_util::FutureExt;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Sleep;
+
+/// A decision about a request, and the wait that it asks for. Dropping it gives everything back.
+#[must_use = "nothing is decided until it is awaited"]
+pub struct Checking<S: Store + 'static = MemoryStore>(State<S>);
+
+enum State<S: Store + 'static> {
+    Done(Checked<S>),
+    /// Granted, in a while.
+    Granted(Pass<S>, Duration),
+    /// Granted, and waiting for its turn.
+    Waiting(Pass<S>, Pin<Box<Sleep>>),
+    /// The shared store is asked.
+    Asking(Box<Asking<S>>),
+    /// Whoever asks again has had the answer.
+    HandedOut,
+}
+
+struct Asking<S: Store + 'static> {
+    deciding: Pin<Box<dyn Future<Output = Verdict> + Send>>,
+    filter: Arc<Inner<S>>,
+    manner: Manner,
+}
+
+impl<S: Store + 'static> Checking<S> {
+    pub(crate) fn begin(filter: &Arc<Inner<S>>, request: &HttpAttributes<'_>) -> Self {
+        if filter.engine.shared().is_none() {
+            // What is counted here is decided at once.
+            if let Some(verdict) = filter.engine.decide(request).now_or_never() {
+                return Self(decided(verdict, filter, || Manner::of(request)));
+            }
+        }
+        let (engine, owned) = (Arc::clone(&filter.engine), OwnedAttributes::of(request));
+        let deciding = Box::pin(async move { engine.decide(&owned.attributes()).await });
+        let asking = Asking { deciding, filter: Arc::clone(filter), manner: Manner::of(request) };
+        Self(State::Asking(Box::new(asking)))
+    }
+}
+
+/// What follows from a verdict.
+fn decided<S: Store + 'static>(verdict: Verdict, filter: &Arc<Inner<S>>, manner: impl FnOnce() -> Manner) -> State<S> {
+    let headers = filter.options.rate_limit_headers;
+    match verdict.wait() {
+        Some(wait) => {
+            let pass = Pass::new(verdict, Arc::clone(filter));
+            if wait == Duration::ZERO { State::Done(Checked::Pass(pass)) } else { State::Granted(pass, wait) }
+        }
+        None if matches!(verdict.over(), Some(Over::Divert(_))) => {
+            State::Done(Checked::Divert(Diverted { verdict, headers }))
+        }
+        None => State::Done(Checked::Refuse(Refused { verdict, headers, manner: manner() })),
+    }
+}
+
+impl<S: Store + 'static> Future for Checking<S> {
+    type Output = Checked<S>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Checked<S>> {
+        let state = &mut self.get_mut().0;
+        if let State::Asking(asking) = state {
+            let verdict = ready!(asking.deciding.as_mut().poll(context));
+            *state = decided(verdict, &asking.filter, || asking.manner);
+        }
+        loop {
+            if let State::Waiting(_, sleep) = state {
+                ready!(sleep.as_mut().poll(context));
+            }
+            match std::mem::replace(state, State::HandedOut) {
+                State::Done(checked) => return Poll::Ready(checked),
+                State::Granted(pass, wait) => *state = State::Waiting(pass, Box::pin(tokio::time::sleep(wait))),
+                State::Waiting(pass, _) => return Poll::Ready(Checked::Pass(pass)),
+                State::Asking(_) | State::HandedOut => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<S: Store + 'static> fmt::Debug for Checking<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.0 {
+            State::Done(_) => "decided",
+            State::Granted(..) | State::Waiting(..) => "waiting",
+            State::Asking(_) => "asking the shared store",
+            State::HandedOut => "handed out",
+        };
+        f.debug_tuple("Checking").field(&state).finish()
+    }
+}

@@ -1,0 +1,77 @@
+//! Who asks: the client's address behind proxies.
+//!
+//! Anybody can send `X-Forwarded-For`. So only what trusted proxies added to it is believed: the walk begins at whoever is
+//! connected, and goes on to the left as long as it meets trusted ones. The first that is not trusted is the client.
+//!
+//! ```text
+//! X-Forwarded-For: 1.1.1.1, 203.0.113.7, 10.0.0.2      connected: 10.0.0.1      trusted: 10.0.0.0/8
+//!                  └ said by  └ said by    └ said by
+//!                    the client  10.0.0.2    10.0.0.1    => the client is 203.0.113.7
+//! ```
+//!
+//! # What always holds (tests/client.rs)
+//! - Whatever a client sends, its address is not left of the one that the last trusted proxy saw.
+//! - What is no address ends the walk at the last good one.
+//! - An IPv4 address in IPv6's clothes is the IPv4 address.
+
+use http::header::{FORWARDED, HeaderName};
+use http::{HeaderMap, HeaderValue};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The client's address, if `peer` is connected, and these proxies are trusted.
+///
+/// `Forwarded` is looked at only where there is no `X-Forwarded-For`: a trusted proxy that writes the former has to drop the
+/// latter, as one that writes the latter has nothing to do.
+pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> IpAddr {
+    let peer = peer.to_canonical();
+    if !is_trusted(peer, trusted) {
+        return peer;
+    }
+    if headers.contains_key(X_FORWARDED_FOR) {
+        walk(peer, trusted, hops(headers, &X_FORWARDED_FOR).map(address))
+    } else {
+        walk(peer, trusted, hops(headers, &FORWARDED).map(|hop| address(forwarded_for(hop)?)))
+    }
+}
+
+fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&address))
+}
+
+/// The first that is not trusted; the last good one, if there is none.
+fn walk(peer: IpAddr, trusted: &[IpNet], hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    let mut last = peer;
+    for hop in hops {
+        let Some(hop) = hop else { break };
+        last = hop;
+        if !is_trusted(hop, trusted) {
+            break;
+        }
+    }
+    last
+}
+
+/// What the proxies said, the nearest one first.
+fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = headers.get_all(name).into_iter().rev().map(HeaderValue::to_str);
+    // A line that is no text has one hop that is no address.
+    lines.flat_map(|line| line.unwrap_or("?").rsplit(',').map(str::trim))
+}
+
+/// An address as proxies write it: perhaps with brackets, and with a port.
+fn address(hop: &str) -> Option<IpAddr> {
+    let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hop);
+    let address = bare.parse().or_else(|_| hop.parse::<SocketAddr>().map(|address| address.ip()));
+    address.ok().map(|address: IpAddr| address.to_canonical())
+}
+
+/// What stands behind `for=` in a hop of `Forwarded`.
+fn forwarded_for(hop: &str) -> Option<&str> {
+    let pairs = hop.split(';').filter_map(|pair| pair.split_once('='));
+    let (_, value) = pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    let value = value.trim();
+    Some(value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value))
+}

@@ -1,0 +1,99 @@
+//! The fields that tell a client where it stands: the IETF's (draft-ietf-httpapi-ratelimit-headers-10), and `X-RateLimit-*`.
+//!
+//! `RateLimit-Policy: "each-account";q=100;w=60` says what a limit is, `RateLimit: "each-account";r=12;t=31` how much is left
+//! of it and for how many seconds. Of a limit that refuses, `t` is the time at which it would not.
+
+use crate::options::RateLimitHeaders;
+use crate::policy;
+use diana::core::{Answer, Retry};
+use diana::{Asked, Reason, Verdict};
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+pub(crate) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// The most limits that are told; a field has to end somewhere.
+const MOST: usize = 8;
+
+/// A field that is being written.
+type Text = SmallVec<[u8; 256]>;
+
+/// Tells where a client stands.
+pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
+    let (ietf, x) = match which {
+        RateLimitHeaders::Ietf => (true, false),
+        RateLimitHeaders::X => (false, true),
+        RateLimitHeaders::Both => (true, true),
+        RateLimitHeaders::Off => return,
+    };
+    if ietf {
+        add_ietf(headers, verdict);
+    }
+    if x && let Some(Reason::Limit(asked)) = verdict.reason() {
+        let standing = asked.answer.standing;
+        headers.insert(X_LIMIT, HeaderValue::from(standing.limit));
+        headers.insert(X_REMAINING, HeaderValue::from(standing.remaining));
+        headers.insert(X_RESET, HeaderValue::from(reset(&asked.answer).unwrap_or(0)));
+    }
+}
+
+fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
+    let mut asked = verdict.asked().take(MOST);
+    let Some(first) = asked.next() else { return };
+    let mut standings = Text::new();
+    let policy = policy::with(&first, |policy| {
+        write(&mut standings, &policy.name, &first);
+        policy.header.clone()
+    });
+    // Mostly there is one, and its policy is ready.
+    let mut policies = Text::new();
+    for other in asked {
+        if policies.is_empty() {
+            policies.extend_from_slice(policy.as_bytes());
+        }
+        policy::with(&other, |policy| {
+            policies.extend_from_slice(b", ");
+            policies.extend_from_slice(policy.header.as_bytes());
+            standings.extend_from_slice(b", ");
+            write(&mut standings, &policy.name, &other);
+        });
+    }
+    let policy = if policies.is_empty() { Ok(policy) } else { HeaderValue::from_bytes(&policies) };
+    if let (Ok(policy), Ok(standing)) = (policy, HeaderValue::from_bytes(&standings)) {
+        // Those behind us may have limits of their own, and tell them too.
+        headers.append(RATE_LIMIT_POLICY, policy);
+        headers.append(RATE_LIMIT, standing);
+    }
+}
+
+/// How much is left of a limit, and for how long.
+fn write(text: &mut Text, name: &str, asked: &Asked<'_>) {
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b";r=");
+    text.extend_from_slice(itoa::Buffer::new().format(asked.answer.standing.remaining).as_bytes());
+    if let Some(reset) = reset(&asked.answer) {
+        text.extend_from_slice(b";t=");
+        text.extend_from_slice(itoa::Buffer::new().format(reset).as_bytes());
+    }
+}
+
+/// In how many seconds a limit gives back.
+fn reset(answer: &Answer) -> Option<u64> {
+    let time = match answer.retry() {
+        Some(Retry::After(time)) => time,
+        Some(_) => return None,
+        None => answer.standing.reset,
+    };
+    (time > Duration::ZERO).then(|| whole_seconds(time))
+}
+
+/// Seconds, rounded up.
+pub(crate) fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}

@@ -1,0 +1,79 @@
+//! The filter: rules for HTTP requests.
+
+use crate::attributes::HttpAttributes;
+use crate::checking::Checking;
+use crate::client::client_address;
+use crate::options::FilterOptions;
+use diana::Engine;
+use diana::core::{MemoryStore, Store};
+use http::request::Parts;
+use http::{HeaderMap, Request};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Decides about HTTP requests by the rules of an [`Engine`]. Clones are the same filter.
+pub struct Filter<S: Store + 'static = MemoryStore>(Arc<Inner<S>>);
+
+/// What all clones have in common.
+pub(crate) struct Inner<S: Store + 'static> {
+    pub(crate) engine: Arc<Engine<S>>,
+    pub(crate) options: FilterOptions,
+}
+
+impl<S: Store + 'static> Filter<S> {
+    /// A filter that believes nobody's word about the client's address, and tells clients where they stand by the IETF's fields.
+    pub fn new(engine: Arc<Engine<S>>) -> Self {
+        Self::with_options(engine, FilterOptions::default())
+    }
+
+    /// A filter that is set up otherwise.
+    pub fn with_options(engine: Arc<Engine<S>>, options: FilterOptions) -> Self {
+        Self(Arc::new(Inner { engine, options }))
+    }
+
+    /// The same filter for a thread of its own: it counts by itself who holds it, so that threads don't fight over the count.
+    #[must_use]
+    pub fn for_thread(&self) -> Self {
+        Self::with_options(Arc::clone(&self.0.engine), self.0.options.clone())
+    }
+
+    /// The engine that decides.
+    pub fn engine(&self) -> &Arc<Engine<S>> {
+        &self.0.engine
+    }
+
+    /// Who asks: the client's address, as far as trusted proxies tell it. `peer` is who is connected.
+    pub fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
+        client_address(headers, peer, &self.0.options.trusted_proxies)
+    }
+
+    /// Decides about a request, and waits as long as its rules say. `client` is who asks, by [`client`](Self::client).
+    ///
+    /// The request is only looked at in this call. What is counted in this process is decided at once, without an allocation;
+    /// dropping the future gives everything back.
+    pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> Checking<S> {
+        self.decide(&HttpAttributes::of(request, client))
+    }
+
+    /// As [`check`](Self::check), for the head of a request.
+    pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> Checking<S> {
+        self.decide(&HttpAttributes::of_head(head, client))
+    }
+
+    fn decide(&self, request: &HttpAttributes<'_>) -> Checking<S> {
+        Checking::begin(&self.0, request)
+    }
+}
+
+impl<S: Store + 'static> Clone for Filter<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Store + 'static> fmt::Debug for Filter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filter").field("engine", &self.0.engine).field("options", &self.0.options).finish()
+    }
+}

@@ -1,0 +1,106 @@
+//! The guard of a request that passes: what it took comes back as it should, whatever becomes of it.
+//!
+//! # What always holds (tests/giving_back.rs)
+//! - Dropped before [`begin`](Pass::begin), everything comes back: the request was not carried out.
+//! - Dropped later, what is held while a request runs (`concurrent`) comes back, and the rest stays taken.
+//! - Nothing comes back twice.
+
+use crate::body::PassBody;
+use crate::fields;
+use crate::filter::Inner;
+use diana::Verdict;
+use diana::core::{MemoryStore, Store};
+use diana::rules::Home;
+use futures_util::FutureExt;
+use http::Response;
+use http_body::Body;
+use std::fmt;
+use std::sync::Arc;
+
+/// A request that passes, and what it has taken and holds.
+///
+/// Dropping it says that the request was not carried out, and gives everything back; after [`begin`](Self::begin), that it is
+/// over, and gives back what is only held while it runs.
+#[must_use = "dropping it gives everything back"]
+pub struct Pass<S: Store + 'static = MemoryStore> {
+    /// There until it is given back.
+    verdict: Option<Verdict>,
+    filter: Arc<Inner<S>>,
+    stage: Stage,
+}
+
+/// How far the request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It may still be given up as if it had never been.
+    Waiting,
+    /// It is being carried out.
+    Running,
+}
+
+impl<S: Store + 'static> Pass<S> {
+    pub(crate) fn new(verdict: Verdict, filter: Arc<Inner<S>>) -> Self {
+        Self { verdict: Some(verdict), filter, stage: Stage::Waiting }
+    }
+
+    /// What was decided.
+    pub fn verdict(&self) -> &Verdict {
+        self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only when this is dropped"))
+    }
+
+    /// Says that the request is carried out from now on, so that only what it holds comes back.
+    pub fn begin(&mut self) {
+        self.stage = Stage::Running;
+    }
+
+    /// Finishes the response: adds the fields that tell the client where it stands, and gives back what the request holds when
+    /// the body has been sent, or is dropped.
+    pub fn answer<B: Body>(mut self, response: Response<B>) -> Response<PassBody<B, S>> {
+        self.begin();
+        let (mut head, body) = response.into_parts();
+        fields::add(&mut head.headers, self.verdict(), self.filter.options.rate_limit_headers);
+        let held = self.verdict().found().is_held().then_some(self);
+        Response::from_parts(head, PassBody::new(body, held))
+    }
+
+    /// Whether something may have to be given back to the shared store.
+    fn is_shared(&self) -> bool {
+        let shares = self.filter.engine.shared().is_some();
+        shares && self.verdict().found().applied().iter().any(|applied| applied.home == Home::Shared)
+    }
+}
+
+impl<S: Store + 'static> Drop for Pass<S> {
+    fn drop(&mut self) {
+        let Some(holds) = self.verdict.as_ref().map(|verdict| verdict.found().is_held()) else { return };
+        let is_over = self.stage == Stage::Running;
+        if is_over && !holds {
+            return;
+        }
+        let is_shared = self.is_shared();
+        let Some(verdict) = self.verdict.take() else { return };
+        if is_over && !is_shared {
+            // A verdict that is dropped gives back what it holds in this process.
+            return;
+        }
+        let engine = Arc::clone(&self.filter.engine);
+        let giving_back = async move {
+            if is_over {
+                engine.finish(verdict).await;
+            } else {
+                engine.refund(verdict).await;
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if is_shared => drop(runtime.spawn(giving_back)),
+            // What is counted here is given back at once. Without a runtime, what is shared comes back with time.
+            _ => drop(giving_back.now_or_never()),
+        }
+    }
+}
+
+impl<S: Store + 'static> fmt::Debug for Pass<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("verdict", &self.verdict).field("stage", &self.stage).finish()
+    }
+}

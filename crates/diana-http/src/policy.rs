@@ -1,0 +1,147 @@
+//! What is told about a limit whatever its counts are: made once, and used again by every response.
+//!
+//! Each thread keeps its own, so that threads don't fight over who holds a text how often.
+
+use bytes::Bytes;
+use diana::Asked;
+use diana::core::{
+    Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+};
+use http::HeaderValue;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
+
+/// What is told about a limit whatever its counts are.
+pub(crate) struct Policy {
+    version: u64,
+    capacity: u64,
+    /// Its name as a string of a structured field.
+    pub(crate) name: Box<str>,
+    /// Its part of `RateLimit-Policy`.
+    pub(crate) header: HeaderValue,
+    /// The body of a refusal by this limit alone, and the status that it is about.
+    problem: Option<(u16, Bytes)>,
+}
+
+/// The most that a thread keeps; beyond that it begins anew.
+const MOST: usize = 4_096;
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<IdHasher>>> = RefCell::default();
+}
+
+/// Does something with what is told about a limit.
+pub(crate) fn with<T>(asked: &Asked<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
+    let (limit, capacity) = (asked.limit, asked.answer.standing.limit);
+    KNOWN.with_borrow_mut(|known| {
+        let is_known = known.get(&limit.id()).is_some_and(|policy| policy.is_of(limit, capacity));
+        if !is_known {
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(limit.id(), Policy::new(limit, capacity));
+        }
+        known.get_mut(&limit.id()).map(act).unwrap_or_else(|| unreachable!("it was just put there"))
+    })
+}
+
+impl Policy {
+    fn new(limit: &Limit, capacity: u64) -> Self {
+        let name = string(limit.name());
+        let mut text = format!("{name};q={capacity}");
+        if limit.algorithm::<Concurrency>().is_some() {
+            text.push_str(";qu=\"concurrent-requests\"");
+        }
+        if let Some(window) = window(limit, capacity) {
+            text.push_str(&format!(";w={window}"));
+        }
+        let header = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        Self { version: limit.version(), capacity, name: name.into(), header, problem: None }
+    }
+
+    fn is_of(&self, limit: &Limit, capacity: u64) -> bool {
+        self.version == limit.version() && self.capacity == capacity
+    }
+
+    /// The body of a refusal by this limit alone.
+    pub(crate) fn problem(&mut self, status: u16, make: impl FnOnce() -> Bytes) -> Bytes {
+        match &self.problem {
+            Some((known, body)) if *known == status => body.clone(),
+            _ => {
+                let body = make();
+                self.problem = Some((status, body.clone()));
+                body
+            }
+        }
+    }
+}
+
+/// In how many seconds so much is granted at most; `None` if time gives nothing back.
+fn window(limit: &Limit, capacity: u64) -> Option<u64> {
+    let of_bucket = |quota: Quota| {
+        let nanos = quota.period().as_nanos().saturating_mul(u128::from(capacity)) / u128::from(quota.permits());
+        seconds(nanos)
+    };
+    let of_window = |quota: Quota| seconds(quota.period().as_nanos());
+    let of_rate = |rate: f64| {
+        // No more than f64 has, and never below 1.
+        let time = Duration::try_from_secs_f64(capacity as f64 / rate).ok()?;
+        Some(seconds(time.as_nanos()))
+    };
+    None.or_else(|| limit.algorithm::<TokenBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| limit.algorithm::<FixedWindow>().map(|window| of_window(window.quota())))
+        .or_else(|| limit.algorithm::<SlidingWindow>().map(|window| of_window(window.quota())))
+        .or_else(|| limit.algorithm::<LeakyBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| limit.algorithm::<RefillingBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| {
+            // Of several windows, the one whose limit is shown.
+            let log = limit.algorithm::<SlidingLog>()?;
+            log.windows().iter().find(|quota| quota.permits() == capacity).map(|quota| of_window(*quota))
+        })
+        .or_else(|| limit.algorithm::<MinInterval>().map(|every| seconds(every.interval().as_nanos())))
+        .or_else(|| limit.algorithm::<SmoothBursty>().and_then(|smooth| of_rate(smooth.rate())))
+        .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate())))
+}
+
+/// Whole seconds, rounded up, and at least one.
+fn seconds(nanos: u128) -> u64 {
+    u64::try_from(nanos.div_ceil(1_000_000_000)).unwrap_or(u64::MAX).max(1)
+}
+
+/// A text as a string of a structured field (RFC 9651), in which only printable ASCII can stand.
+fn string(text: &str) -> String {
+    let mut string = String::with_capacity(text.len() + 2);
+    string.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => string.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => string.push(char::from(byte)),
+            _ => string.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    string.push('"');
+    string
+}
+
+/// Spreads the numbers of limits, which nobody outside chooses.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+}

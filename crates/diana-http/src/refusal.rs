@@ -1,0 +1,74 @@
+//! A refusal: the status, when to come again, and why, in the form that the client asks for.
+
+mod grpc;
+mod manner;
+mod page;
+mod problem;
+
+use crate::fields;
+use crate::options::RateLimitHeaders;
+use bytes::Bytes;
+use diana::Verdict;
+use diana::core::Retry;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use manner::Form;
+pub(crate) use manner::Manner;
+
+/// A request that is refused.
+#[derive(Debug)]
+pub struct Refused {
+    pub(crate) verdict: Verdict,
+    pub(crate) headers: RateLimitHeaders,
+    pub(crate) manner: Manner,
+}
+
+impl Refused {
+    /// What was decided.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// What is answered, as HTTP has it; to a call by gRPC it is said otherwise.
+    pub fn status(&self) -> StatusCode {
+        let status = self.verdict.status().and_then(|status| StatusCode::from_u16(status).ok());
+        status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    /// The response.
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        let mut headers = HeaderMap::with_capacity(6);
+        let retry = self.retry_after();
+        if let Some(seconds) = retry {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        fields::add(&mut headers, &self.verdict, self.headers);
+        let mut status = self.status();
+        let (content_type, body) = match self.manner.form {
+            Form::Grpc(content_type) => {
+                status = StatusCode::OK;
+                grpc::add(&mut headers, &self.verdict);
+                (HeaderValue::from_static(content_type), Bytes::new())
+            }
+            Form::Html => (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict)),
+            Form::Json => (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict)),
+        };
+        headers.insert(CONTENT_TYPE, content_type);
+        let body = if self.manner.has_body { body } else { Bytes::new() };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+
+    /// In how many seconds it is worth to come again; `None` if it never is.
+    fn retry_after(&self) -> Option<u64> {
+        match self.verdict.retry()? {
+            Retry::After(time) => Some(fields::whole_seconds(time)),
+            // Nobody knows when somebody is done; soon, mostly.
+            Retry::WhenReturned => Some(1),
+            Retry::Never => None,
+        }
+    }
+}

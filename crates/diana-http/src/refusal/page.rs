@@ -1,0 +1,42 @@
+//! A refusal for people: a small page that needs nothing else, and says when to come again.
+
+use bytes::Bytes;
+use diana::Verdict;
+use http::StatusCode;
+
+pub(super) const TYPE: &str = "text/html; charset=utf-8";
+
+/// The page.
+pub(super) fn body(status: StatusCode, retry: Option<u64>, verdict: &Verdict) -> Bytes {
+    let (title, words) = match (retry, status) {
+        (None, _) => ("This is refused", "Trying again will not help.".to_owned()),
+        (Some(seconds), StatusCode::SERVICE_UNAVAILABLE) => (
+            "We are a little busy",
+            format!("There is more to do right now than we can manage. Please come again {}.", when(seconds)),
+        ),
+        (Some(seconds), _) => (
+            "Not so fast, please",
+            format!("There were too many requests in a short time. Please come again {}.", when(seconds)),
+        ),
+    };
+    let rule = verdict.refused_by().map_or("", |rule| &rule.name);
+    let page = include_str!("refusal.html");
+    let page = page.replace("{title}", title).replace("{words}", &words);
+    Bytes::from(page.replace("{status}", status.as_str()).replace("{rule}", &escaped(rule)))
+}
+
+/// When that is, as people say it.
+pub(super) fn when(seconds: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    // Below two of a unit, the next smaller one is clearer.
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| seconds >= 2 * unit).unwrap_or((1, "second"));
+    match (seconds.div_ceil(unit), name) {
+        (0 | 1, "second") => "in a second".to_owned(),
+        (count, name) => format!("in {count} {name}s"),
+    }
+}
+
+/// A text that may stand in a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

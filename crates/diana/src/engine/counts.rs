@@ -1,0 +1,63 @@
+//! What is counted in this process, by which clock, and who stands in line for it.
+//!
+//! Verdicts that hold something have a share in it, so that what they hold comes back when they are dropped, wherever and
+//! whenever that is.
+
+use super::Return;
+use super::asks::{AskList, Asks, Part};
+use super::verdict::Verdict;
+use diana_core::{Clock, Decision, LimitId, Lines, LocalStore, MemoryStore, SystemClock, Timestamp};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// The most that stand in line, over all rules and keys.
+const MOST_WAITING: usize = 100_000;
+
+/// The counts of this process.
+#[derive(Debug)]
+pub(super) struct Counts {
+    pub(super) store: MemoryStore,
+    clock: Option<Arc<dyn Clock>>,
+    /// Those who wait: for counts of this process, and for shared ones.
+    pub(super) lines: Lines,
+    hasher: RandomState,
+}
+
+impl Counts {
+    pub(super) fn new(store: MemoryStore, clock: Option<Arc<dyn Clock>>) -> Self {
+        Self { store, clock, lines: Lines::new(MOST_WAITING), hasher: RandomState::new() }
+    }
+
+    #[inline]
+    pub(super) fn now(&self) -> Timestamp {
+        match &self.clock {
+            None => SystemClock.now(),
+            Some(clock) => clock.now(),
+        }
+    }
+
+    /// Which line is the one for a count.
+    pub(super) fn line(&self, limit: LimitId, key: &[u8]) -> u64 {
+        self.hasher.hash_one((limit, key))
+    }
+
+    /// Gives back what was granted in this process, and wakes those who wait for it.
+    pub(super) fn give_back(&self, verdict: &Verdict, part: Part, made: &Decision, what: Return, now: Timestamp) {
+        let (asks, made) = Asks::given_back(verdict, part, made, what);
+        if !asks.is_empty() {
+            LocalStore::refund(&self.store, &asks, &made, now);
+            self.wake(&asks);
+        }
+    }
+
+    /// Wakes those who wait for what has come back.
+    pub(super) fn wake(&self, asks: &AskList<'_>) {
+        // Most of the time it is nobody.
+        if self.lines.len() == 0 {
+            return;
+        }
+        for ask in asks {
+            self.lines.wake(self.line(ask.limit.id(), ask.key));
+        }
+    }
+}

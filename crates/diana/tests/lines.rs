@@ -1,0 +1,1 @@
+//! Requests that stand in line.
