@@ -2,6 +2,7 @@
 //!
 //! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
 
+mod by_hand;
 mod counted;
 mod explain;
 mod found;
@@ -14,6 +15,7 @@ use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
+pub use by_hand::InvalidKey;
 pub use counted::{Counted, Fate};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
@@ -93,6 +95,11 @@ impl RuleSet {
     /// Whether a rule goes by how busy the machine is.
     pub fn has_load(&self) -> bool {
         self.has_load
+    }
+
+    /// A rule by its name.
+    pub fn named(&self, name: &str) -> Option<&RuleInForce> {
+        self.rules.iter().find(|rule| rule.rule().name == name)
     }
 
     /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.

@@ -2,7 +2,7 @@
 //!
 //! Each command is a file in `command/`, with its arguments and what it does; here they are only listed.
 
-use crate::command::{check, explain, import, schema};
+use crate::command::{check, explain, import, schema, serve};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -18,6 +18,8 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  diana serve                                               run the gateway on sample rules, and look around
+  diana serve --config diana.yaml                           run it on yours
   diana check diana.yaml                                    is the file good, and what does it mean?
   diana explain diana.yaml /login --ip 203.0.113.7          what do the rules say about a request?
   diana schema > diana.schema.json                          let your editor know the rule file
@@ -28,6 +30,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Serve(serve::Serve),
     Check(check::Check),
     Explain(explain::Explain),
     Schema(schema::Schema),
@@ -37,6 +40,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> ExitCode {
         match self {
+            Self::Serve(serve) => serve.run(),
             Self::Check(check) => check.run(),
             Self::Explain(explain) => explain.run(),
             Self::Schema(schema) => schema.run(),

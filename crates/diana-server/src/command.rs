@@ -5,3 +5,4 @@ pub(crate) mod explain;
 pub(crate) mod import;
 mod reading;
 pub(crate) mod schema;
+pub(crate) mod serve;

@@ -1,6 +1,16 @@
 //! The parts of the program `diana`, as a library: what its commands do, apart from how they are typed.
 //!
-//! So far there is [`import`]: moving in from nginx and from Envoy's rate limit service. What `check`, `explain` and `schema` do
-//! is in `diana` and `diana-rules`; the program only reads files for them.
+//! - [`gateway`] takes requests, lets Diana's filter decide, and passes on what may pass.
+//! - [`serve`] is the whole program: gateway, admin server, store, rules that are followed.
+//! - [`admin`], [`metrics`] and [`access_log`] tell what happens.
+//! - [`import`] moves in from nginx and from Envoy's rate limit service.
+//!
+//! What `check`, `explain` and `schema` do is in `diana` and `diana-rules`; the program only reads files for them.
 
+pub mod access_log;
+pub mod admin;
+mod date;
+pub mod gateway;
 pub mod import;
+pub mod metrics;
+pub mod serve;

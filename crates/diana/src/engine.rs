@@ -16,6 +16,7 @@
 
 mod answered;
 mod asks;
+mod by_hand;
 mod counts;
 mod deciding;
 mod explain;
@@ -28,6 +29,7 @@ use crate::load::{LoadMeter, Sheddings};
 pub use answered::Answered;
 use arc_swap::ArcSwap;
 use asks::{Asks, Part};
+pub use by_hand::{ByHandError, KeyStanding, LimitStanding};
 use counts::Counts;
 pub use deciding::Deciding;
 #[cfg(feature = "wait")]

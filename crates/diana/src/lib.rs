@@ -48,7 +48,8 @@ pub use diana_rules as rules;
 #[cfg(feature = "wait")]
 pub use engine::{Admitting, Begun, Unfinished};
 pub use engine::{
-    Answered, Asked, Deciding, Engine, EngineOptions, Explanation, Reason, RuleExplanation, Settled, Verdict,
+    Answered, Asked, ByHandError, Deciding, Engine, EngineOptions, Explanation, KeyStanding, LimitStanding, Reason,
+    RuleExplanation, Settled, Verdict,
 };
 #[cfg(feature = "sources")]
 pub use follow::{Follower, sources};

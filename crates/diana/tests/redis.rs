@@ -4,8 +4,9 @@
 
 mod support;
 
+use diana::core::Cost;
 use diana::redis::RedisStore;
-use diana::rules::{Document, RuleFile};
+use diana::rules::{Document, Home, RuleFile};
 use diana::{Engine, connect, registry};
 use diana_testing::RedisServer;
 use support::account;
@@ -105,4 +106,25 @@ rules:
     assert_eq!(problems.len(), 1);
     let text = problems.to_string();
     assert!(text.starts_with("diana.yaml:4:22: the shared store can't keep this limit: "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shared_is_changed_by_hand_for_all() {
+    let redis = RedisServer::start().unwrap();
+    let file = read(
+        "{store: {redis: '${REDIS_URL}', timeout: 5s}, rules: [{name: a, by: account, limit: 3/day}]}",
+        &redis.url(),
+    );
+    let (one, other) = (engine(&file).await, engine(&file).await);
+    for _ in 0..3 {
+        assert!(one.decide(&account("alice")).await.is_granted());
+    }
+    let left = async |engine: &Engine<RedisStore>| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
+    assert_eq!(left(&other).await, 0);
+    assert_eq!(other.refund_key("a", &["alice"], Cost::new(2).unwrap()).await.unwrap().limits[0].remaining, 2);
+    assert_eq!(left(&one).await, 2);
+    one.charge_key("a", &["alice"], Cost::ONE).await.unwrap();
+    assert_eq!(left(&other).await, 1);
+    let reset = one.reset_key("a", &["alice"]).await.unwrap();
+    assert_eq!((reset.home, reset.limits[0].remaining, left(&other).await), (Home::Shared, 3, 3));
 }

@@ -100,7 +100,12 @@ impl RuleInForce {
 
     /// The limits that apply to one key.
     pub fn limits(&self, applied: &Applied) -> &[LimitInForce] {
-        self.limits.get(applied.limits as usize).map_or(&[], |limits| limits)
+        self.limits_at(applied.limits)
+    }
+
+    /// Its own limits (0), or those of an override.
+    pub(super) fn limits_at(&self, place: u32) -> &[LimitInForce] {
+        self.limits.get(place as usize).map_or(&[], |limits| limits)
     }
 
     /// The bytes that it lets flow, as stores know them: a bucket for each key. Bodies take from it piece by piece.

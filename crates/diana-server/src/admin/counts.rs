@@ -1,0 +1,116 @@
+//! Single counts: looked at, made new, given back, taken.
+
+use super::AdminState;
+use super::answer::{Answer, Problem, json};
+use super::parameters::Parameters;
+use axum::extract::State;
+use axum::http::StatusCode;
+use diana::core::{Cost, Retry, StoreError};
+use diana::{ByHandError, KeyStanding};
+use diana_rules::Home;
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug, Serialize)]
+struct Standing<'a> {
+    rule: &'a str,
+    key: &'a [&'a str],
+    counted: &'static str,
+    limits: Vec<Limit>,
+}
+
+#[derive(Debug, Serialize)]
+struct Limit {
+    name: String,
+    limit: u64,
+    remaining: u64,
+    /// Seconds until it gives back.
+    reset: f64,
+    /// Whether a request that costs 1 would be granted.
+    grants: bool,
+    /// Seconds until it would, if a clock can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<f64>,
+}
+
+pub(super) async fn peek(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
+    let named = Named::read(&parameters, &["rule", "key"])?;
+    named.answer(state.engine.peek_key(named.rule, &named.key).await)
+}
+
+pub(super) async fn reset(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
+    let named = Named::read(&parameters, &["rule", "key"])?;
+    named.told("reset", None);
+    named.answer(state.engine.reset_key(named.rule, &named.key).await)
+}
+
+pub(super) async fn refund(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
+    let named = Named::read(&parameters, &["rule", "key", "cost"])?;
+    let cost = cost(&parameters)?;
+    named.told("refund", Some(cost));
+    named.answer(state.engine.refund_key(named.rule, &named.key, cost).await)
+}
+
+pub(super) async fn charge(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
+    let named = Named::read(&parameters, &["rule", "key", "cost"])?;
+    let cost = cost(&parameters)?;
+    named.told("charge", Some(cost));
+    named.answer(state.engine.charge_key(named.rule, &named.key, cost).await)
+}
+
+fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
+    let cost = parameters.number("cost")?.unwrap_or(1);
+    Cost::new(cost).map_err(|invalid| Problem::bad(invalid.to_string()))
+}
+
+/// Which key of which rule is meant.
+struct Named<'a> {
+    rule: &'a str,
+    key: Vec<&'a str>,
+}
+
+impl<'a> Named<'a> {
+    fn read(parameters: &'a Parameters, known: &[&str]) -> Result<Self, Problem> {
+        parameters.only(known)?;
+        Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
+    }
+
+    /// What is changed by hand is in the log.
+    fn told(&self, what: &str, cost: Option<Cost>) {
+        tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
+    }
+
+    fn answer(&self, result: Result<KeyStanding, ByHandError>) -> Answer {
+        let standing = result.map_err(|error| problem(&error))?;
+        let counted = match standing.home {
+            Home::Local => "here",
+            Home::Shared => "shared",
+        };
+        let seconds = |time: Duration| time.as_secs_f64();
+        let limits = standing.limits.into_iter().map(|limit| Limit {
+            name: limit.name,
+            limit: limit.limit,
+            remaining: limit.remaining,
+            reset: seconds(limit.reset),
+            grants: limit.retry.is_none(),
+            retry_after: match limit.retry {
+                Some(Retry::After(time)) => Some(seconds(time)),
+                _ => None,
+            },
+        });
+        json(Standing { rule: self.rule, key: &self.key, counted, limits: limits.collect() })
+    }
+}
+
+fn problem(error: &ByHandError) -> Problem {
+    let status = match error {
+        ByHandError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+        ByHandError::Store(StoreError::TimedOut { .. } | StoreError::Unreachable { .. }) => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        ByHandError::ComesBackByItself(_) => StatusCode::CONFLICT,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    Problem::new(status, error.to_string())
+}

@@ -1,0 +1,115 @@
+//! What every rule says about a request that is described by hand.
+
+use super::AdminState;
+use super::answer::{Answer, Problem, json, wants_text};
+use super::parameters::Parameters;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use diana::{Explanation, RuleExplanation};
+use diana_rules::{DescribedRequest, ExplainedRule, Mode};
+use serde::Serialize;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const KNOWN: [&str; 7] = ["method", "path", "ip", "host", "header", "account", "set"];
+
+#[derive(Debug, Serialize)]
+struct Explained {
+    granted: bool,
+    denied_by: Vec<String>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rule {
+    name: String,
+    /// Whether the rule is about the request.
+    about: bool,
+    refuses: bool,
+    shadow: bool,
+    key: String,
+    cost: u64,
+    limits: Vec<Limit>,
+    /// The same for people.
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Limit {
+    name: String,
+    limit: u64,
+    remaining: u64,
+    grants: bool,
+    /// Seconds that it would make the request wait.
+    wait: f64,
+}
+
+pub(super) async fn explain(
+    State(state): State<Arc<AdminState>>,
+    headers: HeaderMap,
+    parameters: Parameters,
+) -> Answer {
+    let request = described(&parameters)?;
+    let explanation = state.engine.explain(&request).await;
+    if wants_text(&headers) {
+        return Ok(explanation.to_string().into_response());
+    }
+    json(explained(&explanation))
+}
+
+fn explained(explanation: &Explanation) -> Explained {
+    let denied_by = explanation.refusing().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+    let rules = explanation.rules.iter().map(rule).collect();
+    Explained { granted: denied_by.is_empty(), denied_by, rules }
+}
+
+fn rule(said: &RuleExplanation) -> Rule {
+    let limits = said.limits.iter().map(|(name, answer)| Limit {
+        name: name.clone(),
+        limit: answer.standing.limit,
+        remaining: answer.standing.remaining,
+        grants: answer.is_granted(),
+        wait: answer.wait().unwrap_or_default().as_secs_f64(),
+    });
+    Rule {
+        name: said.name.clone(),
+        about: !matches!(said.said, ExplainedRule::NotAbout(_)),
+        refuses: said.refuses(),
+        shadow: said.mode == Mode::Shadow,
+        key: said.key.clone(),
+        cost: said.cost,
+        limits: limits.collect(),
+        text: said.to_string(),
+    }
+}
+
+fn described(parameters: &Parameters) -> Result<DescribedRequest, Problem> {
+    parameters.only(&KNOWN)?;
+    let path = parameters.one("path")?.unwrap_or("/");
+    if !path.starts_with('/') {
+        return Err(Problem::bad("`path` begins with `/`, as in /login?x=1"));
+    }
+    let mut request = DescribedRequest::new(parameters.one("method")?.unwrap_or("GET"), path);
+    for text in parameters.all("header") {
+        let wrong = || Problem::bad(format!("`header` is written `name:value`, and not `{text}`"));
+        let (name, value) = text.split_once(':').ok_or_else(wrong)?;
+        request = request.header(name.trim(), value.trim());
+    }
+    if let Some(host) = parameters.one("host")? {
+        request = request.host(host);
+    }
+    if let Some(ip) = parameters.one("ip")? {
+        let wrong = |_| Problem::bad(format!("`ip` is an address, and not `{ip}`"));
+        request = request.ip(ip.parse::<IpAddr>().map_err(wrong)?);
+    }
+    if let Some(account) = parameters.one("account")? {
+        request = request.named("account", account);
+    }
+    for text in parameters.all("set") {
+        let wrong = || Problem::bad(format!("`set` is written `name=value`, and not `{text}`"));
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        request = request.named(name, value);
+    }
+    Ok(request)
+}

@@ -1,0 +1,99 @@
+//! The rules in force, in words, with their counts.
+
+use super::AdminState;
+use super::answer::{Answer, json, wants_text};
+use super::parameters::Parameters;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use diana_rules::{Home, Mode, RuleInForce, in_words};
+use serde::Serialize;
+use std::sync::Arc;
+
+#[derive(Debug, Serialize)]
+struct Rules {
+    /// How many rules are in force.
+    total: usize,
+    /// How many of them are meant by `find`.
+    found: usize,
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rule {
+    name: String,
+    by: String,
+    who: String,
+    what: String,
+    limit: String,
+    beyond: String,
+    notes: Vec<String>,
+    shadow: bool,
+    shared: bool,
+    counts: Counts,
+}
+
+/// What has been noticed about a rule since it came into force.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Counts {
+    pub(super) shadow_refused: u64,
+    pub(super) failures: u64,
+}
+
+impl Counts {
+    pub(super) fn of(rule: &RuleInForce) -> Self {
+        Self { shadow_refused: rule.shadow_refusals(), failures: rule.failures() }
+    }
+
+    /// Each count of what was decided, by its word.
+    pub(super) fn decisions(&self) -> [(&'static str, u64); 1] {
+        [("shadow_refused", self.shadow_refused)]
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.shadow_refused += other.shadow_refused;
+        self.failures += other.failures;
+    }
+}
+
+pub(super) async fn rules(State(state): State<Arc<AdminState>>, headers: HeaderMap, parameters: Parameters) -> Answer {
+    parameters.only(&["find", "limit", "offset"])?;
+    let find = parameters.one("find")?.unwrap_or_default().to_lowercase();
+    let bound = |name| Ok(parameters.number(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)));
+    let (limit, offset) = (bound("limit")?.unwrap_or(usize::MAX), bound("offset")?.unwrap_or(0));
+    let in_force = state.engine.rules();
+    let is_meant = |rule: &&RuleInForce| find.is_empty() || is_about(rule, &find);
+    let meant = in_force.rules().iter().filter(is_meant).collect::<Vec<_>>();
+    let page = meant.iter().skip(offset).take(limit);
+    if wants_text(&headers) {
+        let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, in_words(rule.rule())));
+        return Ok(lines.collect::<String>().into_response());
+    }
+    let rules = page.map(|rule| shown(rule)).collect();
+    json(Rules { total: in_force.rules().len(), found: meant.len(), rules })
+}
+
+/// Whether a rule has a text in its name, or in what it is about.
+fn is_about(rule: &RuleInForce, text: &str) -> bool {
+    let rule = rule.rule();
+    rule.name.to_lowercase().contains(text)
+        || rule.matches.to_string().to_lowercase().contains(text)
+        || rule.by.to_string().to_lowercase().contains(text)
+}
+
+fn shown(in_force: &RuleInForce) -> Rule {
+    let rule = in_force.rule();
+    let words = in_words(rule);
+    Rule {
+        name: rule.name.clone(),
+        by: rule.by.to_string(),
+        who: words.who,
+        what: words.what,
+        limit: words.limit,
+        beyond: words.beyond,
+        notes: words.notes,
+        shadow: rule.mode == Mode::Shadow,
+        shared: rule.home == Home::Shared && !rule.limits.is_empty(),
+        counts: Counts::of(in_force),
+    }
+}

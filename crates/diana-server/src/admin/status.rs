@@ -1,0 +1,146 @@
+//! How the program is: for those who start and balance it, and for the page.
+
+use super::answer::{Answer, json};
+use super::{AdminState, Phase};
+use crate::date::Date;
+use crate::metrics::Outcome;
+use axum::extract::State;
+use axum::http::StatusCode;
+use diana::core::Timestamp;
+use diana::redis::{Health, LinkStatus};
+use diana_rules::SourceStatus;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// It answers, so it is there.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it takes requests.
+pub(super) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
+    let phase = state.readiness.phase();
+    let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, format!("{}\n", phase.name()))
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    version: &'static str,
+    phase: &'static str,
+    started: String,
+    requests: BTreeMap<&'static str, u64>,
+    upstream_failures: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    connections: u64,
+    keys: usize,
+    key_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    access_log_dropped: Option<u64>,
+    rules: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<Store>,
+}
+
+/// Where the rules come from.
+#[derive(Debug, Serialize)]
+struct Source {
+    in_force: String,
+    name: String,
+    version: String,
+    since: String,
+    loads: u64,
+    errors: u64,
+    connected: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<SourceError>,
+}
+
+#[derive(Debug, Serialize)]
+struct SourceError {
+    origin: String,
+    what: String,
+    when: String,
+}
+
+/// How the store is that many share.
+#[derive(Debug, Serialize)]
+struct Store {
+    up: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    down_since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    instances: u64,
+    commands: u64,
+    saved_by_refusals: u64,
+    saved_by_leases: u64,
+    saved_by_batching: u64,
+    leased: u64,
+}
+
+pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
+    let totals = state.metrics.totals();
+    json(Status {
+        version: env!("CARGO_PKG_VERSION"),
+        phase: state.readiness.phase().name(),
+        started: shown(state.metrics.started()),
+        requests: Outcome::ALL.into_iter().map(|outcome| (outcome.name(), totals.requests(outcome))).collect(),
+        upstream_failures: totals.upstream_failures,
+        bytes_in: totals.bytes_in,
+        bytes_out: totals.bytes_out,
+        connections: totals.connections,
+        keys: state.engine.local().len(),
+        key_bytes: state.engine.local().memory_used(),
+        access_log_dropped: state.access_log.as_ref().map(crate::access_log::Drops::count),
+        rules: state.engine.rules().rules().len(),
+        source: state.sources.as_ref().map(|tell| source(tell())),
+        store: state.engine.shared().map(|store| self::store(store.link())),
+    })
+}
+
+fn source(status: SourceStatus) -> Source {
+    let error = status.last_error.map(|error| SourceError {
+        origin: error.origin.to_string(),
+        what: error.what,
+        when: shown(error.when),
+    });
+    Source {
+        in_force: status.in_force.to_string(),
+        name: status.name,
+        version: status.version,
+        since: shown(status.since),
+        loads: status.loads,
+        errors: status.errors,
+        connected: status.connected,
+        last_error: error,
+    }
+}
+
+fn store(link: LinkStatus) -> Store {
+    let (up, down_since, reason) = match link.health {
+        Health::Healthy => (true, None, None),
+        Health::Degraded { since, reason } => (false, Some(shown(since)), Some(reason)),
+        // Kinds that are new to this program.
+        other => (false, None, Some(format!("{other:?}"))),
+    };
+    Store {
+        up,
+        down_since,
+        reason,
+        instances: link.instances,
+        commands: link.commands,
+        saved_by_refusals: link.saved_by_refusals,
+        saved_by_leases: link.saved_by_leases,
+        saved_by_batching: link.saved_by_batching,
+        leased: link.leased,
+    }
+}
+
+fn shown(at: Timestamp) -> String {
+    format!("{}Z", Date::default().iso(at))
+}

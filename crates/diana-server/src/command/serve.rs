@@ -1,0 +1,90 @@
+//! `diana serve`: the gateway.
+
+use anstyle::{AnsiColor, Style};
+use clap::{Args, ValueEnum};
+use diana_rules::{AccessLogFormat, Upstream};
+use diana_server::serve::{DEFAULT, ServeOptions, serve};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// Run the gateway: requests come in, those beyond a limit are refused or wait, the rest goes on to the upstream
+///
+/// Without a file it runs on sample rules, with counts in this process and an upstream of its own that echoes, and says what to
+/// try. With one, rules are in force as soon as you save it; what it says about `gateway`, `admin`, `store` and `remote` takes
+/// effect with the next start.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Serve {
+    /// The rule file
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Listen there, whatever the file says; may be given several times
+    #[arg(short, long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Send requests there, whatever the file says; several are used in turn
+    #[arg(short, long, value_name = "URL")]
+    upstream: Vec<Upstream>,
+    /// Write a line for each request to standard output
+    #[arg(long, value_name = "FORMAT")]
+    access_log: Option<Format>,
+    /// Write what the program itself has to say as JSON
+    #[arg(long)]
+    json_log: bool,
+    /// Print the rule file that is used without one, and end
+    #[arg(long)]
+    print_default: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Off,
+    Text,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Signals: SIGTERM or Ctrl-C finishes what was begun and ends (a second one ends at once); SIGHUP reads the rules and the
+certificates again. DIANA_LOG=debug says more about what happens (error, warn, info, debug, trace).
+
+Examples:
+  diana serve                                                 sample rules, to look around
+  diana serve --print-default > diana.yaml                    begin with those
+  diana serve --config diana.yaml                             your own
+  diana serve -c diana.yaml -l 0.0.0.0:80 -u http://127.0.0.1:3000
+  curl http://127.0.0.1:9090/rules                            what is in force, from another terminal";
+
+impl Serve {
+    pub(crate) fn run(self) -> ExitCode {
+        if self.print_default {
+            anstream::print!("{DEFAULT}");
+            return ExitCode::SUCCESS;
+        }
+        self.log();
+        let access_log = self.access_log.map(|format| match format {
+            Format::Off => AccessLogFormat::Off,
+            Format::Text => AccessLogFormat::Text,
+            Format::Json => AccessLogFormat::Json,
+        });
+        let options =
+            ServeOptions::new(self.config).listen(self.listen).upstream(self.upstream).access_log(access_log);
+        match serve(&options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                anstream::eprintln!("{RED}error:{RED:#} {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// What the program itself has to say goes to standard error.
+    fn log(&self) {
+        let filter = EnvFilter::try_from_env("DIANA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        // Somebody may have one already; then that one is used.
+        let _ = if self.json_log { log.json().try_init() } else { log.try_init() };
+    }
+}

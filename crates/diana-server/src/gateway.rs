@@ -1,0 +1,295 @@
+//! The gateway: it takes requests, lets Diana's filter decide, and passes on what may pass.
+//!
+//! ```text
+//!              ┌ worker 0: a thread, a runtime, its own sockets, its own connections to upstreams ┐
+//!  clients ──▶ ┤ worker 1: the same                                                               ├──▶ upstreams
+//!              └ worker n: the same                                                               ┘
+//! ```
+//!
+//! The kernel hands each connection to one worker, which serves it to its end; workers share the counts and nothing else on a
+//! request's way. What happens to a request is told in [`service`].
+//!
+//! ```no_run
+//! use diana::redis::RedisStore;
+//! use diana::EngineOptions;
+//! use diana_rules::{Document, RuleFile};
+//! use diana_server::gateway::Gateway;
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let document = Document::new("diana.yaml", "
+//! gateway: {listen: 127.0.0.1:8080, upstream: http://127.0.0.1:3000}
+//! rules: [{name: each-address, by: ip, limit: 100/s}]
+//! ");
+//! let file = RuleFile::read(&document, &diana::registry())?;
+//! let engine = Arc::new(EngineOptions::of(&file).build_with(&file, None::<RedisStore>));
+//! let running = Gateway::new(&file, engine).start()?;
+//! println!("listening on {:?}", running.addresses());
+//! running.stop();
+//! # Ok(())
+//! # }
+//! ```
+
+mod answers;
+mod client_body;
+mod client_io;
+mod deadlines;
+mod facts;
+mod head;
+mod leave;
+mod listener;
+mod opening;
+mod out_body;
+mod phase;
+mod proxy_protocol;
+mod service;
+mod site;
+mod start_error;
+mod tls;
+mod tunnel;
+mod upstream;
+mod visit;
+mod worker;
+
+pub use start_error::StartError;
+
+use crate::access_log::AccessLog;
+use crate::metrics::Metrics;
+use deadlines::Deadlines;
+use diana::Engine;
+use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
+use diana_rules::RuleFile;
+use parking_lot::Mutex;
+use site::{Destination, Site, Store};
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tls::Certificates;
+use tokio::sync::watch;
+use upstream::{Connector, Upstreams};
+use worker::{Crowd, Worker};
+
+/// A gateway, before it runs.
+pub struct Gateway {
+    section: Arc<diana_rules::Gateway>,
+    filter: Filter<Store>,
+    chain: Chain,
+    metrics: Option<Arc<Metrics>>,
+    log: Option<AccessLog>,
+    nowhere: Nowhere,
+}
+
+/// What becomes of requests where there is no upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nowhere {
+    Answer,
+    Echo,
+}
+
+/// Looks after the certificates of a gateway that runs.
+#[derive(Clone, Debug)]
+pub struct CertificateWatch(Option<Arc<Certificates>>);
+
+/// A gateway that runs. Dropping it stops it.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    metrics: Arc<Metrics>,
+    certificates: CertificateWatch,
+    stop: watch::Sender<bool>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Gateway {
+    /// The gateway that a file describes, with an engine for its rules.
+    pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
+        let section = Arc::new(file.gateway.clone().unwrap_or_default());
+        let mut chain = Chain::new();
+        if let Some(signature) = &section.signature {
+            chain = chain.and(SignatureFilter::of(signature));
+        }
+        Self {
+            filter: Filter::with_options(engine, FilterOptions::of(file)),
+            section,
+            chain,
+            metrics: None,
+            log: None,
+            nowhere: Nowhere::Answer,
+        }
+    }
+
+    /// With a filter behind Diana's own and those that were added before.
+    #[must_use]
+    pub fn filter(self, filter: impl HttpFilter + 'static) -> Self {
+        Self { chain: self.chain.and(filter), ..self }
+    }
+
+    /// With counts that somebody else shows, too.
+    #[must_use]
+    pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// With a line in a log for each request.
+    #[must_use]
+    pub fn access_log(self, log: AccessLog) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    /// With the built-in upstream where the file names none: it answers with what it was asked.
+    #[must_use]
+    pub fn echo(self) -> Self {
+        Self { nowhere: Nowhere::Echo, ..self }
+    }
+
+    /// How many threads serve.
+    pub fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.section.workers.map_or_else(cores, NonZeroUsize::get)
+    }
+
+    /// Binds every address and starts the workers. If anything is wrong, nothing runs.
+    pub fn start(self) -> Result<Running, StartError> {
+        let workers = self.workers();
+        let certificates = self.section.tls.as_ref().map(Certificates::read).transpose();
+        let certificates = certificates.map_err(|error| StartError::Certificate(error.to_string()))?;
+        let connector = upstream::tls_config(self.section.upstream_ca.as_deref()).map_err(StartError::UpstreamCa)?;
+        let connector = Connector::new(connector, self.section.timeouts.connect);
+        let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
+        let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
+        let (stop, stopped) = watch::channel(false);
+        let (crowd, health) = (Arc::new(Crowd::default()), Arc::new(Mutex::default()));
+        let began = deadlines::Beginning::now();
+        let mut running = Running {
+            addresses,
+            metrics: Arc::clone(&metrics),
+            certificates: CertificateWatch(certificates),
+            stop,
+            workers: Vec::with_capacity(workers),
+        };
+        for (number, listeners) in sockets.into_iter().enumerate() {
+            let deadlines = Arc::new(Deadlines::new(began));
+            let upstreams = Upstreams::new(
+                connector.clone(),
+                Arc::clone(&deadlines),
+                self.section.timeouts.response,
+                Arc::clone(&health),
+            );
+            let destination = match self.nowhere {
+                _ if !self.section.upstream.is_empty() => {
+                    Destination::Upstreams(upstreams.group(&self.section.upstream))
+                }
+                // Whoever has routes wants requests to go somewhere, or to hear that there is nothing.
+                Nowhere::Answer if !self.section.routes.is_empty() => Destination::Upstreams(upstreams.group(&[])),
+                Nowhere::Answer => Destination::Answer,
+                Nowhere::Echo => Destination::Echo,
+            };
+            let routes = self.section.routes.iter().map(|route| upstreams.group(&route.upstream)).collect();
+            let site = Arc::new(Site {
+                gateway: Arc::clone(&self.section),
+                filter: self.filter.for_thread(),
+                chain: Arc::new(self.chain.clone()),
+                upstreams,
+                default: destination,
+                routes,
+                deadlines,
+                metrics: metrics.shard(number),
+                log: self.log.clone(),
+            });
+            let worker = Worker { site, listeners, crowd: Arc::clone(&crowd), stop: stopped.clone() };
+            running.workers.push(spawn(number, worker)?);
+        }
+        Ok(running)
+    }
+
+    /// Sockets for each worker, all on the same addresses.
+    fn bind(
+        &self,
+        workers: usize,
+        certificates: Option<&Arc<Certificates>>,
+    ) -> Result<(Vec<SocketAddr>, Vec<Sockets>), StartError> {
+        let plain = self.section.listen.iter().map(|address| (*address, None));
+        let tls = self.section.tls.iter().flat_map(|tls| &tls.listen).map(|address| (*address, certificates));
+        let (mut addresses, mut sockets) = (Vec::new(), (0..workers).map(|_| Vec::new()).collect::<Vec<_>>());
+        for (address, certificates) in plain.chain(tls) {
+            let taken = |error| StartError::Listen { address, error };
+            listener::is_taken(address).map_err(taken)?;
+            let mut bound = address;
+            for sockets in &mut sockets {
+                let socket = listener::bind(bound).map_err(taken)?;
+                // With port 0 the system chooses one; the others have to have the same.
+                bound = socket.local_addr().map_err(taken)?;
+                sockets.push((socket, certificates.cloned()));
+            }
+            addresses.push(bound);
+        }
+        Ok((addresses, sockets))
+    }
+}
+
+/// The sockets of one worker.
+type Sockets = Vec<(TcpListener, Option<Arc<Certificates>>)>;
+
+fn spawn(number: usize, worker: Worker) -> Result<JoinHandle<()>, StartError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
+    let thread = std::thread::Builder::new().name(format!("worker-{number}"));
+    let run = move || {
+        if let Err(error) = runtime.block_on(worker.run()) {
+            tracing::error!("worker {number} can't serve: {error}");
+        }
+        // What still runs after its time is cut.
+        runtime.shutdown_background();
+    };
+    thread.spawn(run).map_err(StartError::Thread)
+}
+
+impl Running {
+    /// Where it listens: first without TLS, then with, as the file has them.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it has counted.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Its certificates.
+    pub fn certificates(&self) -> CertificateWatch {
+        self.certificates.clone()
+    }
+
+    /// Takes no more connections, finishes what was begun, and returns when all is done, or `timeouts.stop` is over.
+    pub fn stop(mut self) {
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        let _ = self.stop.send(true);
+        for worker in self.workers.drain(..) {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl CertificateWatch {
+    /// Reads certificates again if their files have changed. If they are no good, what is shown stays.
+    pub fn refresh(&self) {
+        if let Some(certificates) = &self.0 {
+            certificates.refresh();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("listen", &self.section.listen).field("chain", &self.chain).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! The body of a client's request, on its way to the upstream.
+//!
+//! Whoever sends a body must get on with it: all the time that is waited for it must not exceed `timeouts.body`, and a second more
+//! for each [`SLOWEST`] bytes. So a client that sends a byte now and then does not hold a connection for ever, while one on a
+//! slow line has the time it needs. `bounds.body` says how long a body may be.
+
+use super::deadlines::Deadline;
+use bytes::Bytes;
+use diana_http::Slowed;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The fewest bytes a second, once the time is used up.
+const SLOWEST: u64 = 512;
+
+/// The body of a client's request.
+pub(super) struct ClientBody(Option<Box<Streaming>>);
+
+struct Streaming {
+    body: Slowed<Incoming>,
+    deadline: Deadline,
+    timeout: Duration,
+    /// How many bytes have come, and how many may come.
+    come: u64,
+    most: u64,
+    /// When it was last begun to wait, and how long it was waited before, in milliseconds.
+    waits_since: Option<u64>,
+    waited: u64,
+    ending: Arc<Ending>,
+}
+
+/// How a body ended that was not let through to its end. Whoever waits for the answer sees only that the connection broke.
+#[derive(Debug, Default)]
+pub(super) struct Ending(AtomicU8);
+
+/// Why a body was not let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyFault {
+    TooLong = 1,
+    TooSlow = 2,
+    Broken = 3,
+}
+
+impl Ending {
+    fn set(&self, fault: BodyFault) {
+        self.0.store(fault as u8, Ordering::Relaxed);
+    }
+
+    /// What was wrong with it.
+    pub(super) fn fault(&self) -> Option<BodyFault> {
+        match self.0.load(Ordering::Relaxed) {
+            1 => Some(BodyFault::TooLong),
+            2 => Some(BodyFault::TooSlow),
+            3 => Some(BodyFault::Broken),
+            _ => None,
+        }
+    }
+}
+
+impl ClientBody {
+    pub(super) fn empty() -> Self {
+        Self(None)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(super) fn new(
+        body: Slowed<Incoming>,
+        deadline: Deadline,
+        timeout: Duration,
+        most: Option<u64>,
+    ) -> (Self, Arc<Ending>) {
+        let ending = Arc::new(Ending::default());
+        let streaming = Streaming {
+            body,
+            deadline,
+            timeout,
+            come: 0,
+            most: most.unwrap_or(u64::MAX),
+            waits_since: None,
+            waited: 0,
+            ending: Arc::clone(&ending),
+        };
+        (Self(Some(Box::new(streaming))), ending)
+    }
+}
+
+impl Streaming {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+        let now = self.deadline.all().now();
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(frame) => {
+                if let Some(since) = self.waits_since.take() {
+                    self.waited += now.saturating_sub(since);
+                    self.deadline.clear();
+                }
+                let Some(frame) = frame else { return Poll::Ready(None) };
+                let frame = frame.map_err(|_| BodyFault::Broken)?;
+                self.come += frame.data_ref().map_or(0, |data| data.len() as u64);
+                let is_too_long = self.come > self.most;
+                Poll::Ready(Some(if is_too_long { Err(BodyFault::TooLong) } else { Ok(frame) }))
+            }
+            Poll::Pending => {
+                if self.waits_since.is_none() {
+                    self.waits_since = Some(now);
+                    let all = self.timeout + Duration::from_secs(self.come / SLOWEST);
+                    self.deadline.set(all.saturating_sub(Duration::from_millis(self.waited)));
+                }
+                self.deadline.poll(context).map(|()| Some(Err(BodyFault::TooSlow)))
+            }
+        }
+    }
+}
+
+impl Body for ClientBody {
+    type Data = Bytes;
+    type Error = BodyFault;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+        let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
+        let polled = streaming.poll(context);
+        if let Poll::Ready(Some(Err(fault))) = polled {
+            streaming.ending.set(fault);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.as_ref().is_none_or(|streaming| streaming.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |streaming| streaming.body.size_hint())
+    }
+}
+
+impl fmt::Display for BodyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "the body of the request is too long",
+            Self::TooSlow => "the body of the request comes too slowly",
+            Self::Broken => "the body of the request broke off",
+        })
+    }
+}
+
+impl std::error::Error for BodyFault {}

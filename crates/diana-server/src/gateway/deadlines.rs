@@ -1,0 +1,155 @@
+//! Time-outs that cost nothing while nobody is late.
+//!
+//! A timer for each phase of each request would be set and reset all the time, and almost never ring. Here a phase only writes
+//! down when it is due; ten times a second somebody looks at the list and wakes those who are late. So a time-out comes up to
+//! [`TICK`] after its time, and never before.
+
+use diana::core::{Clock, SystemClock, Timestamp};
+use parking_lot::Mutex;
+use slab::Slab;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// How often the list is looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// A time that does not come.
+const NEVER: u64 = u64::MAX;
+
+/// When a gateway began: all its workers count from there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning(Timestamp);
+
+/// The deadlines of one worker.
+#[derive(Debug)]
+pub(super) struct Deadlines {
+    began: Beginning,
+    /// Milliseconds since the gateway began, as of the last look.
+    now: AtomicU64,
+    stopping: AtomicBool,
+    list: Mutex<Slab<Arc<Entry>>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    due: AtomicU64,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// One deadline, which is set and cleared as its owner goes through its phases.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    entry: Arc<Entry>,
+    place: usize,
+    all: Arc<Deadlines>,
+}
+
+impl Beginning {
+    pub(super) fn now() -> Self {
+        Self(SystemClock.now())
+    }
+}
+
+impl Deadlines {
+    pub(super) fn new(began: Beginning) -> Self {
+        let new = Self { began, now: AtomicU64::new(0), stopping: AtomicBool::new(false), list: Mutex::default() };
+        new.look();
+        new
+    }
+
+    /// Looks at the clock.
+    fn look(&self) -> u64 {
+        let now = u64::try_from(SystemClock.now().since(self.began.0).as_millis()).unwrap_or(NEVER - 1);
+        self.now.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Looks at the list until the worker ends.
+    pub(super) async fn watch(self: Arc<Self>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let now = self.look();
+            self.wake(|entry| entry.due.load(Ordering::Relaxed) <= now);
+        }
+    }
+
+    fn wake(&self, whom: impl Fn(&Entry) -> bool) {
+        let late: Vec<_> = {
+            let list = self.list.lock();
+            list.iter().filter(|(_, entry)| whom(entry)).filter_map(|(_, entry)| entry.waker.lock().clone()).collect()
+        };
+        // Wakers are somebody else's code: never under the lock.
+        late.into_iter().for_each(Waker::wake);
+    }
+
+    /// Tells everybody that the worker is about to stop.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake(|_| true);
+    }
+
+    /// Whether the worker is about to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// The milliseconds since the gateway began, as of the last look.
+    pub(super) fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// A deadline that is not set.
+    pub(super) fn add(self: &Arc<Self>) -> Deadline {
+        let entry = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
+        let place = self.list.lock().insert(Arc::clone(&entry));
+        Deadline { entry, place, all: Arc::clone(self) }
+    }
+}
+
+impl Deadline {
+    /// It is due `after` from now.
+    pub(super) fn set(&self, after: Duration) {
+        let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
+        self.entry.due.store(self.all.now().saturating_add(after), Ordering::Relaxed);
+    }
+
+    /// It is not due any more.
+    pub(super) fn clear(&self) {
+        self.entry.due.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// Whether it will come.
+    pub(super) fn is_set(&self) -> bool {
+        self.entry.due.load(Ordering::Relaxed) != NEVER
+    }
+
+    /// Whether it is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.entry.due.load(Ordering::Relaxed) <= self.all.now()
+    }
+
+    /// Ready when it is due. Woken also when the worker is about to stop.
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut waker = self.entry.waker.lock();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        drop(waker);
+        if self.is_due() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// The worker's list.
+    pub(super) fn all(&self) -> &Arc<Deadlines> {
+        &self.all
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        let removed = self.all.list.lock().try_remove(self.place);
+        drop(removed);
+    }
+}

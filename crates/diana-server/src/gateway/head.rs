@@ -1,0 +1,217 @@
+//! The heads of requests and answers on their way through: what a client may send at all, what ends at the gateway, and what it
+//! adds.
+//!
+//! # What always holds
+//! - A request that reaches an upstream has one host and one length.
+//! - What concerns one connection (`Connection` and what it names, `Keep-Alive`, `Transfer-Encoding`, `Upgrade`, `TE` but for
+//!   trailers) goes no further, in both directions.
+//! - What a client says about who it is (`X-Forwarded-*`, `Forwarded`) goes on only if it comes from a trusted proxy.
+
+use super::facts::{Facts, Trust};
+use diana_rules::Upstream;
+use http::header::{
+    CONNECTION, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{Method, StatusCode, Uri, Version};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// What a trusted proxy may say besides; from anybody else it ends here.
+const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// A request that goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rejected {
+    pub(super) status: StatusCode,
+    pub(super) why: &'static str,
+}
+
+/// Whether a client may ask this at all.
+pub(super) fn check(head: &Parts) -> Result<(), Rejected> {
+    let bad = |why| Err(Rejected { status: StatusCode::BAD_REQUEST, why });
+    if head.method == Method::CONNECT {
+        return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, why: "this is no proxy to other places" });
+    }
+    if head.uri.path() == "*" && head.method != Method::OPTIONS {
+        return bad("only OPTIONS can ask for `*`");
+    }
+    if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
+        return bad("the address is neither http nor https");
+    }
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let (host, second) = (hosts.next(), hosts.next());
+    if second.is_some() {
+        return bad("there is more than one Host");
+    }
+    match (host, head.uri.authority()) {
+        (Some(host), _) if !is_host(host) => bad("the Host is no host"),
+        (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
+        (None, None) if head.version == Version::HTTP_11 => bad("there is no Host"),
+        _ => Ok(()),
+    }
+}
+
+fn is_host(host: &HeaderValue) -> bool {
+    // An empty one is what a client sends that knows no host.
+    host.is_empty() || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
+}
+
+/// What a client wants its connection to become.
+pub(super) fn upgrade(head: &Parts) -> Option<HeaderValue> {
+    if head.version != Version::HTTP_11 {
+        return None;
+    }
+    let asks = head.headers.get(UPGRADE)?;
+    // HTTP/2 begins by its preface, or by TLS, never in the middle of HTTP/1.
+    let is_http2 = asks.as_bytes().eq_ignore_ascii_case(b"h2c");
+    (!is_http2 && names(&head.headers, CONNECTION, "upgrade")).then(|| asks.clone())
+}
+
+/// Whether a list of words has this one.
+fn names(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
+    let values = headers.get_all(list).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|named| named.trim().eq_ignore_ascii_case(word))
+}
+
+/// Takes away what concerns this connection only.
+fn end_here(headers: &mut HeaderMap) {
+    if let Some(connection) = headers.remove(CONNECTION) {
+        // It is `close` or `keep-alive`, hardly ever a list of other headers.
+        let bytes = connection.as_bytes();
+        let is_plain = bytes.eq_ignore_ascii_case(b"close") || bytes.eq_ignore_ascii_case(b"keep-alive");
+        if let Some(list) = connection.to_str().ok().filter(|_| !is_plain) {
+            for name in list.split(',').filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
+                // A client must not make its request one for no host.
+                if name != HOST && name != http::header::CONTENT_LENGTH {
+                    headers.remove(name);
+                }
+            }
+        }
+    }
+    headers.remove(KEEP_ALIVE);
+    headers.remove(PROXY_CONNECTION);
+    headers.remove(TRANSFER_ENCODING);
+    headers.remove(UPGRADE);
+}
+
+/// Makes the head what an upstream gets.
+pub(super) fn to_upstream(head: &mut Parts, facts: &Facts, upgrade: Option<HeaderValue>) {
+    let has_trailers = head.headers.contains_key(TE) && names(&head.headers, TE, "trailers");
+    let has_settings = upgrade.is_some() || head.headers.contains_key(UPGRADE);
+    end_here(&mut head.headers);
+    head.headers.remove(TE);
+    if has_trailers {
+        head.headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    if has_settings {
+        head.headers.remove(HTTP2_SETTINGS);
+    }
+    // The gateway tells the client to go on, as soon as the upstream wants the body.
+    head.headers.remove(EXPECT);
+    if let Some(upgrade) = upgrade {
+        head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        head.headers.insert(UPGRADE, upgrade);
+    }
+    // What an absolute address says counts, whatever `Host` says.
+    if let Some(authority) = head.uri.authority() {
+        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+            head.headers.insert(HOST, host);
+        }
+        head.uri = origin(&head.uri);
+    }
+    forwarded(&mut head.headers, facts);
+    head.version = Version::HTTP_11;
+}
+
+/// The path and the query alone.
+fn origin(uri: &Uri) -> Uri {
+    let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    Uri::from(path)
+}
+
+fn forwarded(headers: &mut HeaderMap, facts: &Facts) {
+    let host = headers.get(HOST).cloned();
+    match facts.trust {
+        Trust::Nobody => {
+            headers.insert(X_FORWARDED_FOR, facts.forwarded_for.clone());
+            headers.insert(FORWARDED, facts.forwarded.clone());
+            headers.insert(X_FORWARDED_PROTO, facts.proto.clone());
+            if let Some(host) = host {
+                headers.insert(X_FORWARDED_HOST, host);
+            }
+            headers.remove(X_FORWARDED_PORT);
+            headers.remove(X_REAL_IP);
+        }
+        Trust::Trusted => {
+            append(headers, X_FORWARDED_FOR, &facts.forwarded_for);
+            append(headers, FORWARDED, &facts.forwarded);
+            if !headers.contains_key(X_FORWARDED_PROTO) {
+                headers.insert(X_FORWARDED_PROTO, facts.proto.clone());
+            }
+            if let Some(host) = host.filter(|_| !headers.contains_key(X_FORWARDED_HOST)) {
+                headers.insert(X_FORWARDED_HOST, host);
+            }
+        }
+    }
+}
+
+/// Adds a hop to the end of a list.
+fn append(headers: &mut HeaderMap, list: HeaderName, hop: &HeaderValue) {
+    let before = headers.get_all(&list).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(&b", "[..]);
+    if before.is_empty() {
+        headers.insert(list, hop.clone());
+        return;
+    }
+    let all = [&before, &b", "[..], hop.as_bytes()].concat();
+    headers.insert(list, HeaderValue::from_bytes(&all).unwrap_or_else(|_| hop.clone()));
+}
+
+/// Makes the head what a client gets.
+pub(super) fn to_client(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+    end_here(headers);
+    if let Some(upgrade) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, upgrade);
+    }
+}
+
+/// The same request as HTTP/1 writes it: the host is a header of its own, and there must be one.
+pub(super) fn for_http1(head: &mut Parts, upstream: &Upstream) {
+    if let Some(authority) = head.uri.authority() {
+        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
+            head.headers.insert(HOST, host);
+        }
+        head.uri = origin(&head.uri);
+        head.version = Version::HTTP_11;
+    }
+    if !head.headers.contains_key(HOST)
+        && let Ok(host) = HeaderValue::try_from(format!("{}:{}", upstream.host, upstream.port))
+    {
+        head.headers.insert(HOST, host);
+    }
+}
+
+/// The same request as HTTP/2 writes it: the host is part of the address.
+pub(super) fn for_http2(head: &mut Parts, upstream: &Upstream) {
+    let host = head.headers.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let own = || Authority::try_from(format!("{}:{}", upstream.host, upstream.port)).ok();
+    let mut uri = std::mem::take(&mut head.uri).into_parts();
+    let is_tls = upstream.scheme == diana_rules::Scheme::Https;
+    uri.scheme = Some(if is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
+    uri.authority = uri.authority.or(host).or_else(own);
+    uri.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
+    head.uri = Uri::from_parts(uri).unwrap_or_default();
+    head.version = Version::HTTP_2;
+    head.headers.remove(CONNECTION);
+    head.headers.remove(UPGRADE);
+}
+
+#[cfg(test)]
+mod tests;

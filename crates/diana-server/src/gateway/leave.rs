@@ -1,0 +1,66 @@
+//! What the rules let a request do: pass, or go elsewhere.
+
+use super::out_body::OutBody;
+use super::site::Store;
+use super::upstream::UpstreamBody;
+use super::visit::Visit;
+use bytes::Bytes;
+use diana::Verdict;
+use diana_http::{Diverted, Pass, Slowed};
+use http::Response;
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+/// What the rules let a request do.
+pub(super) enum Leave {
+    Pass(Pass<Store>),
+    Divert(Diverted),
+}
+
+impl Leave {
+    pub(super) fn verdict(&self) -> &Verdict {
+        match self {
+            Self::Pass(pass) => pass.verdict(),
+            Self::Divert(diverted) => diverted.verdict(),
+        }
+    }
+
+    /// The request is carried out from now on.
+    pub(super) fn begin(&mut self) {
+        if let Self::Pass(pass) = self {
+            pass.begin();
+        }
+    }
+
+    /// The request's body, as slow as the rules say.
+    pub(super) fn request_body(&self, body: Incoming) -> Slowed<Incoming> {
+        match self {
+            Self::Pass(pass) => pass.request_body(body),
+            Self::Divert(_) => Slowed::free(body),
+        }
+    }
+
+    /// An upstream's answer, as the client gets it.
+    pub(super) fn answer(self, response: Response<UpstreamBody>, visit: Visit) -> Response<OutBody> {
+        match self {
+            Self::Pass(pass) => pass.answer(response).map(|body| OutBody::upstream(body, visit)),
+            Self::Divert(diverted) => {
+                let mut response = response;
+                diverted.add_fields(response.headers_mut());
+                response.map(|body| OutBody::diverted(body, visit))
+            }
+        }
+    }
+
+    /// An answer of the gateway's own, as the client gets it.
+    pub(super) fn answer_self(self, response: Response<Full<Bytes>>, visit: Visit) -> Response<OutBody> {
+        match self {
+            Self::Pass(pass) => pass.answer(response).map(|body| OutBody::answered(body, visit)),
+            Self::Divert(diverted) => {
+                let mut response = response;
+                diverted.add_fields(response.headers_mut());
+                response.map(|body| OutBody::own(body, visit))
+            }
+        }
+    }
+}

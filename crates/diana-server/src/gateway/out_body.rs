@@ -1,0 +1,89 @@
+//! The body of an answer to a client, and what is noted when it has gone out.
+
+use super::site::Store;
+use super::upstream::{BodyError, UpstreamBody};
+use super::visit::Visit;
+use bytes::Bytes;
+use diana_http::PassBody;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// The body of an answer to a client. When it is dropped, sent or not, the [`Visit`] is over.
+pub(super) struct OutBody {
+    body: Kind,
+    visit: Visit,
+}
+
+enum Kind {
+    /// The gateway's own.
+    Own(Full<Bytes>),
+    /// The gateway's own, for a request that passed.
+    Answered(PassBody<Full<Bytes>, Store>),
+    Upstream(PassBody<UpstreamBody, Store>),
+    Diverted(UpstreamBody),
+}
+
+impl OutBody {
+    pub(super) fn own(body: Full<Bytes>, visit: Visit) -> Self {
+        Self { body: Kind::Own(body), visit }
+    }
+
+    pub(super) fn answered(body: PassBody<Full<Bytes>, Store>, visit: Visit) -> Self {
+        Self { body: Kind::Answered(body), visit }
+    }
+
+    pub(super) fn upstream(body: PassBody<UpstreamBody, Store>, visit: Visit) -> Self {
+        Self { body: Kind::Upstream(body), visit }
+    }
+
+    pub(super) fn diverted(body: UpstreamBody, visit: Visit) -> Self {
+        Self { body: Kind::Diverted(body), visit }
+    }
+}
+
+impl Body for OutBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = match &mut self.body {
+            Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::Answered(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::Upstream(body) => Pin::new(body).poll_frame(context),
+            Kind::Diverted(body) => Pin::new(body).poll_frame(context),
+        };
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            self.visit.sent(frame.data_ref().map_or(0, Bytes::len));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.body {
+            Kind::Own(body) => body.is_end_stream(),
+            Kind::Answered(body) => body.is_end_stream(),
+            Kind::Upstream(body) => body.is_end_stream(),
+            Kind::Diverted(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            Kind::Own(body) => body.size_hint(),
+            Kind::Answered(body) => body.size_hint(),
+            Kind::Upstream(body) => body.size_hint(),
+            Kind::Diverted(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A frame of a body that can't fail.
+fn surely(frame: Option<Result<Frame<Bytes>, Infallible>>) -> Option<Result<Frame<Bytes>, BodyError>> {
+    frame.map(|frame| frame.map_err(|never| match never {}))
+}

@@ -1,0 +1,202 @@
+//! The life of a request.
+//!
+//! 1. What no client may ask is rejected ([`head::check`]).
+//! 2. Diana's filter stands first. What it refuses touches nothing behind it.
+//! 3. The filters behind it, in their order.
+//! 4. The request goes to its upstream, or to the one that a rule diverts it to; its body flows as it comes.
+//! 5. The answer comes back with the fields that tell the client where it stands; its body flows as it comes. What the request
+//!    holds is given back when the last byte has gone out, or the client is gone.
+
+use super::answers;
+use super::client_body::{BodyFault, ClientBody, Ending};
+use super::facts::Facts;
+use super::head::{self, Rejected};
+use super::leave::Leave;
+use super::out_body::OutBody;
+use super::phase::Phase;
+use super::site::{Destination, Site};
+use super::tunnel;
+use super::upstream::{Answer, Failure, Group};
+use super::visit::Visit;
+use crate::metrics::Outcome;
+use bytes::Bytes;
+use diana::core::{Clock, SystemClock};
+use diana_http::{Checked, HttpAttributes};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use http::request::Parts;
+use http::{Request, Response, StatusCode, Version};
+use http_body::Body;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A client's connection, whose requests are served.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) site: Arc<Site>,
+    pub(super) facts: Arc<Facts>,
+    pub(super) phase: Arc<Phase>,
+}
+
+impl Connection {
+    /// Answers one request.
+    pub(super) async fn serve(self, request: Request<Incoming>) -> Response<OutBody> {
+        let Self { site, facts, phase } = &self;
+        let (mut head, body) = request.into_parts();
+        let mut visit = Visit::begin(site, phase, &head);
+        if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
+            return rejected(answers::problem(status, why), visit);
+        }
+        let client = site.filter.client(&head.headers, facts.peer);
+        visit.client(client);
+        let decided = site.filter.check_head(&head, Some(client)).await;
+        site.metrics.decision(SystemClock.now().since(visit.began()));
+        let mut leave = match decided {
+            Checked::Refuse(refused) => {
+                visit.decided(refused.verdict());
+                visit.outcome = Outcome::Refused;
+                return own(refused.into_response(), visit);
+            }
+            Checked::Divert(diverted) => Leave::Divert(diverted),
+            Checked::Pass(pass) => Leave::Pass(pass),
+        };
+        visit.decided(leave.verdict());
+        if let Err(refusal) = site.chain.check(&mut head, client).await {
+            tracing::debug!("a request of {client} was refused by {}", refusal.by);
+            return rejected(refusal.response, visit);
+        }
+        leave.begin();
+        match (&leave, &site.default) {
+            (Leave::Divert(_), _) => self.pass_on(head, body, leave, None, visit).await,
+            (Leave::Pass(_), default) => match (self.route(&head, client), default) {
+                (Some(group), _) | (None, Destination::Upstreams(group)) => {
+                    self.pass_on(head, body, leave, Some(group), visit).await
+                }
+                (None, Destination::Echo) => answered(answers::echo(&head, client), leave, visit),
+                (None, Destination::Answer) => answered(answers::may_pass(), leave, visit),
+            },
+        }
+    }
+
+    /// The upstreams of the route that is for a request.
+    fn route(&self, head: &Parts, client: IpAddr) -> Option<&Group> {
+        if self.site.routes.is_empty() {
+            return None;
+        }
+        let route = self.site.gateway.route(&HttpAttributes::of_head(head, Some(client)))?;
+        self.site.routes.get(route)
+    }
+
+    /// Sends a request on, to the upstreams of its group or to where it is diverted to, and brings the answer.
+    async fn pass_on(
+        &self,
+        mut head: Parts,
+        body: Incoming,
+        leave: Leave,
+        group: Option<&Group>,
+        mut visit: Visit,
+    ) -> Response<OutBody> {
+        let upgrade = head::upgrade(&head);
+        // The client's side of the tunnel, if it comes to that.
+        let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
+        head::to_upstream(&mut head, &self.facts, upgrade);
+        head.extensions.clear();
+        let (body, ending) = self.body(body, &leave);
+        let request = Request::from_parts(head, body);
+        let began = SystemClock.now();
+        let sent = match (&leave, group) {
+            (_, Some(group)) => self.site.upstreams.send(group, request).await,
+            (Leave::Divert(diverted), None) => self.site.upstreams.send_to(diverted.to(), request).await,
+            (Leave::Pass(_), None) => Err(Failure::Nowhere),
+        };
+        let Answer { mut response, from } = match sent {
+            Ok(answer) => answer,
+            Err(failure) => {
+                let response = self.failed(&failure, ending.as_deref(), &mut visit);
+                visit.status(response.status());
+                return leave.answer_self(response, visit);
+            }
+        };
+        visit.answered_by(&from, SystemClock.now().since(began));
+        visit.outcome = if matches!(leave, Leave::Divert(_)) { Outcome::Diverted } else { Outcome::Forwarded };
+        visit.status(response.status());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return match asked {
+                Some(client) => tunnel::open(&self.site, client, response, leave, visit),
+                None => {
+                    visit.outcome = Outcome::Failed;
+                    own(answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"), visit)
+                }
+            };
+        }
+        head::to_client(response.headers_mut(), None);
+        leave.answer(response, visit)
+    }
+
+    /// The request's body on its way out, and how it ends.
+    fn body(&self, body: Incoming, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
+        if body.is_end_stream() {
+            return (ClientBody::empty(), None);
+        }
+        let gateway = &self.site.gateway;
+        let deadline = self.site.deadlines.add();
+        let body = leave.request_body(body);
+        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
+        (body, Some(ending))
+    }
+
+    /// What is answered when no answer came. Often it is the client's own fault.
+    fn failed(&self, failure: &Failure, ending: Option<&Ending>, visit: &mut Visit) -> Response<Full<Bytes>> {
+        let Some(fault) = ending.and_then(Ending::fault) else {
+            self.site.metrics.upstream_failed();
+            visit.outcome = if matches!(failure, Failure::Nowhere) { Outcome::Answered } else { Outcome::Failed };
+            return answers::failure(failure);
+        };
+        visit.outcome = Outcome::Rejected;
+        let (status, why) = match fault {
+            BodyFault::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"),
+            BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
+            BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body was no good"),
+        };
+        closing(answers::problem(status, why))
+    }
+}
+
+/// Whether a request fits what one may ask.
+fn fits(site: &Site, head: &Parts) -> Result<(), Rejected> {
+    let Some(most) = site.gateway.bounds.body else { return Ok(()) };
+    let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > most) {
+        return Err(Rejected { status: StatusCode::PAYLOAD_TOO_LARGE, why: "the body is too long" });
+    }
+    Ok(())
+}
+
+/// An answer of the gateway's own to a request that passed.
+fn answered(response: Response<Full<Bytes>>, leave: Leave, mut visit: Visit) -> Response<OutBody> {
+    visit.outcome = Outcome::Answered;
+    visit.status(response.status());
+    leave.answer_self(response, visit)
+}
+
+/// An answer of the gateway's own, by which the request ends.
+fn own(response: Response<Full<Bytes>>, mut visit: Visit) -> Response<OutBody> {
+    visit.status(response.status());
+    response.map(|body| OutBody::own(body, visit))
+}
+
+/// An answer to a request that goes no further.
+fn rejected(response: Response<Full<Bytes>>, mut visit: Visit) -> Response<OutBody> {
+    visit.outcome = Outcome::Rejected;
+    own(response, visit)
+}
+
+/// After this answer nothing good can come on the connection.
+fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    if response.version() != Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}

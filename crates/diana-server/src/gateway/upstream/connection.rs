@@ -1,0 +1,167 @@
+//! One connection to an upstream: HTTP/1, which one request at a time drives, or HTTP/2, which a task drives for many.
+
+use super::Failure;
+use super::connector::{Speaks, UpstreamIo};
+use crate::gateway::client_body::ClientBody;
+use crate::gateway::deadlines::{Deadline, Deadlines};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A new connection.
+pub(super) enum Connected {
+    Http1(Http1),
+    Http2(http2::SendRequest<ClientBody>),
+}
+
+/// An HTTP/1 connection. Whoever has it drives it: nothing moves unless it is polled.
+pub(in crate::gateway) struct Http1 {
+    sender: http1::SendRequest<ClientBody>,
+    connection: Pin<Box<http1::UpgradeableConnection<TokioIo<UpstreamIo>, ClientBody>>>,
+    state: State,
+    /// By when the upstream must have said something.
+    deadline: Deadline,
+    /// When it was last used, on the worker's clock.
+    pub(super) used: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Closed,
+}
+
+/// What became of a request that was sent.
+pub(super) enum Sent {
+    Answered(Response<Incoming>),
+    /// Nothing of it went out; it can go elsewhere.
+    Untouched(Box<Request<ClientBody>>, Failure),
+    Failed(Failure),
+}
+
+pub(super) async fn handshake(
+    io: UpstreamIo,
+    speaks: Speaks,
+    deadlines: &Arc<Deadlines>,
+) -> Result<Connected, Failure> {
+    let io = TokioIo::new(io);
+    if speaks == Speaks::Http2 {
+        let made = http2::Builder::new(TokioExecutor::new()).handshake(io).await;
+        let (sender, connection) = made.map_err(Failure::Broken)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("an HTTP/2 connection to an upstream ended: {error}");
+            }
+        });
+        return Ok(Connected::Http2(sender));
+    }
+    let (sender, connection) = http1::Builder::new().handshake(io).await.map_err(Failure::Broken)?;
+    let connection = Box::pin(connection.with_upgrades());
+    let mut http1 = Http1 { sender, connection, state: State::Open, deadline: deadlines.add(), used: 0 };
+    // It takes requests once it has been polled.
+    poll_fn(|context| {
+        http1.drive(context);
+        Poll::Ready(())
+    })
+    .await;
+    Ok(Connected::Http1(http1))
+}
+
+impl Http1 {
+    /// Lets bytes move.
+    pub(super) fn drive(&mut self, context: &mut Context<'_>) {
+        if self.state == State::Open {
+            match self.connection.as_mut().poll(context) {
+                Poll::Pending => {}
+                Poll::Ready(ended) => {
+                    if let Err(error) = ended {
+                        tracing::debug!("a connection to an upstream ended: {error}");
+                    }
+                    self.state = State::Closed;
+                }
+            }
+        }
+    }
+
+    /// Whether it takes a request now: it is open, and the one before is done with.
+    pub(super) fn is_free(&mut self, context: &mut Context<'_>) -> bool {
+        self.drive(context);
+        self.state == State::Open && self.sender.is_ready()
+    }
+
+    /// By when the upstream must have said something.
+    pub(super) fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Sends a request, and waits for the head of the answer.
+    pub(super) async fn send(&mut self, request: Request<ClientBody>, timeout: Duration) -> Sent {
+        self.deadline.set(timeout);
+        let sent = {
+            let mut answer = pin!(self.sender.try_send_request(request));
+            let (connection, state, deadline) = (&mut self.connection, &mut self.state, &self.deadline);
+            poll_fn(|context| {
+                if *state == State::Open && connection.as_mut().poll(context).is_ready() {
+                    *state = State::Closed;
+                }
+                if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+                    return Poll::Ready(Some(answer));
+                }
+                deadline.poll(context).map(|()| None)
+            })
+            .await
+        };
+        self.deadline.clear();
+        match sent {
+            Some(Ok(response)) => Sent::Answered(response),
+            Some(Err(mut error)) => match error.take_message() {
+                Some(request) => Sent::Untouched(Box::new(request), Failure::Broken(error.into_error())),
+                None => Sent::Failed(Failure::Broken(error.into_error())),
+            },
+            None => {
+                self.state = State::Closed;
+                Sent::Failed(Failure::TimedOut)
+            }
+        }
+    }
+
+    /// Drives it to its end: it has become something else (an upgrade).
+    pub(in crate::gateway) async fn finish(mut self) {
+        if self.state == State::Open {
+            let _ = self.connection.as_mut().await;
+        }
+    }
+}
+
+/// Sends a request over a connection that many use, and waits for the head of the answer.
+pub(super) async fn send_http2(
+    sender: &mut http2::SendRequest<ClientBody>,
+    request: Request<ClientBody>,
+    deadline: &Deadline,
+    timeout: Duration,
+) -> Sent {
+    deadline.set(timeout);
+    let mut answer = pin!(sender.try_send_request(request));
+    let sent = poll_fn(|context| {
+        if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+            return Poll::Ready(Some(answer));
+        }
+        deadline.poll(context).map(|()| None)
+    })
+    .await;
+    deadline.clear();
+    match sent {
+        Some(Ok(response)) => Sent::Answered(response),
+        Some(Err(mut error)) => match error.take_message() {
+            Some(request) => Sent::Untouched(Box::new(request), Failure::Broken(error.into_error())),
+            None => Sent::Failed(Failure::Broken(error.into_error())),
+        },
+        None => Sent::Failed(Failure::TimedOut),
+    }
+}

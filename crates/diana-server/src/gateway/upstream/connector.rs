@@ -1,0 +1,144 @@
+//! How a connection to an upstream comes about.
+
+use super::Failure;
+use diana_rules::{Scheme, Upstream};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Makes connections.
+#[derive(Clone)]
+pub(in crate::gateway) struct Connector {
+    tls: TlsConnector,
+    timeout: Duration,
+}
+
+/// What a new connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaks {
+    Http1,
+    Http2,
+}
+
+/// A connection to an upstream.
+pub(super) enum UpstreamIo {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connector {
+    pub(in crate::gateway) fn new(tls: rustls::ClientConfig, timeout: Duration) -> Self {
+        let mut tls = tls;
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Self { tls: TlsConnector::from(Arc::new(tls)), timeout }
+    }
+
+    /// Connects; all of it within the time that it is given.
+    pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Speaks), Failure> {
+        match tokio::time::timeout(self.timeout, self.connect_to(upstream)).await {
+            Ok(Ok(connected)) => Ok(connected),
+            Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
+            Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Speaks)> {
+        let socket = TcpStream::connect((&*upstream.host, upstream.port)).await?;
+        socket.set_nodelay(true)?;
+        match upstream.scheme {
+            Scheme::Http => Ok((UpstreamIo::Plain(socket), Speaks::Http1)),
+            Scheme::H2c => Ok((UpstreamIo::Plain(socket), Speaks::Http2)),
+            Scheme::Https => {
+                let host = upstream.host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                let name = ServerName::try_from(host).map_err(io::Error::other)?;
+                let stream = self.tls.connect(name, socket).await?;
+                let speaks =
+                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Speaks::Http2 } else { Speaks::Http1 };
+                Ok((UpstreamIo::Tls(Box::new(stream)), speaks))
+            }
+        }
+    }
+}
+
+impl AsyncRead for UpstreamIo {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for UpstreamIo {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(context, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+        }
+    }
+}
+
+/// What upstreams' certificates are checked by: the system's, and those of a file.
+pub(in crate::gateway) fn tls_config(more: Option<&Path>) -> Result<rustls::ClientConfig, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    // A machine without any can still use plain upstreams, and those of the file.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(file) = more {
+        let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
+        let mut known = 0;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| wrong(&error))?;
+            roots.add(certificate).map_err(|error| wrong(&error))?;
+            known += 1;
+        }
+        if known == 0 {
+            return Err(wrong(&"there is no certificate in it"));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}

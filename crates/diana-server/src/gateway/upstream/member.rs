@@ -1,0 +1,156 @@
+//! One upstream: its free connections, and whether it is well.
+//!
+//! # Ejection
+//! An upstream that fails [`FAILURES`] times in a row (it can't be reached, breaks off, or takes too long) is left out for a while,
+//! longer each time. After that one request tries it. If all are left out, all are tried: a guess is better than nothing.
+
+use super::connection::{Connected, Http1, handshake};
+use super::{Connector, Failure};
+use crate::gateway::client_body::ClientBody;
+use crate::gateway::deadlines::Deadlines;
+use diana_rules::Upstream;
+use hyper::client::conn::http2;
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
+
+/// So many failures in a row are too many.
+const FAILURES: u32 = 3;
+/// How long an upstream is left out at first, in milliseconds; and at most.
+const LEFT_OUT: u64 = 5_000;
+const LEFT_OUT_AT_MOST: u64 = 60_000;
+/// How many free connections a worker keeps, and for how long.
+const MOST_FREE: usize = 512;
+const LONGEST_FREE: u64 = 30_000;
+
+/// Whether an upstream is well, as far as all workers together know.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Health {
+    /// In a row.
+    failures: AtomicU32,
+    /// When it may be tried again, in milliseconds since the gateway began.
+    left_out_until: AtomicU64,
+}
+
+impl Health {
+    fn is_well(&self, now: u64) -> bool {
+        self.left_out_until.load(Ordering::Relaxed) <= now
+    }
+
+    fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.left_out_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a failure; tells whether it is left out from now on.
+    fn failed(&self, now: u64) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
+        let time = LEFT_OUT.saturating_mul(1 << beyond.min(8)).min(LEFT_OUT_AT_MOST);
+        self.left_out_until.store(now + time, Ordering::Relaxed);
+        true
+    }
+}
+
+/// One upstream, as a worker knows it.
+pub(super) struct Member {
+    pub(super) upstream: Upstream,
+    health: Arc<Health>,
+    free: Mutex<Vec<Http1>>,
+    http2: Mutex<Option<http2::SendRequest<ClientBody>>>,
+}
+
+/// A connection that is ready for a request.
+pub(super) enum Ready {
+    /// Whether it was used before, in which case the upstream may be closing it just now.
+    Http1(Http1, Reused),
+    Http2(http2::SendRequest<ClientBody>, Reused),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reused {
+    /// A moment ago.
+    JustNow,
+    LongAgo,
+    Never,
+}
+
+impl Member {
+    pub(super) fn new(upstream: Upstream, health: Arc<Health>) -> Self {
+        Self { upstream, health, free: Mutex::default(), http2: Mutex::default() }
+    }
+
+    pub(super) fn is_well(&self, now: u64) -> bool {
+        self.health.is_well(now)
+    }
+
+    pub(super) fn succeeded(&self) {
+        self.health.succeeded();
+    }
+
+    pub(super) fn failed(&self, failure: &Failure, now: u64) {
+        if self.health.failed(now) {
+            tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
+        } else {
+            tracing::debug!("upstream {} failed: {failure}", self.upstream);
+        }
+    }
+
+    /// A connection that is ready: a free one, or a new one.
+    pub(super) async fn ready(&self, connector: &Connector, deadlines: &Arc<Deadlines>) -> Result<Ready, Failure> {
+        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context, deadlines.now()))).await {
+            return Ok(ready);
+        }
+        self.connect(connector, deadlines).await
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(&self, connector: &Connector, deadlines: &Arc<Deadlines>) -> Result<Ready, Failure> {
+        let (io, speaks) = connector.connect(&self.upstream).await?;
+        Ok(match handshake(io, speaks, deadlines).await? {
+            Connected::Http1(connection) => Ready::Http1(connection, Reused::Never),
+            Connected::Http2(sender) => {
+                *self.http2.lock() = Some(sender.clone());
+                Ready::Http2(sender, Reused::Never)
+            }
+        })
+    }
+
+    fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
+        const MOMENT: u64 = 1_000;
+        // The one that was used last is the least likely to be closed by now.
+        while let Some(mut connection) = { self.free.lock().pop() } {
+            let reused = if now.saturating_sub(connection.used) < MOMENT { Reused::JustNow } else { Reused::LongAgo };
+            if connection.is_free(context) {
+                return Some(Ready::Http1(connection, reused));
+            }
+        }
+        let mut http2 = self.http2.lock();
+        let sender = http2.take().filter(|sender| !sender.is_closed())?;
+        *http2 = Some(sender.clone());
+        Some(Ready::Http2(sender, Reused::LongAgo))
+    }
+
+    /// Takes a connection back whose request is done with.
+    pub(super) fn give_back(&self, mut connection: Http1, now: u64) {
+        connection.used = now;
+        connection.deadline().clear();
+        let mut free = self.free.lock();
+        if free.len() < MOST_FREE {
+            free.push(connection);
+        }
+    }
+
+    /// Closes what nobody has used for long.
+    pub(super) fn tidy(&self, now: u64) {
+        let mut free = self.free.lock();
+        let old = free.iter().take_while(|connection| now.saturating_sub(connection.used) > LONGEST_FREE).count();
+        let gone: Vec<_> = free.drain(..old).collect();
+        drop(free);
+        drop(gone);
+    }
+}

@@ -1,0 +1,145 @@
+//! One request's way through the gateway, from its head to the last byte of its answer: what is noted about it.
+
+use super::phase::Phase;
+use super::site::Site;
+use crate::access_log::Entry;
+use crate::metrics::Outcome;
+use diana::core::{Clock, SystemClock, Timestamp};
+use diana_rules::Upstream;
+use http::header::{HOST, HeaderValue, REFERER, USER_AGENT};
+use http::request::Parts;
+use http::{Method, Uri, Version};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One request's way through the gateway. When it is dropped, the request is done with: it is counted, logged, and its
+/// connection is free for the next.
+pub(super) struct Visit {
+    site: Arc<Site>,
+    phase: Arc<Phase>,
+    began: Timestamp,
+    pub(super) outcome: Outcome,
+    /// Only if there is an access log.
+    told: Option<Box<Told>>,
+}
+
+/// What the access log tells.
+struct Told {
+    client: IpAddr,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    status: u16,
+    rule: Option<String>,
+    wait: Duration,
+    upstream: Option<Upstream>,
+    upstream_took: Option<Duration>,
+    bytes_out: u64,
+}
+
+impl Visit {
+    pub(super) fn begin(site: &Arc<Site>, phase: &Arc<Phase>, head: &Parts) -> Self {
+        phase.begin(head.version);
+        let began = SystemClock.now();
+        let told = site.log.is_some().then(|| {
+            let header = |name| head.headers.get(name).cloned();
+            Box::new(Told {
+                client: IpAddr::from([0, 0, 0, 0]),
+                method: head.method.clone(),
+                uri: head.uri.clone(),
+                version: head.version,
+                host: header(HOST),
+                referer: header(REFERER),
+                user_agent: header(USER_AGENT),
+                status: 0,
+                rule: None,
+                wait: Duration::ZERO,
+                upstream: None,
+                upstream_took: None,
+                bytes_out: 0,
+            })
+        });
+        Self { site: Arc::clone(site), phase: Arc::clone(phase), began, outcome: Outcome::Rejected, told }
+    }
+
+    /// When its head was there.
+    pub(super) fn began(&self) -> Timestamp {
+        self.began
+    }
+
+    /// Who asks.
+    pub(super) fn client(&mut self, client: IpAddr) {
+        if let Some(told) = &mut self.told {
+            told.client = client;
+        }
+    }
+
+    /// What the rules said.
+    pub(super) fn decided(&mut self, verdict: &diana::Verdict) {
+        if let Some(told) = &mut self.told {
+            told.wait = verdict.wait().unwrap_or_default();
+            let is_noted = !verdict.is_granted() || told.wait > Duration::ZERO;
+            told.rule = verdict.reason().filter(|_| is_noted).map(|reason| match reason {
+                diana::Reason::Limit(asked) => asked.rule.name.clone(),
+                diana::Reason::Rule { rule, .. } => rule.name.clone(),
+                _ => String::new(),
+            });
+        }
+    }
+
+    /// Who answered, and how long that took.
+    pub(super) fn answered_by(&mut self, upstream: &Upstream, took: Duration) {
+        self.site.metrics.upstream(took);
+        if let Some(told) = &mut self.told {
+            told.upstream = Some(upstream.clone());
+            told.upstream_took = Some(took);
+        }
+    }
+
+    /// What is answered.
+    pub(super) fn status(&mut self, status: http::StatusCode) {
+        if let Some(told) = &mut self.told {
+            told.status = status.as_u16();
+        }
+    }
+
+    /// So many bytes of the answer have gone out.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        if let Some(told) = &mut self.told {
+            told.bytes_out += bytes as u64;
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let took = SystemClock.now().since(self.began);
+        self.phase.end();
+        self.site.metrics.request(self.outcome, took);
+        let (Some(told), Some(log)) = (&self.told, &self.site.log) else { return };
+        let upstream = told.upstream.as_ref().map(ToString::to_string);
+        log.log(&Entry {
+            at: self.began,
+            client: Some(told.client),
+            method: told.method.as_str(),
+            target: told.uri.path_and_query().map_or("*", |target| target.as_str()),
+            host: told.host.as_ref().map(HeaderValue::as_bytes),
+            version: told.version,
+            status: told.status,
+            bytes_out: told.bytes_out,
+            took,
+            referer: told.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: told.user_agent.as_ref().map(HeaderValue::as_bytes),
+            outcome: self.outcome,
+            rule: told.rule.as_deref(),
+            wait: told.wait,
+            upstream: upstream.as_deref(),
+            upstream_took: told.upstream_took,
+            ..Entry::default()
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! One worker: a thread with a runtime of its own, which takes connections and serves them to their end.
+
+use super::client_io::ClientIo;
+use super::opening::{self, Opened, Speaks};
+use super::phase::Phase;
+use super::service::Connection;
+use super::site::Site;
+use super::tls::Certificates;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+
+/// How often connections to upstreams are looked through.
+const TIDY: Duration = Duration::from_secs(5);
+/// How long taking connections pauses when the system can't give any: out of file descriptors, mostly.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What all workers know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// How many connections are open.
+    connections: AtomicUsize,
+}
+
+/// One worker, before it runs.
+pub(super) struct Worker {
+    pub(super) site: Arc<Site>,
+    pub(super) listeners: Vec<(TcpListener, Option<Arc<Certificates>>)>,
+    pub(super) crowd: Arc<Crowd>,
+    /// Turns true when it is time to stop.
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// A connection that counts as open as long as this lives. When all are gone, so is the worker.
+struct Counted {
+    site: Arc<Site>,
+    crowd: Arc<Crowd>,
+    _alive: mpsc::Sender<Infallible>,
+}
+
+impl Worker {
+    /// Serves until it is time to stop, and what was begun is done, or `timeouts.stop` is over.
+    pub(super) async fn run(self) -> std::io::Result<()> {
+        let Self { site, listeners, crowd, stop } = self;
+        tokio::spawn(Arc::clone(&site.deadlines).watch());
+        let tidy = Arc::clone(&site);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(TIDY).await;
+                tidy.upstreams.tidy();
+            }
+        });
+        let (alive, mut all_gone) = mpsc::channel(1);
+        let mut taking = Vec::new();
+        for (listener, certificates) in listeners {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let tls = certificates.map(|certificates| certificates.acceptor());
+            let take = Take {
+                site: Arc::clone(&site),
+                crowd: Arc::clone(&crowd),
+                tls,
+                alive: alive.clone(),
+            };
+            taking.push(tokio::spawn(take.connections(listener, stop.clone())));
+        }
+        drop(alive);
+        for taking in taking {
+            let _ = taking.await;
+        }
+        site.deadlines.stop();
+        if tokio::time::timeout(site.gateway.timeouts.stop, all_gone.recv()).await.is_err() {
+            tracing::warn!("some connections did not end in time, and are cut");
+        }
+        Ok(())
+    }
+}
+
+/// Takes connections from one socket.
+#[derive(Clone)]
+struct Take {
+    site: Arc<Site>,
+    crowd: Arc<Crowd>,
+    tls: Option<TlsAcceptor>,
+    alive: mpsc::Sender<Infallible>,
+}
+
+impl Take {
+    async fn connections(self, listener: tokio::net::TcpListener, mut stop: watch::Receiver<bool>) {
+        let mut stopped = pin!(async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        });
+        loop {
+            let accepted = poll_fn(|context| match listener.poll_accept(context) {
+                Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
+                // Those who are connected already are served before it stops.
+                Poll::Pending => stopped.as_mut().poll(context).map(|()| None),
+            })
+            .await;
+            match accepted {
+                None => return,
+                Some(Ok((socket, peer))) => self.connection(socket, peer),
+                Some(Err(error)) => {
+                    if is_about_us(&error) {
+                        tracing::warn!("no connection can be taken: {error}");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+
+    fn connection(&self, socket: TcpStream, peer: SocketAddr) {
+        let most = self.site.gateway.bounds.connections;
+        if self.crowd.connections.fetch_add(1, Ordering::Relaxed) >= most {
+            self.crowd.connections.fetch_sub(1, Ordering::Relaxed);
+            self.site.metrics.connection_refused();
+            return;
+        }
+        self.site.metrics.connection_opened();
+        let counted =
+            Counted { site: Arc::clone(&self.site), crowd: Arc::clone(&self.crowd), _alive: self.alive.clone() };
+        let tls = self.tls.clone();
+        tokio::spawn(async move {
+            let _ = socket.set_nodelay(true);
+            serve(&counted, socket, peer, tls).await;
+        });
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.crowd.connections.fetch_sub(1, Ordering::Relaxed);
+        self.site.metrics.connection_closed();
+    }
+}
+
+/// Whether the system can't give connections, rather than one of them being broken already.
+fn is_about_us(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// Serves one connection to its end.
+async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let site = &counted.site;
+    let gateway = &site.gateway;
+    let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
+    let opened = {
+        let mut opening = pin!(opening::open(socket, peer, gateway, tls.as_ref()));
+        poll_fn(|context| {
+            if let Poll::Ready(opened) = opening.as_mut().poll(context) {
+                return Poll::Ready(opened);
+            }
+            // Whoever has said nothing yet is not waited for when it is time to stop.
+            if site.deadlines.is_stopping() {
+                return Poll::Ready(Ok(None));
+            }
+            phase.deadline().poll(context).map(|()| Ok(None))
+        })
+        .await
+    };
+    let Opened { stream, facts, speaks } = match opened {
+        Ok(Some(opened)) => opened,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::debug!("a connection of {peer} came to nothing: {error}");
+            site.metrics.connection_refused();
+            return;
+        }
+    };
+    let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
+    let connection = Connection { site: Arc::clone(site), facts: Arc::new(facts), phase: Arc::clone(&phase) };
+    let service = service_fn(move |request| {
+        let answer = connection.clone().serve(request);
+        async move { Ok::<_, Infallible>(answer.await) }
+    });
+    let bounds = &gateway.bounds;
+    let ended = match speaks {
+        Speaks::Http1 => {
+            let mut builder = http1::Builder::new();
+            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).pipeline_flush(true);
+            let connection = builder.serve_connection(io, service).with_upgrades();
+            drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
+        }
+        Speaks::Http2 => {
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder
+                .max_concurrent_streams(bounds.streams)
+                .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX));
+            let connection = builder.serve_connection(io, service);
+            drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection of {peer} broke: {error}");
+    }
+}
+
+/// Drives a connection until it ends, is late, or is told to stop, in which case it ends after the request under way.
+async fn drive<C: Future<Output = hyper::Result<()>>>(
+    mut connection: std::pin::Pin<&mut C>,
+    phase: &Phase,
+    stop: impl Fn(std::pin::Pin<&mut C>),
+) -> hyper::Result<()> {
+    let mut is_told = false;
+    poll_fn(|context| {
+        if !is_told && phase.deadline().all().is_stopping() {
+            is_told = true;
+            stop(connection.as_mut());
+        }
+        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+            return Poll::Ready(ended);
+        }
+        phase.deadline().poll(context).map(|()| Ok(()))
+    })
+    .await
+}

@@ -1,0 +1,116 @@
+//! Prometheus' text format, version 0.0.4, which every scraper reads.
+//!
+//! A family is begun once and its samples follow it. Names are ours and need no escape; the values of labels may come from
+//! anybody, and are escaped.
+
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write as _};
+
+/// What a family of samples is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number that only grows.
+    Counter,
+    /// A number that goes up and down.
+    Gauge,
+    /// How many are not beyond each of some bounds.
+    Histogram,
+}
+
+/// A page of metrics as it is being written.
+///
+/// ```
+/// use diana_server::metrics::{Kind, Text};
+///
+/// let mut text = Text::default();
+/// text.family("diana_requests_total", Kind::Counter, "Requests, by what became of them.");
+/// text.sample("diana_requests_total", &[("outcome", "refused")], 3);
+/// assert_eq!(text.to_string(), "\
+/// ## HELP diana_requests_total Requests, by what became of them.
+/// ## TYPE diana_requests_total counter
+/// diana_requests_total{outcome=\"refused\"} 3
+/// ");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Text {
+    text: String,
+}
+
+impl Text {
+    /// The content type of what is written.
+    pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// Begins a family.
+    pub fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        self.push(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+    }
+
+    /// Writes a sample.
+    pub fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(name);
+        for (nth, (label, text)) in labels.iter().enumerate() {
+            let before = if nth == 0 { '{' } else { ',' };
+            self.push(format_args!("{before}{label}=\"{}\"", escaped(text)));
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        self.push(format_args!("{end} {value}\n"));
+    }
+
+    /// A family with one sample.
+    pub fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// Writes the samples of a histogram.
+    pub fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &super::Buckets) {
+        let with_name = |end: &str| format!("{name}{end}");
+        let name_of_bucket = with_name("_bucket");
+        // The last is all of them: counted anew it might differ, and then the two samples would.
+        let mut all = 0;
+        for (bound, count) in buckets.cumulative() {
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+            let labels = labels.iter().copied().chain([("le", &*bound)]).collect::<Vec<_>>();
+            self.sample(&name_of_bucket, &labels, count);
+            all = count;
+        }
+        self.sample(&with_name("_sum"), labels, buckets.seconds());
+        self.sample(&with_name("_count"), labels, all);
+    }
+
+    fn push(&mut self, text: fmt::Arguments<'_>) {
+        // A string takes whatever is written.
+        let _ = self.text.write_fmt(text);
+    }
+}
+
+impl Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The value of a label between its quotes.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\\', '"', '\n']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut text = Text::default();
+        text.sample("x", &[("a", "one\"two\\three\nfour"), ("b", "ä")], 1);
+        assert_eq!(text.to_string(), "x{a=\"one\\\"two\\\\three\\nfour\",b=\"ä\"} 1\n");
+    }
+}

@@ -1,0 +1,36 @@
+//! What is said when everything runs: where it listens, and what to try.
+
+use super::ServeOptions;
+use crate::gateway::Running;
+use diana_rules::RuleFile;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+/// Says on standard error what runs. Standard output is the access log's.
+pub(super) fn print(options: &ServeOptions, gateway: &Running, admin: &[SocketAddr], file: &RuleFile) {
+    let mut text = String::new();
+    let listed = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(text, "Diana serves on {}", listed(gateway.addresses()));
+    if let [admin, ..] = admin {
+        let _ = writeln!(text, "Health, metrics and rules in force: http://{admin}/");
+    }
+    if let (true, [address, ..]) = (options.is_default(), gateway.addresses()) {
+        let _ = write!(
+            text,
+            "
+No file was given, so these are sample rules and a built-in upstream that echoes. Try:
+
+  curl -i http://{address}/hello
+  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}}\\n' -H 'x-account-id: alice' http://{address}/; done
+  for i in $(seq 8); do curl -s -o /dev/null -w '%{{http_code}} after %{{time_total}}s\\n' http://{address}/search/shoes & done; wait
+
+The first is answered; of the second, ten pass at once and then five a second; of the third, two a second pass, four wait in line,
+and the rest is refused. Your own rules: `diana serve --print-default > diana.yaml`, then `diana serve --config diana.yaml`.
+"
+        );
+    } else {
+        let rules = file.rules.len();
+        let _ = writeln!(text, "{rules} {} in force", if rules == 1 { "rule is" } else { "rules are" });
+    }
+    anstream::eprintln!("{text}");
+}

@@ -1,0 +1,55 @@
+//! Why nothing is served.
+
+use crate::gateway::StartError;
+use diana_rules::Problems;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// Why nothing is served.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The rule file can't be read.
+    Unreadable {
+        /// Which one.
+        file: String,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The rule file says what it should not.
+    Problems(Problems),
+    /// The shared store can't be used.
+    Store(String),
+    /// The rules can't be followed.
+    Sources(String),
+    /// The gateway can't start.
+    Gateway(StartError),
+    /// The admin server can't listen.
+    Admin {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The system gives no threads or signals.
+    Runtime(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { file, error } => write!(f, "{file} can't be read: {error}"),
+            Self::Problems(problems) => write!(f, "{problems}"),
+            Self::Store(why) => write!(f, "`store.redis` can't be used: {why}"),
+            Self::Sources(why) => write!(f, "the rules can't be followed: {why}"),
+            Self::Gateway(why) => why.fmt(f),
+            Self::Admin { address, error } => {
+                write!(f, "the admin address {address} can't be listened on: {error}; `admin: {{listen: ...}}` says where else")
+            }
+            Self::Runtime(error) => write!(f, "the program can't run: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}

@@ -1,0 +1,74 @@
+//! What is served: a file, or the embedded default, and what the command line says besides.
+
+use super::{DEFAULT, ServeError};
+use diana_rules::{AccessLogFormat, Document, RuleFile, Upstream};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What is served.
+#[derive(Clone, Debug, Default)]
+pub struct ServeOptions {
+    path: Option<PathBuf>,
+    listen: Vec<SocketAddr>,
+    upstream: Vec<Upstream>,
+    access_log: Option<AccessLogFormat>,
+}
+
+impl ServeOptions {
+    /// This file; the embedded default if there is none.
+    pub fn new(path: Option<PathBuf>) -> Self {
+        Self { path, ..Self::default() }
+    }
+
+    /// Listens there, whatever the file says.
+    #[must_use]
+    pub fn listen(self, listen: Vec<SocketAddr>) -> Self {
+        Self { listen, ..self }
+    }
+
+    /// Requests go there, whatever the file says.
+    #[must_use]
+    pub fn upstream(self, upstream: Vec<Upstream>) -> Self {
+        Self { upstream, ..self }
+    }
+
+    /// Logs requests like this, whatever the file says.
+    #[must_use]
+    pub fn access_log(self, access_log: Option<AccessLogFormat>) -> Self {
+        Self { access_log, ..self }
+    }
+
+    /// Whether the embedded default is served.
+    pub fn is_default(&self) -> bool {
+        self.path.is_none()
+    }
+
+    /// The file, if it is not the embedded default.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Reads the file.
+    pub(super) fn file(&self) -> Result<RuleFile, ServeError> {
+        let document = match &self.path {
+            None => Document::new("default.yaml", DEFAULT),
+            Some(path) => {
+                let name = path.display().to_string();
+                let unreadable = |error| ServeError::Unreadable { file: name.clone(), error };
+                Document::new(&*name, std::fs::read_to_string(path).map_err(unreadable)?)
+            }
+        };
+        let mut file = RuleFile::read(&document, &diana::registry()).map_err(ServeError::Problems)?;
+        let gateway = file.gateway.get_or_insert_default();
+        if !self.listen.is_empty() {
+            gateway.listen.clone_from(&self.listen);
+        }
+        if !self.upstream.is_empty() {
+            gateway.upstream.clone_from(&self.upstream);
+        }
+        if let Some(access_log) = self.access_log {
+            gateway.access_log = access_log;
+        }
+        Ok(file)
+    }
+}
