@@ -168,12 +168,7 @@ impl<S: Store + 'static> Clone for DianaLayer<S> {
 impl<S: Store + 'static> Clone for Set<S> {
     fn clone(&self) -> Self {
         let Self { filter, finds, diverting, sampler } = self;
-        Self {
-            filter: filter.clone(),
-            finds: finds.clone(),
-            diverting: *diverting,
-            sampler: Arc::clone(sampler),
-        }
+        Self { filter: filter.clone(), finds: finds.clone(), diverting: *diverting, sampler: Arc::clone(sampler) }
     }
 }
 

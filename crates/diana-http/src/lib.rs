@@ -69,7 +69,9 @@ pub use layer::{ClientAddress, DianaBody, DianaFuture, DianaLayer, DianaService,
 pub use load::LoadSampler;
 pub use options::{FilterOptions, RateLimitHeaders};
 pub use outcome::{Checked, Diverted};
-pub use outgoing::{ByKey, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn};
+pub use outgoing::{
+    ByKey, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
+};
 pub use pass::Pass;
 pub use path::normal_path;
 pub use refusal::Refused;

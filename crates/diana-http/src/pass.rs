@@ -53,7 +53,7 @@ impl<S: Store + 'static> Pass<S> {
     }
 
     /// The request's body, as fast as the rules allow.
-    pub fn request_body<B: Body>(&self, body: B) -> Slowed<B> {
+    pub fn request_body<B>(&self, body: B) -> Slowed<B> {
         self.pacing.request(body)
     }
 
@@ -68,6 +68,7 @@ impl<S: Store + 'static> Pass<S> {
         self.begin();
         let (mut head, body) = response.into_parts();
         fields::add(&mut head.headers, self.verdict(), self.filter.options.rate_limit_headers);
+        let body = self.pacing.response(body);
         let held = self.verdict().found().is_held().then_some(self);
         Response::from_parts(head, PassBody::new(body, held))
     }

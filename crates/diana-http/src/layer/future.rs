@@ -1,7 +1,7 @@
 //! A request behind the layer: decided about, then carried out, then answered.
 
 use super::body::DianaBody;
-use super::{Diverting, DivertedTo};
+use super::{DivertedTo, Diverting};
 use crate::bandwidth::Slowed;
 use crate::body::PassBody;
 use crate::checking::Checking;

@@ -24,6 +24,8 @@ pub(super) fn body(status: StatusCode, verdict: &Verdict) -> Bytes {
             let detail = match why {
                 Why::Listed => "You are on the list of those who are refused.".to_owned(),
                 Why::Missing => format!("The request has no {}.", rule.by),
+                Why::Overloaded(_) => return written(status, &[&rule.name], None),
+                _ => return written(status, &[], None),
             };
             written(status, &[], Some(&detail))
         }
