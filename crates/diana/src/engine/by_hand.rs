@@ -196,7 +196,7 @@ impl<S: Store> Engine<S> {
         let (asks, now) = (named.asks(), self.now());
         let (seen, home): (Decision, Home) = match self.shared_for(named) {
             Some(shared) => (shared.peek(&asks, now, Patience::NONE).await?, Home::Shared),
-            None => (LocalStore::peek(&*self.local, &asks, now, Patience::NONE), Home::Local),
+            None => (LocalStore::peek(self.local(), &asks, now, Patience::NONE), Home::Local),
         };
         let limits = named.limits().iter().zip(seen.answers()).map(|(limit, answer)| LimitStanding {
             name: limit.limit.name().to_owned(),
@@ -212,7 +212,7 @@ impl<S: Store> Engine<S> {
         match self.shared_for(named) {
             Some(shared) => shared.reset(&limit.limit, &named.key, self.now()).await,
             None => {
-                LocalStore::reset(&*self.local, &limit.limit, &named.key, self.now());
+                LocalStore::reset(self.local(), &limit.limit, &named.key, self.now());
                 Ok(())
             }
         }
@@ -223,7 +223,7 @@ impl<S: Store> Engine<S> {
         match self.shared_for(named) {
             Some(shared) => shared.charge(ask, self.now()).await,
             None => {
-                LocalStore::charge(&*self.local, ask, self.now());
+                LocalStore::charge(self.local(), ask, self.now());
                 Ok(())
             }
         }
