@@ -7,13 +7,15 @@
 //! version, and files of the old one are read as before.
 
 mod address;
+pub(crate) mod admin;
 pub(crate) mod gateway;
 pub(crate) mod remote;
 pub(crate) mod store;
 mod unreachable;
 
+use crate::answer::OwnAnswer;
 use crate::document::Document;
-use crate::document::node::{Node, Value};
+use crate::document::node::{Node, Span, Value};
 use crate::fields::Fields;
 use crate::identity::Identity;
 use crate::problem::{Problem, Problems};
@@ -21,9 +23,14 @@ use crate::registry::Registry;
 use crate::rule::{Defaults, Rule, status};
 use crate::scalar;
 use crate::vocabulary::Vocabulary;
-pub use gateway::{Admin, Gateway};
+pub use admin::Admin;
+pub use gateway::{
+    AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, RateLimitHeaders, Route, Scheme, Signature,
+    Timeouts, Tls, Upstream,
+};
 pub use remote::RemoteSection;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
 
 /// The newest version of the file that is known.
@@ -34,10 +41,10 @@ const STATUS: u16 = 503;
 pub(crate) const MOST_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
-pub(crate) const FIELDS: [&str; 9] =
-    ["version", "revision", "gateway", "admin", "identity", "store", "remote", "status", "rules"];
+pub(crate) const FIELDS: [&str; 10] =
+    ["version", "revision", "gateway", "admin", "identity", "store", "remote", "status", "answer", "rules"];
 /// The fields of a document from a configuration centre: what is about the machine stays with the machine.
-const REMOTE_FIELDS: [&str; 5] = ["version", "revision", "identity", "status", "rules"];
+const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "answer", "rules"];
 
 /// What a rule file says.
 ///
@@ -71,6 +78,8 @@ pub struct RuleFile {
     pub remote: Option<RemoteSection>,
     /// What a refusal answers, unless its rule says otherwise.
     pub status: u16,
+    /// What a refusal says in the user's own words, unless its rule says otherwise.
+    pub answer: Option<Arc<OwnAnswer>>,
     /// The rules, in order.
     pub rules: Vec<Rule>,
 }
@@ -86,6 +95,7 @@ impl Default for RuleFile {
             store: StoreSection::default(),
             remote: None,
             status: STATUS,
+            answer: None,
             rules: Vec::new(),
         }
     }
@@ -111,7 +121,7 @@ impl RuleFile {
 
     /// This file with the rules of a document from a configuration centre in place of its own.
     ///
-    /// The document has `rules`, and may have `identity` and `status`; all else is the machine's own. `${VARIABLES}` are not
+    /// The document has `rules`, and may have `identity`, `status` and `answer`; all else is the machine's own. `${VARIABLES}` are not
     /// replaced in it: the environment of a machine is not for others to read.
     pub fn with_remote(&self, document: &Document, registry: &Registry) -> Result<Self, Problems> {
         let tree = document.parse()?;
@@ -125,6 +135,7 @@ impl RuleFile {
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
         let has_remote = fields.peek("remote").is_some();
+        let admin_at = fields.peek("admin").map(|node| node.span);
         let file = Self {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
@@ -133,8 +144,10 @@ impl RuleFile {
             store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
             remote: fields.take("remote").and_then(|node| RemoteSection::read(node, problems)),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
+            answer: fields.take("answer").and_then(|node| OwnAnswer::read(node, problems)),
             rules: Vec::new(),
         };
+        file.check_listening(admin_at, problems);
         let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None };
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
@@ -143,20 +156,32 @@ impl RuleFile {
         Some(Self { rules, ..file })
     }
 
+    /// Two can't listen in the same place.
+    fn check_listening(&self, admin_at: Option<Span>, problems: &mut Vec<Problem>) {
+        let (Some(gateway), Some(admin), Some(at)) = (&self.gateway, &self.admin, admin_at) else { return };
+        if let Some(twice) = admin.listen.iter().find(|address| gateway.listens_on(address)) {
+            let problem = Problem::new(at, format!("`gateway` listens on {twice} already"));
+            problems.push(problem.expected("another address for `admin`"));
+        }
+    }
+
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(tree, "a document of rules", FIELDS, problems)?;
         for local in FIELDS.iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
             if let Some(entry) = fields.take_entry(local) {
                 let problem = Problem::new(entry.span, format!("`{local}` belongs in the local file of each machine"));
-                problems.push(problem.expected("only `version`, `revision`, `identity`, `status` and `rules`"));
+                problems
+                    .push(problem.expected("only `version`, `revision`, `identity`, `status`, `answer` and `rules`"));
             }
         }
         version(fields.take("version"), problems);
         let revision = revision(fields.take("revision"), problems).unwrap_or_default();
         let identity = fields.take("identity").and_then(|node| Identity::read(node, problems));
         let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
-        let file =
-            Self { identity: identity.unwrap_or_else(|| self.identity.clone()), status, revision, ..self.clone() };
+        let answer = fields.take("answer").and_then(|node| OwnAnswer::read(node, problems));
+        let answer = answer.or_else(|| self.answer.clone());
+        let identity = identity.unwrap_or_else(|| self.identity.clone());
+        let file = Self { identity, status, answer, revision, ..self.clone() };
         let vocabulary =
             Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
@@ -175,7 +200,8 @@ impl RuleFile {
             problems.push(problem.expected(format!("at most {MOST_RULES}")));
             return Vec::new();
         }
-        let defaults = Defaults { status: self.status, has_shared: self.store.redis.is_some() };
+        let has_shared = self.store.redis.is_some();
+        let defaults = Defaults { status: self.status, answer: self.answer.as_ref(), has_shared };
         let (mut rules, mut unsound) = (Vec::new(), HashSet::new());
         for item in items {
             let before = problems.len();
@@ -199,7 +225,7 @@ impl RuleFile {
 }
 
 /// Where a rule's name stands.
-fn name_of(item: Option<&Node>, rule: &Rule) -> crate::Span {
+fn name_of(item: Option<&Node>, rule: &Rule) -> Span {
     let entry = item.and_then(|item| match &item.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == "name"),
         _ => None,

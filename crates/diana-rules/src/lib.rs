@@ -13,6 +13,7 @@
 //! - [`RuleFile`] is a whole file. [`schema()`] is what editors know about it, and [`table()`] what it means in words.
 
 mod algorithm;
+mod answer;
 mod attributes;
 mod by;
 mod bytes;
@@ -37,6 +38,7 @@ mod vocabulary;
 mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
+pub use answer::OwnAnswer;
 pub use attributes::{Attribute, Attributes};
 pub use by::{By, KeyBytes, MissingPart};
 pub use described::DescribedRequest;
@@ -45,8 +47,9 @@ pub use document::{Document, Format};
 pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
 pub use fields::Fields;
 pub use file::{
-    Admin, Gateway, Lease, MemorySection, OnFullKeys, RedisSection, RemoteSection, RuleFile, StoreSection,
-    WhenRedisIsDown,
+    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, OnFullKeys,
+    RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection, Timeouts, Tls,
+    Upstream, WhenRedisIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
@@ -64,7 +67,7 @@ pub use secret::Secret;
 pub use source::{
     Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
 };
-pub use words::{RuleInWords, in_words, table};
+pub use words::{RuleInWords, gateway_in_words, in_words, table};
 
 /// The page's code, so that it is tested.
 #[cfg(doctest)]

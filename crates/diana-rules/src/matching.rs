@@ -126,7 +126,8 @@ impl Match {
         }
     }
 
-    fn check_place(&self, seen: &Seen<'_>) -> Result<(), Mismatch> {
+    /// Whether host and path are the rule's; else which of them is another.
+    pub(crate) fn check_place(&self, seen: &Seen<'_>) -> Result<(), Mismatch> {
         let host = seen.host();
         if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
             return Err(Mismatch::Host);
@@ -141,6 +142,12 @@ impl Match {
     /// The request with the parameters of its path.
     pub(crate) fn view<'a, 's>(&'a self, seen: &'a Seen<'s>) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths }
+    }
+
+    /// Whether no host and no path is another.
+    pub(crate) fn is_every_place(&self) -> bool {
+        let any_path = |path: &PathPattern| *path.segments() == [path::Segment::Any];
+        self.hosts.is_empty() && (self.paths.is_empty() || self.paths.iter().any(any_path))
     }
 
     /// Whether it is about all requests.

@@ -6,18 +6,21 @@ pub(crate) mod overrides;
 pub(crate) mod read;
 mod sharing;
 
+use crate::answer::OwnAnswer;
 use crate::attributes::Attribute;
 use crate::by::By;
 use crate::bytes;
 use crate::document::node::Span;
 use crate::expression::Expression;
+use crate::file::Upstream;
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use diana_core::{Cost, Quota};
 pub use keys::KeyList;
 pub use load::{Load, Percent};
 pub use overrides::Override;
-pub(crate) use read::{Defaults, http_url, status};
+pub(crate) use read::{Defaults, status};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One rule, as a file says it.
@@ -56,6 +59,8 @@ pub struct Rule {
     pub mode: Mode,
     /// What a refusal answers.
     pub status: u16,
+    /// What a refusal says in the user's own words: the rule's, else the file's.
+    pub answer: Option<Arc<OwnAnswer>>,
     /// What becomes of a request that lacks what `by` asks for.
     pub missing: Missing,
     /// Where its counts are.
@@ -65,8 +70,11 @@ pub struct Rule {
 }
 
 /// What a request costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CostOf {
+    /// 1, since each is a request like any other: nobody wrote a `cost`.
+    #[default]
+    Request,
     /// Always so much.
     Fixed(Cost),
     /// What an expression says; nothing is counted if that is 0.
@@ -79,8 +87,8 @@ pub enum Over {
     /// It is refused.
     #[default]
     Deny,
-    /// It goes to another upstream, by its URL.
-    Divert(String),
+    /// It goes to another upstream.
+    Divert(Upstream),
 }
 
 /// Whether a rule refuses anybody.
@@ -143,7 +151,7 @@ impl Rule {
     /// What it asks about a request, but for its `match`.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         let cost = match &self.cost {
-            CostOf::Fixed(_) => None,
+            CostOf::Request | CostOf::Fixed(_) => None,
             CostOf::Expression(expression) => Some(expression.attributes()),
         };
         self.by.attributes().chain(cost.into_iter().flatten())

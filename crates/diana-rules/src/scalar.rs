@@ -4,6 +4,7 @@ use crate::document::node::{Node, Value};
 use crate::fields::{all, nearest};
 use crate::problem::Problem;
 use diana_core::InvalidQuota;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A text, or a number as it is written.
@@ -17,12 +18,17 @@ pub(crate) fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) 
 
 /// A whole number from `least` on. Underscores may group its digits.
 pub(crate) fn count(node: &Node, what: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
+    within(node, what, least..=diana_core::MAX_PERMITS, problems)
+}
+
+/// A whole number of these. Underscores may group its digits.
+pub(crate) fn within(node: &Node, what: &str, range: RangeInclusive<u64>, problems: &mut Vec<Problem>) -> Option<u64> {
     let digits = node.text().map(|text| text.replace('_', ""));
     let number = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     let number = number.and_then(|digits| digits.parse().ok());
-    let number = number.filter(|number| (least..=diana_core::MAX_PERMITS).contains(number));
+    let number = number.filter(|number| range.contains(number));
     if number.is_none() {
-        let expected = format!("a whole number from {least} to {}", diana_core::MAX_PERMITS);
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
         problems.push(wrong(node, what).expected(expected));
     }
     number

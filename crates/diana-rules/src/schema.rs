@@ -7,6 +7,7 @@
 //!
 //! A text may have `${VARIABLES}` in it, which the editor does not know, so such a text may be anything.
 
+mod gateway;
 mod rule;
 mod sections;
 mod values;

@@ -1,70 +1,228 @@
-//! What listens, and where requests go: `gateway` and `admin`.
+//! What listens, and where requests go: `gateway`.
+//!
+//! # What always holds
+//! - It listens somewhere: with TLS, without, or both.
+//! - An address of a proxy is believed only where `trusted_proxies` says so; `proxy_protocol` without it is a mistake.
+//! - Every time and every bound has a value that is safe to leave alone.
 
+mod bounds;
+mod route;
+mod shown;
+mod signature;
+mod timeouts;
+mod tls;
+mod upstream;
+
+use crate::attributes::Attributes;
 use crate::document::node::{Node, Value};
 use crate::fields::Fields;
 use crate::matching::networks::Networks;
+use crate::matching::{Looks, Seen};
 use crate::problem::Problem;
-use crate::rule::http_url;
 use crate::scalar;
+pub(crate) use bounds::BOUNDS;
+pub use bounds::Bounds;
 use ipnet::IpNet;
+pub use route::Route;
+pub(crate) use route::{MOST_ROUTES, ROUTE};
+pub use shown::{AccessLogFormat, RateLimitHeaders};
+pub(crate) use signature::SIGNATURE;
+pub use signature::Signature;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+pub(crate) use timeouts::TIMEOUTS;
+pub use timeouts::Timeouts;
+pub(crate) use tls::{CERTIFICATE, TLS};
+pub use tls::{Certificate, Tls};
+pub use upstream::{InvalidUpstream, Scheme, Upstream};
 
 /// What listens, and where requests go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// ```
+/// use diana_rules::{DescribedRequest, Document, Registry, RuleFile};
+///
+/// let document = Document::new("diana.yaml", "
+/// gateway:
+///   upstream: http://127.0.0.1:3000
+///   routes:
+///     - match: {path: /v1/**}
+///       upstream: [http://10.0.0.1, http://10.0.0.2]
+/// rules: []
+/// ");
+/// let file = RuleFile::read(&document, &Registry::default())?;
+/// let gateway = file.gateway.unwrap();
+/// assert_eq!(gateway.route(&DescribedRequest::new("GET", "/v1/users")), Some(0));
+/// assert_eq!(gateway.route(&DescribedRequest::new("GET", "/")), None);
+/// assert_eq!(gateway.upstream[0].to_string(), "http://127.0.0.1:3000");
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Gateway {
-    /// Where it listens.
+    /// Where it listens without TLS: on 127.0.0.1:8080, if it says neither this nor `tls`.
     pub listen: Vec<SocketAddr>,
-    /// Where requests go: to these in turn. Nowhere, if Diana only answers others.
-    pub upstream: Vec<String>,
+    /// Where it listens with TLS.
+    pub tls: Option<Tls>,
+    /// Where requests go that no route is for: to these in turn. Nowhere, if Diana only answers others.
+    pub upstream: Vec<Upstream>,
+    /// Certificates that are trusted besides the system's when upstreams show theirs: a PEM file.
+    pub upstream_ca: Option<PathBuf>,
+    /// Where requests for some hosts and paths go; the first that is for a request counts.
+    pub routes: Vec<Route>,
     /// Whose word about the client's address is believed.
     pub trusted_proxies: Vec<IpNet>,
-}
-
-/// Where health, metrics and the rules in force are shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Admin {
-    /// Where it listens.
-    pub listen: Vec<SocketAddr>,
+    /// Whether every connection begins with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
+    /// Which fields of a response tell how much is left.
+    pub rate_limit_headers: RateLimitHeaders,
+    /// How the log of requests is written.
+    pub access_log: AccessLogFormat,
+    /// How requests are signed that may pass; not at all, unless it says so.
+    pub signature: Option<Signature>,
+    /// How many threads serve; one for each core, unless it says so.
+    pub workers: Option<NonZeroUsize>,
+    /// How long it waits for whom.
+    pub timeouts: Timeouts,
+    /// How much one client may ask of it.
+    pub bounds: Bounds,
 }
 
 /// Where a gateway listens that does not say where: nobody else's machine can ask it.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+/// The most threads: more than a machine has cores.
+const MOST_WORKERS: u64 = 1_024;
 
-pub(crate) const GATEWAY: [&str; 3] = ["listen", "upstream", "trusted_proxies"];
-pub(crate) const ADMIN: [&str; 1] = ["listen"];
+pub(crate) const GATEWAY: [&str; 13] = [
+    "listen",
+    "upstream",
+    "trusted_proxies",
+    "tls",
+    "upstream_ca",
+    "routes",
+    "proxy_protocol",
+    "rate_limit_headers",
+    "access_log",
+    "signature",
+    "workers",
+    "timeouts",
+    "bounds",
+];
+
+impl Default for Gateway {
+    /// On 127.0.0.1:8080, and nothing behind it.
+    fn default() -> Self {
+        Self {
+            listen: vec![LISTEN],
+            tls: None,
+            upstream: Vec::new(),
+            upstream_ca: None,
+            routes: Vec::new(),
+            trusted_proxies: Vec::new(),
+            proxy_protocol: false,
+            rate_limit_headers: RateLimitHeaders::default(),
+            access_log: AccessLogFormat::default(),
+            signature: None,
+            workers: None,
+            timeouts: Timeouts::default(),
+            bounds: Bounds::default(),
+        }
+    }
+}
 
 impl Gateway {
+    /// The place in [`routes`](Self::routes) of the first that is for this request; else it goes to
+    /// [`upstream`](Self::upstream).
+    pub fn route(&self, request: &dyn Attributes) -> Option<usize> {
+        // Most gateways have none, and need not look.
+        if self.routes.is_empty() {
+            return None;
+        }
+        let looks = self.routes.iter().fold(Looks::default(), |looks, route| looks.and(&route.matches));
+        let seen = Seen::new(request, looks);
+        self.routes.iter().position(|route| route.is_for(&seen))
+    }
+
+    /// Whether it listens there, with TLS or without.
+    pub(super) fn listens_on(&self, address: &SocketAddr) -> bool {
+        is_among(address, &self.listen) || self.tls.iter().any(|tls| is_among(address, &tls.listen))
+    }
+
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(node, "`gateway`", GATEWAY, problems)?;
-        let listen = fields.take("listen").map_or_else(|| vec![LISTEN], |node| addresses(node, problems));
-        let upstream = fields.take("upstream").map(|node| {
-            let urls = at_least_one(node, "`upstream`", problems).into_iter();
-            urls.filter_map(|node| http_url(node, "`upstream`", problems)).collect()
+        let has_tls = fields.peek("tls").is_some();
+        let plain = fields.take("listen");
+        // Whoever says only where TLS is spoken does not want anything else.
+        let usual = if has_tls { Vec::new() } else { vec![LISTEN] };
+        let listen = plain.map_or(usual, |node| addresses(node, problems));
+        let tls = fields.take("tls").and_then(|node| Tls::read(node, problems));
+        let secure = tls.iter().flat_map(|tls| &tls.listen);
+        if let (Some(twice), Some(plain)) = (secure.into_iter().find(|own| is_among(own, &listen)), plain) {
+            let problem = Problem::new(plain.span, format!("{twice} can't be both with and without TLS"));
+            problems.push(problem.expected("another address for one of them"));
+        }
+        let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
+        let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
+        let routes = fields.take("routes").map(|node| Route::read_all(node, problems));
+        let trusted = fields.take("trusted_proxies");
+        let trusted_proxies = trusted.map(|node| networks(node, problems)).unwrap_or_default();
+        let proxy_protocol = fields.take_entry("proxy_protocol").is_some_and(|entry| {
+            let is_on = scalar::flag(&entry.node, "`proxy_protocol`", problems).unwrap_or_default();
+            // What can't be read has been told already.
+            let nobody = trusted.is_none_or(|node| node.value == Value::List(Vec::new()));
+            if is_on && nobody {
+                let problem = Problem::new(entry.span, "`proxy_protocol` lets anybody say who they are");
+                problems.push(problem.expected("`trusted_proxies: [10.0.0.0/8]` beside it: those who may"));
+            }
+            is_on
         });
-        let trusted = fields.take("trusted_proxies").map(|node| {
-            let networks = one_or_more(node).into_iter().filter_map(|node| {
-                let wrong = || "an address or a network, such as 10.0.0.0/8".to_owned();
-                scalar::parsed(node, "a trusted proxy", |text| Networks::read(text).ok_or_else(wrong), problems)
-            });
-            networks.collect()
-        });
+        let mut word = |name: &str, words: &[&str]| {
+            fields.take(name).and_then(|node| scalar::word(node, &format!("`{name}`"), words, problems)).unwrap_or(0)
+        };
+        let rate_limit_headers = RateLimitHeaders::ALL[word("rate_limit_headers", &RateLimitHeaders::WORDS)];
+        let access_log = AccessLogFormat::ALL[word("access_log", &AccessLogFormat::WORDS)];
+        let signature = fields.take("signature").and_then(|node| Signature::read(node, problems));
+        let workers = fields.take("workers");
+        let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
+        let timeouts = fields.take("timeouts").and_then(|node| Timeouts::read(node, problems));
+        let bounds = fields.take("bounds").and_then(|node| Bounds::read(node, problems));
         fields.finish(problems);
-        Some(Self { listen, upstream: upstream.unwrap_or_default(), trusted_proxies: trusted.unwrap_or_default() })
+        Some(Self {
+            listen,
+            tls,
+            upstream: upstream.unwrap_or_default(),
+            upstream_ca,
+            routes: routes.unwrap_or_default(),
+            trusted_proxies,
+            proxy_protocol,
+            rate_limit_headers,
+            access_log,
+            signature,
+            workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
+            timeouts: timeouts.unwrap_or_default(),
+            bounds: bounds.unwrap_or_default(),
+        })
     }
 }
 
-impl Admin {
-    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`admin`", ADMIN, problems)?;
-        let listen = fields.require("listen", problems).map(|node| addresses(node, problems)).unwrap_or_default();
-        fields.finish(problems);
-        Some(Self { listen })
-    }
+/// Whether two would listen in the same place. Port 0 is another one each time.
+fn is_among(address: &SocketAddr, others: &[SocketAddr]) -> bool {
+    address.port() != 0 && others.contains(address)
 }
 
-fn addresses(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
+fn upstreams(node: &Node, problems: &mut Vec<Problem>) -> Vec<Upstream> {
+    let nodes = at_least_one(node, "`upstream`", problems).into_iter();
+    nodes.filter_map(|node| Upstream::read(node, "`upstream`", problems)).collect()
+}
+
+fn networks(node: &Node, problems: &mut Vec<Problem>) -> Vec<IpNet> {
+    let wrong = || "an address or a network, such as 10.0.0.0/8".to_owned();
+    let read = |text: &str| Networks::read(text).ok_or_else(wrong);
+    let nodes = one_or_more(node).into_iter();
+    nodes.filter_map(|node| scalar::parsed(node, "a trusted proxy", read, problems)).collect()
+}
+
+pub(super) fn addresses(node: &Node, problems: &mut Vec<Problem>) -> Vec<SocketAddr> {
     let read =
         |text: &str| text.parse().map_err(|_| "an address and a port, as in 127.0.0.1:8080 or [::]:8080".to_owned());
     let nodes = at_least_one(node, "`listen`", problems).into_iter();

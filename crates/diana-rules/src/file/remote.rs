@@ -78,7 +78,7 @@ impl RemoteSection {
 }
 
 /// A token, without the newline that comes with one from a file. It is never shown.
-fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
+pub(super) fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
     let token = scalar::text(node, "`token`", problems)?.trim();
     if token.is_empty() || token.contains(char::is_control) {
         let problem = Problem::new(node.span, "`token` can't be sent in a header");

@@ -80,6 +80,7 @@ impl<'a> Says<'a> {
             name: _,
             span: _,
             status: _,
+            answer: _,
             mode: _,
             by,
             matches,

@@ -14,6 +14,8 @@ use crate::vocabulary::{Vocabulary, Wanted};
 
 /// The fields of `match` that are always there.
 pub(crate) const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
+/// Those that say where a request goes.
+pub(crate) const PLACE: [&str; 2] = ["host", "path"];
 /// The methods that are not worth a second look.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
@@ -69,6 +71,20 @@ impl Match {
             if let Some(matcher) = build(node, problems) {
                 own.others.push(OtherMatch { name, written: written(node), matcher });
             }
+        }
+        fields.finish(problems);
+        Some(own)
+    }
+
+    /// Reads a `match` that goes by host and path alone.
+    pub(crate) fn read_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "the `match` of a route", PLACE, problems)?;
+        let mut own = Self::default();
+        if let Some(node) = fields.take("host") {
+            own.hosts = each(node, "`host`", problems, HostPattern::read);
+        }
+        if let Some(node) = fields.take("path") {
+            own.paths = each(node, "`path`", problems, PathPattern::read);
         }
         fields.finish(problems);
         Some(own)

@@ -1,18 +1,21 @@
 //! Reading a rule.
 
 use super::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
+use crate::answer::OwnAnswer;
 use crate::by::By;
 use crate::document::node::{Entry, Node, Value};
 use crate::fields::{Fields, nearest};
+use crate::file::Upstream;
 use crate::limit::{LimitRule, LimitStyle};
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::vocabulary::{Vocabulary, Wanted};
 use diana_core::{Cost, LeakyBucket};
+use std::sync::Arc;
 
 /// The fields of a rule that have nothing to do with its limits.
-pub(crate) const FIELDS: [&str; 16] = [
+pub(crate) const FIELDS: [&str; 17] = [
     "name",
     "by",
     "match",
@@ -27,6 +30,7 @@ pub(crate) const FIELDS: [&str; 16] = [
     "over",
     "shadow",
     "status",
+    "answer",
     "missing",
     "store",
 ];
@@ -40,8 +44,9 @@ pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent",
 const LONGEST_NAME: usize = 128;
 
 /// What the file says outside of its rules that they go by.
-pub(crate) struct Defaults {
+pub(crate) struct Defaults<'a> {
     pub(crate) status: u16,
+    pub(crate) answer: Option<&'a Arc<OwnAnswer>>,
     /// Whether there is a shared store.
     pub(crate) has_shared: bool,
 }
@@ -56,7 +61,7 @@ impl Rule {
     pub(crate) fn read(
         node: &Node,
         vocabulary: &Vocabulary<'_>,
-        defaults: &Defaults,
+        defaults: &Defaults<'_>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let mut fields = Fields::of(node, "a rule", Self::fields(vocabulary), problems)?;
@@ -96,10 +101,7 @@ impl Rule {
             adaptive,
             bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
             load: fields.take("load").and_then(|node| Load::read(node, problems)),
-            cost: fields
-                .take("cost")
-                .and_then(|node| cost(node, vocabulary, problems))
-                .unwrap_or(CostOf::Fixed(Cost::ONE)),
+            cost: fields.take("cost").and_then(|node| cost(node, vocabulary, problems)).unwrap_or_default(),
             allow,
             deny,
             overrides,
@@ -111,6 +113,10 @@ impl Rule {
                 _ => Mode::Enforced,
             },
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(defaults.status),
+            answer: fields
+                .take("answer")
+                .and_then(|node| OwnAnswer::read(node, problems))
+                .or_else(|| defaults.answer.cloned()),
             missing: match fields
                 .take("missing")
                 .and_then(|node| scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems))
@@ -247,7 +253,7 @@ pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
 fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
     if matches!(node.value, Value::Map(_)) {
         let mut fields = Fields::of(node, "`over`", OVER, problems)?;
-        let url = fields.require("divert", problems).and_then(|node| http_url(node, "`divert`", problems));
+        let url = fields.require("divert", problems).and_then(|node| Upstream::read(node, "`divert`", problems));
         fields.finish(problems);
         return url.map(Over::Divert);
     }
@@ -262,31 +268,7 @@ fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
     }
 }
 
-/// The address of an HTTP server, with no path behind it.
-pub(crate) fn http_url(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<String> {
-    scalar::parsed(
-        node,
-        what,
-        |text| {
-            let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-            let rest = rest.ok_or_else(|| "a URL such as http://127.0.0.1:3000".to_owned())?;
-            let authority = rest.strip_suffix('/').unwrap_or(rest);
-            let (host, port) = match authority.rsplit_once(':') {
-                Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
-                _ => (authority, None),
-            };
-            let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
-            let is_host = !host.is_empty() && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
-            if !is_host || authority.contains(['/', '?', '#', '@', ' ']) || !port.is_none_or(is_port) {
-                return Err("a scheme, a host and perhaps a port, as in http://127.0.0.1:3000".to_owned());
-            }
-            Ok(text.strip_suffix('/').unwrap_or(text).to_owned())
-        },
-        problems,
-    )
-}
-
-fn home(node: Option<&Node>, defaults: &Defaults, problems: &mut Vec<Problem>) -> Home {
+fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem>) -> Home {
     let default = if defaults.has_shared { Home::Shared } else { Home::Local };
     let Some(node) = node else { return default };
     match scalar::word(node, "`store`", &["local", "shared"], problems) {

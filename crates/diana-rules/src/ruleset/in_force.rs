@@ -186,6 +186,7 @@ impl RuleInForce {
             }
         }
         let cost = match &rule.cost {
+            CostOf::Request => Cost::ONE,
             CostOf::Fixed(cost) => *cost,
             CostOf::Expression(expression) => match expression.count(request) {
                 Ok(0) => {

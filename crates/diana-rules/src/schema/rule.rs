@@ -90,6 +90,7 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         }
         "shadow" => flag("whether it only counts and reports, and refuses nobody"),
         "status" => a("status", "what a refusal answers"),
+        "answer" => a("answer", "what a refusal says in your own words"),
         "missing" => word("what becomes of a request that lacks what `by` asks for", &["skip", "deny", "shared"]),
         "store" => word("where its counts are", &["local", "shared"]),
         _ => limit_field(name, registry),
@@ -163,7 +164,7 @@ fn by(registry: &Registry) -> Value {
     })
 }
 
-fn match_field(name: &str) -> Value {
+pub(super) fn match_field(name: &str) -> Value {
     let text = || json!({"$ref": "#/$defs/text"});
     match name {
         "path" => {

@@ -1,7 +1,7 @@
 //! What stands above the rules.
 
-use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
-use crate::file::{self, MOST_RULES, NEWEST_VERSION, gateway, remote, store};
+use super::{a, flag, gateway, object, one_or_more, requiring, such_as, word};
+use crate::file::{self, MOST_RULES, NEWEST_VERSION, remote, store};
 use crate::identity::settings;
 use serde_json::{Value, json};
 
@@ -17,11 +17,8 @@ pub(super) fn field(name: &str) -> Value {
             "description": "which state of the rules this is: raised with each change, so that of two gateways the newer one counts",
             "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
         }),
-        "gateway" => object("what listens, and where requests go", &gateway::GATEWAY, of_gateway),
-        "admin" => {
-            let what = "where health, metrics and the rules in force are shown";
-            requiring(object(what, &gateway::ADMIN, |_| listen("127.0.0.1:9090")), &["listen"])
-        }
+        "gateway" => gateway::gateway(),
+        "admin" => gateway::admin(),
         "identity" => identity(),
         "store" => object("where the counts are; without it, in this process", &store::FIELDS, of_store),
         "remote" => requiring(
@@ -29,34 +26,13 @@ pub(super) fn field(name: &str) -> Value {
             &["from"],
         ),
         "status" => a("status", "what a refusal answers, unless its rule says otherwise; 503 by default"),
+        "answer" => a("answer", "what a refusal says in your own words, unless its rule says otherwise"),
         "rules" => json!({
             "description": "the rules, in order",
             "type": "array",
             "items": {"$ref": "#/$defs/rule"},
             "maxItems": MOST_RULES,
         }),
-        _ => json!({}),
-    }
-}
-
-fn listen(example: &str) -> Value {
-    let address = json!({"type": "string", "pattern": r":[0-9]+$|\$\{"});
-    one_or_more(address, "an address and a port", &[example, "[::1]:8080"])
-}
-
-fn of_gateway(name: &str) -> Value {
-    match name {
-        "listen" => listen("0.0.0.0:8080"),
-        "upstream" => one_or_more(
-            json!({"$ref": "#/$defs/url"}),
-            "where requests go: to these in turn",
-            &["http://127.0.0.1:3000"],
-        ),
-        "trusted_proxies" => any_number(
-            json!({"$ref": "#/$defs/network"}),
-            "whose X-Forwarded-For is believed; nobody's by default",
-            &["10.0.0.0/8"],
-        ),
         _ => json!({}),
     }
 }

@@ -1,7 +1,8 @@
 //! Single values: rates, times, counts, amounts of data; and the options of Diana's own algorithms.
 
-use super::{a, flag, object, requiring, word};
+use super::{a, flag, object, requiring, such_as, word};
 use crate::algorithm::built_in::REFILL;
+use crate::answer;
 use diana_core::MAX_PERMITS;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +33,22 @@ pub(super) fn definitions() -> Map<String, Value> {
             "status",
             json!({"anyOf": [{"type": "integer", "minimum": 400, "maximum": 599}, text_like("^[45][0-9][0-9]$", &[])]}),
         ),
-        ("url", text_like("^https?://", &["http://127.0.0.1:3000"])),
+        ("url", text_like("^([Hh][Tt][Tt][Pp][Ss]?|[Hh]2[Cc])://", &["http://127.0.0.1:3000"])),
+        (
+            "answer",
+            requiring(
+                object("the body of a refusal", &answer::FIELDS, |field| match field {
+                    "type" => {
+                        let examples = ["text/plain; charset=utf-8", "application/json", "text/html"];
+                        let mut own = text_like(r"^[^/\s]+/[^/\s]", &examples);
+                        own["description"] = json!("what it is, as `Content-Type` says it");
+                        own
+                    }
+                    _ => such_as("text", "the body itself, of 64 KiB at most", &["slow down"]),
+                }),
+                &answer::FIELDS,
+            ),
+        ),
         ("network", text_like(r"^[0-9A-Fa-f.:]+(/[0-9]+)?$", &["10.0.0.0/8", "10.0.0.7", "2001:db8::/32"])),
     ];
     definitions.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
@@ -52,7 +68,7 @@ pub(crate) fn option(name: &str) -> Option<Value> {
         "delay" => a("count_or_none", "so many of those in line go at once; the others wait"),
         "nodelay" => flag("whether those in line go at once, and only their number is bounded"),
         "opens" => word("when a window begins: by the clock, or with the first request", &["clock", "first_request"]),
-        "time_zone" => super::such_as(
+        "time_zone" => such_as(
             "text",
             "whose days, weeks or months are meant",
             &["UTC", "Europe/Berlin", "Asia/Shanghai", "America/New_York"],

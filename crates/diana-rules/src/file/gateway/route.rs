@@ -1,0 +1,76 @@
+//! Where some of the requests go: `routes: [{match: {host: api.example.com, path: /v1/**}, upstream: http://10.0.0.1}]`.
+//!
+//! Routes are looked at from first to last, so one that says what an earlier one says is a mistake.
+
+use super::upstreams;
+use crate::document::node::{Node, Span, Value};
+use crate::fields::Fields;
+use crate::matching::{Match, Seen};
+use crate::problem::Problem;
+
+/// Where requests for some hosts and paths go.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Route {
+    /// Which requests: by host and path.
+    pub matches: Match,
+    /// Where they go: to these in turn.
+    pub upstream: Vec<super::Upstream>,
+}
+
+pub(crate) const ROUTE: [&str; 2] = ["match", "upstream"];
+/// The most routes: each request may look at all of them.
+pub(crate) const MOST_ROUTES: usize = 1_000;
+
+impl Route {
+    /// Whether a request goes this way.
+    pub(super) fn is_for(&self, seen: &Seen<'_>) -> bool {
+        self.matches.check_place(seen).is_ok()
+    }
+
+    /// Reads all of them.
+    pub(super) fn read_all(node: &Node, problems: &mut Vec<Problem>) -> Vec<Self> {
+        let Value::List(items) = &node.value else {
+            let what = format!("`routes` is a list, but this is {}", node.value.kind());
+            problems.push(Problem::new(node.span, what).expected("routes, each with `- match: ...` in front"));
+            return Vec::new();
+        };
+        if items.len() > MOST_ROUTES {
+            let problem = Problem::new(node.span, format!("there are {} routes", items.len()));
+            problems.push(problem.expected(format!("at most {MOST_ROUTES}")));
+            return Vec::new();
+        }
+        let mut routes: Vec<Self> = Vec::with_capacity(items.len());
+        for item in items {
+            let before = problems.len();
+            let Some((route, span)) = Self::read(item, problems) else { continue };
+            if problems.len() > before {
+                continue;
+            }
+            let hides = |earlier: &Self| earlier.matches == route.matches || earlier.matches.is_every_place();
+            if let Some(earlier) = routes.iter().find(|earlier| hides(earlier)) {
+                let what = format!("no request can reach this route: {} went another way before", earlier.matches);
+                problems.push(Problem::new(span, what).expected("leave one of the two out"));
+            }
+            routes.push(route);
+        }
+        routes
+    }
+
+    /// Reads one, and where its `match` stands.
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
+        let mut fields = Fields::of(node, "a route", ROUTE, problems)?;
+        let matches = fields.require("match", problems).and_then(|node| {
+            let matches = Match::read_place(node, problems)?;
+            if matches!(&node.value, Value::Map(entries) if entries.is_empty()) {
+                let problem = Problem::new(node.span, "this route is for all requests");
+                problems.push(problem.expected("`upstream` beside `routes`, or a `host` or `path` here"));
+            }
+            Some((matches, node.span))
+        });
+        let upstream = fields.require("upstream", problems).map(|node| upstreams(node, problems));
+        fields.finish(problems);
+        let (matches, span) = matches?;
+        Some((Self { matches, upstream: upstream? }, span))
+    }
+}

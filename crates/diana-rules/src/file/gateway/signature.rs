@@ -1,0 +1,56 @@
+//! Requests that must be signed: `signature: {secret: '${SECRET}', header: x-signature, max_age: 5min}`.
+
+use crate::document::node::Node;
+use crate::fields::Fields;
+use crate::file::store::positive;
+use crate::problem::Problem;
+use crate::scalar;
+use crate::secret::Secret;
+use std::time::Duration;
+
+/// How requests are signed that may pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Signature {
+    /// What whoever signs shares with us.
+    pub secret: Secret,
+    /// The header that has the signature, in lower case.
+    pub header: String,
+    /// How old a signature may be.
+    pub max_age: Duration,
+}
+
+pub(crate) const SIGNATURE: [&str; 3] = ["secret", "header", "max_age"];
+/// Where a signature is that nobody looks for elsewhere.
+const HEADER: &str = "x-signature";
+/// How old a signature may be, if nobody says.
+const MAX_AGE: Duration = Duration::from_secs(5 * 60);
+
+impl Signature {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`signature`", SIGNATURE, problems)?;
+        let secret = fields.require("secret", problems).and_then(|node| secret(node, problems));
+        let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
+        let max_age = fields.take("max_age").and_then(|node| positive(node, "`max_age`", problems));
+        fields.finish(problems);
+        let header = header.unwrap_or_else(|| HEADER.to_owned());
+        Some(Self { secret: secret?, header, max_age: max_age.unwrap_or(MAX_AGE) })
+    }
+}
+
+/// A secret, as it is. It is never shown.
+fn secret(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
+    let secret = scalar::text(node, "`secret`", problems)?;
+    if secret.trim().is_empty() {
+        let problem = Problem::new(node.span, "`secret` is empty, so anybody could sign");
+        problems.push(problem.expected("a long random text, as in '${SECRET}'"));
+        return None;
+    }
+    Some(Secret::new(secret))
+}
+
+fn header(text: &str) -> Result<String, String> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let is_name = !text.is_empty() && text.bytes().all(is_token);
+    is_name.then(|| text.to_ascii_lowercase()).ok_or_else(|| "a name such as x-signature".to_owned())
+}

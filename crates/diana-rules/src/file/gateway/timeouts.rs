@@ -1,0 +1,63 @@
+//! How long the gateway waits for whom: `timeouts: {header: 10s, connect: 3s}`.
+
+use crate::document::node::Node;
+use crate::fields::Fields;
+use crate::file::store::positive;
+use crate::problem::Problem;
+use std::time::Duration;
+
+/// How long the gateway waits for whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timeouts {
+    /// For the head of a request, from its connection's or its own first byte on.
+    pub header: Duration,
+    /// For the next piece of a body, in either direction.
+    pub body: Duration,
+    /// For the next request on a connection.
+    pub idle: Duration,
+    /// For a connection to an upstream.
+    pub connect: Duration,
+    /// For the head of the upstream's response, once the request is sent.
+    pub response: Duration,
+    /// For the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
+    pub tunnel: Duration,
+    /// For what is under way when the program is told to stop.
+    pub stop: Duration,
+}
+
+pub(crate) const TIMEOUTS: [&str; 7] = ["header", "body", "idle", "connect", "response", "tunnel", "stop"];
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            header: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            connect: Duration::from_secs(3),
+            response: Duration::from_secs(60),
+            tunnel: Duration::from_secs(3_600),
+            stop: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Timeouts {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`timeouts`", TIMEOUTS, problems)?;
+        let own =
+            TIMEOUTS.map(|name| fields.take(name).and_then(|node| positive(node, &format!("`{name}`"), problems)));
+        fields.finish(problems);
+        let [header, body, idle, connect, response, tunnel, stop] = own;
+        let usual = Self::default();
+        Some(Self {
+            header: header.unwrap_or(usual.header),
+            body: body.unwrap_or(usual.body),
+            idle: idle.unwrap_or(usual.idle),
+            connect: connect.unwrap_or(usual.connect),
+            response: response.unwrap_or(usual.response),
+            tunnel: tunnel.unwrap_or(usual.tunnel),
+            stop: stop.unwrap_or(usual.stop),
+        })
+    }
+}

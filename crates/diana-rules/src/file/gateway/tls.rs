@@ -1,0 +1,70 @@
+//! Listening with TLS: `tls: {listen: ..., certificates: [{certificate: cert.pem, key: key.pem}]}`.
+
+use super::{addresses, at_least_one};
+use crate::document::node::Node;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::scalar;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Listening with TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tls {
+    /// Where it listens.
+    pub listen: Vec<SocketAddr>,
+    /// What it shows: the one that has the name which the client asks for (SNI), else the first. There is at least one.
+    pub certificates: Vec<Certificate>,
+}
+
+/// A certificate and its key. Both are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Certificate {
+    /// The certificate and those that vouch for it, as PEM.
+    pub certificate: PathBuf,
+    /// Its private key, as PEM.
+    pub key: PathBuf,
+}
+
+pub(crate) const TLS: [&str; 2] = ["listen", "certificates"];
+pub(crate) const CERTIFICATE: [&str; 2] = ["certificate", "key"];
+
+impl Tls {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`tls`", TLS, problems)?;
+        let listen = fields.require("listen", problems).map(|node| addresses(node, problems)).unwrap_or_default();
+        let certificates = fields.require("certificates", problems).map(|node| {
+            let nodes = at_least_one(node, "`certificates`", problems).into_iter();
+            nodes.filter_map(|node| Certificate::read(node, problems)).collect()
+        });
+        fields.finish(problems);
+        Some(Self { listen, certificates: certificates.unwrap_or_default() })
+    }
+}
+
+impl Certificate {
+    fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "a certificate", CERTIFICATE, problems)?;
+        let [certificate, key] =
+            CERTIFICATE.map(|name| fields.require(name, problems).and_then(|node| path(node, name, problems)));
+        fields.finish(problems);
+        Some(Self { certificate: certificate?, key: key? })
+    }
+}
+
+/// The path of a file.
+pub(super) fn path(node: &Node, name: &str, problems: &mut Vec<Problem>) -> Option<PathBuf> {
+    let is_path = |text: &str| !text.is_empty() && !text.contains('\0') && !text.starts_with("-----BEGIN");
+    let read = |text: &str| is_path(text).then(|| text.into()).ok_or_else(|| "the path of a PEM file".to_owned());
+    let what = format!("`{name}`");
+    match node.text() {
+        // Whoever writes the key itself does not want to see it in a log.
+        Some(text) if text.starts_with("-----BEGIN") => {
+            problems.push(Problem::new(node.span, format!("{what} is no file")).expected("the path of a PEM file"));
+            None
+        }
+        _ => scalar::parsed(node, &what, read, problems),
+    }
+}
