@@ -53,6 +53,7 @@ pub struct RuleSet {
     looks: Looks,
     asks_identity: bool,
     has_load: bool,
+    has_adaptive: bool,
 }
 
 impl RuleSet {
@@ -77,7 +78,8 @@ impl RuleSet {
         let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
-        Self { rules, index, identity: file.identity.clone(), looks, asks_identity, has_load }
+        let has_adaptive = file.rules.iter().any(|rule| rule.adaptive);
+        Self { rules, index, identity: file.identity.clone(), looks, asks_identity, has_load, has_adaptive }
     }
 
     /// Every rule, in the order of the file.
@@ -93,6 +95,11 @@ impl RuleSet {
     /// Whether a rule goes by how busy the machine is.
     pub fn has_load(&self) -> bool {
         self.has_load
+    }
+
+    /// Whether a rule goes by how long answers take.
+    pub fn has_adaptive(&self) -> bool {
+        self.has_adaptive
     }
 
     /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.
