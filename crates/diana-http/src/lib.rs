@@ -47,6 +47,8 @@ mod checking;
 mod client;
 mod fields;
 mod filter;
+mod layer;
+mod load;
 mod options;
 mod outcome;
 mod outgoing;
@@ -65,9 +67,13 @@ pub use checking::Checking;
 pub use client::client_address;
 pub use diana::rules::RateLimitHeaders;
 pub use filter::Filter;
+pub use layer::{ClientAddress, DianaBody, DianaFuture, DianaLayer, DianaService, DivertedTo};
+pub use load::LoadSampler;
 pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
-pub use outgoing::{ByKey, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn};
+pub use outgoing::{
+    ByKey, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
+};
 pub use pass::Pass;
 pub use path::normal_path;
 pub use refusal::Refused;

@@ -5,6 +5,7 @@
 //! - Dropped later, what is held while a request runs (`concurrent`) comes back, and the rest stays taken.
 //! - Nothing comes back twice.
 
+use crate::bandwidth::{Pacing, Slowed};
 use crate::body::PassBody;
 use crate::fields;
 use crate::filter::Inner;
@@ -27,6 +28,8 @@ pub struct Pass<S: Store + 'static = MemoryStore> {
     /// There until it is given back.
     verdict: Option<Verdict>,
     filter: Arc<Inner<S>>,
+    /// What slows its bodies down.
+    pacing: Pacing,
     stage: Stage,
     /// What the response says it cost, if that is still to be told to the shared store.
     costs: Option<Box<Settled>>,
@@ -43,12 +46,18 @@ enum Stage {
 
 impl<S: Store + 'static> Pass<S> {
     pub(crate) fn new(verdict: Verdict, filter: Arc<Inner<S>>) -> Self {
-        Self { verdict: Some(verdict), filter, stage: Stage::Waiting, costs: None }
+        let pacing = Pacing::of(&filter.engine, &verdict);
+        Self { verdict: Some(verdict), filter, pacing, stage: Stage::Waiting, costs: None }
     }
 
     /// What was decided.
     pub fn verdict(&self) -> &Verdict {
         self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only when this is dropped"))
+    }
+
+    /// The request's body, as fast as the rules allow.
+    pub fn request_body<B>(&self, body: B) -> Slowed<B> {
+        self.pacing.request(body)
     }
 
     /// Says that the request is carried out from now on, so that only what it holds comes back.
@@ -69,6 +78,7 @@ impl<S: Store + 'static> Pass<S> {
             self.settle(costs);
         }
         fields::add(&mut head.headers, self.verdict(), self.filter.options.rate_limit_headers);
+        let body = self.pacing.response(body);
         let held = self.verdict().found().is_held().then_some(self);
         Response::from_parts(head, PassBody::new(body, held))
     }
