@@ -103,7 +103,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
     Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
 
-/// A request that outlives the call, while the shared store is asked.
+/// A request that outlives the call, for those who ask about it again.
 pub(crate) struct OwnedAttributes {
     method: Method,
     uri: Uri,

@@ -2,12 +2,11 @@
 
 use crate::attributes::HttpAttributes;
 use crate::fields;
-use crate::options::RateLimitHeaders;
 use crate::pass::Pass;
 use crate::refusal::{Manner, Refused};
 use diana::Verdict;
 use diana::core::{MemoryStore, Store};
-use diana::rules::{Over, Upstream};
+use diana::rules::{Over, RateLimitHeaders, Upstream};
 use http::HeaderMap;
 use http::request::Parts;
 use std::fmt;

@@ -13,9 +13,9 @@ pub(super) const TYPE: &str = "application/problem+json";
 pub(super) fn body(status: StatusCode, verdict: &Verdict) -> Bytes {
     let refused = || verdict.asked().filter(|asked| !asked.answer.is_granted());
     match verdict.reason() {
-        Some(Reason::Limit(asked)) if refused().count() == 1 => policy::with(&asked, |policy| {
-            policy.problem(status.as_u16(), || written(status, &[asked.limit.name()], None))
-        }),
+        Some(Reason::Limit(asked)) if refused().count() == 1 => {
+            policy::with(&asked, |policy| policy.problem(status, || written(status, &[asked.limit.name()], None)))
+        }
         Some(Reason::Limit(_)) => {
             let names = refused().map(|asked| asked.limit.name()).collect::<Vec<_>>();
             written(status, &names, None)

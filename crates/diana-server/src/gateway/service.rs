@@ -127,7 +127,10 @@ impl Connection {
                 Some(client) => tunnel::open(&self.site, client, response, leave, visit),
                 None => {
                     visit.outcome = Outcome::Failed;
-                    own(answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"), visit)
+                    own(
+                        answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"),
+                        visit,
+                    )
                 }
             };
         }
@@ -142,7 +145,7 @@ impl Connection {
         }
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
-        let body = leave.request_body(body);
+        let body = leave.request_body(self.site.filter.engine(), body);
         let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
         (body, Some(ending))
     }

@@ -66,12 +66,7 @@ impl Worker {
         for (listener, certificates) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let tls = certificates.map(|certificates| certificates.acceptor());
-            let take = Take {
-                site: Arc::clone(&site),
-                crowd: Arc::clone(&crowd),
-                tls,
-                alive: alive.clone(),
-            };
+            let take = Take { site: Arc::clone(&site), crowd: Arc::clone(&crowd), tls, alive: alive.clone() };
             taking.push(tokio::spawn(take.connections(listener, stop.clone())));
         }
         drop(alive);

@@ -188,10 +188,6 @@ impl Group {
         let turn = (0..length).map(|nth| &self.members[(first.wrapping_add(nth)) % length]);
         turn.clone().find(|member| member.is_well(now)).unwrap_or(&self.members[first % length])
     }
-
-    pub(in crate::gateway) fn is_empty(&self) -> bool {
-        self.members.is_empty()
-    }
 }
 
 impl Ready {
