@@ -1,6 +1,8 @@
 //! The body of a response that passes.
 
+use crate::bandwidth::Slowed;
 use crate::pass::Pass;
+use bytes::Bytes;
 use diana::core::{MemoryStore, Store};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -9,25 +11,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response that passes. When it ends, fails or is dropped, what the request holds is given back.
-    pub struct PassBody<B, S: Store = MemoryStore>
+    /// The body of a response that passes, as fast as its rules allow. When it ends, fails or is dropped, what the request holds
+    /// is given back.
+    pub struct PassBody<B, S = MemoryStore>
     where
+        S: Store,
         S: 'static,
     {
         #[pin]
-        body: B,
+        body: Slowed<B>,
         held: Option<Pass<S>>,
     }
 }
 
 impl<B, S: Store + 'static> PassBody<B, S> {
-    pub(crate) fn new(body: B, held: Option<Pass<S>>) -> Self {
+    pub(crate) fn new(body: Slowed<B>, held: Option<Pass<S>>) -> Self {
         Self { body, held }
+    }
+
+    /// A body that nothing holds, and nothing slows down.
+    pub(crate) fn freely(body: B) -> Self {
+        Self::new(Slowed::freely(body), None)
     }
 }
 
 impl<B: Body, S: Store + 'static> Body for PassBody<B, S> {
-    type Data = B::Data;
+    type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(

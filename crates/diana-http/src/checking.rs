@@ -1,14 +1,13 @@
 //! A decision about a request, and the wait that it asks for.
 
-use crate::attributes::{HttpAttributes, OwnedAttributes};
+use crate::attributes::HttpAttributes;
 use crate::filter::Inner;
 use crate::outcome::{Checked, Diverted};
 use crate::pass::Pass;
 use crate::refusal::{Manner, Refused};
-use diana::Verdict;
 use diana::core::{MemoryStore, Store};
 use diana::rules::Over;
-use futures_util::FutureExt;
+use diana::{Begun, Verdict};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ enum State<S: Store + 'static> {
     Granted(Pass<S>, Duration),
     /// Granted, and waiting for its turn.
     Waiting(Pass<S>, Pin<Box<Sleep>>),
-    /// The shared store is asked.
+    /// The shared store is asked, or the request stands in line.
     Asking(Box<Asking<S>>),
     /// Whoever asks again has had the answer.
     HandedOut,
@@ -40,16 +39,15 @@ struct Asking<S: Store + 'static> {
 
 impl<S: Store + 'static> Checking<S> {
     pub(crate) fn begin(filter: &Arc<Inner<S>>, request: &HttpAttributes<'_>) -> Self {
-        if filter.engine.shared().is_none() {
-            // What is counted here is decided at once.
-            if let Some(verdict) = filter.engine.decide(request).now_or_never() {
-                return Self(decided(verdict, filter, || Manner::of(request)));
+        match filter.engine.begin(request) {
+            Begun::Made(verdict) => Self(decided(verdict, filter, || Manner::of(request))),
+            Begun::Unfinished(unfinished) => {
+                let engine = Arc::clone(&filter.engine);
+                let deciding = Box::pin(async move { engine.go_on(unfinished).await });
+                let asking = Asking { deciding, filter: Arc::clone(filter), manner: Manner::of(request) };
+                Self(State::Asking(Box::new(asking)))
             }
         }
-        let (engine, owned) = (Arc::clone(&filter.engine), OwnedAttributes::of(request));
-        let deciding = Box::pin(async move { engine.decide(&owned.attributes()).await });
-        let asking = Asking { deciding, filter: Arc::clone(filter), manner: Manner::of(request) };
-        Self(State::Asking(Box::new(asking)))
     }
 }
 
@@ -96,7 +94,7 @@ impl<S: Store + 'static> fmt::Debug for Checking<S> {
         let state = match &self.0 {
             State::Done(_) => "decided",
             State::Granted(..) | State::Waiting(..) => "waiting",
-            State::Asking(_) => "asking the shared store",
+            State::Asking(_) => "deciding",
             State::HandedOut => "handed out",
         };
         f.debug_tuple("Checking").field(&state).finish()

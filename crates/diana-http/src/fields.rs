@@ -3,9 +3,9 @@
 //! `RateLimit-Policy: "each-account";q=100;w=60` says what a limit is, `RateLimit: "each-account";r=12;t=31` how much is left
 //! of it and for how many seconds. Of a limit that refuses, `t` is the time at which it would not.
 
-use crate::options::RateLimitHeaders;
 use crate::policy;
 use diana::core::{Answer, Retry};
+use diana::rules::RateLimitHeaders;
 use diana::{Asked, Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};

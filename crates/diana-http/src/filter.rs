@@ -61,7 +61,7 @@ impl<S: Store + 'static> Filter<S> {
         self.decide(&HttpAttributes::of_head(head, client))
     }
 
-    fn decide(&self, request: &HttpAttributes<'_>) -> Checking<S> {
+    pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> Checking<S> {
         Checking::begin(&self.0, request)
     }
 }

@@ -47,6 +47,8 @@ mod checking;
 mod client;
 mod fields;
 mod filter;
+mod layer;
+mod load;
 mod options;
 mod outcome;
 mod outgoing;
@@ -54,6 +56,7 @@ mod pass;
 mod path;
 mod policy;
 mod refusal;
+mod settling;
 mod signature;
 
 pub use attributes::HttpAttributes;
@@ -62,10 +65,15 @@ pub use body::PassBody;
 pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
 pub use checking::Checking;
 pub use client::client_address;
+pub use diana::rules::RateLimitHeaders;
 pub use filter::Filter;
-pub use options::{FilterOptions, RateLimitHeaders};
+pub use layer::{ClientAddress, DianaBody, DianaFuture, DianaLayer, DianaService, DivertedTo};
+pub use load::LoadSampler;
+pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
-pub use outgoing::{ByKey, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn};
+pub use outgoing::{
+    ByKey, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
+};
 pub use pass::Pass;
 pub use path::normal_path;
 pub use refusal::Refused;

@@ -111,7 +111,9 @@ fn asks<S: Store>(engine: &Engine<S>) -> bool {
 fn look<S: Store>(engine: &Weak<Engine<S>>, ends: &AtomicBool) {
     let mut machine = Machine::default();
     if !machine.is_known() {
-        tracing::warn!("nothing is known of this system's processors and memory: `load` goes by connections and traffic");
+        tracing::warn!(
+            "nothing is known of this system's processors and memory: `load` goes by connections and traffic"
+        );
     }
     while !ends.load(Ordering::Acquire) {
         // Held only for the moment: whoever drops the engine drops it then and there.

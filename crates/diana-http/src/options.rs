@@ -1,12 +1,13 @@
 //! How a filter is set up.
 
-use diana::rules::RuleFile;
+use diana::rules::{RateLimitHeaders, RuleFile};
 use ipnet::IpNet;
 
 /// How a filter is set up, beyond its rules.
 ///
 /// ```
-/// use diana_http::{FilterOptions, RateLimitHeaders};
+/// use diana::rules::RateLimitHeaders;
+/// use diana_http::FilterOptions;
 ///
 /// let options = FilterOptions::default()
 ///     .trusted_proxies(["10.0.0.0/8".parse()?])
@@ -20,27 +21,12 @@ pub struct FilterOptions {
     pub(crate) rate_limit_headers: RateLimitHeaders,
 }
 
-/// By which fields clients are told where they stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RateLimitHeaders {
-    /// `RateLimit` and `RateLimit-Policy`, as the IETF drafts them.
-    #[default]
-    Ietf,
-    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
-    X,
-    /// Both.
-    Both,
-    /// None of them.
-    Off,
-}
-
 impl FilterOptions {
     /// What the `gateway` of a rule file says.
     pub fn of(file: &RuleFile) -> Self {
         file.gateway.as_ref().map_or_else(Self::default, |gateway| Self {
             trusted_proxies: gateway.trusted_proxies.clone(),
-            rate_limit_headers: RateLimitHeaders::default(),
+            rate_limit_headers: gateway.rate_limit_headers,
         })
     }
 

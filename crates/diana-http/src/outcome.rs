@@ -1,13 +1,14 @@
 //! What becomes of a request.
 
+use crate::attributes::HttpAttributes;
 use crate::fields;
-use crate::options::RateLimitHeaders;
 use crate::pass::Pass;
-use crate::refusal::Refused;
+use crate::refusal::{Manner, Refused};
 use diana::Verdict;
 use diana::core::{MemoryStore, Store};
-use diana::rules::Over;
+use diana::rules::{Over, RateLimitHeaders, Upstream};
 use http::HeaderMap;
+use http::request::Parts;
 use std::fmt;
 
 /// What becomes of a request.
@@ -30,16 +31,22 @@ pub struct Diverted {
 
 impl Diverted {
     /// Where it goes.
-    pub fn to(&self) -> &str {
+    pub fn to(&self) -> &Upstream {
         match self.verdict.over() {
             Some(Over::Divert(to)) => to,
-            _ => "",
+            _ => unreachable!("only what is diverted becomes one of these"),
         }
     }
 
     /// What was decided.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+
+    /// A refusal in its place, for whoever has nowhere else to send it. `head` is the request's.
+    pub fn refuse(self, head: &Parts) -> Refused {
+        let manner = Manner::of(&HttpAttributes::of_head(head, None));
+        Refused { verdict: self.verdict, headers: self.headers, manner }
     }
 
     /// Tells the client where it stands.

@@ -11,11 +11,13 @@
 
 mod error;
 mod limit;
+mod rules;
 mod service;
 
-use diana::core::{KeyedLimiter, Limiter, Permits};
+use crate::filter::Filter;
+use diana::core::{KeyedLimiter, Limiter, Permits, Store};
 pub use error::{OutgoingError, TooBusy};
-pub use limit::{ByKey, OutgoingLimit, Turn};
+pub use limit::{ByKey, NoTurn, OutgoingLimit, Turn};
 pub use service::{Outgoing, OutgoingFuture};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 ///
-/// The patience is 30 seconds unless you say otherwise.
+/// The patience is 30 seconds unless you say otherwise. Rules from a file: [`by_rules`](Self::by_rules).
 #[derive(Debug)]
 pub struct OutgoingLayer<L> {
     limit: Arc<L>,
@@ -74,6 +76,17 @@ impl<F> OutgoingLayer<ByKey<F>> {
     /// A limit for each key that `key` tells of a call: a host, an account. A call without a key is not limited.
     pub fn keyed(name: impl Into<Arc<str>>, limiter: impl Into<Arc<KeyedLimiter<str>>>, key: F) -> Self {
         Self { limit: Arc::new(ByKey::new(limiter.into(), key)), name: name.into(), patience: PATIENCE }
+    }
+}
+
+impl<S: Store + 'static> OutgoingLayer<Filter<S>> {
+    /// The rules of an engine, for a client of HTTP: what they say about `path`, `host`, `method` and headers is about the calls
+    /// that go out. A call holds what it holds (`concurrent`) until the head of its response is there.
+    ///
+    /// A rule that has no `wait` is waited for as well, as long as the patience allows; then it is first come, first served
+    /// only as far as calls wait for the same time.
+    pub fn by_rules(filter: Filter<S>) -> Self {
+        Self { limit: Arc::new(filter), name: "rules".into(), patience: PATIENCE }
     }
 }
 

@@ -5,12 +5,14 @@
 //! - Dropped later, what is held while a request runs (`concurrent`) comes back, and the rest stays taken.
 //! - Nothing comes back twice.
 
+use crate::bandwidth::{Pacing, Slowed};
 use crate::body::PassBody;
 use crate::fields;
 use crate::filter::Inner;
-use diana::Verdict;
+use crate::settling;
 use diana::core::{MemoryStore, Store};
 use diana::rules::Home;
+use diana::{Answered, Settled, Verdict};
 use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
@@ -26,7 +28,11 @@ pub struct Pass<S: Store + 'static = MemoryStore> {
     /// There until it is given back.
     verdict: Option<Verdict>,
     filter: Arc<Inner<S>>,
+    /// What slows its bodies down.
+    pacing: Pacing,
     stage: Stage,
+    /// What the response says it cost, if that is still to be told to the shared store.
+    costs: Option<Box<Settled>>,
 }
 
 /// How far the request is.
@@ -40,7 +46,8 @@ enum Stage {
 
 impl<S: Store + 'static> Pass<S> {
     pub(crate) fn new(verdict: Verdict, filter: Arc<Inner<S>>) -> Self {
-        Self { verdict: Some(verdict), filter, stage: Stage::Waiting }
+        let pacing = Pacing::of(&filter.engine, &verdict);
+        Self { verdict: Some(verdict), filter, pacing, stage: Stage::Waiting, costs: None }
     }
 
     /// What was decided.
@@ -48,19 +55,42 @@ impl<S: Store + 'static> Pass<S> {
         self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only when this is dropped"))
     }
 
+    /// The request's body, as fast as the rules allow.
+    pub fn request_body<B>(&self, body: B) -> Slowed<B> {
+        self.pacing.request(body)
+    }
+
     /// Says that the request is carried out from now on, so that only what it holds comes back.
     pub fn begin(&mut self) {
         self.stage = Stage::Running;
     }
 
-    /// Finishes the response: adds the fields that tell the client where it stands, and gives back what the request holds when
-    /// the body has been sent, or is dropped.
+    /// Finishes the response: corrects the cost by what its field `x-diana-cost` says, adds the fields that tell the client
+    /// where it stands, and gives back what the request holds when the body has been sent, or is dropped.
     pub fn answer<B: Body>(mut self, response: Response<B>) -> Response<PassBody<B, S>> {
         self.begin();
         let (mut head, body) = response.into_parts();
+        if let Some(verdict) = self.verdict.as_mut().filter(|verdict| verdict.found().is_held()) {
+            let is_fault = head.status.is_server_error();
+            verdict.answered(if is_fault { Answered::Overloaded } else { Answered::Well });
+        }
+        if let Some(costs) = settling::take(&mut head.headers) {
+            self.settle(costs);
+        }
         fields::add(&mut head.headers, self.verdict(), self.filter.options.rate_limit_headers);
+        let body = self.pacing.response(body);
         let held = self.verdict().found().is_held().then_some(self);
         Response::from_parts(head, PassBody::new(body, held))
+    }
+
+    /// Corrects the cost: at once where it is counted in this process, else when the request is over.
+    #[cold]
+    fn settle(&mut self, costs: Settled) {
+        if self.is_shared() {
+            self.costs = Some(Box::new(costs));
+        } else if let Some(verdict) = &mut self.verdict {
+            let _ = self.filter.engine.settle(verdict, &costs).now_or_never();
+        }
     }
 
     /// Whether something may have to be given back to the shared store.
@@ -72,19 +102,26 @@ impl<S: Store + 'static> Pass<S> {
 
 impl<S: Store + 'static> Drop for Pass<S> {
     fn drop(&mut self) {
-        let Some(holds) = self.verdict.as_ref().map(|verdict| verdict.found().is_held()) else { return };
+        let Some(verdict) = &self.verdict else { return };
         let is_over = self.stage == Stage::Running;
-        if is_over && !holds {
-            return;
-        }
-        let is_shared = self.is_shared();
-        let Some(verdict) = self.verdict.take() else { return };
-        if is_over && !is_shared {
+        if is_over && self.costs.is_none() && (!verdict.found().is_held() || !self.is_shared()) {
             // A verdict that is dropped gives back what it holds in this process.
             return;
         }
-        let engine = Arc::clone(&self.filter.engine);
+        self.give_back();
+    }
+}
+
+impl<S: Store + 'static> Pass<S> {
+    #[cold]
+    fn give_back(&mut self) {
+        let (is_over, is_shared) = (self.stage == Stage::Running, self.is_shared());
+        let Some(mut verdict) = self.verdict.take() else { return };
+        let (engine, costs) = (Arc::clone(&self.filter.engine), self.costs.take());
         let giving_back = async move {
+            if let Some(costs) = costs {
+                engine.settle(&mut verdict, &costs).await;
+            }
             if is_over {
                 engine.finish(verdict).await;
             } else {

@@ -8,10 +8,12 @@ use diana::core::{
     Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use http::HeaderValue;
+use diana::rules::OwnAnswer;
+use http::{HeaderValue, StatusCode};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is told about a limit whatever its counts are.
@@ -23,7 +25,9 @@ pub(crate) struct Policy {
     /// Its part of `RateLimit-Policy`.
     pub(crate) header: HeaderValue,
     /// The body of a refusal by this limit alone, and the status that it is about.
-    problem: Option<(u16, Bytes)>,
+    problem: Option<(StatusCode, Bytes)>,
+    /// What its rule answers in the user's own words, and that as it is sent.
+    own: Option<(Arc<OwnAnswer>, (HeaderValue, Bytes))>,
 }
 
 /// The most that a thread keeps; beyond that it begins anew.
@@ -59,7 +63,7 @@ impl Policy {
             text.push_str(&format!(";w={window}"));
         }
         let header = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        Self { version: limit.version(), capacity, name: name.into(), header, problem: None }
+        Self { version: limit.version(), capacity, name: name.into(), header, problem: None, own: None }
     }
 
     fn is_of(&self, limit: &Limit, capacity: u64) -> bool {
@@ -67,7 +71,7 @@ impl Policy {
     }
 
     /// The body of a refusal by this limit alone.
-    pub(crate) fn problem(&mut self, status: u16, make: impl FnOnce() -> Bytes) -> Bytes {
+    pub(crate) fn problem(&mut self, status: StatusCode, make: impl FnOnce() -> Bytes) -> Bytes {
         match &self.problem {
             Some((known, body)) if *known == status => body.clone(),
             _ => {
@@ -77,6 +81,25 @@ impl Policy {
             }
         }
     }
+
+    /// What its rule answers in the user's own words.
+    pub(crate) fn own(&mut self, answer: &Arc<OwnAnswer>) -> (HeaderValue, Bytes) {
+        match &self.own {
+            Some((known, sent)) if Arc::ptr_eq(known, answer) => sent.clone(),
+            _ => {
+                let sent = own(answer);
+                self.own = Some((Arc::clone(answer), sent.clone()));
+                sent
+            }
+        }
+    }
+}
+
+/// What a rule answers in the user's own words, as it is sent.
+pub(crate) fn own(answer: &OwnAnswer) -> (HeaderValue, Bytes) {
+    let content_type = HeaderValue::from_str(&answer.content_type);
+    let content_type = content_type.unwrap_or_else(|_| HeaderValue::from_static("text/plain; charset=utf-8"));
+    (content_type, Bytes::copy_from_slice(answer.text.as_bytes()))
 }
 
 /// In how many seconds so much is granted at most; `None` if time gives nothing back.

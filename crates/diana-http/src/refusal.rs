@@ -5,11 +5,11 @@ mod manner;
 mod page;
 mod problem;
 
-use crate::fields;
-use crate::options::RateLimitHeaders;
+use crate::{fields, policy};
 use bytes::Bytes;
-use diana::Verdict;
 use diana::core::Retry;
+use diana::rules::RateLimitHeaders;
+use diana::{Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -45,14 +45,16 @@ impl Refused {
         }
         fields::add(&mut headers, &self.verdict, self.headers);
         let mut status = self.status();
-        let (content_type, body) = match self.manner.form {
-            Form::Grpc(content_type) => {
-                status = StatusCode::OK;
-                grpc::add(&mut headers, &self.verdict);
-                (HeaderValue::from_static(content_type), Bytes::new())
-            }
-            Form::Html => (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict)),
-            Form::Json => (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict)),
+        let (content_type, body) = if let Form::Grpc(content_type) = self.manner.form {
+            status = StatusCode::OK;
+            grpc::add(&mut headers, &self.verdict);
+            (HeaderValue::from_static(content_type), Bytes::new())
+        } else if let Some(own) = self.own_answer() {
+            own
+        } else if self.manner.form == Form::Html {
+            (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict))
+        } else {
+            (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict))
         };
         headers.insert(CONTENT_TYPE, content_type);
         let body = if self.manner.has_body { body } else { Bytes::new() };
@@ -60,6 +62,18 @@ impl Refused {
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response
+    }
+
+    /// What the rule answers in the user's own words, if it does.
+    fn own_answer(&self) -> Option<(HeaderValue, Bytes)> {
+        match self.verdict.reason()? {
+            Reason::Limit(asked) => {
+                let answer = asked.rule.answer.as_ref()?;
+                Some(policy::with(&asked, |policy| policy.own(answer)))
+            }
+            Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy::own),
+            _ => None,
+        }
     }
 
     /// In how many seconds it is worth to come again; `None` if it never is.

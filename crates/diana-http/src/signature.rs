@@ -23,7 +23,7 @@
 use crate::chain::{Filtering, HttpFilter};
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
-use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, InvalidHeaderName, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
@@ -77,6 +77,12 @@ impl SignatureFilter {
     /// Requests must be signed with `secret`, in `header`, no longer than `max_age` ago.
     pub fn new(secret: &[u8], header: HeaderName, max_age: Duration) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), header, max_age, clock: Arc::new(SystemClock) }
+    }
+
+    /// As the `signature` of a file's `gateway` says. The error is a name that no header has.
+    pub fn of(signature: &diana::rules::Signature) -> Result<Self, InvalidHeaderName> {
+        let header = HeaderName::from_bytes(signature.header.as_bytes())?;
+        Ok(Self::new(signature.secret.reveal().as_bytes(), header, signature.max_age))
     }
 
     /// The same on another clock.

@@ -69,10 +69,7 @@ async fn a_call_whose_turn_comes_too_late_fails_at_once_and_unsent() {
     let calls = (0..3).map(|number| client.clone().oneshot(number));
     let mut answers = futures_util::future::join_all(calls).await;
     let error = answers.pop().unwrap().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "limit `partner` has no room within 1.5s, and nothing was sent: try again in 500ms"
-    );
+    assert_eq!(error.to_string(), "limit `partner` has no room within 1.5s, and nothing was sent: try again in 500ms");
     let OutgoingError::TooBusy(busy) = error else { panic!("{error}") };
     assert_eq!(busy.retry, Retry::After(ms(500)));
     assert_eq!(server.seen(), [(0, 0), (1_000, 1)]);

@@ -15,7 +15,7 @@ mod unreachable;
 
 use crate::answer::OwnAnswer;
 use crate::document::Document;
-use crate::document::node::{Node, Value};
+use crate::document::node::{Node, Span, Value};
 use crate::fields::Fields;
 use crate::identity::Identity;
 use crate::problem::{Problem, Problems};
@@ -135,6 +135,7 @@ impl RuleFile {
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
         let has_remote = fields.peek("remote").is_some();
+        let admin_at = fields.peek("admin").map(|node| node.span);
         let file = Self {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
@@ -146,12 +147,22 @@ impl RuleFile {
             answer: fields.take("answer").and_then(|node| OwnAnswer::read(node, problems)),
             rules: Vec::new(),
         };
+        file.check_listening(admin_at, problems);
         let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None };
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
         fields.finish(problems);
         Some(Self { rules, ..file })
+    }
+
+    /// Two can't listen in the same place.
+    fn check_listening(&self, admin_at: Option<Span>, problems: &mut Vec<Problem>) {
+        let (Some(gateway), Some(admin), Some(at)) = (&self.gateway, &self.admin, admin_at) else { return };
+        if let Some(twice) = admin.listen.iter().find(|address| gateway.listens_on(address)) {
+            let problem = Problem::new(at, format!("`gateway` listens on {twice} already"));
+            problems.push(problem.expected("another address for `admin`"));
+        }
     }
 
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
@@ -214,7 +225,7 @@ impl RuleFile {
 }
 
 /// Where a rule's name stands.
-fn name_of(item: Option<&Node>, rule: &Rule) -> crate::Span {
+fn name_of(item: Option<&Node>, rule: &Rule) -> Span {
     let entry = item.and_then(|item| match &item.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == "name"),
         _ => None,

@@ -67,7 +67,7 @@ pub use secret::Secret;
 pub use source::{
     Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
 };
-pub use words::{RuleInWords, in_words, table};
+pub use words::{RuleInWords, gateway_in_words, in_words, table};
 
 /// The page's code, so that it is tested.
 #[cfg(doctest)]

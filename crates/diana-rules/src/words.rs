@@ -2,6 +2,7 @@
 //!
 //! What is said is taken from what the rule came to, not from its text: whoever reads it sees what will happen.
 
+mod gateway;
 mod limit;
 mod table;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod tests;
 mod units;
 
 use crate::rule::{CostOf, Home, KeyList, Missing, Mode, Over, Rule};
+pub use gateway::gateway_in_words;
 use std::fmt;
 pub use table::table;
 
@@ -68,7 +70,10 @@ fn beyond(rule: &Rule) -> String {
     let refuses = refuses || rule.missing == Missing::Deny;
     let end = match &rule.over {
         _ if !refuses => return "slowed down".to_owned(),
-        Over::Deny => format!("refused with {}", rule.status),
+        Over::Deny => {
+            let words = if rule.answer.is_some() { ", in your own words" } else { "" };
+            format!("refused with {}{words}", rule.status)
+        }
         Over::Divert(upstream) => format!("goes to {upstream}"),
     };
     match (rule.wait, rule.queue) {

@@ -22,10 +22,12 @@ fn good_files_are_read() {
         good(text);
     }
     let file = good(GOOD[1]);
-    assert_eq!(file.gateway.as_ref().unwrap().upstream, ["http://127.0.0.1:3000", "https://b.example.com"]);
+    let upstream = file.gateway.as_ref().unwrap().upstream.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(upstream, ["http://127.0.0.1:3000", "https://b.example.com"]);
     assert_eq!(file.store.redis.as_ref().unwrap().url.reveal(), "redis://127.0.0.1:6379");
     assert_eq!(file.rules[0].overrides[0].written, "vip-7, 192.0.2.7");
     assert!(!format!("{file:?}").contains("redis://"), "no log shows where Redis is, with its password");
+    assert!(!format!("{file:?}").contains("hunter2"), "no log shows a secret");
 }
 
 /// Without places, which differ.
@@ -147,7 +149,7 @@ diana.yaml:13:11: there is a rule `b` already
 
 #[test]
 fn a_typo_in_any_name_of_a_field_is_understood() {
-    let of_rule = "name by match bandwidth load cost allow deny overrides wait queue over shadow status missing store limit every total \
+    let of_rule = "name by match bandwidth load cost allow deny overrides wait queue over shadow status answer missing store limit every total \
                    concurrent algorithm buckets burst burst_seconds cold_factor delay nodelay opens precision refill starts time_zone warm_up";
     for field in of_rule.split_whitespace().filter(|field| field.len() > 2) {
         // Two letters the other way round.
@@ -156,7 +158,7 @@ fn a_typo_in_any_name_of_a_field_is_understood() {
         let expected = format!("[{typo}] `{typo}` is no field of a rule: did you mean `{field}`?");
         assert!(said.contains(&expected), "{said:?}");
     }
-    for field in ["version", "gateway", "admin", "identity", "store", "remote", "status", "rules"] {
+    for field in ["version", "gateway", "admin", "identity", "store", "remote", "status", "answer", "rules"] {
         let said = told(&format!("rules: []\n{field}x: 5\n"));
         assert_eq!(said, [format!("[{field}x] `{field}x` is no field of a rule file: did you mean `{field}`?")]);
     }
@@ -244,7 +246,7 @@ fn a_remote_document_brings_rules_and_nothing_of_the_machine() {
         "\
 centre:1:1: `gateway` belongs in the local file of each machine
   1 | gateway: {listen: 1}
-    | ^^^^^^^ only `version`, `revision`, `identity`, `status` and `rules`
+    | ^^^^^^^ only `version`, `revision`, `identity`, `status`, `answer` and `rules`
 "
     );
 }

@@ -268,7 +268,7 @@ fn flash_sale_with_a_queue() {
     );
     has(&rules, &order("/sale/red-shoe/order"), "shoes [red-shoe] cost 1: shoes@red-shoe");
     has(&rules, &request("POST", "/sale/blue-shoe/order"), "tries refuses: missing");
-    assert_eq!(rules.rules()[0].rule().over, Over::Divert("http://10.0.2.1:8000".to_owned()));
+    assert_eq!(rules.rules()[0].rule().over, Over::Divert("http://10.0.2.1:8000".parse().unwrap()));
     assert_eq!(
         about(&rules, &request("GET", "/sale/blue-shoe")),
         ["reloading [12:198.51.100.715:/sale/blue-shoe] cost 1: reloading"]

@@ -58,9 +58,23 @@ fn good_files_are_good_for_both() {
 }
 
 /// A place where a field may stand, as `@`, and its fields in the schema.
-const PLACES: [(&str, &str); 13] = [
+const PLACES: [(&str, &str); 21] = [
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
+    ("{rules: [], gateway: {tls: {@: 5}}}", "/properties/gateway/properties/tls/properties"),
+    (
+        "{rules: [], gateway: {tls: {certificates: {@: 5}}}}",
+        "/properties/gateway/properties/tls/properties/certificates/anyOf/0/properties",
+    ),
+    ("{rules: [], gateway: {routes: [{@: 5}]}}", "/properties/gateway/properties/routes/items/properties"),
+    (
+        "{rules: [], gateway: {routes: [{match: {@: 5}}]}}",
+        "/properties/gateway/properties/routes/items/properties/match/properties",
+    ),
+    ("{rules: [], gateway: {signature: {@: 5}}}", "/properties/gateway/properties/signature/properties"),
+    ("{rules: [], gateway: {timeouts: {@: 5}}}", "/properties/gateway/properties/timeouts/properties"),
+    ("{rules: [], gateway: {bounds: {@: 5}}}", "/properties/gateway/properties/bounds/properties"),
+    ("{rules: [], answer: {@: 5}}", "/$defs/answer/properties"),
     ("{rules: [], admin: {@: 5}}", "/properties/admin/properties"),
     ("{rules: [], identity: {jwt: {@: 5}}}", "/properties/identity/properties/jwt/properties"),
     ("{rules: [], store: {@: 5}}", "/properties/store/properties"),
@@ -185,7 +199,9 @@ const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 |
  | "100/s" | "5/10min" | "1 per 200ms" | " 5 / s " | "5/s burst 7" | "0/s" | "5/S" | "200ms" | " 5 min" | "s" | "5µs" | "0s" | "10MiB" | "1 b"
  | "512KiB/s" | "1Mbit/ 5 s" | "85%" | "99.5 %" | "ip" | " ip/24 " | "ip/+24" | "header (x)" | "cel(\"a\nb\")" | "account" | "global"
  | "/a" | "/{id}/**" | "GET" | "a.b" | "10.0.0.0/8" | "::1" | "::ffff:10.0.0.1" | "http://a" | "https://a:1/" | "redis://a" | "etcd://a"
- | "0.0.0.0:80" | "deny" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
+ | "0.0.0.0:80" | "127.0.0.1:80" | "h2c://a" | "HTTP://a" | "both" | "off" | "json" | {"type": "text/plain", "text": 5} | {"secret": "s"}
+ | {"listen": "0.0.0.0:443", "certificates": {"certificate": "a", "key": "b"}} | [{"match": {"path": "/a"}, "upstream": "http://a"}]
+ | {"header": "64KiB", "streams": 5} | {"header": "5s", "idle": "1h"} | "deny" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
  | [] | {} | ["a"] | ["ip", "host"] | ["5/s", "7/h"] | [["a"]] | {"a": "5/s"} | {"rate": "5/s"} | {"rate": "5/s", "burst": 5}
  | {"tokens": 5, "every": "1s"} | {"cpu": "5%"} | {"path": "/a"} | {"header": {"x": [1, "b*"]}} | {"divert": "http://a"} | {"rate": "5B/s"}
  | "header(x)" | "jwt(sub)" | "cel('request.host')" | "true" | {"verify": false} | {"verify": "false", "from": "query(t)"}

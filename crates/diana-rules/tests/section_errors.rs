@@ -76,7 +76,6 @@ fn a_gateway_listens_and_asks_somebody() {
                 "gateway: {lissen: 0.0.0.0:80, upstream: http://a}",
                 &["[lissen] `lissen` is no field of `gateway`: did you mean `listen`?"],
             ),
-            ("admin: {}", &["[{] `admin` has no `listen`"]),
             (
                 "admin: {listen: localhost}",
                 &[
@@ -85,7 +84,7 @@ fn a_gateway_listens_and_asks_somebody() {
             ),
             (
                 "admin: {listen: 127.0.0.1:9090, password: x}",
-                &["[password] `password` is no field of `admin`: expected one of `listen`"],
+                &["[password] `password` is no field of `admin`: expected one of `listen`, `token`"],
             ),
         ],
         |text| format!("{text}\nrules: []\n"),
@@ -259,6 +258,8 @@ fn no_password_is_shown() {
         "remote: {from: 'ftp://me:hunter2@centre/rules', token: hunter2, polll: 5s}\nrules: []\n",
         "identity: {jwt: {secret: hunter2, algorithm: RS256, leway: 5s}}\nrules: []\n",
         "gateway: {upstream: 'http://me:hunter2@10.0.0.1'}\nrules: []\n",
+        "gateway: {signature: {secret: hunter2, headr: x}}\nrules: []\n",
+        "admin: {listen: [0.0.0.0:1], token: hunter2, lisen: 5}\nrules: []\n",
         "remote:\n  token: \"hunter2\" x\nrules: []\n",
     ] {
         let document = diana_rules::Document::new("diana.yaml", text);

@@ -147,6 +147,14 @@ fn every_field_and_every_word_is_on_the_page() {
     for fields in [
         "{~: 1, rules: []}",
         "{gateway: {listen: '127.0.0.1:1', upstream: http://a, ~: 1}, rules: []}",
+        "{gateway: {tls: {listen: '127.0.0.1:1', certificates: {certificate: a, key: b}, ~: 1}}, rules: []}",
+        "{gateway: {tls: {listen: '127.0.0.1:1', certificates: {certificate: a, key: b, ~: 1}}}, rules: []}",
+        "{gateway: {routes: [{match: {path: /a}, upstream: http://a, ~: 1}]}, rules: []}",
+        "{gateway: {routes: [{match: {path: /a, ~: 1}, upstream: http://a}]}, rules: []}",
+        "{gateway: {signature: {secret: s, ~: 1}}, rules: []}",
+        "{gateway: {timeouts: {~: 1}}, rules: []}",
+        "{gateway: {bounds: {~: 1}}, rules: []}",
+        "{answer: {type: text/plain, text: a, ~: 1}, rules: []}",
         "{admin: {listen: '127.0.0.1:1', ~: 1}, rules: []}",
         "{identity: {jwt: {secret: s, ~: 1}}, rules: []}",
         "{store: {~: 1}, rules: []}",
@@ -169,6 +177,8 @@ fn every_field_and_every_word_is_on_the_page() {
         "rules: [{name: a, limit: 1/s, algorithm: fixed_window, opens: ~}]",
         "rules: [{name: a, limit: 1/s, algorithm: smooth_bursty, starts: ~}]",
         "rules: [{name: a, bandwidth: {rate: 1MB/s, of: ~}}]",
+        "{gateway: {rate_limit_headers: ~}, rules: []}",
+        "{gateway: {access_log: ~}, rules: []}",
         "{store: {on_full: ~}, rules: []}",
         "{store: {redis: 'redis://a', when_down: ~}, rules: []}",
         "{remote: {from: http://a/b, format: ~}}",
@@ -179,7 +189,7 @@ fn every_field_and_every_word_is_on_the_page() {
     let is_mentioned = |name: &String| PAGE.contains(&format!("`{name}`"));
     let missing = names.iter().filter(|name| !is_mentioned(name)).collect::<Vec<_>>();
     assert!(missing.is_empty(), "the page does not mention {missing:?}");
-    assert!(names.len() > 80, "only {} names were found: {names:?}", names.len());
+    assert!(names.len() > 110, "only {} names were found: {names:?}", names.len());
 }
 
 #[test]

@@ -59,6 +59,7 @@ use deadlines::Deadlines;
 use diana::Engine;
 use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
 use diana_rules::RuleFile;
+use http::HeaderName;
 use parking_lot::Mutex;
 use site::{Destination, Site, Store};
 use std::net::{SocketAddr, TcpListener};
@@ -107,7 +108,8 @@ impl Gateway {
         let section = Arc::new(file.gateway.clone().unwrap_or_default());
         let mut chain = Chain::new();
         if let Some(signature) = &section.signature {
-            chain = chain.and(SignatureFilter::of(signature));
+            let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
+            chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
         }
         Self {
             filter: Filter::with_options(engine, FilterOptions::of(file)),
@@ -290,6 +292,9 @@ impl Drop for Running {
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("listen", &self.section.listen).field("chain", &self.chain).finish_non_exhaustive()
+        f.debug_struct("Gateway")
+            .field("listen", &self.section.listen)
+            .field("chain", &self.chain)
+            .finish_non_exhaustive()
     }
 }

@@ -15,11 +15,14 @@
 //!   [`Engine::decide`] names.
 
 mod answered;
+mod asking;
 mod asks;
 mod by_hand;
 mod counts;
 mod deciding;
 mod explain;
+#[cfg(feature = "wait")]
+mod line;
 mod made;
 mod options;
 mod settle;
@@ -28,17 +31,17 @@ mod verdict;
 use crate::load::{LoadMeter, Sheddings};
 pub use answered::Answered;
 use arc_swap::ArcSwap;
+use asking::InLine;
 use asks::{Asks, Part};
 pub use by_hand::{ByHandError, KeyStanding, LimitStanding};
 use counts::Counts;
 pub use deciding::Deciding;
+use deciding::Next;
 #[cfg(feature = "wait")]
 pub use deciding::{Admitting, Begun, Unfinished};
-use deciding::{GivesBack, Next};
 use diana_core::{Ask, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Store, Timestamp};
-use diana_rules::{Applied, Attributes, Home, Mode, Move, RuleFile, RuleSet, Why};
+use diana_rules::{Attributes, Move, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
-use made::{Shadow, SharedDecision};
 pub use options::EngineOptions;
 use parking_lot::Mutex;
 pub use settle::Settled;
@@ -77,21 +80,25 @@ impl<S: Store> Engine<S> {
     /// Dropping it gives back what was taken, but for one case: while shared *shadow* rules are asked, what the shared store has
     /// granted already stays charged.
     pub fn decide(&self, request: &dyn Attributes) -> Deciding<'_, S> {
-        let (begun, next) = self.first_look(request);
-        match next {
-            Next::Nothing => Deciding::made(begun),
-            _ => Deciding::asking(self.ask_shared(begun)),
+        match self.first_look(request, InLine::Passes) {
+            (begun, Next::Nothing) => Deciding::made(begun),
+            (begun, next) => Deciding::asking(self.carry_on(begun, next, InLine::Passes)),
         }
     }
 
     /// Decides about one request as [`decide`](Self::decide) does, but where a rule says `wait` and its algorithm can't tell
-    /// when the turn will come (windows, logs, `concurrent`), the request stands in line.
+    /// when the turn will come (windows, logs, `concurrent`), the request stands in line: first come, first served, for each
+    /// count. At most as many as the rule's `queue` says stand in one line, and 1,000 where it says nothing.
+    ///
+    /// Dropping the future leaves the line. A wait that the verdict [tells](Verdict::wait) is still to be waited for.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "wait")]
     pub fn admit(&self, request: &dyn Attributes) -> Admitting<'_, S> {
-        let (begun, next) = self.first_look(request);
-        match next {
-            Next::Nothing => Deciding::made(begun),
-            _ => Deciding::asking(self.ask_shared(begun)),
+        match self.first_look(request, InLine::Stands) {
+            (begun, Next::Nothing) => Deciding::made(begun),
+            (begun, next) => Deciding::asking(self.carry_on(begun, next, InLine::Stands)),
         }
     }
 
@@ -99,126 +106,16 @@ impl<S: Store> Engine<S> {
     /// and the rest is for [`go_on`](Self::go_on).
     #[cfg(feature = "wait")]
     pub fn begin(&self, request: &dyn Attributes) -> Begun {
-        let (begun, next) = self.first_look(request);
-        match next {
-            Next::Nothing => Begun::Made(begun.done()),
-            next => Begun::Unfinished(Unfinished { begun: begun.into_own(), next }),
+        match self.first_look(request, InLine::Stands) {
+            (begun, Next::Nothing) => Begun::Made(begun.done()),
+            (begun, next) => Begun::Unfinished(Unfinished { begun: begun.into_own(), next }),
         }
     }
 
     /// Decides about a request that could not be decided at once.
     #[cfg(feature = "wait")]
     pub async fn go_on(&self, unfinished: Unfinished) -> Verdict {
-        self.ask_shared(unfinished.begun).await
-    }
-
-    /// All that can be said about a request without waiting for anything.
-    fn first_look(&self, request: &dyn Attributes) -> (GivesBack<'_>, Next) {
-        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
-        verdict.find(request);
-        if verdict.rules().has_load() {
-            self.shed(&mut verdict);
-        }
-        for nth in 0..verdict.found().refused().len() {
-            let refused = verdict.found().refused()[nth];
-            let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
-            if rule.rule().mode == Mode::Enforced {
-                verdict.refuse(refused);
-                return (GivesBack::new(&self.counts, verdict), Next::Nothing);
-            }
-        }
-        self.decide_local(&mut verdict);
-        let mut begun = GivesBack::new(&self.counts, verdict);
-        let verdict = begun.verdict();
-        if verdict.found().applied().is_empty() || !verdict.is_granted() {
-            return (begun, Next::Nothing);
-        }
-        let is_shared = |applied: &Applied| applied.home == Home::Shared;
-        if self.shared.is_some() && verdict.found().applied().iter().any(is_shared) {
-            return (begun, Next::AskShared);
-        }
-        if verdict.found().has_shadows() {
-            self.ask_shadows_here(begun.verdict_mut());
-        }
-        (begun, Next::Nothing)
-    }
-
-    /// Lets the rules with `load` refuse what is too much for the machine.
-    #[cold]
-    fn shed(&self, verdict: &mut Verdict) {
-        for nth in 0..verdict.found().applied().len() {
-            let number = verdict.found().applied()[nth].rule;
-            let Some(rule) = verdict.rules().rule(number).map(diana_rules::RuleInForce::rule) else { continue };
-            if rule.load.is_none() {
-                continue;
-            }
-            if let Some(resource) = self.sheddings.refuses(&rule.name, &self.load) {
-                verdict.made_mut().found.refuse(number, Why::Overloaded(resource));
-            }
-        }
-    }
-
-    /// What the shared store says, and the shadows.
-    async fn ask_shared(&self, mut begun: GivesBack<'_>) -> Verdict {
-        let Some(shared) = &self.shared else { return begun.done() };
-        if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shared).await {
-            let is_granted = decision.is_granted();
-            begun.verdict_mut().made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
-            if !is_granted {
-                begun.give_back_local();
-                return begun.done();
-            }
-        }
-        self.ask_shadows_here(begun.verdict_mut());
-        for nth in begun.verdict().shadows_of(Home::Shared) {
-            if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shadow(nth)).await {
-                begun.verdict_mut().add_shadow(Shadow { nth, decision, here });
-            }
-        }
-        begun.done()
-    }
-
-    /// Asks each shadow rule that is counted here as if it were in force.
-    fn ask_shadows_here(&self, verdict: &mut Verdict) {
-        let mut shadows = verdict.shadows_of(Home::Local);
-        if self.shared.is_none() {
-            shadows.extend(verdict.shadows_of(Home::Shared));
-        }
-        for nth in shadows {
-            if let Some(decision) = self.decide_here(verdict, Part::Shadow(nth)) {
-                verdict.add_shadow(Shadow { nth, decision, here: true });
-            }
-        }
-    }
-
-    /// Asks the counts of this process for all that is decided here.
-    fn decide_local(&self, verdict: &mut Verdict) {
-        // One ask needs no list, and is what most requests are.
-        if let Some(ask) = Asks::only(verdict) {
-            let decision = LocalStore::decide(self.local(), &[ask], verdict.at(), Patience::FOREVER);
-            verdict.made_mut().local = Some(decision);
-        } else {
-            verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
-        }
-    }
-
-    /// What the counts of this process say; nothing if they are not asked.
-    fn decide_here(&self, verdict: &Verdict, part: Part) -> Option<Decision> {
-        let asks = Asks::of(verdict, part);
-        (!asks.is_empty()).then(|| LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER))
-    }
-
-    /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
-    /// nobody.
-    async fn decide_there(&self, shared: &S, verdict: &Verdict, part: Part) -> Option<(Decision, bool)> {
-        let asks = Asks::of(verdict, part);
-        if asks.is_empty() {
-            return None;
-        }
-        Some(match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
-            Ok(decision) => (decision, false),
-            Err(_) => (LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER), true),
-        })
+        self.carry_on(unfinished.begun, unfinished.next, InLine::Stands).await
     }
 
     /// Which of the asks are decided in this process: all of them, if nobody shares.

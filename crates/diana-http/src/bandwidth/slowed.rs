@@ -45,7 +45,7 @@ struct Metered {
 
 impl<B> Slowed<B> {
     /// A body that nothing slows down.
-    pub(super) fn freely(body: B) -> Self {
+    pub(crate) fn freely(body: B) -> Self {
         Self { body, slowing: None }
     }
 

@@ -6,8 +6,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call that waits for its turn: what it holds while it is under way, or when it could be had.
-pub type Turn<H> = Pin<Box<dyn Future<Output = Result<H, Retry>> + Send>>;
+/// A call that waits for its turn: what it holds while it is under way, or why it has none.
+pub type Turn<H> = Pin<Box<dyn Future<Output = Result<H, NoTurn>> + Send>>;
+
+/// Why a call's turn does not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoTurn {
+    /// The limit, if it has a name of its own beside the layer's.
+    pub limit: Option<Arc<str>>,
+    /// When it would be granted.
+    pub retry: Retry,
+}
+
+impl From<Retry> for NoTurn {
+    fn from(retry: Retry) -> Self {
+        Self { limit: None, retry }
+    }
+}
 
 /// What tells a call `R` when its turn is.
 pub trait OutgoingLimit<R>: Send + Sync + 'static {
@@ -30,7 +45,7 @@ impl<R> OutgoingLimit<R> for Permits {
     type Held = Permit;
 
     fn turn(self: Arc<Self>, _request: &R, patience: Duration) -> Turn<Permit> {
-        Box::pin(async move { self.try_acquire_async(1, patience).await.map_err(|_| Retry::WhenReturned) })
+        Box::pin(async move { self.try_acquire_async(1, patience).await.map_err(|_| Retry::WhenReturned.into()) })
     }
 }
 
@@ -62,11 +77,11 @@ where
 }
 
 /// What a limiter answered to an ask for one permit.
-fn granted(retry: Result<Option<Retry>, InvalidCost>) -> Result<(), Retry> {
+fn granted(retry: Result<Option<Retry>, InvalidCost>) -> Result<(), NoTurn> {
     match retry {
         Ok(None) => Ok(()),
-        Ok(Some(retry)) => Err(retry),
-        Err(_) => Err(Retry::Never),
+        Ok(Some(retry)) => Err(retry.into()),
+        Err(_) => Err(Retry::Never.into()),
     }
 }
 

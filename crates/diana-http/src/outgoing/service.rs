@@ -1,7 +1,7 @@
 //! The client behind the layer, and the call that waits.
 
 use super::error::{OutgoingError, TooBusy};
-use super::limit::{OutgoingLimit, Turn};
+use super::limit::{NoTurn, OutgoingLimit, Turn};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
@@ -92,8 +92,9 @@ impl<R, H, C: Service<R>> Future for OutgoingFuture<R, H, C> {
                     };
                     match turn {
                         Ok(held) => State::Calling { call: client.call(request), held },
-                        Err(retry) => {
-                            return Poll::Ready(Err(OutgoingError::TooBusy(TooBusy { limit: name, patience, retry })));
+                        Err(NoTurn { limit, retry }) => {
+                            let busy = TooBusy { limit: limit.unwrap_or(name), patience, retry };
+                            return Poll::Ready(Err(OutgoingError::TooBusy(busy)));
                         }
                     }
                 }

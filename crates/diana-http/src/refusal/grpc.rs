@@ -5,6 +5,7 @@ use crate::fields::whole_seconds;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use diana::core::Retry;
+use diana::rules::Why;
 use diana::{Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -21,7 +22,7 @@ const PERMISSION_DENIED: u8 = 7;
 /// Adds the status of the call, and for those who try again by themselves when to do so.
 pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
     let (code, message) = match (verdict.reason(), verdict.retry()) {
-        (Some(Reason::Rule { .. }), _) => (PERMISSION_DENIED, "refused".to_owned()),
+        (Some(Reason::Rule { why: Why::Listed | Why::Missing, .. }), _) => (PERMISSION_DENIED, "refused".to_owned()),
         (_, Some(Retry::After(time))) => {
             (RESOURCE_EXHAUSTED, format!("too many requests, again {}", when(whole_seconds(time))))
         }

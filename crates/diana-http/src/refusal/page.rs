@@ -19,10 +19,11 @@ pub(super) fn body(status: StatusCode, retry: Option<u64>, verdict: &Verdict) ->
             format!("There were too many requests in a short time. Please come again {}.", when(seconds)),
         ),
     };
+    // A rule's name has nothing that means something in a page.
     let rule = verdict.refused_by().map_or("", |rule| &rule.name);
     let page = include_str!("refusal.html");
     let page = page.replace("{title}", title).replace("{words}", &words);
-    Bytes::from(page.replace("{status}", status.as_str()).replace("{rule}", &escaped(rule)))
+    Bytes::from(page.replace("{status}", status.as_str()).replace("{rule}", rule))
 }
 
 /// When that is, as people say it.
@@ -34,9 +35,4 @@ pub(super) fn when(seconds: u64) -> String {
         (0 | 1, "second") => "in a second".to_owned(),
         (count, name) => format!("in {count} {name}s"),
     }
-}
-
-/// A text that may stand in a page.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -13,9 +13,9 @@ pub(super) const TYPE: &str = "application/problem+json";
 pub(super) fn body(status: StatusCode, verdict: &Verdict) -> Bytes {
     let refused = || verdict.asked().filter(|asked| !asked.answer.is_granted());
     match verdict.reason() {
-        Some(Reason::Limit(asked)) if refused().count() == 1 => policy::with(&asked, |policy| {
-            policy.problem(status.as_u16(), || written(status, &[asked.limit.name()], None))
-        }),
+        Some(Reason::Limit(asked)) if refused().count() == 1 => {
+            policy::with(&asked, |policy| policy.problem(status, || written(status, &[asked.limit.name()], None)))
+        }
         Some(Reason::Limit(_)) => {
             let names = refused().map(|asked| asked.limit.name()).collect::<Vec<_>>();
             written(status, &names, None)
@@ -24,6 +24,8 @@ pub(super) fn body(status: StatusCode, verdict: &Verdict) -> Bytes {
             let detail = match why {
                 Why::Listed => "You are on the list of those who are refused.".to_owned(),
                 Why::Missing => format!("The request has no {}.", rule.by),
+                Why::Overloaded(_) => return written(status, &[&rule.name], None),
+                _ => return written(status, &[], None),
             };
             written(status, &[], Some(&detail))
         }

@@ -143,6 +143,11 @@ impl Gateway {
         self.routes.iter().position(|route| route.is_for(&seen))
     }
 
+    /// Whether it listens there, with TLS or without.
+    pub(super) fn listens_on(&self, address: &SocketAddr) -> bool {
+        is_among(address, &self.listen) || self.tls.iter().any(|tls| is_among(address, &tls.listen))
+    }
+
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(node, "`gateway`", GATEWAY, problems)?;
         let has_tls = fields.peek("tls").is_some();

@@ -8,7 +8,7 @@ use crate::by::KeyBytes;
 use crate::limit::LimitRule;
 use crate::matching::{Seen, WithParameters};
 use crate::rule::{CostOf, Home, Missing, Rule};
-use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket};
+use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket, Waiting};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -49,7 +49,13 @@ pub struct LimitInForce {
     pub patience: Patience,
     /// Whether what it grants must be given back when the request is done.
     pub is_returned: bool,
+    /// How many stand in line for one key at most, where those who `wait` must stand in line: where the algorithm can't tell
+    /// when their turn will come.
+    pub line: Option<usize>,
 }
+
+/// How many stand in line for one key, where the rule has no `queue`.
+const LONGEST_LINE: usize = 1_000;
 
 impl LimitInForce {
     fn new(own: &LimitRule, rule: &Rule, name: &str, known: Option<(&Self, &LimitRule)>) -> Self {
@@ -66,7 +72,9 @@ impl LimitInForce {
             None => Patience::NONE,
         };
         let is_returned = own.configured.algorithm::<Concurrency>().is_some();
-        Self { limit, patience, is_returned }
+        let queues = rule.wait.is_some() && limit.waiting() == Waiting::Queues;
+        let longest = rule.queue.map_or(LONGEST_LINE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
+        Self { limit, patience, is_returned, line: queues.then_some(longest) }
     }
 }
 

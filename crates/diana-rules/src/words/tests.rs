@@ -111,6 +111,7 @@ fn what_happens_beyond_is_said() {
         ("limit: 5/s, wait: 2s", "waits, at most 2 seconds; then refused with 503"),
         ("limit: 5/s, wait: 2s, queue: 50", "waits in line, at most 50 for 2 seconds; then refused with 503"),
         ("limit: 5/s, over: {divert: 'http://b:1'}", "goes to http://b:1"),
+        ("limit: 5/s, answer: {type: a/b, text: c}", "refused with 503, in your own words"),
         ("limit: 5/s, shadow: true", "only reported (shadow)"),
         ("bandwidth: 5B/s", "slowed down"),
         ("by: account, missing: deny", "refused with 503"),

@@ -4,6 +4,7 @@
 
 use super::reading::{self, counted};
 use clap::Args;
+use diana_rules::{RuleFile, gateway_in_words, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,7 +20,7 @@ pub(crate) struct Check {
     files: Vec<PathBuf>,
     /// Check what a configuration centre would send, together with the local file
     ///
-    /// Its rules are in place of the file's own. It may have `version`, `identity`, `status` and `rules`; `${VARIABLES}` are
+    /// Its rules are in place of the file's own. It may have `version`, `revision`, `identity`, `status`, `answer` and `rules`; `${VARIABLES}` are
     /// not replaced in it.
     #[arg(long, value_name = "DOC")]
     remote: Option<PathBuf>,
@@ -37,6 +38,19 @@ Examples:
   diana import nginx /etc/nginx/nginx.conf | diana check -
   diana check diana.yaml --remote centre.yaml           before it is put into etcd";
 
+/// What a file means: its gateway, and its rules.
+fn shown(file: &RuleFile) -> String {
+    let gateway = gateway_in_words(file);
+    let mut text = gateway.iter().map(|line| format!("{line}\n")).collect::<String>();
+    if !gateway.is_empty() {
+        text.push('\n');
+    }
+    if !file.rules.is_empty() {
+        text.push_str(&format!("{}\n", table(file)));
+    }
+    text
+}
+
 impl Check {
     pub(crate) fn run(self) -> ExitCode {
         self.try_run().unwrap_or_else(|code| code)
@@ -50,9 +64,11 @@ impl Check {
                 Err(wrong) => problems += wrong.tell(),
                 Ok(file) => {
                     let mut text = String::new();
-                    if !self.quiet && !file.rules.is_empty() {
-                        let between = if nth > 0 { "\n" } else { "" };
-                        text = format!("{between}{}\n", diana_rules::table(&file));
+                    if !self.quiet {
+                        text = shown(&file);
+                        if nth > 0 && !text.is_empty() {
+                            text.insert(0, '\n');
+                        }
                     }
                     let rules = counted(file.rules.len(), "rule");
                     reading::print(&format!("{text}{}: {rules}, good\n", self.called(path)))?;

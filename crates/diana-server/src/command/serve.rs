@@ -69,8 +69,7 @@ impl Serve {
             Format::Text => AccessLogFormat::Text,
             Format::Json => AccessLogFormat::Json,
         });
-        let options =
-            ServeOptions::new(self.config).listen(self.listen).upstream(self.upstream).access_log(access_log);
+        let options = ServeOptions::new(self.config).listen(self.listen).upstream(self.upstream).access_log(access_log);
         match serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

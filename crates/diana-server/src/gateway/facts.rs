@@ -12,8 +12,6 @@ pub(super) struct Facts {
     pub(super) peer: IpAddr,
     /// Whether the other end's word about the client is believed.
     pub(super) trust: Trust,
-    /// `http` or `https`.
-    pub(super) scheme: Scheme,
     /// The peer's address, for `X-Forwarded-For`.
     pub(super) forwarded_for: HeaderValue,
     /// `for=...;proto=...`, for `Forwarded`.
@@ -44,7 +42,6 @@ impl Facts {
             forwarded_for: value(&peer.to_string()),
             forwarded: value(&node),
             proto: value(scheme.as_str()),
-            scheme,
         }
     }
 }

@@ -79,12 +79,18 @@ fn version_2(bytes: &[u8]) -> Header {
     }
     let port = |at: usize| Some(u16::from_be_bytes(rest.get(at..at + 2)?.try_into().ok()?));
     let client = match family >> 4 {
-        1 => rest.get(..4).and_then(|ip| <[u8; 4]>::try_from(ip).ok()).map(Ipv4Addr::from).zip(port(8)).map(
-            |(ip, port)| SocketAddr::new(ip.into(), port),
-        ),
-        2 => rest.get(..16).and_then(|ip| <[u8; 16]>::try_from(ip).ok()).map(Ipv6Addr::from).zip(port(32)).map(
-            |(ip, port)| SocketAddr::new(ip.into(), port),
-        ),
+        1 => rest
+            .get(..4)
+            .and_then(|ip| <[u8; 4]>::try_from(ip).ok())
+            .map(Ipv4Addr::from)
+            .zip(port(8))
+            .map(|(ip, port)| SocketAddr::new(ip.into(), port)),
+        2 => rest
+            .get(..16)
+            .and_then(|ip| <[u8; 16]>::try_from(ip).ok())
+            .map(Ipv6Addr::from)
+            .zip(port(32))
+            .map(|(ip, port)| SocketAddr::new(ip.into(), port)),
         _ => return Header::Whole { length, client: None },
     };
     match client {

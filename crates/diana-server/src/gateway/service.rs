@@ -33,19 +33,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A client's connection, whose requests are served.
-#[derive(Clone)]
 pub(super) struct Connection {
     pub(super) site: Arc<Site>,
-    pub(super) facts: Arc<Facts>,
+    pub(super) facts: Facts,
     pub(super) phase: Arc<Phase>,
 }
 
 impl Connection {
     /// Answers one request.
-    pub(super) async fn serve(self, request: Request<Incoming>) -> Response<OutBody> {
-        let Self { site, facts, phase } = &self;
+    pub(super) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Response<OutBody> {
+        let Self { site, facts, .. } = &*self;
         let (mut head, body) = request.into_parts();
-        let mut visit = Visit::begin(site, phase, &head);
+        let mut visit = Visit::begin(&self, &head);
         if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
             return rejected(answers::problem(status, why), visit);
         }
@@ -127,7 +126,10 @@ impl Connection {
                 Some(client) => tunnel::open(&self.site, client, response, leave, visit),
                 None => {
                     visit.outcome = Outcome::Failed;
-                    own(answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"), visit)
+                    own(
+                        answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"),
+                        visit,
+                    )
                 }
             };
         }
@@ -142,7 +144,7 @@ impl Connection {
         }
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
-        let body = leave.request_body(body);
+        let body = leave.request_body(self.site.filter.engine(), body);
         let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
         (body, Some(ending))
     }

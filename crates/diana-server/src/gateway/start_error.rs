@@ -29,7 +29,9 @@ impl fmt::Display for StartError {
             Self::Listen { address, error } => {
                 write!(f, "can't listen on {address}: {error}")?;
                 match error.kind() {
-                    io::ErrorKind::AddrInUse => f.write_str("; another program does, or another `listen` has the same port"),
+                    io::ErrorKind::AddrInUse => {
+                        f.write_str("; another program does, or another `listen` has the same port")
+                    }
                     io::ErrorKind::PermissionDenied => f.write_str("; ports below 1024 need a privilege"),
                     io::ErrorKind::AddrNotAvailable => f.write_str("; this machine has no such address"),
                     _ => Ok(()),

@@ -64,7 +64,9 @@ impl Certificates {
                 self.shown.0.store(Arc::new(keys));
                 tracing::info!("the certificates have changed, and are in use");
             }
-            Err(error) => tracing::error!("the certificates have changed and are no good, so the old ones stay: {error}"),
+            Err(error) => {
+                tracing::error!("the certificates have changed and are no good, so the old ones stay: {error}")
+            }
         }
         *self.looked.lock() = looks;
     }

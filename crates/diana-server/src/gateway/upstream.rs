@@ -15,7 +15,7 @@ mod member;
 pub(super) use body::{BodyError, UpstreamBody};
 pub(super) use connector::{Connector, tls_config};
 pub(super) use group::{Answer, Group, Upstreams};
-pub(super) use member::Health;
+pub(super) use member::{Health, Member};
 
 use std::fmt;
 

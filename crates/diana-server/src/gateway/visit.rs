@@ -1,11 +1,10 @@
 //! One request's way through the gateway, from its head to the last byte of its answer: what is noted about it.
 
-use super::phase::Phase;
-use super::site::Site;
+use super::service::Connection;
+use super::upstream::Member;
 use crate::access_log::Entry;
 use crate::metrics::Outcome;
 use diana::core::{Clock, SystemClock, Timestamp};
-use diana_rules::Upstream;
 use http::header::{HOST, HeaderValue, REFERER, USER_AGENT};
 use http::request::Parts;
 use http::{Method, Uri, Version};
@@ -16,8 +15,7 @@ use std::time::Duration;
 /// One request's way through the gateway. When it is dropped, the request is done with: it is counted, logged, and its
 /// connection is free for the next.
 pub(super) struct Visit {
-    site: Arc<Site>,
-    phase: Arc<Phase>,
+    connection: Arc<Connection>,
     began: Timestamp,
     pub(super) outcome: Outcome,
     /// Only if there is an access log.
@@ -36,16 +34,16 @@ struct Told {
     status: u16,
     rule: Option<String>,
     wait: Duration,
-    upstream: Option<Upstream>,
+    upstream: Option<Arc<Member>>,
     upstream_took: Option<Duration>,
     bytes_out: u64,
 }
 
 impl Visit {
-    pub(super) fn begin(site: &Arc<Site>, phase: &Arc<Phase>, head: &Parts) -> Self {
-        phase.begin(head.version);
+    pub(super) fn begin(connection: &Arc<Connection>, head: &Parts) -> Self {
+        connection.phase.begin(head.version);
         let began = SystemClock.now();
-        let told = site.log.is_some().then(|| {
+        let told = connection.site.log.is_some().then(|| {
             let header = |name| head.headers.get(name).cloned();
             Box::new(Told {
                 client: IpAddr::from([0, 0, 0, 0]),
@@ -63,7 +61,7 @@ impl Visit {
                 bytes_out: 0,
             })
         });
-        Self { site: Arc::clone(site), phase: Arc::clone(phase), began, outcome: Outcome::Rejected, told }
+        Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, told }
     }
 
     /// When its head was there.
@@ -92,10 +90,10 @@ impl Visit {
     }
 
     /// Who answered, and how long that took.
-    pub(super) fn answered_by(&mut self, upstream: &Upstream, took: Duration) {
-        self.site.metrics.upstream(took);
+    pub(super) fn answered_by(&mut self, upstream: &Arc<Member>, took: Duration) {
+        self.connection.site.metrics.upstream(took);
         if let Some(told) = &mut self.told {
-            told.upstream = Some(upstream.clone());
+            told.upstream = Some(Arc::clone(upstream));
             told.upstream_took = Some(took);
         }
     }
@@ -117,11 +115,12 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
+        let Connection { site, phase, .. } = &*self.connection;
         let took = SystemClock.now().since(self.began);
-        self.phase.end();
-        self.site.metrics.request(self.outcome, took);
-        let (Some(told), Some(log)) = (&self.told, &self.site.log) else { return };
-        let upstream = told.upstream.as_ref().map(ToString::to_string);
+        phase.end();
+        site.metrics.request(self.outcome, took);
+        let (Some(told), Some(log)) = (&self.told, &site.log) else { return };
+        let upstream = told.upstream.as_ref().map(|member| member.upstream.to_string());
         log.log(&Entry {
             at: self.began,
             client: Some(told.client),

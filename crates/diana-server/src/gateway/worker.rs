@@ -66,12 +66,7 @@ impl Worker {
         for (listener, certificates) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let tls = certificates.map(|certificates| certificates.acceptor());
-            let take = Take {
-                site: Arc::clone(&site),
-                crowd: Arc::clone(&crowd),
-                tls,
-                alive: alive.clone(),
-            };
+            let take = Take { site: Arc::clone(&site), crowd: Arc::clone(&crowd), tls, alive: alive.clone() };
             taking.push(tokio::spawn(take.connections(listener, stop.clone())));
         }
         drop(alive);
@@ -180,9 +175,9 @@ async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Opti
         }
     };
     let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
-    let connection = Connection { site: Arc::clone(site), facts: Arc::new(facts), phase: Arc::clone(&phase) };
+    let connection = Arc::new(Connection { site: Arc::clone(site), facts, phase: Arc::clone(&phase) });
     let service = service_fn(move |request| {
-        let answer = connection.clone().serve(request);
+        let answer = Arc::clone(&connection).serve(request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
     let bounds = &gateway.bounds;

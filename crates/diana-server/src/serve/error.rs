@@ -45,7 +45,10 @@ impl fmt::Display for ServeError {
             Self::Sources(why) => write!(f, "the rules can't be followed: {why}"),
             Self::Gateway(why) => why.fmt(f),
             Self::Admin { address, error } => {
-                write!(f, "the admin address {address} can't be listened on: {error}; `admin: {{listen: ...}}` says where else")
+                write!(
+                    f,
+                    "the admin address {address} can't be listened on: {error}; `admin: {{listen: ...}}` says where else"
+                )
             }
             Self::Runtime(error) => write!(f, "the program can't run: {error}"),
         }

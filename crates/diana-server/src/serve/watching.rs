@@ -19,9 +19,9 @@ pub(super) fn start(engine: &Arc<Engine<RedisStore>>, metrics: &Arc<Metrics>, ce
         let mut before = 0;
         loop {
             let totals = metrics.totals();
-            let bytes = totals.bytes_in().saturating_add(totals.bytes_out());
+            let bytes = totals.bytes_in.saturating_add(totals.bytes_out);
             engine.load().add_traffic(bytes.saturating_sub(before));
-            engine.load().set_connections(totals.connections());
+            engine.load().set_connections(totals.connections);
             before = bytes;
             tokio::time::sleep(LOAD).await;
         }

@@ -64,15 +64,8 @@ impl EngineOptions {
 
     /// An engine that shares the counts of `store: shared`.
     pub fn build_shared<S: Store>(self, file: &RuleFile, shared: S) -> Engine<S> {
-        self.build_with(file, Some(shared))
-    }
-
-    /// An engine that may share the counts of `store: shared`, if there is a store to share them in.
-    pub fn build_with<S: Store>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
-        if let Some(shared) = &shared {
-            shared.configure(file.revision);
-        }
-        self.engine(file, shared)
+        shared.configure(file.revision);
+        self.engine(file, Some(shared))
     }
 
     fn engine<S>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {

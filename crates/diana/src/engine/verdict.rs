@@ -131,6 +131,13 @@ impl Verdict {
         self.made_mut().shadows.push(shadow);
     }
 
+    /// Forgets what was answered, to ask again at `now`.
+    #[cfg(feature = "wait")]
+    pub(super) fn ask_anew(&mut self, now: Timestamp) {
+        let made = self.made_mut();
+        (made.at, made.local, made.shared) = (now, None, None);
+    }
+
     pub(super) fn refuse(&mut self, by: RefusedBy) {
         self.made_mut().refused = Some(by);
     }

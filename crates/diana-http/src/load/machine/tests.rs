@@ -35,7 +35,10 @@ fn processors_are_as_busy_as_they_were_since_the_last_look() {
 #[test]
 fn memory_that_is_only_cache_is_free() {
     let files = Files::default();
-    files.write("/proc/meminfo", "MemTotal:        1000 kB\nMemFree:   10 kB\nMemAvailable:     600 kB\nCached: 590 kB\n");
+    files.write(
+        "/proc/meminfo",
+        "MemTotal:        1000 kB\nMemFree:   10 kB\nMemAvailable:     600 kB\nCached: 590 kB\n",
+    );
     assert_eq!(files.machine().look(at(0)), Seen { cpu: None, memory: Some(0.4) });
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Connected {
 /// An HTTP/1 connection. Whoever has it drives it: nothing moves unless it is polled.
 pub(in crate::gateway) struct Http1 {
     sender: http1::SendRequest<ClientBody>,
-    connection: Pin<Box<http1::UpgradeableConnection<TokioIo<UpstreamIo>, ClientBody>>>,
+    connection: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
     state: State,
     /// By when the upstream must have said something.
     deadline: Deadline,

@@ -36,7 +36,7 @@ pub(in crate::gateway) struct Group {
 /// An answer, and who gave it.
 pub(in crate::gateway) struct Answer {
     pub(in crate::gateway) response: Response<UpstreamBody>,
-    pub(in crate::gateway) from: Upstream,
+    pub(in crate::gateway) from: Arc<Member>,
 }
 
 impl Upstreams {
@@ -172,7 +172,7 @@ impl Upstreams {
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                     response.body_mut().give_back_at_end();
                 }
-                Ok(Answer { response, from: member.upstream.clone() })
+                Ok(Answer { response, from: Arc::clone(member) })
             }
             Sent::Untouched(request, failure) => Err((failure, Some(request))),
             Sent::Failed(failure) => Err((failure, None)),
@@ -187,10 +187,6 @@ impl Group {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let turn = (0..length).map(|nth| &self.members[(first.wrapping_add(nth)) % length]);
         turn.clone().find(|member| member.is_well(now)).unwrap_or(&self.members[first % length])
-    }
-
-    pub(in crate::gateway) fn is_empty(&self) -> bool {
-        self.members.is_empty()
     }
 }
 

@@ -57,8 +57,8 @@ impl Health {
 }
 
 /// One upstream, as a worker knows it.
-pub(super) struct Member {
-    pub(super) upstream: Upstream,
+pub(in crate::gateway) struct Member {
+    pub(in crate::gateway) upstream: Upstream,
     health: Arc<Health>,
     free: Mutex<Vec<Http1>>,
     http2: Mutex<Option<http2::SendRequest<ClientBody>>>,

@@ -1,0 +1,147 @@
+//! A request behind the layer: decided about, then carried out, then answered.
+
+use super::body::DianaBody;
+use super::{DivertedTo, Diverting};
+use crate::bandwidth::Slowed;
+use crate::body::PassBody;
+use crate::checking::Checking;
+use crate::outcome::{Checked, Diverted};
+use crate::pass::Pass;
+use diana::core::{MemoryStore, Store};
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tower_service::Service;
+
+pin_project! {
+    /// A request that is decided about, and carried out if it passes. Dropped, it gives back what it has taken.
+    pub struct DianaFuture<C, B, S: Store = MemoryStore>
+    where
+        C: Service<Request<Slowed<B>>>,
+        S: 'static,
+    {
+        #[pin]
+        state: State<C, B, S>,
+    }
+}
+
+pin_project! {
+    #[project = StateNow]
+    enum State<C, B, S: Store>
+    where
+        C: Service<Request<Slowed<B>>>,
+        S: 'static,
+    {
+        Checking { checking: Checking<S>, request: Option<Waiting<C, B>> },
+        Calling { #[pin] call: C::Future, way: Option<Way<S>> },
+    }
+}
+
+/// A request that waits for its decision, and who carries it out.
+struct Waiting<C, B> {
+    head: Parts,
+    body: B,
+    inner: C,
+    diverting: Diverting,
+}
+
+/// How a request came to the inner service.
+enum Way<S: Store + 'static> {
+    Passed(Pass<S>),
+    Diverted(Diverted),
+}
+
+impl<C, B, S> DianaFuture<C, B, S>
+where
+    C: Service<Request<Slowed<B>>>,
+    S: Store + 'static,
+{
+    pub(super) fn new(checking: Checking<S>, head: Parts, body: B, inner: C, diverting: Diverting) -> Self {
+        Self { state: State::Checking { checking, request: Some(Waiting { head, body, inner, diverting }) } }
+    }
+}
+
+impl<C, B> Waiting<C, B>
+where
+    C: Service<Request<Slowed<B>>>,
+{
+    /// What follows from the decision: the inner service is called, or the request is refused.
+    fn go_on<S, R>(self, checked: Checked<S>) -> Result<State<C, B, S>, Response<DianaBody<R, S>>>
+    where
+        S: Store + 'static,
+    {
+        let Self { mut head, body, mut inner, diverting } = self;
+        match checked {
+            Checked::Pass(mut pass) => {
+                let request = Request::from_parts(head, pass.request_body(body));
+                pass.begin();
+                Ok(State::Calling { call: inner.call(request), way: Some(Way::Passed(pass)) })
+            }
+            Checked::Divert(diverted) if diverting == Diverting::Pass => {
+                head.extensions.insert(DivertedTo(diverted.to().clone()));
+                let request = Request::from_parts(head, Slowed::freely(body));
+                Ok(State::Calling { call: inner.call(request), way: Some(Way::Diverted(diverted)) })
+            }
+            Checked::Divert(diverted) => Err(diverted.refuse(&head).into_response().map(DianaBody::refused)),
+            Checked::Refuse(refused) => Err(refused.into_response().map(DianaBody::refused)),
+        }
+    }
+}
+
+impl<C, B, S, R> Future for DianaFuture<C, B, S>
+where
+    C: Service<Request<Slowed<B>>, Response = Response<R>>,
+    S: Store + 'static,
+    R: Body,
+{
+    type Output = Result<Response<DianaBody<R, S>>, C::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateNow::Checking { checking, request } => {
+                    let checked = ready!(Pin::new(checking).poll(context));
+                    // Whoever asks again has had the answer.
+                    let Some(request) = request.take() else { return Poll::Pending };
+                    match request.go_on(checked) {
+                        Ok(next) => next,
+                        Err(refusal) => return Poll::Ready(Ok(refusal)),
+                    }
+                }
+                StateNow::Calling { call, way } => {
+                    let response = ready!(call.poll(context))?;
+                    let response = match way.take() {
+                        Some(Way::Passed(pass)) => pass.answer(response),
+                        Some(Way::Diverted(diverted)) => {
+                            let mut response = response.map(PassBody::freely);
+                            diverted.add_fields(response.headers_mut());
+                            response
+                        }
+                        None => return Poll::Pending,
+                    };
+                    return Poll::Ready(Ok(response.map(DianaBody::passed)));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<C, B, S> fmt::Debug for DianaFuture<C, B, S>
+where
+    C: Service<Request<Slowed<B>>>,
+    S: Store + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Checking { .. } => "checking",
+            State::Calling { .. } => "calling",
+        };
+        f.debug_tuple("DianaFuture").field(&state).finish()
+    }
+}

@@ -1,0 +1,68 @@
+//! A service with Diana before it.
+
+use super::Set;
+use super::body::DianaBody;
+use super::future::DianaFuture;
+use crate::bandwidth::Slowed;
+use diana::core::{MemoryStore, Store};
+use http::{Request, Response};
+use http_body::Body;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower_service::Service;
+
+/// A service with Diana before it: what [`DianaLayer`](super::DianaLayer) makes.
+pub struct DianaService<C, S: Store + 'static = MemoryStore> {
+    inner: C,
+    set: Arc<Set<S>>,
+}
+
+impl<C, S: Store + 'static> DianaService<C, S> {
+    pub(super) fn new(inner: C, set: Arc<Set<S>>) -> Self {
+        Self { inner, set }
+    }
+
+    /// The service behind it.
+    pub fn inner(&self) -> &C {
+        &self.inner
+    }
+}
+
+impl<C, S, B, R> Service<Request<B>> for DianaService<C, S>
+where
+    C: Service<Request<Slowed<B>>, Response = Response<R>> + Clone,
+    S: Store + 'static,
+    R: Body,
+{
+    type Response = Response<DianaBody<R, S>>;
+    type Error = C::Error;
+    type Future = DianaFuture<C, B, S>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), C::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        let filter = &self.set.filter;
+        let client = self.set.finds.peer(&head).map(|peer| filter.client(&head.headers, peer));
+        let checking = filter.check_head(&head, client);
+        // The one that is ready makes the call; a clone need not be.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        DianaFuture::new(checking, head, body, inner, self.set.diverting)
+    }
+}
+
+impl<C: Clone, S: Store + 'static> Clone for DianaService<C, S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), set: Arc::clone(&self.set) }
+    }
+}
+
+impl<C: fmt::Debug, S: Store + 'static> fmt::Debug for DianaService<C, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DianaService").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

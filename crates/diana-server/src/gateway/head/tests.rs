@@ -1,0 +1,135 @@
+//! What is rejected, what ends here, and what is added.
+
+use super::*;
+use http::Request;
+use std::net::SocketAddr;
+
+fn head(request: http::request::Builder) -> Parts {
+    request.body(()).unwrap().into_parts().0
+}
+
+fn from(peer: &str) -> Facts {
+    let peer: SocketAddr = peer.parse().unwrap();
+    Facts::new(peer, &["10.0.0.0/8".parse().unwrap()], http::uri::Scheme::HTTP)
+}
+
+fn sent(request: http::request::Builder, facts: &Facts) -> Parts {
+    let mut head = head(request);
+    let upgrade = upgrade(&head);
+    to_upstream(&mut head, facts, upgrade);
+    head
+}
+
+fn value<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
+    head.headers.get(name).map(|value| value.to_str().unwrap())
+}
+
+#[test]
+fn what_a_client_may_not_ask_is_rejected() {
+    let why = |request| check(&head(request)).err().map(|rejected| (rejected.status.as_u16(), rejected.why));
+    assert_eq!(why(Request::get("/").header("host", "a")), None);
+    assert_eq!(why(Request::get("http://a/")), None);
+    assert_eq!(why(Request::options("*").header("host", "a")), None);
+    assert_eq!(why(Request::get("/").version(Version::HTTP_10)), None);
+    assert_eq!(why(Request::get("/")), Some((400, "there is no Host")));
+    assert_eq!(
+        why(Request::get("/").header("host", "a").header("host", "a")),
+        Some((400, "there is more than one Host"))
+    );
+    assert_eq!(why(Request::get("/").header("host", "a b")), Some((400, "the Host is no host")));
+    assert_eq!(why(Request::get("/").header("host", "x@y")), Some((400, "the Host is no host")));
+    assert_eq!(why(Request::get("ftp://a/").header("host", "a")), Some((400, "the address is neither http nor https")));
+    assert_eq!(why(Request::connect("a:443")).unwrap().0, 405);
+}
+
+#[test]
+fn what_concerns_one_connection_goes_no_further() {
+    let request = Request::get("/")
+        .header("host", "a")
+        .header("connection", "close, X-Mine, host")
+        .header("x-mine", "1")
+        .header("keep-alive", "timeout=5")
+        .header("proxy-connection", "keep-alive")
+        .header("te", "gzip, trailers")
+        .header("transfer-encoding", "chunked")
+        .header("upgrade", "h2c")
+        .header("http2-settings", "x")
+        .header("expect", "100-continue");
+    let head = sent(request, &from("203.0.113.7:1"));
+    for name in [
+        "connection",
+        "x-mine",
+        "keep-alive",
+        "proxy-connection",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+        "expect",
+    ] {
+        assert_eq!(value(&head, name), None, "{name}");
+    }
+    assert_eq!((value(&head, "te"), value(&head, "host")), (Some("trailers"), Some("a")));
+}
+
+#[test]
+fn what_an_untrusted_client_says_about_itself_is_replaced() {
+    let request = Request::get("/")
+        .header("host", "shop.example")
+        .header("x-forwarded-for", "1.2.3.4")
+        .header("x-forwarded-proto", "https")
+        .header("x-real-ip", "1.2.3.4")
+        .header("forwarded", "for=1.2.3.4");
+    let head = sent(request, &from("[2001:db8::7]:1"));
+    assert_eq!(value(&head, "x-forwarded-for"), Some("2001:db8::7"));
+    assert_eq!(value(&head, "x-forwarded-proto"), Some("http"));
+    assert_eq!(value(&head, "x-forwarded-host"), Some("shop.example"));
+    assert_eq!(value(&head, "forwarded"), Some("for=\"[2001:db8::7]\";proto=http"));
+    assert_eq!(value(&head, "x-real-ip"), None);
+}
+
+#[test]
+fn what_a_trusted_proxy_says_goes_on_with_the_proxy_behind_it() {
+    let request = Request::get("/")
+        .header("host", "inner")
+        .header("x-forwarded-for", "1.2.3.4")
+        .header("x-forwarded-for", "5.6.7.8")
+        .header("x-forwarded-proto", "https")
+        .header("x-forwarded-host", "shop.example");
+    let head = sent(request, &from("10.1.2.3:1"));
+    assert_eq!(value(&head, "x-forwarded-for"), Some("1.2.3.4, 5.6.7.8, 10.1.2.3"));
+    assert_eq!(value(&head, "x-forwarded-proto"), Some("https"));
+    assert_eq!(value(&head, "x-forwarded-host"), Some("shop.example"));
+    assert_eq!(value(&head, "forwarded"), Some("for=10.1.2.3;proto=http"));
+}
+
+#[test]
+fn the_host_of_an_absolute_address_counts() {
+    let head = sent(Request::get("http://real.example/a?b=c").header("host", "other"), &from("203.0.113.7:1"));
+    assert_eq!((value(&head, "host"), head.uri.to_string().as_str()), (Some("real.example"), "/a?b=c"));
+}
+
+#[test]
+fn an_upgrade_is_asked_for_by_two_headers() {
+    let asked = |connection: &str, to: &str| {
+        upgrade(&head(Request::get("/").header("connection", connection).header("upgrade", to)))
+    };
+    assert_eq!(asked("keep-alive, Upgrade", "websocket").unwrap(), "websocket");
+    assert_eq!(asked("keep-alive", "websocket"), None);
+    assert_eq!(asked("upgrade", "H2C"), None);
+    let request = Request::get("/").header("host", "a").header("connection", "upgrade").header("upgrade", "websocket");
+    let head = sent(request, &from("203.0.113.7:1"));
+    assert_eq!((value(&head, "connection"), value(&head, "upgrade")), (Some("upgrade"), Some("websocket")));
+}
+
+#[test]
+fn each_version_has_the_host_where_it_belongs() {
+    let upstream = "h2c://backend:50051".parse::<Upstream>().unwrap();
+    let mut head = sent(Request::get("/a?b").header("host", "shop.example"), &from("203.0.113.7:1"));
+    for_http2(&mut head, &upstream);
+    assert_eq!((head.uri.to_string().as_str(), value(&head, "host")), ("http://shop.example/a?b", None));
+    for_http1(&mut head, &upstream);
+    assert_eq!((head.uri.to_string().as_str(), value(&head, "host")), ("/a?b", Some("shop.example")));
+    let mut none = sent(Request::get("/").version(Version::HTTP_10), &from("203.0.113.7:1"));
+    for_http1(&mut none, &upstream);
+    assert_eq!(value(&none, "host"), Some("backend:50051"));
+}

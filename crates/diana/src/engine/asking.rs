@@ -1,0 +1,185 @@
+//! The steps of a decision: what is known at once, what the shared store says, and the shadows.
+
+use super::asks::{Asks, Part};
+use super::deciding::{GivesBack, Next};
+use super::made::{Shadow, SharedDecision};
+use super::{Engine, Verdict};
+use diana_core::{Decision, LocalStore, Patience, Store};
+use diana_rules::{Applied, Attributes, Home, Mode, RuleInForce, Why};
+
+/// What somebody does whose turn has not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InLine {
+    /// Stands in line, where the rule lets it.
+    #[cfg(feature = "wait")]
+    Stands,
+    /// Goes away.
+    Passes,
+}
+
+impl<S: Store> Engine<S> {
+    /// All that can be said about a request without waiting for anything.
+    pub(super) fn first_look(&self, request: &dyn Attributes, in_line: InLine) -> (GivesBack<'_>, Next) {
+        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
+        verdict.find(request);
+        if verdict.rules().has_load() {
+            self.shed(&mut verdict);
+        }
+        for nth in 0..verdict.found().refused().len() {
+            let refused = verdict.found().refused()[nth];
+            let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
+            if rule.rule().mode == Mode::Enforced {
+                verdict.refuse(refused);
+                return (GivesBack::new(&self.counts, verdict), Next::Nothing);
+            }
+        }
+        // Most of the time nobody waits for anything.
+        #[cfg(feature = "wait")]
+        if self.counts.lines.len() != 0
+            && let Some(line) = self.others(&verdict, None, verdict.at())
+        {
+            return self.behind(verdict, &line, in_line);
+        }
+        self.decide_local(&mut verdict);
+        let mut begun = GivesBack::new(&self.counts, verdict);
+        let verdict = begun.verdict();
+        if verdict.found().applied().is_empty() {
+            return (begun, Next::Nothing);
+        }
+        if !verdict.is_granted() {
+            let next = self.after_a_denial(verdict, in_line);
+            return (begun, next);
+        }
+        if self.is_shared(verdict) {
+            return (begun, Next::AskShared);
+        }
+        if verdict.found().has_shadows() {
+            self.ask_shadows_here(begun.verdict_mut());
+        }
+        (begun, Next::Nothing)
+    }
+
+    /// What has to be done about a request that was denied.
+    #[cfg_attr(not(feature = "wait"), allow(clippy::unused_self, reason = "without lines there is nothing to do"))]
+    fn after_a_denial(&self, verdict: &Verdict, in_line: InLine) -> Next {
+        match in_line {
+            #[cfg(feature = "wait")]
+            InLine::Stands if self.line_after(verdict, verdict.at()).is_some() => Next::StandInLine,
+            #[cfg(feature = "wait")]
+            InLine::Stands => Next::Nothing,
+            InLine::Passes => {
+                let _ = verdict;
+                Next::Nothing
+            }
+        }
+    }
+
+    /// All that has to be waited for.
+    pub(super) async fn carry_on(&self, mut begun: GivesBack<'_>, next: Next, in_line: InLine) -> Verdict {
+        if next == Next::AskShared {
+            if self.ask_shared(&mut begun).await {
+                return self.ask_shadows(begun).await;
+            }
+            if self.after_a_denial(begun.verdict(), in_line) == Next::Nothing {
+                return begun.done();
+            }
+        }
+        #[cfg(feature = "wait")]
+        return self.stand_in_line(begun).await;
+        #[cfg(not(feature = "wait"))]
+        begun.done()
+    }
+
+    /// Whether a rule that is about the request is counted by many.
+    pub(super) fn is_shared(&self, verdict: &Verdict) -> bool {
+        let is_shared = |applied: &Applied| applied.home == Home::Shared;
+        self.shared.is_some() && verdict.found().applied().iter().any(is_shared)
+    }
+
+    /// Lets the rules with `load` refuse what is too much for the machine.
+    #[cold]
+    fn shed(&self, verdict: &mut Verdict) {
+        for nth in 0..verdict.found().applied().len() {
+            let number = verdict.found().applied()[nth].rule;
+            let Some(rule) = verdict.rules().rule(number).map(RuleInForce::rule) else { continue };
+            if rule.load.is_none() {
+                continue;
+            }
+            if let Some(resource) = self.sheddings.refuses(&rule.name, &self.load) {
+                verdict.made_mut().found.refuse(number, Why::Overloaded(resource));
+            }
+        }
+    }
+
+    /// Asks the shared store, and says whether it grants. If it does not, what was taken here is given back.
+    pub(super) async fn ask_shared(&self, begun: &mut GivesBack<'_>) -> bool {
+        let Some(shared) = &self.shared else { return true };
+        let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shared).await else {
+            return true;
+        };
+        let is_granted = decision.is_granted();
+        begun.verdict_mut().made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
+        if !is_granted {
+            begun.give_back_local();
+        }
+        is_granted
+    }
+
+    /// Asks the shadows about a request that was granted.
+    pub(super) async fn ask_shadows(&self, mut begun: GivesBack<'_>) -> Verdict {
+        if !begun.verdict().found().has_shadows() {
+            return begun.done();
+        }
+        self.ask_shadows_here(begun.verdict_mut());
+        let Some(shared) = &self.shared else { return begun.done() };
+        for nth in begun.verdict().shadows_of(Home::Shared) {
+            if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shadow(nth)).await {
+                begun.verdict_mut().add_shadow(Shadow { nth, decision, here });
+            }
+        }
+        begun.done()
+    }
+
+    /// Asks each shadow rule that is counted here as if it were in force.
+    fn ask_shadows_here(&self, verdict: &mut Verdict) {
+        let mut shadows = verdict.shadows_of(Home::Local);
+        if self.shared.is_none() {
+            shadows.extend(verdict.shadows_of(Home::Shared));
+        }
+        for nth in shadows {
+            if let Some(decision) = self.decide_here(verdict, Part::Shadow(nth)) {
+                verdict.add_shadow(Shadow { nth, decision, here: true });
+            }
+        }
+    }
+
+    /// Asks the counts of this process for all that is decided here.
+    pub(super) fn decide_local(&self, verdict: &mut Verdict) {
+        // One ask needs no list, and is what most requests are.
+        if let Some(ask) = Asks::only(verdict) {
+            let decision = LocalStore::decide(self.local(), &[ask], verdict.at(), Patience::FOREVER);
+            verdict.made_mut().local = Some(decision);
+        } else {
+            verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
+        }
+    }
+
+    /// What the counts of this process say; nothing if they are not asked.
+    fn decide_here(&self, verdict: &Verdict, part: Part) -> Option<Decision> {
+        let asks = Asks::of(verdict, part);
+        (!asks.is_empty()).then(|| LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER))
+    }
+
+    /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
+    /// nobody.
+    async fn decide_there(&self, shared: &S, verdict: &Verdict, part: Part) -> Option<(Decision, bool)> {
+        let asks = Asks::of(verdict, part);
+        if asks.is_empty() {
+            return None;
+        }
+        Some(match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
+            Ok(decision) => (decision, false),
+            Err(_) => (LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER), true),
+        })
+    }
+}
