@@ -1,7 +1,6 @@
 //! Outgoing calls under the rules of an engine.
 
 use super::limit::{NoTurn, OutgoingLimit, Turn};
-use crate::attributes::{HttpAttributes, OwnedAttributes};
 use crate::filter::Filter;
 use crate::outcome::Checked;
 use crate::pass::Pass;
@@ -16,11 +15,14 @@ impl<B, S: Store + 'static> OutgoingLimit<Request<B>> for Filter<S> {
     type Held = Pass<S>;
 
     fn turn(self: Arc<Self>, request: &Request<B>, patience: Duration) -> Turn<Pass<S>> {
-        let request = OwnedAttributes::of(&HttpAttributes::of(request, None));
+        let (mut head, ()) = Request::new(()).into_parts();
+        head.method.clone_from(request.method());
+        head.uri.clone_from(request.uri());
+        head.headers.clone_from(request.headers());
         Box::pin(async move {
             let end = Instant::now() + patience;
             loop {
-                let checking = self.decide(&request.attributes());
+                let checking = self.check_head(&head, None);
                 // A rule's own `wait` may be longer than the patience; whoever gives up gives back.
                 let checked = tokio::time::timeout_at(end, checking).await;
                 let verdict = match checked {

@@ -5,12 +5,11 @@ use super::site::Store;
 use super::upstream::UpstreamBody;
 use super::visit::Visit;
 use bytes::Bytes;
-use diana::{Engine, Verdict};
+use diana::Verdict;
 use diana_http::{Diverted, Pacing, Pass, Slowed};
 use http::Response;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use std::sync::Arc;
 
 /// What the rules let a request do.
 pub(super) enum Leave {
@@ -34,8 +33,11 @@ impl Leave {
     }
 
     /// The request's body, as slow as the rules say.
-    pub(super) fn request_body(&self, engine: &Arc<Engine<Store>>, body: Incoming) -> Slowed<Incoming> {
-        Pacing::of(engine, self.verdict()).request(body)
+    pub(super) fn request_body(&self, body: Incoming) -> Slowed<Incoming> {
+        match self {
+            Self::Pass(pass) => pass.request_body(body),
+            Self::Divert(_) => Pacing::default().request(body),
+        }
     }
 
     /// An upstream's answer, as the client gets it.

@@ -144,7 +144,7 @@ impl Connection {
         }
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
-        let body = leave.request_body(self.site.filter.engine(), body);
+        let body = leave.request_body(body);
         let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
         (body, Some(ending))
     }

@@ -68,6 +68,15 @@ impl EngineOptions {
         self.engine(file, Some(shared))
     }
 
+    /// An engine that shares the counts of `store: shared` if there is a store to share them in, for programs that learn only
+    /// from their file whether there is.
+    pub fn build_with<S: Store>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
+        match shared {
+            Some(shared) => self.build_shared(file, shared),
+            None => self.engine(file, None),
+        }
+    }
+
     fn engine<S>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
         let sheddings = Sheddings::default();
         sheddings.set_rules(file);
