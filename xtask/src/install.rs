@@ -1,4 +1,4 @@
-//! Installs the programs that tests start, where they are missing: Redis, etcd and nginx, through apt.
+//! Installs the programs that tests start, where they are missing, through apt: Redis, etcd and nginx, and clients for the gateway.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -13,6 +13,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
     ("nginx", "nginx"),
+    ("curl", "curl"),
+    ("h2load", "nghttp2-client"),
+    ("wrk", "wrk"),
+    ("python3", "python3"),
+    ("node", "nodejs"),
 ];
 
 /// Run as root, with the packages as arguments.
@@ -45,7 +50,8 @@ fi
 pub(crate) fn programs() -> Result<(), String> {
     let missing = missing();
     if missing.is_empty() {
-        println!("redis-server, redis-sentinel, redis-cli, etcd and nginx are there");
+        let programs: Vec<&str> = PROGRAMS.iter().map(|(program, _)| *program).collect();
+        println!("all are there: {}", programs.join(", "));
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -82,7 +88,7 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io) and any nginx, or your packages.",
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), the others in any version, or your packages.",
         programs.join(" and "),
         packages.join(" "),
     )
