@@ -307,7 +307,7 @@ fn llm_tokens_by_cost() {
     has(&rules, &chat, "tokens [alice] cost 1200: tokens, tokens#2");
     has(&rules, &chat, "requests [alice] cost 1: requests");
     has(&rules, &chat, "at-a-time [alice] cost 1: at-a-time");
-    has(&rules, &chat, "models [] cost 1: ");
+    has(&rules, &chat, "models [] cost 1: models");
     has(&rules, &asked("/v1/chat/completions"), "tokens [alice] cost 4000: tokens, tokens#2");
     let embedding = asked("/v1/embeddings").header("content-length", "4000");
     has(&rules, &embedding, "embeddings [alice] cost 101: embeddings");
@@ -344,7 +344,7 @@ fn overload_protection() {
     assert_eq!(
         about(&rules, &request("GET", "/api/reports/sales")),
         [
-            "adaptive [] cost 1: ",
+            "adaptive [] cost 1: adaptive",
             "at-a-time [] cost 1: at-a-time",
             "reports [/api/reports/sales] cost 1: reports",
             "each-client [198.51.100.7] cost 1: each-client",
