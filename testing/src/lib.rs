@@ -1,9 +1,9 @@
-//! Real servers for tests and benches: Redis alone, as a cluster, under sentinels; etcd; and an HTTP server and a proxy that
-//! misbehave on demand.
+//! Real servers for tests and benches: Redis alone, as a cluster, under sentinels; etcd; nginx; an HTTP server and a proxy
+//! that misbehave on demand; and wrk, which loads any of them.
 //!
 //! A mock answers what its author thinks Redis answers. What matters here is what Redis does when it is frozen, killed,
 //! full, moved or failed over, so these are the programs themselves (Redis 7 or later, on Linux): `redis-server`,
-//! `redis-sentinel`, `redis-cli` and `etcd` from the `PATH`. `cargo xtask test` installs them where they are missing.
+//! `redis-sentinel`, `redis-cli`, `etcd`, `nginx` and `wrk` from the `PATH`. `cargo xtask test` installs them where they are missing.
 //!
 //! # What always holds
 //! - Everything listens on loopback alone, on ports that no other value of this crate has, in this process or another.
@@ -15,6 +15,7 @@
 mod cli;
 mod etcd_server;
 mod http_server;
+mod nginx_server;
 mod ports;
 mod process;
 mod proxy;
@@ -22,12 +23,16 @@ mod redis_cluster;
 mod redis_sentinel;
 mod redis_server;
 mod wait;
+mod wrk;
 
 pub use etcd_server::EtcdServer;
 pub use http_server::{HttpServer, Misbehave};
+pub use nginx_server::NginxServer;
 pub use ports::Port;
+pub use process::{Process, resident};
 pub use proxy::Proxy;
 pub use redis_cluster::{RedisCluster, SlotMove};
 pub use redis_sentinel::RedisSentinel;
 pub use redis_server::{RedisServer, RedisServerBuilder};
 pub use wait::wait_until;
+pub use wrk::{Wrk, WrkRun};

@@ -1,4 +1,4 @@
-//! A process that this one started: signals, CPU time, and an end that is waited for.
+//! A process that this one started: signals, CPU time, memory, and an end that is waited for.
 
 use crate::wait::{LONG, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,15 +7,26 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running child; killed and waited for on drop.
+/// A running child; killed and waited for on drop. The servers of this crate are such; anything else can be one.
+///
+/// ```
+/// use diana_testing::Process;
+/// use std::process::Command;
+///
+/// let mut process = Process::start(Command::new("sleep").arg("60"))?;
+/// assert!(process.is_running() && process.resident()? > 0);
+/// process.kill()?;
+/// assert!(process.has_ended());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
 }
 
 impl Process {
     /// Starts `command` with neither input nor output.
-    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+    pub fn start(command: &mut Command) -> io::Result<Self> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|error| {
             let program = command.get_program().to_string_lossy();
@@ -25,17 +36,18 @@ impl Process {
         Ok(Self { child })
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its id.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Whether it could answer: it has neither ended nor been stopped.
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.stat().is_ok_and(|stat| !matches!(stat.state, 'T' | 'Z' | 'X'))
     }
 
     /// Whether it has ended by itself, or been killed.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         // An ended child stays a zombie until it is waited for, so its id can't have become another's.
         self.stat().map_or(true, |stat| stat.has_ended())
     }
@@ -43,7 +55,7 @@ impl Process {
     /// SIGKILL to it and to those it forked, and waits for their end. Does nothing to one that has ended.
     ///
     /// Redis forks to send a replica its data; such a child would outlive it, and write to a folder that is being removed.
-    pub(crate) fn kill(&mut self) -> io::Result<()> {
+    pub fn kill(&mut self) -> io::Result<()> {
         // Stopped, it neither forks nor waits for its children, so that their ids stay theirs. If it can't be stopped it
         // has ended.
         let forked = self.freeze().map(|()| self.forked()).unwrap_or_default();
@@ -57,22 +69,32 @@ impl Process {
     }
 
     /// SIGSTOP, and waits until it has stopped: the signal alone lets it finish what it is at.
-    pub(crate) fn freeze(&self) -> io::Result<()> {
+    pub fn freeze(&self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         let stopped = || self.stat().is_ok_and(|stat| stat.state == 'T').then_some(());
         wait_until("a process to stop", LONG, stopped)
     }
 
     /// SIGCONT.
-    pub(crate) fn thaw(&self) -> io::Result<()> {
+    pub fn thaw(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
 
     /// User and system time of all its threads, in the kernel's ticks (10 ms as a rule).
-    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
+    pub fn cpu_time(&self) -> io::Result<Duration> {
         let ticks = self.stat()?.ticks;
         let per_second = rustix::param::clock_ticks_per_second();
         Ok(Duration::from_millis(ticks.saturating_mul(1_000) / per_second))
+    }
+
+    /// How many bytes of memory it has (resident), without its children's.
+    pub fn resident(&self) -> io::Result<u64> {
+        resident(self.pid())
+    }
+
+    /// The ids of the children that it has now.
+    pub fn children(&self) -> Vec<u32> {
+        self.forked().iter().filter_map(|child| u32::try_from(child.as_raw_nonzero().get()).ok()).collect()
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
@@ -99,6 +121,14 @@ impl Drop for Process {
         // There is nobody to tell; an error here means that it has ended.
         let _ = self.kill();
     }
+}
+
+/// How many bytes of memory the process `pid` has (resident), be it ours or not.
+pub fn resident(pid: u32) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    // One that has ended has none.
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")))
 }
 
 /// What we want of `/proc/PID/stat`; see proc(5).

@@ -4,7 +4,7 @@
 //! limiter, the table of keys, the simulator and the tests, and is the specification that other stores are tested
 //! against: the same asks at the same times must get the same answers everywhere.
 
-use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Standing, Timestamp};
+use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Sample, Standing, Timestamp};
 use std::fmt::Debug;
 
 #[cfg(feature = "calendar")]
@@ -96,6 +96,11 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let outcome = self.take(state, now, cost, patience);
         Answer { outcome, standing: self.standing(state, now) }
+    }
+
+    /// Hears how one answer came out. Only a limit that [adapts](crate::Adaptive) learns from it.
+    fn observe(&self, state: &mut Self::State, now: Timestamp, sample: &Sample) {
+        let _ = (state, now, sample);
     }
 
     /// The same algorithm with states of one word, where it has such a form; only the token bucket has.

@@ -29,6 +29,7 @@
 //! - `async`: waiting as futures, on tokio's timer.
 //! - `conformance`: the suite of behaviour that every store must pass.
 
+mod adaptive;
 mod algorithm;
 mod clock;
 #[cfg(feature = "conformance")]
@@ -47,6 +48,7 @@ mod sync;
 mod time;
 mod waiting;
 
+pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
 #[doc(hidden)]

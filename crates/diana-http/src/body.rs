@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response that passes, as fast as its rules allow. When it ends, fails or is dropped, what the request holds
-    /// is given back.
+    /// The body of a response that passes, as fast as its rules allow. When it ends, fails or is dropped, what the request
+    /// holds is given back.
     pub struct PassBody<B, S = MemoryStore>
     where
         S: Store,

@@ -78,3 +78,8 @@ pub use pass::Pass;
 pub use path::normal_path;
 pub use refusal::Refused;
 pub use signature::SignatureFilter;
+
+/// The page's code, so that it is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/in-your-server.md")]
+struct InYourServer;

@@ -90,7 +90,7 @@ async fn a_call_that_is_dropped_gives_its_turn_to_the_next() {
 async fn keys_wait_apart_and_who_has_none_does_not_wait() {
     let server = Server::new(ms(1));
     let limiter = KeyedLimiter::new(quota("1/s")).with_clock(TokioClock::new());
-    let key = |number: &u32| (*number != 7).then(|| if number % 2 == 0 { "even" } else { "odd" }.to_owned());
+    let key = |number: &u32| (*number != 7).then(|| if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned());
     let layer = OutgoingLayer::keyed("each", limiter, key);
     let client = ServiceBuilder::new().layer(layer).service(server.client());
     let calls = [0, 2, 1, 7, 7, 7].map(|number| client.clone().oneshot(number));

@@ -6,6 +6,7 @@ pub(crate) mod read;
 mod words;
 
 use crate::attributes::{Attribute, Attributes};
+use ipnet::IpNet;
 pub use key::KeyBytes;
 use part::{Lack, Part};
 use std::convert::Infallible;
@@ -126,6 +127,12 @@ impl By {
             part.check_value(value).map_err(|(what, expected)| (nth, what, expected))?;
         }
         Ok(())
+    }
+
+    /// The network whose count a key shares that a file names by an address of it: `2001:db8::/64` for `2001:db8::7`.
+    pub(crate) fn network_of(&self, key: &str) -> Option<IpNet> {
+        let [part] = &*self.parts else { return None };
+        part.network_of(key)
     }
 
     /// Whether all that it counts are addresses.

@@ -181,7 +181,7 @@ impl RuleFile {
         let answer = fields.take("answer").and_then(|node| OwnAnswer::read(node, problems));
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());
-        let file = Self { identity, status, answer, revision, ..self.clone() };
+        let file = Self { revision, identity, status, answer, ..self.clone() };
         let vocabulary =
             Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));

@@ -55,6 +55,7 @@ pub struct RuleSet {
     looks: Looks,
     asks_identity: bool,
     has_load: bool,
+    has_adaptive: bool,
 }
 
 impl RuleSet {
@@ -79,7 +80,8 @@ impl RuleSet {
         let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
-        Self { rules, index, identity: file.identity.clone(), looks, asks_identity, has_load }
+        let has_adaptive = file.rules.iter().any(|rule| rule.adaptive);
+        Self { rules, index, identity: file.identity.clone(), looks, asks_identity, has_load, has_adaptive }
     }
 
     /// Every rule, in the order of the file.
@@ -100,6 +102,11 @@ impl RuleSet {
     /// A rule by its name.
     pub fn named(&self, name: &str) -> Option<&RuleInForce> {
         self.rules.iter().find(|rule| rule.rule().name == name)
+    }
+
+    /// Whether a rule goes by how long answers take.
+    pub fn has_adaptive(&self) -> bool {
+        self.has_adaptive
     }
 
     /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.

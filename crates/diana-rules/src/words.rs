@@ -99,7 +99,12 @@ fn notes(rule: &Rule) -> Vec<String> {
         notes.push(format!("refused at once: {}", list(&rule.deny)));
     }
     if !rule.overrides.is_empty() {
-        let each = rule.overrides.iter().map(|own| format!("{} has {}", own.written, limit::all(&own.limits)));
+        let each = rule.overrides.iter().map(|own| {
+            // Whoever names an address of IPv6 names the customer's /64.
+            let whose =
+                rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
+            format!("{whose} has {}", limit::all(&own.limits))
+        });
         notes.push(some(each, "; "));
     }
     let paths = &rule.matches.paths;

@@ -62,6 +62,12 @@ fn overrides_are_for_keys() {
                 &["[[] `vip` has an override already: one for each key"],
             ),
             (
+                "limit: 5/s\nby: ip\noverrides: {'2001:db8::7': 5/s, '2001:db8::8': 7/s}",
+                &[
+                    "['2001:db8::8'] `2001:db8::8` is counted with all of 2001:db8::/64, which has an override already: one for each key",
+                ],
+            ),
+            (
                 "limit: 5/s\nby: [account, ip]\noverrides: {vip: 5/s}",
                 &[
                     "[vip] a key of this rule has 2 parts (account, ip), but `vip` has 1: overrides: [{key: [a, b], limit: 100/s}]",

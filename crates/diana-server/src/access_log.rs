@@ -71,8 +71,7 @@ impl Drops {
 impl AccessLog {
     /// Starts the thread that writes to `sink`.
     pub fn start(format: LogFormat, sink: impl Write + Send + 'static) -> io::Result<Self> {
-        let shared = Shared::start(Box::new(sink))?;
-        let buffer = shared.new_buffer();
+        let (shared, buffer) = Shared::start(Box::new(sink))?;
         Ok(Self { format, buffer, shared })
     }
 

@@ -187,3 +187,13 @@ fn colours_are_for_people() {
     assert!(forced(&[("CLICOLOR_FORCE", "1")]).contains("\u{1b}[31m^^^\u{1b}[0m"));
     assert_eq!(forced(&[("NO_COLOR", "1")]), WRONG);
 }
+
+#[test]
+fn a_gateway_is_told_in_words() {
+    let text = "gateway: {listen: 0.0.0.0:80, upstream: http://a}\nrules: []\n";
+    let output = check(text, &[]);
+    assert_eq!(
+        out(&output),
+        "listens on 0.0.0.0:80\nall requests go to http://a\nadmin on 127.0.0.1:9090\n\nstdin: 0 rules, good\n"
+    );
+}

@@ -6,7 +6,7 @@ use crate::limiter::cell::{AnyState, Held};
 use crate::store::budget::Budget;
 use crate::store::table::{OnFull, Table, Uses};
 use crate::sync::Arc;
-use crate::{Answer, Cost, Patience, Receipt, Refund, Timestamp};
+use crate::{Answer, Cost, Patience, Receipt, Refund, Sample, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -54,6 +54,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool;
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost);
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
+    fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample);
     fn reset(&mut self, hash: u64, now: Timestamp);
     fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any>;
     fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
@@ -87,6 +88,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund {
         self.refund(hash, now, receipt)
+    }
+
+    fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample) {
+        self.observe(hash, now, sample);
     }
 
     fn reset(&mut self, hash: u64, now: Timestamp) {
@@ -213,6 +218,10 @@ impl Keys {
 
     pub(crate) fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund {
         either!(self, table => table.refund(hash, now, receipt))
+    }
+
+    pub(crate) fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample) {
+        either!(self, table => table.observe(hash, now, sample));
     }
 
     pub(crate) fn reset(&mut self, hash: u64, now: Timestamp) {

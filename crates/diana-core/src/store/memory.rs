@@ -10,7 +10,7 @@ use super::table::OnFull;
 use super::{Ask, LocalStore};
 use crate::algorithm::erased::Keys;
 use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, Cost, Decision, Limit, LimitId, Patience, Timestamp};
+use crate::{Answer, Cost, Decision, Limit, LimitId, Patience, Sample, Timestamp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::HashMap;
@@ -171,6 +171,17 @@ impl MemoryStore {
     pub fn reclaim(&self, now: Timestamp) {
         for mut shard in self.shards.each() {
             shard.limits.values_mut().for_each(|limit| limit.keys.reclaim(now));
+        }
+    }
+
+    /// Tells `limit` how one answer to a request for `key` came out. Only a limit that [adapts](crate::Adaptive) learns from it.
+    pub fn observe(&self, limit: &Limit, key: &[u8], now: Timestamp, sample: &Sample) {
+        let hash = self.shards.hash(key);
+        let mut shard = self.shards.lock(hash);
+        let known = shard.limits.contains_key(&limit.id());
+        // What has been forgotten is not begun anew for something that comes late.
+        if known && self.keys(&mut shard, limit, now).is_of_kind(limit.erased()) {
+            self.keys(&mut shard, limit, now).observe(hash, now, sample);
         }
     }
 

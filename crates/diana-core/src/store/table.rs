@@ -24,7 +24,7 @@
 use super::budget::Budget;
 use super::segment::Segment;
 use crate::sync::Arc;
-use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp};
+use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Sample, Standing, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 mod carry;
@@ -194,6 +194,17 @@ impl<A: Algorithm> Table<A> {
         let after = self.algorithm.heap_bytes(state);
         self.account(before, after);
         refund
+    }
+
+    /// Tells the key how one answer came out. What has been forgotten learns nothing.
+    pub(crate) fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample) {
+        let now = self.tick(now);
+        let index = self.touch(hash);
+        if let Some(state) = self.segments[index].get_mut(hash) {
+            self.algorithm.observe(state, now, sample);
+        } else if let Some(cell) = self.cell_in_use(hash, now) {
+            self.algorithm.observe(cell_mut(&mut self.cells, &self.algorithm, now, cell), now, sample);
+        }
     }
 
     /// Makes the key as good as new. A key that shares a cell stays as it is: others are counted there.

@@ -12,8 +12,9 @@ use std::task::{Context, Poll, ready};
 
 pin_project! {
     /// The body of a response: the inner service's, or a refusal.
-    pub struct DianaBody<B, S: Store = MemoryStore>
+    pub struct DianaBody<B, S = MemoryStore>
     where
+        S: Store,
         S: 'static,
     {
         #[pin]
@@ -23,8 +24,9 @@ pin_project! {
 
 pin_project! {
     #[project = KindNow]
-    enum Kind<B, S: Store>
+    enum Kind<B, S>
     where
+        S: Store,
         S: 'static,
     {
         Passed { #[pin] body: PassBody<B, S> },

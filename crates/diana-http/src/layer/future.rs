@@ -19,9 +19,10 @@ use tower_service::Service;
 
 pin_project! {
     /// A request that is decided about, and carried out if it passes. Dropped, it gives back what it has taken.
-    pub struct DianaFuture<C, B, S: Store = MemoryStore>
+    pub struct DianaFuture<C, B, S = MemoryStore>
     where
         C: Service<Request<Slowed<B>>>,
+        S: Store,
         S: 'static,
     {
         #[pin]
@@ -31,9 +32,10 @@ pin_project! {
 
 pin_project! {
     #[project = StateNow]
-    enum State<C, B, S: Store>
+    enum State<C, B, S>
     where
         C: Service<Request<Slowed<B>>>,
+        S: Store,
         S: 'static,
     {
         Checking { checking: Checking<S>, request: Option<Waiting<C, B>> },
@@ -70,6 +72,7 @@ where
     C: Service<Request<Slowed<B>>>,
 {
     /// What follows from the decision: the inner service is called, or the request is refused.
+    #[allow(clippy::result_large_err, reason = "it is handed on once, and a box would cost each refusal more")]
     fn go_on<S, R>(self, checked: Checked<S>) -> Result<State<C, B, S>, Response<DianaBody<R, S>>>
     where
         S: Store + 'static,

@@ -88,6 +88,17 @@ impl Part {
         }
     }
 
+    /// The network that is counted as one with an address which a file names, where that is more than the address alone.
+    pub(super) fn network_of(&self, value: &str) -> Option<IpNet> {
+        let Self::Address(share) = self else { return None };
+        let (address, None) = address(value)? else { return None };
+        let counted = if address.is_ipv4() { share.v4 } else { share.v6 };
+        IpNet::new(address, counted)
+            .ok()
+            .map(|network| network.trunc())
+            .filter(|own| own.prefix_len() < own.max_prefix_len())
+    }
+
     /// Whether it is the client's address, or a share of it.
     pub(super) fn is_address(&self) -> bool {
         matches!(self, Self::Address(_))

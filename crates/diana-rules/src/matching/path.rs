@@ -5,6 +5,7 @@
 
 use super::glob::{Glob, covers};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::fmt;
 
 /// The most segments that a pattern has. A path may have more; only `**` covers them.
@@ -61,10 +62,13 @@ impl PathPattern {
         if !text.starts_with('/') {
             return Err((format!("`{text}` is no path"), "a path begins with `/`, as in `/search/**`"));
         }
-        if let Some(wrong) = text.chars().find(|character| matches!(character, '?' | '#' | ' ')) {
+        if let Some(wrong) = text.chars().find(|character| matches!(character, '?' | '#')) {
             let expected = "a path without a query: the query can be told apart in `when`";
             return Err((format!("no path has a `{wrong}`, so `{text}` would never match"), expected));
         }
+        // A space comes as `%20`, so both ways to write it are one.
+        let encoded = if text.contains(' ') { Cow::Owned(text.replace(' ', "%20")) } else { Cow::Borrowed(text) };
+        let text = &*encoded;
         let read = segments(text).map(|segment| Self::segment(text, segment)).collect::<Result<Vec<_>, _>>()?;
         if read.iter().any(|segment| matches!(segment, Segment::Text(glob) if [".", ".."].contains(&glob.literal().unwrap_or_default()))) {
             return Err((format!("no path has `.` or `..` left in it, so `{text}` would never match"), "the path itself"));
@@ -193,6 +197,14 @@ mod tests {
     fn one_star_stays_within_a_segment() {
         assert!(matches("/files/*.pdf", "/files/a.pdf") && !matches("/files/*.pdf", "/files/a/b.pdf"));
         assert!(matches("/users/*/orders", "/users/7/orders") && !matches("/users/*/orders", "/users/orders"));
+    }
+
+    #[test]
+    fn a_space_is_as_it_comes() {
+        for pattern in ["/my files/**", "/my%20files/**"] {
+            assert!(matches(pattern, "/my%20files/a") && !matches(pattern, "/my"), "{pattern}");
+        }
+        assert_eq!(PathPattern::read("/a b").unwrap(), PathPattern::read("/a%20b").unwrap());
     }
 
     #[test]

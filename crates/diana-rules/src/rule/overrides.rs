@@ -81,10 +81,13 @@ impl Override {
         overrides.retain(|(own, span)| {
             let is_new = seen.insert(own.key.clone());
             if !is_new {
-                problems.push(
-                    Problem::new(*span, format!("`{}` has an override already", own.written))
-                        .expected("one for each key"),
-                );
+                let what = match by.network_of(&own.written) {
+                    Some(network) => {
+                        format!("`{}` is counted with all of {network}, which has an override already", own.written)
+                    }
+                    None => format!("`{}` has an override already", own.written),
+                };
+                problems.push(Problem::new(*span, what).expected("one for each key"));
             }
             is_new
         });

@@ -8,7 +8,7 @@ use crate::by::KeyBytes;
 use crate::limit::LimitRule;
 use crate::matching::{Seen, WithParameters};
 use crate::rule::{CostOf, Home, Missing, Rule};
-use diana_core::{Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket, Waiting};
+use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket, Waiting};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct RuleInForce {
     needs_view: bool,
     /// Whether it has a limit whose permits are given back.
     is_held: bool,
+    /// Where its counts are: in this process, if it has none that could be elsewhere.
+    home: Home,
     /// Shared with the rule that takes its place, so that requests under way are counted as well.
     counters: Arc<Counters>,
 }
@@ -52,6 +54,8 @@ pub struct LimitInForce {
     /// How many stand in line for one key at most, where those who `wait` must stand in line: where the algorithm can't tell
     /// when their turn will come.
     pub line: Option<usize>,
+    /// Where it is counted: where its rule is, but for what is always each process's own.
+    pub home: Home,
 }
 
 /// How many stand in line for one key, where the rule has no `queue`.
@@ -72,10 +76,23 @@ impl LimitInForce {
             None => Patience::NONE,
         };
         let is_returned = own.configured.algorithm::<Concurrency>().is_some();
-        let queues = rule.wait.is_some() && limit.waiting() == Waiting::Queues;
-        let longest = rule.queue.map_or(LONGEST_LINE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
-        Self { limit, patience, is_returned, line: queues.then_some(longest) }
+        let line = line(rule, &limit);
+        Self { limit, patience, is_returned, line, home: rule.home }
     }
+
+    /// As many at a time as keeps answers quick, in this process.
+    fn adaptive(rule: &Rule, name: &str, known: Option<&Self>) -> Self {
+        let limit = known.map_or_else(|| Limit::new(name, Adaptive::default()), |known| known.limit.clone());
+        let (patience, line) = (rule.wait.map_or(Patience::NONE, Patience::up_to), line(rule, &limit));
+        Self { limit, patience, is_returned: true, line, home: Home::Local }
+    }
+}
+
+/// How many stand in line for one key of a limit, if those who wait do.
+fn line(rule: &Rule, limit: &Limit) -> Option<usize> {
+    let queues = rule.wait.is_some() && limit.waiting() == Waiting::Queues;
+    let longest = rule.queue.map_or(LONGEST_LINE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
+    queues.then_some(longest)
 }
 
 impl RuleInForce {
@@ -83,7 +100,12 @@ impl RuleInForce {
         // Who counts somebody else, or elsewhere, starts anew.
         let known = known.filter(|known| known.rule.by == rule.by && known.rule.home == rule.home);
         let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
-        let mut limits = vec![in_force(&rule, &rule.limits, &rule.name, own_known)];
+        let mut own = in_force(&rule, &rule.limits, &rule.name, own_known);
+        if rule.adaptive {
+            let known = known.filter(|known| known.rule.adaptive).and_then(|known| known.limits[0].last());
+            own.push(LimitInForce::adaptive(&rule, &name_of(&rule.name, own.len()), known));
+        }
+        let mut limits = vec![own.into_boxed_slice()];
         let mut overrides = HashMap::new();
         for (nth, own) in rule.overrides.iter().enumerate() {
             let name = format!("{}@{}", rule.name, own.written);
@@ -92,13 +114,15 @@ impl RuleInForce {
                 Some((&**known.limits.get(place)?, &*known.rule.overrides.get(place - 1)?.limits))
             });
             overrides.insert(own.key.clone(), u32::try_from(nth + 1).unwrap_or(0));
-            limits.push(in_force(&rule, &own.limits, &name, before));
+            limits.push(in_force(&rule, &own.limits, &name, before).into_boxed_slice());
         }
         let counters = known.map_or_else(Arc::default, |known| Arc::clone(&known.counters));
         let needs_view = rule.by.asks_anything() || rule.attributes().any(WithParameters::is_about);
         let is_held = limits.iter().any(|limits| limits.iter().any(|limit| limit.is_returned));
+        let is_local = limits.iter().flatten().all(|limit| limit.home == Home::Local);
+        let home = if is_local { Home::Local } else { rule.home };
         let bandwidth = bandwidth(&rule, known);
-        Self { rule, limits, overrides, bandwidth, needs_view, is_held, counters }
+        Self { rule, limits, overrides, bandwidth, needs_view, is_held, home, counters }
     }
 
     /// The rule as the file says it.
@@ -216,7 +240,7 @@ impl RuleInForce {
         };
         let limits = self.limits_of(&found.keys[start..]);
         let key = (place(start), place(found.keys.len()));
-        let applied = Applied { rule: number, limits, cost, key, mode: rule.mode, home: rule.home };
+        let applied = Applied { rule: number, limits, cost, key, mode: rule.mode, home: self.home };
         found.add(applied, self.is_held);
         expressions
     }
@@ -251,7 +275,7 @@ fn in_force(
     limits: &[LimitRule],
     name: &str,
     known: Option<(&[LimitInForce], &[LimitRule])>,
-) -> Box<[LimitInForce]> {
+) -> Vec<LimitInForce> {
     let (known, before) = known.unwrap_or((&[], &[]));
     let pairs = match rule.home {
         Home::Local => pairs::closest(limits, before),
@@ -259,9 +283,12 @@ fn in_force(
         Home::Shared => pairs::by_place(limits, before),
     };
     let each = limits.iter().enumerate().zip(pairs).map(|((nth, own), pair)| {
-        let name = if nth == 0 { name.to_owned() } else { format!("{name}#{}", nth + 1) };
         let before = pair.and_then(|pair| Some((known.get(pair)?, before.get(pair)?)));
-        LimitInForce::new(own, rule, &name, before)
+        LimitInForce::new(own, rule, &name_of(name, nth), before)
     });
     each.collect()
+}
+
+fn name_of(rule: &str, nth: usize) -> String {
+    if nth == 0 { rule.to_owned() } else { format!("{rule}#{}", nth + 1) }
 }

@@ -137,6 +137,10 @@ fn what_else_is_to_be_known_is_said() {
             "counted for all instances together",
         ]
     );
+    assert_eq!(
+        notes("by: ip, total: 5, overrides: {'2001:db8::7': {total: 7}, 10.0.0.7: {total: 9}}"),
+        ["2001:db8::/64 has 7 in all, until reset; 10.0.0.7 has 9 in all, until reset"]
+    );
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
     assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
     assert_eq!(notes("limit: 5/s, cost: size(request.path)"), ["a request costs what `size(request.path)` says"]);

@@ -36,11 +36,14 @@ struct State {
 }
 
 impl Shared {
-    pub(super) fn start(sink: Box<dyn Write + Send>) -> io::Result<Arc<Self>> {
+    /// Starts the thread, with the buffer of the first handle.
+    pub(super) fn start(sink: Box<dyn Write + Send>) -> io::Result<(Arc<Self>, Arc<Mutex<Buffer>>)> {
         let shared = Arc::new(Self::default());
+        // Before the thread, which ends when there is no handle.
+        let first = shared.new_buffer();
         let writer = Writer { shared: Arc::clone(&shared), sink, told: false, taken: Vec::new() };
         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run())?;
-        Ok(shared)
+        Ok((shared, first))
     }
 
     pub(super) fn new_buffer(&self) -> Arc<Mutex<Buffer>> {

@@ -71,9 +71,9 @@ fn traffic(text: &mut Text, totals: &Totals) {
     text.one("diana_connections_accepted_total", Kind::Counter, help, totals.connections_accepted);
     let help = "Connections of clients that were turned away.";
     text.one("diana_connections_refused_total", Kind::Counter, help, totals.connections_refused);
-    let help = "Bytes of bodies that came from clients.";
+    let help = "Bytes that came from clients.";
     text.one("diana_received_bytes_total", Kind::Counter, help, totals.bytes_in);
-    text.one("diana_sent_bytes_total", Kind::Counter, "Bytes of bodies that went to clients.", totals.bytes_out);
+    text.one("diana_sent_bytes_total", Kind::Counter, "Bytes that went to clients.", totals.bytes_out);
 }
 
 fn rules(text: &mut Text, rules: &RuleSet) {

@@ -6,7 +6,7 @@ use super::parameters::Parameters;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
-use diana_rules::{Home, Mode, RuleInForce, in_words};
+use diana_rules::{Counted, Home, Mode, RuleInForce, in_words};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -33,24 +33,39 @@ struct Rule {
     counts: Counts,
 }
 
-/// What has been noticed about a rule since it came into force.
+/// What became of the requests that a rule was about.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
-    pub(super) shadow_refused: u64,
+    granted: u64,
+    waited: u64,
+    refused: u64,
+    diverted: u64,
+    shadow_refused: u64,
     pub(super) failures: u64,
 }
 
 impl Counts {
     pub(super) fn of(rule: &RuleInForce) -> Self {
-        Self { shadow_refused: rule.shadow_refusals(), failures: rule.failures() }
+        let Counted { granted, waited, refused, diverted, shadow_refused, failures, .. } = rule.counted();
+        Self { granted, waited, refused, diverted, shadow_refused, failures }
     }
 
     /// Each count of what was decided, by its word.
-    pub(super) fn decisions(&self) -> [(&'static str, u64); 1] {
-        [("shadow_refused", self.shadow_refused)]
+    pub(super) fn decisions(&self) -> [(&'static str, u64); 5] {
+        [
+            ("granted", self.granted),
+            ("waited", self.waited),
+            ("refused", self.refused),
+            ("diverted", self.diverted),
+            ("shadow_refused", self.shadow_refused),
+        ]
     }
 
     pub(super) fn add(&mut self, other: &Self) {
+        self.granted += other.granted;
+        self.waited += other.waited;
+        self.refused += other.refused;
+        self.diverted += other.diverted;
         self.shadow_refused += other.shadow_refused;
         self.failures += other.failures;
     }

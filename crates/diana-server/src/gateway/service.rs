@@ -18,6 +18,7 @@ use super::site::{Destination, Site};
 use super::tunnel;
 use super::upstream::{Answer, Failure, Group};
 use super::visit::Visit;
+use super::worker::Counted;
 use crate::metrics::Outcome;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
@@ -37,6 +38,8 @@ pub(super) struct Connection {
     pub(super) site: Arc<Site>,
     pub(super) facts: Facts,
     pub(super) phase: Arc<Phase>,
+    /// It counts as open as long as anybody has it: a tunnel, too.
+    pub(super) _counted: Counted,
 }
 
 impl Connection {
@@ -90,7 +93,7 @@ impl Connection {
 
     /// Sends a request on, to the upstreams of its group or to where it is diverted to, and brings the answer.
     async fn pass_on(
-        &self,
+        self: &Arc<Self>,
         mut head: Parts,
         body: Incoming,
         leave: Leave,
@@ -123,7 +126,7 @@ impl Connection {
         visit.status(response.status());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return match asked {
-                Some(client) => tunnel::open(&self.site, client, response, leave, visit),
+                Some(client) => tunnel::open(Arc::clone(self), client, response, leave, visit),
                 None => {
                     visit.outcome = Outcome::Failed;
                     own(

@@ -18,8 +18,21 @@ pub(super) struct Visit {
     connection: Arc<Connection>,
     began: Timestamp,
     pub(super) outcome: Outcome,
+    /// Over HTTP/2, where the connection may flow while this answer does not.
+    flow: Flow,
     /// Only if there is an access log.
     told: Option<Box<Told>>,
+}
+
+/// How an answer flows.
+#[derive(Clone, Copy, Debug)]
+enum Flow {
+    /// As its connection does, which is watched.
+    WithConnection,
+    /// All that was ready has been taken.
+    Taken,
+    /// Something is ready that nobody has taken yet.
+    HandedOut(usize),
 }
 
 /// What the access log tells.
@@ -61,7 +74,8 @@ impl Visit {
                 bytes_out: 0,
             })
         });
-        Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, told }
+        let flow = if head.version == Version::HTTP_2 { Flow::Taken } else { Flow::WithConnection };
+        Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, flow, told }
     }
 
     /// When its head was there.
@@ -105,8 +119,19 @@ impl Visit {
         }
     }
 
-    /// So many bytes of the answer have gone out.
+    /// More of the answer is asked for: what was ready has been taken.
+    pub(super) fn asked_for_more(&mut self) {
+        if let Flow::HandedOut(place) = self.flow {
+            self.connection.phase.taken(place);
+            self.flow = Flow::Taken;
+        }
+    }
+
+    /// So many bytes of the answer are ready to go out.
     pub(super) fn sent(&mut self, bytes: usize) {
+        if matches!(self.flow, Flow::Taken) {
+            self.flow = Flow::HandedOut(self.connection.phase.handed_out());
+        }
         if let Some(told) = &mut self.told {
             told.bytes_out += bytes as u64;
         }
@@ -115,6 +140,7 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
+        self.asked_for_more();
         let Connection { site, phase, .. } = &*self.connection;
         let took = SystemClock.now().since(self.began);
         phase.end();

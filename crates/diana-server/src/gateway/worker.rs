@@ -43,7 +43,7 @@ pub(super) struct Worker {
 }
 
 /// A connection that counts as open as long as this lives. When all are gone, so is the worker.
-struct Counted {
+pub(super) struct Counted {
     site: Arc<Site>,
     crowd: Arc<Crowd>,
     _alive: mpsc::Sender<Infallible>,
@@ -126,10 +126,7 @@ impl Take {
         let counted =
             Counted { site: Arc::clone(&self.site), crowd: Arc::clone(&self.crowd), _alive: self.alive.clone() };
         let tls = self.tls.clone();
-        tokio::spawn(async move {
-            let _ = socket.set_nodelay(true);
-            serve(&counted, socket, peer, tls).await;
-        });
+        tokio::spawn(serve(counted, socket, peer, tls));
     }
 }
 
@@ -147,8 +144,8 @@ fn is_about_us(error: &std::io::Error) -> bool {
 }
 
 /// Serves one connection to its end.
-async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
-    let site = &counted.site;
+async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let site = Arc::clone(&counted.site);
     let gateway = &site.gateway;
     let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
     let opened = {
@@ -175,7 +172,8 @@ async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Opti
         }
     };
     let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
-    let connection = Arc::new(Connection { site: Arc::clone(site), facts, phase: Arc::clone(&phase) });
+    let connection =
+        Arc::new(Connection { site: Arc::clone(&site), facts, phase: Arc::clone(&phase), _counted: counted });
     let service = service_fn(move |request| {
         let answer = Arc::clone(&connection).serve(request);
         async move { Ok::<_, Infallible>(answer.await) }
@@ -217,7 +215,10 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
         if let Poll::Ready(ended) = connection.as_mut().poll(context) {
             return Poll::Ready(ended);
         }
-        phase.deadline().poll(context).map(|()| Ok(()))
+        match phase.deadline().poll(context) {
+            Poll::Ready(()) if phase.is_late() => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
     })
     .await
 }

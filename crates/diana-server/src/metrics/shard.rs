@@ -65,13 +65,13 @@ impl Shard {
         add(&self.upstream_failures, 1);
     }
 
-    /// So many bytes of bodies came from clients.
+    /// So many bytes came from clients.
     #[inline]
     pub fn bytes_in(&self, bytes: u64) {
         add(&self.bytes_in, bytes);
     }
 
-    /// So many bytes of bodies went to clients.
+    /// So many bytes went to clients.
     #[inline]
     pub fn bytes_out(&self, bytes: u64) {
         add(&self.bytes_out, bytes);

@@ -15,9 +15,9 @@ pub struct Totals {
     pub upstream_seconds: Buckets,
     /// How often an upstream failed.
     pub upstream_failures: u64,
-    /// Bytes of bodies that came from clients.
+    /// Bytes that came from clients.
     pub bytes_in: u64,
-    /// Bytes of bodies that went to clients.
+    /// Bytes that went to clients.
     pub bytes_out: u64,
     /// Connections that were accepted.
     pub connections_accepted: u64,

@@ -14,7 +14,10 @@ fn before(upstream: &Upstream) -> Diana {
 }
 
 fn with(upstream: &Upstream, more: &str) -> Diana {
-    Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}', workers: 1{more}}}\nrules: []\n", upstream.url()))
+    Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}', workers: 1{more}}}\nrules: []\n",
+        upstream.url()
+    ))
 }
 
 #[test]
@@ -65,7 +68,9 @@ fn an_answers_body_flows_while_it_is_made() {
 fn trailers_pass_both_ways() {
     let upstream = Upstream::start(|talk| {
         talk.body()?;
-        talk.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n2\r\nhi\r\n0\r\nx-sum: 42\r\n\r\n")?;
+        talk.send(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n2\r\nhi\r\n0\r\nx-sum: 42\r\n\r\n",
+        )?;
         Ok(Then::KeepAlive)
     });
     let diana = before(&upstream);

@@ -36,11 +36,15 @@ fn curl_is_granted_three_and_refused_two() {
     let url = format!("http://127.0.0.1:{}/a/[1-5]", diana.port());
     for version in ["--http1.1", "--http2-prior-knowledge", "--http1.0"] {
         let key = format!("x-key: curl{version}");
-        let said = run("curl", &["-sS", version, "-H", &key, "-o", "/dev/null", "-w", "%{http_code} %header{retry-after}\n", &url]);
+        let said = run(
+            "curl",
+            &["-sS", version, "-H", &key, "-o", "/dev/null", "-w", "%{http_code} %header{retry-after}\n", &url],
+        );
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[..3], ["200 ", "200 ", "200 "], "{version}: {said}");
         for line in &lines[3..] {
-            let seconds: u64 = line.strip_prefix("429 ").unwrap_or_else(|| panic!("{version}: {said}")).parse().unwrap();
+            let seconds: u64 =
+                line.strip_prefix("429 ").unwrap_or_else(|| panic!("{version}: {said}")).parse().unwrap();
             assert!((1..=1200).contains(&seconds), "{version}: {said}");
         }
     }
@@ -89,7 +93,8 @@ for n in range(4):
         print(error.code, error.headers['content-type'], int(error.headers['retry-after']) > 0)
 ";
     let said = run("python3", &["-c", script, &diana.port().to_string()]);
-    let expected = "200 True\n200 True\n200 True\n429 True\n429 True\n200\n200\n200\n429 application/problem+json True\n";
+    let expected =
+        "200 True\n200 True\n200 True\n429 True\n429 True\n200\n200\n200\n429 application/problem+json True\n";
     assert_eq!(said, expected);
     assert_eq!(upstream.count(), 6);
 }
@@ -210,7 +215,9 @@ impl Drop for Nginx {
 
 #[test]
 fn nginx_stands_behind() {
-    let nginx = Nginx::start("server { listen 127.0.0.1:$PORT; root $FOLDER; keepalive_requests 7; location /status { return 201 $http_x_forwarded_for; } }");
+    let nginx = Nginx::start(
+        "server { listen 127.0.0.1:$PORT; root $FOLDER; keepalive_requests 7; location /status { return 201 $http_x_forwarded_for; } }",
+    );
     let diana = before(&format!("http://127.0.0.1:{}", nginx.port.number()));
     let mut client = crate::support::client::Client::connect(diana.port());
     // It closes its connections every so often, and nobody notices.

@@ -1,7 +1,9 @@
 //! Very many of something: accounts, connections, frames. What is taken stays bounded, and others are served.
 
 use crate::support::client::{Client, get, get_with};
-use crate::support::frames::{self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, RST_STREAM, SETTINGS};
+use crate::support::frames::{
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, RST_STREAM, SETTINGS,
+};
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::Upstream;
 use diana_testing::wait_until;

@@ -20,7 +20,10 @@ fn a_request_arrives_as_it_was_sent() {
     assert_eq!(seen.line(), "POST /a%20b/../c;d?q=1&q=%2F HTTP/1.1");
     assert_eq!(seen.header("host"), Some("shop.example.com:8080"));
     assert_eq!(seen.header("x-odd"), Some("one, two"));
-    assert_eq!(seen.headers.iter().filter(|(name, _)| name == "x-twice").map(|(_, value)| &**value).collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(
+        seen.headers.iter().filter(|(name, _)| name == "x-twice").map(|(_, value)| &**value).collect::<Vec<_>>(),
+        ["1", "2"]
+    );
     assert_eq!(seen.header("authorization"), Some("Basic eDp5"));
     assert_eq!(seen.body, b"hello");
 }
@@ -139,15 +142,18 @@ fn several_requests_at_once_are_answered_in_their_order() {
 
 #[test]
 fn without_an_upstream_it_says_what_may_pass() {
-    let diana = Diana::serve(
-        "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h, status: 429}]\n",
-    );
+    let diana =
+        Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h, status: 429}]\n");
     assert_eq!(get_with(diana.port(), "/", "x-key: a\r\n").status, 204);
     let refused = get_with(diana.port(), "/", "x-key: a\r\n");
     assert_eq!(refused.status, 429);
     assert_eq!(refused.header("content-type"), Some("application/problem+json"));
     assert!(refused.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok_and(|s| s > 3000)));
-    assert!(refused.header("ratelimit").is_some() && refused.header("ratelimit-policy").is_some(), "{:?}", refused.headers);
+    assert!(
+        refused.header("ratelimit").is_some() && refused.header("ratelimit-policy").is_some(),
+        "{:?}",
+        refused.headers
+    );
     assert_eq!(get(diana.port(), "/").status, 204);
 }
 

@@ -5,10 +5,10 @@ use crate::support::http2::{Service, connect, full, get, request, whole};
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::Upstream;
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
-use http::{HeaderMap, HeaderValue};
 use std::convert::Infallible;
 use tokio::sync::mpsc;
 
@@ -68,7 +68,8 @@ async fn bodies_flow_both_ways_at_once_and_trailers_follow() {
     let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
     let mut sender = connect(diana.port()).await;
     let (frames, waiting) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
-    let waiting = futures_util::stream::unfold(waiting, |mut waiting| async move { Some((waiting.recv().await?, waiting)) });
+    let waiting =
+        futures_util::stream::unfold(waiting, |mut waiting| async move { Some((waiting.recv().await?, waiting)) });
     let asked = request("POST", "http://grpc.example.com/pkg.Service/Call")
         .header("te", "trailers")
         .header("content-type", "application/octet-stream")

@@ -116,7 +116,8 @@ fn under_load_no_request_that_was_taken_is_lost() {
     assert!(diana.ended().success());
     // A connection that nobody had taken yet is closed unheard; what was heard must have been answered.
     let lost = lost.lock();
-    let heard: Vec<_> = upstream.seen().iter().map(|seen| seen.target().to_owned()).filter(|path| lost.contains(path)).collect();
+    let heard: Vec<_> =
+        upstream.seen().iter().map(|seen| seen.target().to_owned()).filter(|path| lost.contains(path)).collect();
     assert!(heard.is_empty(), "{heard:?} went to the upstream, and its client got no answer");
 }
 
@@ -274,8 +275,11 @@ fn what_happens_is_counted_and_logged() {
     assert_eq!(diana.metric(refused), 3.0);
     let lines = || {
         let said = diana.said();
-        let lines: Vec<serde_json::Value> =
-            said.lines().filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines: Vec<serde_json::Value> = said
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         (lines.len() == 7).then_some(lines)
     };
     let lines = wait_until("seven lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));

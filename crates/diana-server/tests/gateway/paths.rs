@@ -69,7 +69,8 @@ fn no_spelling_of_a_host_slips_past_its_rule() {
     let diana = Diana::serve(
         "gateway: {listen: $LISTEN}\nrules: [{name: shop, match: {host: shop.example.com}, limit: 1/h, status: 429}]\n",
     );
-    let asks = |line: &str, host: &str| ask(diana.port(), &format!("{line} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status;
+    let asks =
+        |line: &str, host: &str| ask(diana.port(), &format!("{line} HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status;
     assert_eq!(asks("GET /", "shop.example.com"), 204);
     assert_eq!(asks("GET /", "SHOP.Example.COM"), 429);
     assert_eq!(asks("GET /", "shop.example.com:8080"), 429);

@@ -22,7 +22,12 @@ fn what_an_untrusted_peer_says_about_itself_changes_nothing() {
     let diana = serve("trusted_proxies: [10.0.0.0/8]", &upstream);
     assert_eq!(from([127, 0, 0, 1], diana.port(), "").status, 200);
     for n in 0..20 {
-        for header in ["x-forwarded-for: 198.51.100.N", "forwarded: for=198.51.100.N", "x-real-ip: 198.51.100.N", "x-forwarded-for: 10.0.0.N"] {
+        for header in [
+            "x-forwarded-for: 198.51.100.N",
+            "forwarded: for=198.51.100.N",
+            "x-real-ip: 198.51.100.N",
+            "x-forwarded-for: 10.0.0.N",
+        ] {
             let header = header.replace('N', &n.to_string());
             let answer = from([127, 0, 0, 1], diana.port(), &format!("{header}\r\n"));
             assert_eq!(answer.status, 429, "{header}");
@@ -103,7 +108,8 @@ fn the_proxy_protocol_tells_who_asks() {
     assert_eq!(client.answer().status, 200);
     assert_eq!(upstream.last().header("x-forwarded-for"), Some("203.0.113.9"));
     // What the client behind the balancer says about itself is the client's word.
-    let spoofed = b"PROXY TCP4 203.0.113.7 10.0.0.1 1 80\r\nGET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 9.9.9.9\r\n\r\n";
+    let spoofed =
+        b"PROXY TCP4 203.0.113.7 10.0.0.1 1 80\r\nGET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 9.9.9.9\r\n\r\n";
     let mut client = Client::connect(diana.port());
     assert_eq!(client.send(spoofed).answer().status, 429);
 }
@@ -112,7 +118,9 @@ fn the_proxy_protocol_tells_who_asks() {
 fn who_does_not_speak_the_proxy_protocol_is_not_heard() {
     let upstream = Upstream::echo();
     let diana = serve("trusted_proxies: [127.0.0.1], proxy_protocol: true", &upstream);
-    for header in [&b""[..], b"PROXY TCP4 203.0.113.7 10.0.0.1\r\n", b"PROXY\r\n", b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\x0c"] {
+    for header in
+        [&b""[..], b"PROXY TCP4 203.0.113.7 10.0.0.1\r\n", b"PROXY\r\n", b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\x0c"]
+    {
         assert!(proxied(diana.port(), header).is_none(), "{}", header.escape_ascii());
     }
     // Nor a stranger who does.

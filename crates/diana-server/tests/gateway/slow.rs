@@ -104,9 +104,7 @@ fn a_client_that_does_not_read_its_answer_is_cut() {
 
 #[test]
 fn a_client_that_gives_no_window_for_its_answer_is_cut() {
-    let upstream = Upstream::start(|talk| {
-        talk.answer("200 OK", "", &[b'x'; 1000])
-    });
+    let upstream = Upstream::start(|talk| talk.answer("200 OK", "", &[b'x'; 1000]));
     let diana = before(&upstream, "body: 500ms, response: 60s, idle: 500ms");
     // HTTP/2 with a window of no bytes: the answer's head comes, its body never can.
     let mut client = Frames::connect(diana.port(), &[(4, 0)]);

@@ -46,24 +46,40 @@ const SMUGGLED: &str = "GET /admin/smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[test]
 fn two_lengths_are_none() {
-    is_rejected(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 43\r\n\r\n{SMUGGLED}").as_bytes());
+    is_rejected(
+        format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 43\r\n\r\n{SMUGGLED}").as_bytes(),
+    );
     is_rejected(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0, 43\r\n\r\n{SMUGGLED}").as_bytes());
 }
 
 #[test]
 fn lengths_are_plain_numbers() {
     for length in ["+5", "-1", "0x5", "5 5", "1e1", "", "99999999999999999999999", "5;", "\u{b}5"] {
-        is_rejected(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\nhello{SMUGGLED}").as_bytes());
+        is_rejected(
+            format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\nhello{SMUGGLED}").as_bytes(),
+        );
     }
 }
 
 #[test]
 fn codings_that_nobody_knows_are_rejected() {
-    for coding in ["xchunked", "chunked, identity", "chunked, gzip", "identity", "chunked\r\ntransfer-encoding: identity", "\u{b}chunked", "chunke\u{0}d"] {
-        is_rejected(format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n{SMUGGLED}").as_bytes());
+    for coding in [
+        "xchunked",
+        "chunked, identity",
+        "chunked, gzip",
+        "identity",
+        "chunked\r\ntransfer-encoding: identity",
+        "\u{b}chunked",
+        "chunke\u{0}d",
+    ] {
+        is_rejected(
+            format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n{SMUGGLED}").as_bytes(),
+        );
     }
     // Nor may HTTP/1.0 have any.
-    is_rejected(format!("POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}").as_bytes());
+    is_rejected(
+        format!("POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}").as_bytes(),
+    );
 }
 
 #[test]
@@ -135,7 +151,10 @@ fn bad_chunks_end_the_request() {
         let diana = before(&upstream);
         let request = format!("POST /chunks HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}{SMUGGLED}");
         let statuses = statuses(&diana, request.as_bytes());
-        assert!(statuses.len() <= 1 && statuses.iter().all(|status| (400..500).contains(status)), "{statuses:?}: {body:?}");
+        assert!(
+            statuses.len() <= 1 && statuses.iter().all(|status| (400..500).contains(status)),
+            "{statuses:?}: {body:?}"
+        );
         assert_eq!(get(diana.port(), "/innocent").status, 200);
         for seen in upstream.seen() {
             assert!(["/chunks", "/innocent"].contains(&seen.target()), "{body:?} smuggled {}", seen.head);
@@ -157,7 +176,8 @@ fn a_length_beside_chunks_does_not_make_two_requests() {
     ] {
         let upstream = Upstream::echo();
         let diana = before(&upstream);
-        let statuses = statuses(&diana, format!("POST /both HTTP/1.1\r\nhost: a\r\n{headers}\r\n\r\n{whole}").as_bytes());
+        let statuses =
+            statuses(&diana, format!("POST /both HTTP/1.1\r\nhost: a\r\n{headers}\r\n\r\n{whole}").as_bytes());
         assert!(statuses.len() <= 1, "{statuses:?}: {headers:?}");
         assert_eq!(get(diana.port(), "/innocent").status, 200, "{headers:?}");
         for seen in upstream.seen() {

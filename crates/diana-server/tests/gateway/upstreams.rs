@@ -159,7 +159,8 @@ fn a_connection_that_the_upstream_closed_meanwhile_is_no_failure() {
         talk.answer("200 OK", "", b"")?;
         Ok(Then::Close)
     });
-    let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));
+    let diana =
+        Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));
     let mut client = Client::connect(diana.port());
     for n in 0..30 {
         assert_eq!(client.get("/").status, 200, "{n}");

@@ -37,8 +37,7 @@ pub(crate) async fn connect(port: u16) -> Sender {
 
 /// HTTP/2 over a stream.
 pub(crate) async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Sender {
-    let (sender, connection) =
-        http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream)).await.unwrap();
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender
 }

@@ -41,7 +41,8 @@ impl Diana {
             let answer = ask(diana.admin.number(), "GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
             answer.is_some_and(|answer| answer.status == 200).then_some(())
         };
-        wait_until("diana serve to be ready", LONG, is_ready).unwrap_or_else(|error| panic!("{error}\n{}", diana.said.lock()));
+        wait_until("diana serve to be ready", LONG, is_ready)
+            .unwrap_or_else(|error| panic!("{error}\n{}", diana.said.lock()));
         diana
     }
 

@@ -155,8 +155,7 @@ impl Shared {
         stream.set_nodelay(true)?;
         let mut buffer = Vec::new();
         loop {
-            let mut talk =
-                Talk { stream: stream.try_clone()?, seen: Seen::default(), buffer, left: Body::Done };
+            let mut talk = Talk { stream: stream.try_clone()?, seen: Seen::default(), buffer, left: Body::Done };
             if !talk.head()? {
                 return Ok(());
             }

@@ -1,6 +1,8 @@
 //! How the answer to a request came out: what adaptive limits learn from.
 
 use super::Verdict;
+use super::asks::{Asks, Part};
+use diana_core::{Adaptive, Sample, SampleKind};
 
 /// How the answer to a request came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,8 +14,34 @@ pub enum Answered {
 }
 
 impl Verdict {
-    /// Says that the head of the answer is there, now. Adaptive limits learn from how long it took; to others it is nothing.
+    /// Says that the head of the answer is there, now. Adaptive limits learn from how long it took since the request went on
+    /// (after [`wait`](Self::wait)); to others it is nothing. Only the first time counts.
     pub fn answered(&mut self, how: Answered) {
-        let _ = how;
+        if self.made().is_answered || !self.rules().has_adaptive() {
+            return;
+        }
+        self.made_mut().is_answered = true;
+        let made = self.made();
+        let (Some(counts), Some(wait)) = (&made.held, self.wait()) else { return };
+        let now = counts.now();
+        let latency = now.since(self.at() + wait);
+        let kind = match how {
+            Answered::Well => SampleKind::Answered,
+            Answered::Overloaded => SampleKind::Dropped,
+        };
+        let local = made.local.iter().map(|decision| (made.here, decision));
+        let shadows = made.shadows.iter().filter(|shadow| shadow.here);
+        let shadows = shadows.map(|shadow| (Part::Shadow(shadow.nth), &shadow.decision));
+        for (part, decision) in local.chain(shadows) {
+            for ((applied, limit), answer) in Asks::places(self, part).zip(decision.answers()) {
+                if limit.limit.algorithm::<Adaptive>().is_none() {
+                    continue;
+                }
+                if let Some(receipt) = answer.receipt() {
+                    let sample = Sample { receipt, latency, kind };
+                    counts.store.observe(&limit.limit, self.found().key(applied), now, &sample);
+                }
+            }
+        }
     }
 }

@@ -23,12 +23,17 @@ pub(super) enum Part {
 
 impl Part {
     fn has(self, nth: usize, applied: &Applied) -> bool {
-        let is_enforced = applied.mode == Mode::Enforced;
         match self {
-            Self::Everything => is_enforced,
-            Self::Local => is_enforced && applied.home == Home::Local,
-            Self::Shared => is_enforced && applied.home == Home::Shared,
+            Self::Everything | Self::Local | Self::Shared => applied.mode == Mode::Enforced,
             Self::Shadow(meant) => nth == meant,
+        }
+    }
+
+    fn has_limit(self, limit: &LimitInForce) -> bool {
+        match self {
+            Self::Everything | Self::Shadow(_) => true,
+            Self::Local => limit.home == Home::Local,
+            Self::Shared => limit.home == Home::Shared,
         }
     }
 }
@@ -41,9 +46,9 @@ impl Asks {
     pub(super) fn places(verdict: &Verdict, part: Part) -> impl Iterator<Item = (&Applied, &LimitInForce)> {
         let applied =
             verdict.found().applied().iter().enumerate().filter(move |(nth, applied)| part.has(*nth, applied));
-        applied.flat_map(|(_, applied)| {
+        applied.flat_map(move |(_, applied)| {
             let limits = verdict.rules().rule(applied.rule).map_or(&[][..], |rule| rule.limits(applied));
-            limits.iter().map(move |limit| (applied, limit))
+            limits.iter().filter(move |limit| part.has_limit(limit)).map(move |limit| (applied, limit))
         })
     }
 
@@ -51,7 +56,8 @@ impl Asks {
     pub(super) fn only(verdict: &Verdict) -> Option<Ask<'_>> {
         let [applied] = verdict.found().applied() else { return None };
         let [limit] = verdict.rules().rule(applied.rule)?.limits(applied) else { return None };
-        verdict.made().here.has(0, applied).then(|| ask(verdict, applied, limit))
+        let here = verdict.made().here;
+        (here.has(0, applied) && here.has_limit(limit)).then(|| ask(verdict, applied, limit))
     }
 
     /// The asks that are meant.
@@ -64,7 +70,7 @@ impl Asks {
                 continue;
             }
             let Some(rule) = rules.rule(applied.rule) else { continue };
-            for limit in rule.limits(applied) {
+            for limit in rule.limits(applied).iter().filter(|limit| part.has_limit(limit)) {
                 asks.push(ask(verdict, applied, limit));
             }
         }
@@ -78,14 +84,18 @@ impl Asks {
         made: &Decision,
         what: Return,
     ) -> (AskList<'a>, Decision) {
-        let both = Self::places(verdict, part).zip(made.answers());
-        let both = both.filter(|((_, limit), _)| what == Return::Everything || limit.is_returned);
+        let emptied = &verdict.made().emptied;
+        let both = Self::places(verdict, part).zip(made.answers()).enumerate();
+        let both = both.filter(|(nth, ((_, limit), _))| {
+            (what == Return::Everything || limit.is_returned)
+                && (emptied.is_empty() || !emptied.contains(&(part, *nth)))
+        });
         let (asks, answers): (AskList<'a>, SmallVec<[Answer; 8]>) =
-            both.map(|((applied, limit), answer)| (ask(verdict, applied, limit), *answer)).unzip();
+            both.map(|(_, ((applied, limit), answer))| (ask(verdict, applied, limit), *answer)).unzip();
         (asks, Decision::from(answers).with_note(made.note()))
     }
 }
 
-fn ask<'a>(verdict: &'a Verdict, applied: &Applied, limit: &'a LimitInForce) -> Ask<'a> {
+pub(super) fn ask<'a>(verdict: &'a Verdict, applied: &Applied, limit: &'a LimitInForce) -> Ask<'a> {
     Ask { limit: &limit.limit, key: verdict.found().key(applied), cost: applied.cost, patience: limit.patience }
 }

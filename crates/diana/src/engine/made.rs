@@ -33,6 +33,10 @@ pub(super) struct Made {
     pub(super) held: Option<Arc<Counts>>,
     /// The rule in whose line it stood, and for how long.
     pub(super) stood: Option<Stood>,
+    /// The asks of which nothing is left to give back: they turned out to cost nothing.
+    pub(super) emptied: Vec<(Part, usize)>,
+    /// Whether somebody has said that it was answered.
+    pub(super) is_answered: bool,
 }
 
 /// What the shared store decided, or this process in its place.
@@ -89,6 +93,8 @@ impl Made {
                 shadows: Vec::new(),
                 held: None,
                 stood: None,
+                emptied: Vec::new(),
+                is_answered: false,
             }),
         }
     }
@@ -104,6 +110,8 @@ impl Made {
         self.shadows.clear();
         self.held = None;
         self.stood = None;
+        self.emptied.clear();
+        self.is_answered = false;
         // A thread that ends has nothing to keep it in; then it goes.
         let _ = USED.try_with(|used| {
             let mut used = used.borrow_mut();

@@ -1,0 +1,240 @@
+//! Gradient2 in front of a simulated service: whether it finds its room, and keeps it.
+
+use super::*;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A service with so many slots, before which requests queue, behind an adaptive limit.
+struct Simulation {
+    adaptive: Adaptive,
+    state: AdaptiveState,
+    now: Timestamp,
+    /// When each slot is free.
+    slots: BinaryHeap<Reverse<Timestamp>>,
+    /// Requests in flight by when they are answered.
+    in_flight: BinaryHeap<Reverse<(Timestamp, u64)>>,
+    receipts: Vec<Receipt>,
+    service: Duration,
+    /// Every so many answers are none.
+    drops: Option<u64>,
+    random: u64,
+}
+
+/// What was seen in a time.
+#[derive(Debug, Default)]
+struct Seen {
+    answered: f64,
+    refused: f64,
+    seconds: f64,
+    latencies: f64,
+    limits: Vec<u64>,
+}
+
+impl Seen {
+    fn per_second(&self) -> f64 {
+        self.answered / self.seconds
+    }
+
+    fn mean_latency(&self) -> f64 {
+        self.latencies / self.answered
+    }
+
+    /// The limit in the middle of all that were seen, so that probes don't count.
+    fn limit(&self) -> u64 {
+        let mut limits = self.limits.clone();
+        limits.sort_unstable();
+        limits[limits.len() / 2]
+    }
+}
+
+impl Simulation {
+    fn new(slots: usize, service: Duration) -> Self {
+        let (adaptive, now) = (Adaptive::default(), Timestamp::from_secs(1_000));
+        let state = adaptive.fresh(now);
+        Self {
+            adaptive,
+            state,
+            now,
+            slots: (0..slots).map(|_| Reverse(now)).collect(),
+            in_flight: BinaryHeap::new(),
+            receipts: Vec::new(),
+            service,
+            drops: None,
+            random: 7,
+        }
+    }
+
+    /// From 0 to 1.
+    fn random(&mut self) -> f64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from(u32::try_from(self.random >> 32).unwrap()) / f64::from(u32::MAX)
+    }
+
+    /// Requests come at `rate` a second, at random, for so many seconds.
+    fn run(&mut self, rate: f64, seconds: f64) -> Seen {
+        let mut seen = Seen { seconds, ..Seen::default() };
+        let end = self.now + Duration::from_secs_f64(seconds);
+        loop {
+            let gap = -self.random().max(1e-9).ln() / rate;
+            let next = self.now + Duration::from_secs_f64(gap);
+            while let Some(Reverse((at, _))) =
+                self.in_flight.peek().copied().filter(|Reverse((at, _))| *at <= next.min(end))
+            {
+                self.answer(at, &mut seen);
+            }
+            if next >= end {
+                self.now = end;
+                return seen;
+            }
+            self.now = next;
+            self.come(&mut seen);
+        }
+    }
+
+    fn come(&mut self, seen: &mut Seen) {
+        let limit = self.adaptive.standing(&self.state, self.now).limit;
+        seen.limits.push(limit);
+        let outcome = self.adaptive.take(&mut self.state, self.now, Cost::ONE, Patience::NONE);
+        let Some(receipt) = outcome.receipt() else {
+            seen.refused += 1.0;
+            return;
+        };
+        assert!(self.state.permits() <= limit);
+        // From half of the mean to one and a half.
+        let service = self.service.mul_f64(0.5 + self.random());
+        let Reverse(free) = self.slots.pop().unwrap();
+        let answered = free.max(self.now) + service;
+        self.slots.push(Reverse(answered));
+        self.receipts.push(receipt);
+        self.in_flight.push(Reverse((answered, self.receipts.len() as u64 - 1)));
+    }
+
+    fn answer(&mut self, at: Timestamp, seen: &mut Seen) {
+        let Some(Reverse((_, nth))) = self.in_flight.pop() else { return };
+        let receipt = self.receipts[usize::try_from(nth).unwrap()];
+        let latency = at.since(receipt.at());
+        let is_dropped = self.drops.is_some_and(|every| nth % every == 0);
+        let kind = if is_dropped { SampleKind::Dropped } else { SampleKind::Answered };
+        self.adaptive.observe(&mut self.state, at, &Sample { receipt, latency, kind });
+        self.adaptive.refund(&mut self.state, at, &receipt);
+        seen.answered += 1.0;
+        seen.latencies += latency.as_secs_f64();
+    }
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn under_lasting_overload_it_finds_the_room_and_does_not_drift() {
+    for (slots, millis) in [(4, 20), (10, 50), (100, 100), (30, 400)] {
+        let mut simulation = Simulation::new(slots, ms(millis));
+        let service = f64::from(u32::try_from(millis).unwrap()) / 1_000.0;
+        let room = slots as f64;
+        let capacity = room / service;
+        simulation.run(capacity * 3.0, 60.0);
+        for nth in 0..20 {
+            let seen = simulation.run(capacity * 3.0, 60.0);
+            let told = format!(
+                "{slots} slots, minute {nth}: limit {}, {:.0} of {capacity:.0} a second, {:.2} of the latency",
+                seen.limit(),
+                seen.per_second(),
+                seen.mean_latency() / service,
+            );
+            let limit = seen.limit() as f64;
+            assert!((room..=room * 2.0 + 8.0).contains(&limit), "{told}");
+            assert!(seen.per_second() > capacity * 0.9, "{told}");
+            assert!(seen.mean_latency() < service * (limit / room + 0.5), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_service_with_room_refuses_nobody() {
+    let mut simulation = Simulation::new(50, ms(50));
+    let seen = simulation.run(200.0, 300.0);
+    assert_eq!(seen.refused, 0.0, "10 of 50 in use");
+    assert!(simulation.state.gradient.baseline < 0.06);
+}
+
+#[test]
+fn it_comes_back_after_a_slow_time() {
+    let mut simulation = Simulation::new(20, ms(50));
+    let before = simulation.run(300.0, 120.0);
+    assert!(before.refused < before.answered * 0.02, "{} of {}", before.refused, before.answered);
+    simulation.service = ms(500);
+    let slow = simulation.run(300.0, 60.0);
+    // Room for 40 a second.
+    assert!(
+        slow.per_second() > 30.0 && slow.mean_latency() < 2.5,
+        "{:.0} {:.2}",
+        slow.per_second(),
+        slow.mean_latency()
+    );
+    simulation.service = ms(50);
+    simulation.run(300.0, 30.0);
+    let after = simulation.run(300.0, 120.0);
+    assert!(after.refused < after.answered * 0.02, "{} of {}", after.refused, after.answered);
+    assert!(after.mean_latency() < 0.075, "{}", after.mean_latency());
+}
+
+#[test]
+fn a_limit_that_is_far_too_high_comes_down_though_little_of_it_is_in_use() {
+    let mut simulation = Simulation::new(400, ms(100));
+    simulation.run(9_000.0, 120.0);
+    assert!(simulation.state.gradient.limit > 300.0);
+    // Most of the service is gone, and what is left is given more than it can take.
+    simulation.slots = (0..10).map(|_| Reverse(simulation.now)).collect();
+    simulation.run(120.0, 120.0);
+    let seen = simulation.run(120.0, 60.0);
+    assert!(seen.mean_latency() < 0.4, "{:.2}", seen.mean_latency());
+    assert!(seen.per_second() > 80.0, "{:.0}", seen.per_second());
+}
+
+#[test]
+fn answers_that_are_none_lower_the_limit() {
+    let mut simulation = Simulation::new(50, ms(50));
+    simulation.run(800.0, 60.0);
+    let before = simulation.state.gradient.limit;
+    simulation.drops = Some(1);
+    simulation.run(800.0, 20.0);
+    let during = simulation.state.gradient.limit;
+    assert!(during < 6.0 && during < before, "{before} {during}");
+    simulation.drops = None;
+    let after = simulation.run(800.0, 60.0);
+    assert!(after.refused < after.answered * 0.1, "{} of {}", after.refused, after.answered);
+}
+
+#[test]
+fn what_was_learned_is_forgotten_ten_minutes_later() {
+    let mut simulation = Simulation::new(4, ms(20));
+    simulation.run(600.0, 60.0);
+    let Simulation { adaptive, mut state, now, .. } = simulation;
+    state.permits = 0;
+    assert!(!adaptive.is_fresh(&state, now));
+    let later = now + Duration::from_secs(601);
+    assert!(adaptive.is_fresh(&state, later));
+    assert_eq!(adaptive.standing(&state, later).limit, 20);
+    assert_eq!(adaptive.take(&mut state, later, Cost::ONE, Patience::NONE).wait(), Some(Duration::ZERO));
+    assert_eq!(adaptive.standing(&state, later), Standing { limit: 20, remaining: 19, reset: Duration::ZERO });
+}
+
+#[test]
+fn the_bounds_hold() {
+    assert!(Adaptive::new(0, 1, 1).is_err() && Adaptive::new(1, 1, 0).is_err());
+    let mut simulation = Simulation::new(1, ms(500));
+    simulation.adaptive = Adaptive::new(3, 100, 5).unwrap();
+    simulation.state = simulation.adaptive.fresh(simulation.now);
+    let seen = simulation.run(50.0, 300.0);
+    assert!(seen.limits.iter().all(|limit| (3..=5).contains(limit)), "{:?}", seen.limits.iter().max());
+    let adaptive = Adaptive::default();
+    let mut state = adaptive.fresh(Timestamp::EPOCH);
+    let cost = |count| Cost::new(count).unwrap();
+    assert_eq!(adaptive.take(&mut state, Timestamp::EPOCH, cost(1_001), Patience::NONE).retry(), Some(Retry::Never));
+    assert!(adaptive.take(&mut state, Timestamp::EPOCH, cost(21), Patience::NONE).is_granted(), "it goes alone");
+    assert_eq!(
+        adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).retry(),
+        Some(Retry::WhenReturned)
+    );
+}

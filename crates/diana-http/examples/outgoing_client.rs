@@ -1,0 +1,42 @@
+//! A client that keeps its calls under a limit, by waiting.
+//!
+//! ```text
+//! cargo run -p diana-http --example outgoing_client -- http://127.0.0.1:3000/
+//! ```
+
+use bytes::Bytes;
+use diana::core::{Limiter, Quota};
+use diana_http::{Outgoing, OutgoingLayer};
+use http::Uri;
+use http_body_util::Empty;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use std::error::Error;
+use std::time::Duration;
+use tower::{Service, ServiceBuilder, ServiceExt};
+
+// docs: begin
+pub(crate) type Calm = Outgoing<Limiter, Client<HttpConnector, Empty<Bytes>>>;
+
+/// A client that makes no more calls than `quota` says. Clones share it.
+pub(crate) fn client(quota: Quota, patience: Duration) -> Calm {
+    let layer = OutgoingLayer::new("partner", Limiter::new(quota)).patience(patience);
+    ServiceBuilder::new().layer(layer).service(Client::builder(TokioExecutor::new()).build_http())
+}
+
+pub(crate) async fn ask(client: &mut Calm, url: &Uri) -> Result<u16, Box<dyn Error>> {
+    let request = http::Request::get(url).body(Empty::new())?;
+    Ok(client.ready().await?.call(request).await?.status().as_u16())
+}
+// docs: end
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:3000/".to_owned()).parse()?;
+    let mut client = client("2/s".parse()?, Duration::from_secs(10));
+    for call in 1..=10 {
+        println!("call {call}: {}", ask(&mut client, &url).await?);
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! A gRPC server on tonic with Diana before its services: here the standard health service.
+//!
+//! ```text
+//! cargo run -p diana-http --example tonic_server
+//! grpcurl -plaintext 127.0.0.1:3000 grpc.health.v1.Health/Check
+//! ```
+
+use diana::rules::{Document, Registry, RuleFile};
+use diana_http::DianaLayer;
+use std::error::Error;
+use tokio::net::TcpListener;
+use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
+use tonic::transport::{Error as TransportError, Server};
+
+pub(crate) const RULES: &str = "
+rules:
+  - name: health
+    by: ip
+    match: {path: /grpc.health.v1.Health/*}
+    limit: 2/h
+";
+
+// docs: begin
+pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> Result<(), TransportError> {
+    let diana = DianaLayer::new(&file)
+        .client_address(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
+    let (_reporter, health) = tonic_health::server::health_reporter();
+    Server::builder().layer(diana).add_service(health).serve_with_incoming(TcpIncoming::from(listener)).await
+}
+// docs: end
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("http://{}/", listener.local_addr()?);
+    Ok(serve(listener, file).await?)
+}

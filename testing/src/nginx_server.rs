@@ -1,0 +1,120 @@
+//! One nginx of its own: an upstream, or the peer that Diana is measured beside.
+//!
+//! ```no_run
+//! use diana_testing::NginxServer;
+//!
+//! let nginx = NginxServer::start(|port| format!("server {{ listen 127.0.0.1:{port}; return 200 hello; }}"))?;
+//! println!("{} is served by {:?}", nginx.url(), nginx.workers()?);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use crate::ports::Port;
+use crate::process::Process;
+use crate::wait::{LONG, wait_until};
+use std::io;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// An `nginx` with one worker, killed on drop.
+#[derive(Debug)]
+pub struct NginxServer {
+    // Fields are dropped in this order: first the process, then its folder and its port.
+    process: Process,
+    folder: TempDir,
+    port: Port,
+}
+
+impl NginxServer {
+    /// Starts one, and waits until it listens. `http` gets the port and gives what stands in the block `http`.
+    ///
+    /// It logs neither requests nor what is less than critical, so that refusals cost no writing.
+    pub fn start(http: impl FnOnce(u16) -> String) -> io::Result<Self> {
+        Self::start_under(&[], http)
+    }
+
+    /// The same under another program that becomes it: `&["taskset", "-c", "0"]`.
+    pub fn start_under(words: &[&str], http: impl FnOnce(u16) -> String) -> io::Result<Self> {
+        let port = Port::claim()?;
+        let folder = tempfile::Builder::new().prefix("diana-nginx-").tempdir()?;
+        std::fs::write(folder.path().join(CONFIG), config(folder.path(), &http(port.number())))?;
+        // Debian has it where only root looks.
+        let program = if Path::new("/usr/sbin/nginx").is_file() { "/usr/sbin/nginx" } else { "nginx" };
+        let mut all = words.to_vec();
+        all.push(program);
+        let mut command = Command::new(all[0]);
+        command.args(&all[1..]).arg("-p").arg(folder.path()).args(["-e", LOG, "-c", CONFIG]);
+        let server = Self { process: Process::start(&mut command)?, folder, port };
+        server.wait_until_it_listens()?;
+        Ok(server)
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port())
+    }
+
+    /// The ids of the processes that serve; the one that started them only waits.
+    pub fn workers(&self) -> io::Result<Vec<u32>> {
+        wait_until("an nginx to have workers", LONG, || {
+            let workers = self.process.children();
+            (!workers.is_empty()).then_some(workers)
+        })
+    }
+
+    /// SIGKILL to it and its workers, and waits for the end.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.process.kill()
+    }
+
+    fn wait_until_it_listens(&self) -> io::Result<()> {
+        let listens = wait_until("an nginx to listen", LONG, || {
+            if self.process.has_ended() {
+                return Some(false);
+            }
+            TcpStream::connect((Ipv4Addr::LOCALHOST, self.port())).ok().map(|_| true)
+        });
+        let log = || std::fs::read_to_string(self.folder.path().join(LOG)).unwrap_or_default();
+        match listens {
+            Ok(true) => self.workers().map(|_| ()),
+            Ok(false) => Err(io::Error::other(format!("nginx ended at once; its log:\n{}", log()))),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{error}; its log:\n{}", log()))),
+        }
+    }
+}
+
+const CONFIG: &str = "nginx.conf";
+const LOG: &str = "error.log";
+
+fn config(folder: &Path, http: &str) -> String {
+    // Root starts its workers as somebody else, who may not enter the folder.
+    let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
+    let folder = folder.display();
+    format!(
+        "{user}
+        daemon off;
+        worker_processes 1;
+        worker_rlimit_nofile {FILES};
+        pid {folder}/nginx.pid;
+        error_log {folder}/{LOG} crit;
+        events {{ worker_connections {FILES}; }}
+        http {{
+            access_log off;
+            client_body_temp_path {folder}/body;
+            proxy_temp_path {folder}/proxy;
+            fastcgi_temp_path {folder}/fastcgi;
+            uwsgi_temp_path {folder}/uwsgi;
+            scgi_temp_path {folder}/scgi;
+            {http}
+        }}\n"
+    )
+}
+
+/// How many files and connections a worker may have, if the machine lets it.
+const FILES: u32 = 20_000;
