@@ -10,11 +10,12 @@
 use super::facts::{Facts, Trust};
 use diana_rules::Upstream;
 use http::header::{
-    CONNECTION, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, StatusCode, Uri, Version};
+use smallvec::SmallVec;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -82,16 +83,19 @@ fn names(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
 
 /// Takes away what concerns this connection only.
 fn end_here(headers: &mut HeaderMap) {
-    if let Some(connection) = headers.remove(CONNECTION) {
-        // It is `close` or `keep-alive`, hardly ever a list of other headers.
-        let bytes = connection.as_bytes();
-        let is_plain = bytes.eq_ignore_ascii_case(b"close") || bytes.eq_ignore_ascii_case(b"keep-alive");
-        if let Some(list) = connection.to_str().ok().filter(|_| !is_plain) {
-            for name in list.split(',').filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
-                // A client must not make its request one for no host.
-                if name != HOST && name != http::header::CONTENT_LENGTH {
-                    headers.remove(name);
-                }
+    // Mostly there is one, and it is `close` or `keep-alive`; hardly ever a list of other headers, or several of them.
+    let is_plain = |list: &HeaderValue| {
+        list.as_bytes().eq_ignore_ascii_case(b"close") || list.as_bytes().eq_ignore_ascii_case(b"keep-alive")
+    };
+    let lists: SmallVec<[HeaderValue; 1]> =
+        headers.get_all(CONNECTION).into_iter().filter(|list| !is_plain(list)).cloned().collect();
+    headers.remove(CONNECTION);
+    for list in &lists {
+        let names = list.to_str().unwrap_or_default().split(',');
+        for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
+            // A client must not make its request one for no host.
+            if name != HOST && name != http::header::CONTENT_LENGTH {
+                headers.remove(name);
             }
         }
     }
@@ -127,7 +131,21 @@ pub(super) fn to_upstream(head: &mut Parts, facts: &Facts, upgrade: Option<Heade
         head.uri = origin(&head.uri);
     }
     forwarded(&mut head.headers, facts);
+    if head.version == Version::HTTP_2 {
+        join_cookies(&mut head.headers);
+    }
     head.version = Version::HTTP_11;
+}
+
+/// HTTP/2 may send cookies in several headers, which compress better; HTTP/1 has them in one.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut pieces = headers.get_all(COOKIE).iter();
+    if let (Some(first), Some(second)) = (pieces.next(), pieces.next()) {
+        let all: Vec<&[u8]> = [first, second].into_iter().chain(pieces).map(HeaderValue::as_bytes).collect();
+        if let Ok(all) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
+            headers.insert(COOKIE, all);
+        }
+    }
 }
 
 /// The path and the query alone.

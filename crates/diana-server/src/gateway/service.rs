@@ -171,6 +171,10 @@ impl Connection {
 
 /// Whether a request fits what one may ask.
 fn fits(site: &Site, head: &Parts) -> Result<(), Rejected> {
+    // Of HTTP/1 more are not even read.
+    if head.headers.len() > site.gateway.bounds.headers {
+        return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "there are too many headers" });
+    }
     let Some(most) = site.gateway.bounds.body else { return Ok(()) };
     let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > most) {
