@@ -16,6 +16,7 @@ use super::out_body::OutBody;
 use super::phase::Phase;
 use super::site::{Destination, Site};
 use super::tunnel;
+use super::unread::{self, After};
 use super::upstream::{Answer, Failure, Group};
 use super::visit::Visit;
 use super::worker::Counted;
@@ -49,7 +50,7 @@ impl Connection {
         let (mut head, body) = request.into_parts();
         let mut visit = Visit::begin(&self, &head);
         if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
-            return rejected(answers::problem(status, why), visit);
+            return self.without(body, &head, rejected(answers::problem(status, why), visit));
         }
         let client = site.filter.client(&head.headers, facts.peer);
         visit.client(client);
@@ -59,7 +60,7 @@ impl Connection {
             Checked::Refuse(refused) => {
                 visit.decided(refused.verdict());
                 visit.outcome = Outcome::Refused;
-                return own(refused.into_response(), visit);
+                return self.without(body, &head, own(refused.into_response(), visit));
             }
             Checked::Divert(diverted) => Leave::Divert(diverted),
             Checked::Pass(pass) => Leave::Pass(pass),
@@ -67,7 +68,7 @@ impl Connection {
         visit.decided(leave.verdict());
         if let Err(refusal) = site.chain.check(&mut head, client).await {
             tracing::debug!("a request of {client} was refused by {}", refusal.by);
-            return rejected(refusal.response, visit);
+            return self.without(body, &head, rejected(refusal.response, visit));
         }
         leave.begin();
         match (&leave, &site.default) {
@@ -76,10 +77,21 @@ impl Connection {
                 (Some(group), _) | (None, Destination::Upstreams(group)) => {
                     self.pass_on(head, body, leave, Some(group), visit).await
                 }
-                (None, Destination::Echo) => answered(answers::echo(&head, client), leave, visit),
-                (None, Destination::Answer) => answered(answers::may_pass(), leave, visit),
+                (None, Destination::Echo) => {
+                    let echo = answers::echo(&head, client);
+                    self.without(body, &head, answered(echo, leave, visit))
+                }
+                (None, Destination::Answer) => self.without(body, &head, answered(answers::may_pass(), leave, visit)),
             },
         }
+    }
+
+    /// An answer that did not need the request's body.
+    fn without(&self, body: Incoming, head: &Parts, mut response: Response<OutBody>) -> Response<OutBody> {
+        if unread::throw_away(head, body, self.site.gateway.timeouts.body) == After::Close {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 
     /// The upstreams of the route that is for a request.
@@ -173,7 +185,10 @@ impl Connection {
 fn fits(site: &Site, head: &Parts) -> Result<(), Rejected> {
     // Of HTTP/1 more are not even read.
     if head.headers.len() > site.gateway.bounds.headers {
-        return Err(Rejected { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "there are too many headers" });
+        return Err(Rejected {
+            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            why: "there are too many headers",
+        });
     }
     let Some(most) = site.gateway.bounds.body else { return Ok(()) };
     let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());

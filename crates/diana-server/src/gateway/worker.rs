@@ -182,7 +182,8 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     let ended = match speaks {
         Speaks::Http1 => {
             let mut builder = http1::Builder::new();
-            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).pipeline_flush(true);
+            // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
+            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(io, service).with_upgrades();
             drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
         }

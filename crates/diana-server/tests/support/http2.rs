@@ -102,7 +102,7 @@ pub(crate) async fn tls(
 pub(crate) struct Service {
     port: Port,
     seen: Arc<Mutex<Vec<Asked>>>,
-    _runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// A request that came.
@@ -147,8 +147,11 @@ impl Service {
         let (port, seen) = (Port::claim().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let number = port.number();
         let all = Arc::clone(&seen);
-        let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, number))).unwrap();
+        // Bound before anybody runs: who starts it may be on a runtime of its own, where nothing can be waited for like this.
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, number)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             while let Ok((socket, _)) = listener.accept().await {
                 let (tls, all) = (tls.clone(), Arc::clone(&all));
                 tokio::spawn(async move {
@@ -163,7 +166,7 @@ impl Service {
                 });
             }
         });
-        Self { port, seen, _runtime: runtime }
+        Self { port, seen, runtime: Some(runtime) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -173,6 +176,14 @@ impl Service {
     /// The last request that came.
     pub(crate) fn last(&self) -> Asked {
         self.seen.lock().last().cloned().expect("nothing reached the service")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
+    /// Whether its body came to its end.
+    pub(crate) is_whole: bool,
 }
 
 /// What becomes of the connection after an answer.
@@ -273,6 +275,7 @@ impl Talk {
         while let Some(piece) = self.piece()? {
             self.seen.body.extend(piece);
         }
+        self.seen.is_whole = true;
         Ok(())
     }
 
