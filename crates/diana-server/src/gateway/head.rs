@@ -14,7 +14,7 @@ use http::header::{
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{Method, StatusCode, Uri, Version};
+use http::{Method, Request, StatusCode, Uri, Version};
 use smallvec::SmallVec;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -201,34 +201,36 @@ pub(super) fn to_client(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
 }
 
 /// The same request as HTTP/1 writes it: the host is a header of its own, and there must be one.
-pub(super) fn for_http1(head: &mut Parts, upstream: &Upstream) {
-    if let Some(authority) = head.uri.authority() {
-        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
-            head.headers.insert(HOST, host);
+pub(super) fn for_http1<B>(request: &mut Request<B>, upstream: &Upstream) {
+    if let Some(authority) = request.uri().authority() {
+        let host = HeaderValue::from_str(authority.as_str());
+        let uri = origin(request.uri());
+        if let Ok(host) = host {
+            request.headers_mut().insert(HOST, host);
         }
-        head.uri = origin(&head.uri);
-        head.version = Version::HTTP_11;
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_11;
     }
-    if !head.headers.contains_key(HOST)
-        && let Ok(host) = HeaderValue::try_from(format!("{}:{}", upstream.host, upstream.port))
+    if !request.headers().contains_key(HOST)
+        && let Ok(host) = HeaderValue::try_from(upstream.authority())
     {
-        head.headers.insert(HOST, host);
+        request.headers_mut().insert(HOST, host);
     }
 }
 
 /// The same request as HTTP/2 writes it: the host is part of the address.
-pub(super) fn for_http2(head: &mut Parts, upstream: &Upstream) {
-    let host = head.headers.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let own = || Authority::try_from(format!("{}:{}", upstream.host, upstream.port)).ok();
-    let mut uri = std::mem::take(&mut head.uri).into_parts();
+pub(super) fn for_http2<B>(request: &mut Request<B>, upstream: &Upstream) {
+    let host = request.headers_mut().remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let own = || Authority::try_from(upstream.authority()).ok();
+    let mut uri = std::mem::take(request.uri_mut()).into_parts();
     let is_tls = upstream.scheme == diana_rules::Scheme::Https;
     uri.scheme = Some(if is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
     uri.authority = uri.authority.or(host).or_else(own);
     uri.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    head.uri = Uri::from_parts(uri).unwrap_or_default();
-    head.version = Version::HTTP_2;
-    head.headers.remove(CONNECTION);
-    head.headers.remove(UPGRADE);
+    *request.uri_mut() = Uri::from_parts(uri).unwrap_or_default();
+    *request.version_mut() = Version::HTTP_2;
+    request.headers_mut().remove(CONNECTION);
+    request.headers_mut().remove(UPGRADE);
 }
 
 #[cfg(test)]
