@@ -6,8 +6,8 @@ use diana_testing::Port;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -225,7 +225,9 @@ async fn answer(
     let body = asked.body.clone();
     seen.lock().push(asked);
     let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("42"))]);
-    let body = Full::new(body).with_trailers(async move { Some(Ok(trailers)) });
+    // Piece by piece, so that nobody knows its length before: where that is known, HTTP/1 has no place for trailers.
+    let frames = [Frame::data(body), Frame::trailers(trailers)].map(Ok::<_, Infallible>);
+    let body = StreamBody::new(futures_util::stream::iter(frames));
     let mut response = Response::new(BoxBody::new(body));
     response.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
     Ok(response)
