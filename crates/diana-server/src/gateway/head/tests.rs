@@ -28,6 +28,12 @@ fn what_a_client_may_not_ask_is_rejected() {
     let why = |request| check(&head(request)).err().map(|rejected| (rejected.status.as_u16(), rejected.why));
     assert_eq!(why(Request::get("/").header("host", "a")), None);
     assert_eq!(why(Request::get("http://a/")), None);
+    for host in ["", "a:80", "a:8080", "a-b.example:65535", "[::1]:80", "[2001:db8::7]", "under_score"] {
+        assert_eq!(why(Request::get("/").header("host", host)), None, "{host}");
+    }
+    for host in ["a/b", "[::1", "a:80:80", "a?b"] {
+        assert_eq!(why(Request::get("/").header("host", host)), Some((400, "the Host is no host")), "{host}");
+    }
     assert_eq!(why(Request::options("*").header("host", "a")), None);
     assert_eq!(why(Request::get("/").version(Version::HTTP_10)), None);
     assert_eq!(why(Request::get("/")), Some((400, "there is no Host")));
