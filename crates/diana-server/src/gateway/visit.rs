@@ -78,9 +78,9 @@ impl Visit {
         Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, flow, told }
     }
 
-    /// When its head was there.
-    pub(super) fn began(&self) -> Timestamp {
-        self.began
+    /// The rules have decided, or the wait that they ask for is over.
+    pub(super) fn decided_now(&self) {
+        self.connection.site.metrics.decision(SystemClock.now().since(self.began));
     }
 
     /// Who asks.

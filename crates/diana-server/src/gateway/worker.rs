@@ -3,11 +3,10 @@
 use super::client_io::ClientIo;
 use super::opening::{self, Opened, Speaks};
 use super::phase::Phase;
-use super::service::Connection;
+use super::service::{Connection, Requests};
 use super::site::Site;
 use super::tls::Certificates;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -174,15 +173,13 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
     let connection =
         Arc::new(Connection { site: Arc::clone(&site), facts, phase: Arc::clone(&phase), _counted: counted });
-    let service = service_fn(move |request| {
-        let answer = Arc::clone(&connection).serve(request);
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
+    let service = Requests(connection);
     let bounds = &gateway.bounds;
     let ended = match speaks {
         Speaks::Http1 => {
             let mut builder = http1::Builder::new();
-            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).pipeline_flush(true);
+            // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
+            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(io, service).with_upgrades();
             drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
         }

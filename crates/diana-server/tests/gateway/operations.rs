@@ -2,6 +2,7 @@
 
 use crate::support::client::{Answer, Client, ask, get, get_with};
 use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS};
+use crate::support::http2::connect;
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Then, Upstream};
 use diana_testing::wait_until;
@@ -121,18 +122,20 @@ fn under_load_no_request_that_was_taken_is_lost() {
     assert!(heard.is_empty(), "{heard:?} went to the upstream, and its client got no answer");
 }
 
-#[test]
-fn idle_connections_do_not_hold_up_the_end() {
+#[tokio::test]
+async fn idle_connections_do_not_hold_up_the_end() {
     let upstream = Upstream::echo();
     let mut diana = before(&upstream, ", timeouts: {stop: 300s, idle: 300s, header: 300s}");
     let mut idle = Client::connect(diana.port());
     assert_eq!(idle.get("/").status, 200);
     let silent = Client::connect(diana.port());
-    let http2 = Frames::connect(diana.port(), &[]);
+    let http2 = connect(diana.port()).await;
     let connected = || (diana.metric("diana_connections") == 3.0).then_some(());
     wait_until("all to be connected", LONG, connected).unwrap();
     diana.tell_to_stop();
-    assert!(diana.ended().success());
+    // The HTTP/2 client goes on meanwhile: it is told to go, and goes.
+    let ended = tokio::task::spawn_blocking(move || diana.ended());
+    assert!(ended.await.unwrap().success());
     assert_eq!(idle.rest(), b"");
     drop((silent, http2));
 }

@@ -35,7 +35,7 @@ fn is_rejected(request: &[u8]) {
     let diana = before(&upstream);
     let statuses = statuses(&diana, request);
     let text = request.escape_ascii();
-    assert!(statuses.len() <= 1 && statuses.iter().all(|status| (400..500).contains(status)), "{statuses:?}: {text}");
+    assert!(matches!(statuses[..], [400..=499]), "{statuses:?}: {text}");
     // The upstream is asked by somebody else over the same connection, and sees that and nothing else.
     assert_eq!(get(diana.port(), "/innocent").status, 200);
     let targets: Vec<String> = upstream.seen().iter().map(|seen| seen.target().to_owned()).collect();
@@ -159,7 +159,7 @@ fn bad_chunks_end_the_request() {
         for seen in upstream.seen() {
             assert!(["/chunks", "/innocent"].contains(&seen.target()), "{body:?} smuggled {}", seen.head);
             // What the upstream got of it has no end, so that it is never carried out.
-            assert!(seen.target() != "/chunks" || seen.body.is_empty(), "{body:?}");
+            assert_eq!(seen.is_whole, seen.target() == "/innocent", "{body:?}: {seen:?}");
         }
     }
 }
@@ -233,8 +233,11 @@ fn heads_that_are_too_big_go_no_further() {
         format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", format!("x-a: {}\r\n", "b".repeat(500)).repeat(90)),
     ] {
         let statuses = statuses(&diana, request.as_bytes());
-        assert!(matches!(statuses[..], [431 | 414 | 400]), "{statuses:?} to {} bytes", request.len());
+        // Who is still sending when the connection ends may not see the answer.
+        assert!(matches!(statuses[..], [431 | 414 | 400] | []), "{statuses:?} to {} bytes", request.len());
     }
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x-a: b\r\n".repeat(100));
+    assert_eq!(statuses(&diana, many.as_bytes()), [431]);
     // What never ends does not wait for its end.
     let mut endless = Client::connect(diana.port());
     let _ = endless.try_send("GET / HTTP/1.1\r\nhost: a\r\nx-endless: ");

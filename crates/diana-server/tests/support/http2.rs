@@ -6,8 +6,8 @@ use diana_testing::Port;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Request, Response, Version};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -102,7 +102,7 @@ pub(crate) async fn tls(
 pub(crate) struct Service {
     port: Port,
     seen: Arc<Mutex<Vec<Asked>>>,
-    _runtime: tokio::runtime::Runtime,
+    runtime: Option<tokio::runtime::Runtime>,
 }
 
 /// A request that came.
@@ -147,8 +147,11 @@ impl Service {
         let (port, seen) = (Port::claim().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let number = port.number();
         let all = Arc::clone(&seen);
-        let listener = runtime.block_on(tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, number))).unwrap();
+        // Bound before anybody runs: who starts it may be on a runtime of its own, where nothing can be waited for like this.
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, number)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             while let Ok((socket, _)) = listener.accept().await {
                 let (tls, all) = (tls.clone(), Arc::clone(&all));
                 tokio::spawn(async move {
@@ -163,7 +166,7 @@ impl Service {
                 });
             }
         });
-        Self { port, seen, _runtime: runtime }
+        Self { port, seen, runtime: Some(runtime) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -173,6 +176,14 @@ impl Service {
     /// The last request that came.
     pub(crate) fn last(&self) -> Asked {
         self.seen.lock().last().cloned().expect("nothing reached the service")
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -214,7 +225,9 @@ async fn answer(
     let body = asked.body.clone();
     seen.lock().push(asked);
     let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("42"))]);
-    let body = Full::new(body).with_trailers(async move { Some(Ok(trailers)) });
+    // Piece by piece, so that nobody knows its length before: where that is known, HTTP/1 has no place for trailers.
+    let frames = [Frame::data(body), Frame::trailers(trailers)].map(Ok::<_, Infallible>);
+    let body = StreamBody::new(futures_util::stream::iter(frames));
     let mut response = Response::new(BoxBody::new(body));
     response.headers_mut().insert("trailer", HeaderValue::from_static("x-sum"));
     Ok(response)

@@ -33,6 +33,8 @@ pub(crate) struct Seen {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
+    /// Whether its body came to its end.
+    pub(crate) is_whole: bool,
 }
 
 /// What becomes of the connection after an answer.
@@ -48,6 +50,9 @@ pub(crate) struct Talk {
     pub(crate) seen: Seen,
     buffer: Vec<u8>,
     left: Body,
+    shared: Arc<Shared>,
+    /// Its place among those that came.
+    place: usize,
 }
 
 enum Body {
@@ -151,21 +156,28 @@ impl Drop for Upstream {
 }
 
 impl Shared {
-    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
+    fn serve(self: &Arc<Self>, stream: &TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut buffer = Vec::new();
         loop {
-            let mut talk = Talk { stream: stream.try_clone()?, seen: Seen::default(), buffer, left: Body::Done };
+            let mut talk = Talk {
+                stream: stream.try_clone()?,
+                seen: Seen::default(),
+                buffer,
+                left: Body::Done,
+                shared: Arc::clone(self),
+                place: 0,
+            };
             if !talk.head()? {
                 return Ok(());
             }
-            let place = {
+            talk.place = {
                 let mut seen = self.seen.lock();
                 seen.push(talk.seen.clone());
                 seen.len() - 1
             };
             let then = (self.handler)(&mut talk);
-            self.seen.lock()[place] = talk.seen.clone();
+            talk.note();
             if then? == Then::Close {
                 return Ok(());
             }
@@ -268,11 +280,18 @@ impl Talk {
         }
     }
 
+    /// Writes down what has come so far. Before the answer, so that who has that finds this.
+    fn note(&self) {
+        self.shared.seen.lock()[self.place] = self.seen.clone();
+    }
+
     /// Reads the body to its end.
     pub(crate) fn body(&mut self) -> io::Result<()> {
         while let Some(piece) = self.piece()? {
             self.seen.body.extend(piece);
         }
+        self.seen.is_whole = true;
+        self.note();
         Ok(())
     }
 

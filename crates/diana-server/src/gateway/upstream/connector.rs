@@ -58,8 +58,7 @@ impl Connector {
             Scheme::Http => Ok((UpstreamIo::Plain(socket), Speaks::Http1)),
             Scheme::H2c => Ok((UpstreamIo::Plain(socket), Speaks::Http2)),
             Scheme::Https => {
-                let host = upstream.host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let name = ServerName::try_from(host).map_err(io::Error::other)?;
+                let name = ServerName::try_from(upstream.host.clone()).map_err(io::Error::other)?;
                 let stream = self.tls.connect(name, socket).await?;
                 let speaks =
                     if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Speaks::Http2 } else { Speaks::Http1 };

@@ -120,7 +120,8 @@ impl Member {
         })
     }
 
-    fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
+    /// A free connection, if there is one.
+    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
         const MOMENT: u64 = 1_000;
         // The one that was used last is the least likely to be closed by now.
         while let Some(mut connection) = { self.free.lock().pop() } {
