@@ -44,6 +44,8 @@ pub(super) struct Ending {
     waits: AtomicBool,
     /// How often a piece of it went on, and its end.
     moved: AtomicU64,
+    /// How many bytes have come.
+    come: AtomicU64,
 }
 
 /// Why a body was not let through.
@@ -57,6 +59,11 @@ pub(super) enum BodyFault {
 impl Ending {
     fn set(&self, fault: BodyFault) {
         self.fault.store(fault as u8, Ordering::Relaxed);
+    }
+
+    /// How many bytes have come.
+    pub(super) fn come(&self) -> u64 {
+        self.come.load(Ordering::Relaxed)
     }
 
     /// What was wrong with it.
@@ -153,6 +160,7 @@ impl Body for ClientBody {
         streaming.ending.waits.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {
             streaming.ending.moved.fetch_add(1, Ordering::Relaxed);
+            streaming.ending.come.store(streaming.come, Ordering::Relaxed);
         }
         if let Poll::Ready(Some(Err(fault))) = polled {
             streaming.ending.set(fault);

@@ -62,12 +62,12 @@ pub(super) fn check(head: &Parts) -> Result<(), Rejected> {
 fn is_host(host: &HeaderValue) -> bool {
     // A name or an address, and perhaps a port: what almost all are needs no second look.
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    let name = match host.as_bytes().split_last_chunk::<5>() {
-        Some((name, [b':', port @ ..])) if port.iter().all(u8::is_ascii_digit) => name,
-        _ => host.as_bytes(),
-    };
+    let bytes = host.as_bytes();
+    let (name, port) = bytes.split_at(bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len()));
+    let is_port = port.is_empty() || ((2..=6).contains(&port.len()) && port[1..].iter().all(u8::is_ascii_digit));
     // An empty one is what a client sends that knows no host.
-    name.iter().all(is_plain) || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
+    (is_port && name.iter().all(is_plain))
+        || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
 }
 
 /// What a client wants its connection to become.

@@ -90,7 +90,6 @@ impl<F: Future<Output = Response<OutBody>> + Send + 'static> From<Pin<Box<F>>> f
 
 /// What the rules let a request do; else why it is refused.
 fn decided(checked: Checked<Store>, visit: &mut Visit) -> Result<Leave, Refused> {
-    visit.decided_now();
     let leave = match checked {
         Checked::Refuse(refused) => {
             visit.decided(refused.verdict());
@@ -199,6 +198,7 @@ impl Connection {
         head::to_upstream(&mut head, &self.facts, upgrade);
         head.extensions.clear();
         let (body, ending) = self.body(body, &leave);
+        visit.body(ending.as_ref());
         let request = Request::from_parts(head, body);
         let began = SystemClock.now();
         let sent = match (&leave, group) {

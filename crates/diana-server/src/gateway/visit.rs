@@ -1,5 +1,6 @@
 //! One request's way through the gateway, from its head to the last byte of its answer: what is noted about it.
 
+use super::client_body::Ending;
 use super::service::Connection;
 use super::upstream::Member;
 use crate::access_log::Entry;
@@ -50,6 +51,7 @@ struct Told {
     upstream: Option<Arc<Member>>,
     upstream_took: Option<Duration>,
     bytes_out: u64,
+    body: Option<Arc<Ending>>,
 }
 
 impl Visit {
@@ -72,15 +74,11 @@ impl Visit {
                 upstream: None,
                 upstream_took: None,
                 bytes_out: 0,
+                body: None,
             })
         });
         let flow = if head.version == Version::HTTP_2 { Flow::Taken } else { Flow::WithConnection };
         Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, flow, told }
-    }
-
-    /// The rules have decided, or the wait that they ask for is over.
-    pub(super) fn decided_now(&self) {
-        self.connection.site.metrics.decision(SystemClock.now().since(self.began));
     }
 
     /// Who asks.
@@ -90,8 +88,10 @@ impl Visit {
         }
     }
 
-    /// What the rules said.
+    /// What the rules said, now; the wait that they ask for is over.
     pub(super) fn decided(&mut self, verdict: &diana::Verdict) {
+        let took = SystemClock.now().since(self.began).saturating_sub(verdict.wait().unwrap_or_default());
+        self.connection.site.metrics.decision(took);
         if let Some(told) = &mut self.told {
             told.wait = verdict.wait().unwrap_or_default();
             let is_noted = !verdict.is_granted() || told.wait > Duration::ZERO;
@@ -100,6 +100,13 @@ impl Visit {
                 diana::Reason::Rule { rule, .. } => rule.name.clone(),
                 _ => String::new(),
             });
+        }
+    }
+
+    /// How its body comes.
+    pub(super) fn body(&mut self, ending: Option<&Arc<Ending>>) {
+        if let Some(told) = &mut self.told {
+            told.body = ending.cloned();
         }
     }
 
@@ -146,16 +153,18 @@ impl Drop for Visit {
         phase.end();
         site.metrics.request(self.outcome, took);
         let (Some(told), Some(log)) = (&self.told, &site.log) else { return };
+        let host = told.host.as_ref().map(HeaderValue::as_bytes);
         let upstream = told.upstream.as_ref().map(|member| member.upstream.to_string());
         log.log(&Entry {
             at: self.began,
             client: Some(told.client),
             method: told.method.as_str(),
             target: told.uri.path_and_query().map_or("*", |target| target.as_str()),
-            host: told.host.as_ref().map(HeaderValue::as_bytes),
+            host: host.or_else(|| told.uri.authority().map(|host| host.as_str().as_bytes())),
             version: told.version,
             status: told.status,
             bytes_out: told.bytes_out,
+            bytes_in: told.body.as_ref().map_or(0, |body| body.come()),
             took,
             referer: told.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: told.user_agent.as_ref().map(HeaderValue::as_bytes),

@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -122,7 +122,9 @@ impl AsyncWrite for UpstreamIo {
 pub(in crate::gateway) fn tls_config(more: Option<&Path>) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     // A machine without any can still use plain upstreams, and those of the file.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    static NATIVE: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+    let native = NATIVE.get_or_init(|| rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(native.iter().cloned());
     if let Some(file) = more {
         let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
         let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;
