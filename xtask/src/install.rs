@@ -1,4 +1,9 @@
+<<<<<<< HEAD
 //! Installs the programs that tests start, where they are missing, through apt: Redis, etcd and nginx, and clients for the gateway.
+=======
+//! Installs the programs that tests and benches start, where they are missing: Redis, etcd, nginx, wrk and h2load, through
+//! apt.
+>>>>>>> bench
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -13,11 +18,16 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
     ("nginx", "nginx"),
+<<<<<<< HEAD
     ("curl", "curl"),
     ("h2load", "nghttp2-client"),
     ("wrk", "wrk"),
     ("python3", "python3"),
     ("node", "nodejs"),
+=======
+    ("wrk", "wrk"),
+    ("h2load", "nghttp2-client"),
+>>>>>>> bench
 ];
 
 /// Run as root, with the packages as arguments.
@@ -46,18 +56,27 @@ if command -v systemctl > /dev/null; then
 fi
 "#;
 
-/// Installs what is missing; an error that says what to type if that doesn't work.
+/// Installs what is missing of all that tests start; an error that says what to type if that doesn't work.
 pub(crate) fn programs() -> Result<(), String> {
-    let missing = missing();
+    these(&PROGRAMS.iter().map(|(program, _)| *program).collect::<Vec<_>>())
+}
+
+/// The same, of these.
+pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
+    let missing = missing(programs);
     if missing.is_empty() {
+<<<<<<< HEAD
         let programs: Vec<&str> = PROGRAMS.iter().map(|(program, _)| *program).collect();
         println!("all are there: {}", programs.join(", "));
+=======
+        println!("{} are there", programs.join(", "));
+>>>>>>> bench
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
     println!("installing {} with apt-get", packages.join(", "));
     install(&packages).map_err(|problem| advice(&missing, &problem))?;
-    let still = self::missing();
+    let still = self::missing(programs);
     if still.is_empty() { Ok(()) } else { Err(advice(&still, "apt-get says that all is installed")) }
 }
 
@@ -88,14 +107,20 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
+<<<<<<< HEAD
          Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), the others in any version, or your packages.",
+=======
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk and h2load, or \
+         your packages.",
+>>>>>>> bench
         programs.join(" and "),
         packages.join(" "),
     )
 }
 
-fn missing() -> Vec<(&'static str, &'static str)> {
-    PROGRAMS.iter().copied().filter(|(program, _)| !is_there(program)).collect()
+fn missing(programs: &[&str]) -> Vec<(&'static str, &'static str)> {
+    let wanted = PROGRAMS.iter().copied().filter(|(program, _)| programs.contains(program));
+    wanted.filter(|(program, _)| !is_there(program)).collect()
 }
 
 fn is_there(program: &str) -> bool {
@@ -115,7 +140,7 @@ fn is_root() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{advice, is_in};
+    use super::{PROGRAMS, advice, is_in};
     use std::ffi::OsStr;
 
     #[test]
@@ -123,6 +148,12 @@ mod tests {
         assert!(is_in(OsStr::new("/nowhere:/usr/bin:/bin"), "sh"));
         assert!(!is_in(OsStr::new("/nowhere:/usr/bin:/bin"), "no such program"));
         assert!(!is_in(OsStr::new(""), "sh"));
+    }
+
+    #[test]
+    fn every_program_that_is_asked_for_has_a_package() {
+        let bench = ["nginx", "wrk", "redis-server", "redis-cli"];
+        assert!(bench.iter().all(|asked| PROGRAMS.iter().any(|(program, _)| program == asked)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::options::Options;
 use crate::setup::{SAME_AS_NGINX, Stage};
 use crate::turns::{Figure, Keeping, Load, Measured, measure};
-use diana_bench::report::{Goal, Report, ns};
+use diana_bench::report::{Goal, Report};
 
 /// Name, title, load, and what the CPU of a request should be beside nginx's.
 const SUBJECTS: &[(&str, &str, Load, Goal)] = &[
@@ -47,16 +47,10 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
 
 /// The four figures of one gateway beside a peer's.
 pub(crate) fn lines(report: &mut Report, measured: &Measured, (own, peer): (usize, usize), name: &str, goal: Goal) {
-    let rate = |rate: f64| format!("{:.1} k/s", rate / 1e3);
-    let figures: [(_, _, fn(f64) -> String, _); 4] = [
-        ("  CPU a request", Figure::Cpu, ns, goal),
-        ("  requests a second", Figure::Rate, rate, Goal::Information),
-        ("  p50", Figure::P50, ns, Goal::Information),
-        ("  p99", Figure::P99, ns, Goal::Information),
-    ];
-    for (what, figure, show, goal) in figures {
-        let (ours, theirs) = (measured.median(own, figure), measured.median(peer, figure));
-        let theirs = format!("{name} {}", show(theirs));
-        report.compare(what, show(ours), theirs, measured.ratio(own, peer, figure), goal);
+    for figure in [Figure::Cpu, Figure::Rate, Figure::P50, Figure::P99] {
+        let [ours, theirs] = [own, peer].map(|gateway| figure.show(measured.median(gateway, figure)));
+        let goal = if figure == Figure::Cpu { goal } else { Goal::Information };
+        let ratio = measured.ratio(own, peer, figure);
+        report.compare(figure.name(), ours, format!("{name} {theirs}"), ratio, goal);
     }
 }

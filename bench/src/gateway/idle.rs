@@ -39,9 +39,9 @@ fn each(gateway: &Gateway) -> u64 {
     measure(Effort { rounds: 1, slice: Duration::from_secs(1) }, Load::FORWARD, &[gateway]);
     let before = resident(gateway.pid).unwrap();
     let mut held: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(gateway.port).unwrap()).collect();
-    held.iter_mut().for_each(|connection| connection.ask().unwrap());
+    held.iter_mut().for_each(|connection| connection.call().unwrap());
     let bytes = resident(gateway.pid).unwrap().saturating_sub(before) / CONNECTIONS;
     // They are there, every one.
-    held.iter_mut().for_each(|connection| connection.ask().unwrap());
+    held.iter_mut().for_each(|connection| connection.call().unwrap());
     bytes
 }

@@ -10,6 +10,9 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
+/// What the upstream answers.
+pub(crate) const BODY: &str = "Hello from the upstream: a small answer.";
+
 /// The rules that nginx has as well.
 pub(crate) const SAME_AS_NGINX: &str = "
   - {name: open, match: {path: /open}, by: ip, limit: 1000000/s}
@@ -51,7 +54,7 @@ impl Stage {
                 server {{
                     listen 127.0.0.1:{port} backlog=4096;
                     default_type text/plain;
-                    location / {{ return 200 'Hello from the upstream: a small answer.\\n'; }}
+                    location / {{ return 200 '{BODY}'; }}
                 }}"
             )
         });

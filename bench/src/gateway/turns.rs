@@ -4,6 +4,7 @@
 //! machine. The order changes from round to round. The gateway's CPU is read off the process before and after each slice.
 
 use crate::setup::Gateway;
+use diana_bench::report::ns;
 use diana_bench::{cpu, median};
 use diana_testing::{Wrk, WrkRun};
 use std::time::Duration;
@@ -75,7 +76,7 @@ pub(crate) struct Measured {
 }
 
 /// A figure of one slice.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Figure {
     /// The gateway's CPU for one answer, in nanoseconds.
     Cpu,
@@ -93,6 +94,24 @@ impl Figure {
             Self::Rate => slice.run.rate(),
             Self::P50 => slice.run.p50.as_nanos() as f64,
             Self::P99 => slice.run.p99.as_nanos() as f64,
+        }
+    }
+
+    /// As the report calls it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "  CPU a request",
+            Self::Rate => "  requests a second",
+            Self::P50 => "  p50",
+            Self::P99 => "  p99",
+        }
+    }
+
+    /// As it is read.
+    pub(crate) fn show(self, value: f64) -> String {
+        match self {
+            Self::Rate => format!("{:.1} k/s", value / 1e3),
+            Self::Cpu | Self::P50 | Self::P99 => ns(value),
         }
     }
 }
