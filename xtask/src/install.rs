@@ -1,9 +1,5 @@
-<<<<<<< HEAD
-//! Installs the programs that tests start, where they are missing, through apt: Redis, etcd and nginx, and clients for the gateway.
-=======
-//! Installs the programs that tests and benches start, where they are missing: Redis, etcd, nginx, wrk and h2load, through
-//! apt.
->>>>>>> bench
+//! Installs the programs that tests and benches start, where they are missing: Redis, etcd, nginx, and
+//! clients for the gateway, through apt.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -18,16 +14,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
     ("nginx", "nginx"),
-<<<<<<< HEAD
     ("curl", "curl"),
     ("h2load", "nghttp2-client"),
     ("wrk", "wrk"),
     ("python3", "python3"),
     ("node", "nodejs"),
-=======
-    ("wrk", "wrk"),
-    ("h2load", "nghttp2-client"),
->>>>>>> bench
 ];
 
 /// Run as root, with the packages as arguments.
@@ -65,12 +56,7 @@ pub(crate) fn programs() -> Result<(), String> {
 pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
     let missing = missing(programs);
     if missing.is_empty() {
-<<<<<<< HEAD
-        let programs: Vec<&str> = PROGRAMS.iter().map(|(program, _)| *program).collect();
-        println!("all are there: {}", programs.join(", "));
-=======
         println!("{} are there", programs.join(", "));
->>>>>>> bench
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -107,12 +93,8 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-<<<<<<< HEAD
-         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), the others in any version, or your packages.",
-=======
          Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk and h2load, or \
          your packages.",
->>>>>>> bench
         programs.join(" and "),
         packages.join(" "),
     )
