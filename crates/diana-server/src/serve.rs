@@ -63,16 +63,11 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         Ok(Some((serving, signals)))
     });
     let Some((serving, mut signals)) = served? else { return Ok(()) };
-    loop {
-        match runtime.block_on(signals.next()) {
-            Signal::Reload => {
-                tracing::info!("reading everything again");
-                serving.gateway.certificates().refresh();
-                if let Some(sources) = &serving.sources {
-                    runtime.block_on(sources.reload());
-                }
-            }
-            Signal::Stop => break,
+    while runtime.block_on(signals.next()) == Signal::Reload {
+        tracing::info!("reading everything again");
+        serving.gateway.certificates().refresh();
+        if let Some(sources) = &serving.sources {
+            runtime.block_on(sources.reload());
         }
     }
     tracing::info!("stopping: what was begun is finished first");

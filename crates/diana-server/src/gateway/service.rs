@@ -60,6 +60,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
 }
 
 /// An answer: here already, as those to refused requests mostly are, or on its way.
+#[allow(clippy::large_enum_variant, reason = "the large one is what makes a refusal cheap: it takes no box")]
 pub(super) enum Serving {
     Here(Option<Response<OutBody>>),
     Coming(Pin<Box<dyn Future<Output = Response<OutBody>> + Send>>),

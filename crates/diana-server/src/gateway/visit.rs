@@ -173,7 +173,6 @@ impl Drop for Visit {
             wait: told.wait,
             upstream: upstream.as_deref(),
             upstream_took: told.upstream_took,
-            ..Entry::default()
         });
     }
 }

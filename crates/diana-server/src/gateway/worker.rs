@@ -181,7 +181,7 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
             // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(io, service).with_upgrades();
-            drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
+            drive(pin!(connection), &phase, http1::UpgradeableConnection::graceful_shutdown).await
         }
         Speaks::Http2 => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -189,7 +189,7 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
                 .max_concurrent_streams(bounds.streams)
                 .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX));
             let connection = builder.serve_connection(io, service);
-            drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
+            drive(pin!(connection), &phase, http2::Connection::graceful_shutdown).await
         }
     };
     if let Err(error) = ended {
