@@ -14,7 +14,10 @@ use std::time::Duration;
 
 /// Keeps what is written, and can be made to take nothing.
 #[derive(Clone, Debug, Default)]
-struct Sink(Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>);
+struct Sink(Arc<Written>);
+
+/// What was written, whether it is held up, and who waits for that to change.
+type Written = (Mutex<(Vec<u8>, bool)>, Condvar);
 
 impl Sink {
     fn stop(&self) {

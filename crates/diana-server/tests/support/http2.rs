@@ -194,7 +194,7 @@ async fn serve(
 ) {
     let service = service_fn(move |request| {
         let seen = Arc::clone(&seen);
-        async move { Ok::<_, hyper::Error>(answer(request, &seen).await?) }
+        async move { answer(request, &seen).await }
     });
     let io = TokioIo::new(stream);
     let _ = match speaks {

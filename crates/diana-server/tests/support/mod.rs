@@ -1,6 +1,7 @@
 //! What the tests share: running the program, comparing with the file beside, and reading what was written; and for the gateway,
 //! a program that serves, a service behind it, and clients before it.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::expect_used, reason = "what fails here is told by the test that used it")]
 
 pub(crate) mod client;
 pub(crate) mod frames;

@@ -17,8 +17,11 @@ pub(crate) struct Upstream {
     acceptor: Option<JoinHandle<()>>,
 }
 
+/// What becomes of a connection.
+type Handler = dyn Fn(&mut Talk) -> io::Result<Then> + Send + Sync;
+
 struct Shared {
-    handler: Box<dyn Fn(&mut Talk) -> io::Result<Then> + Send + Sync>,
+    handler: Box<Handler>,
     seen: Mutex<Vec<Seen>>,
     streams: Mutex<Vec<TcpStream>>,
     connections: AtomicUsize,
