@@ -126,7 +126,8 @@ impl Drop for Process {
 /// How many bytes of memory the process `pid` has (resident), be it ours or not.
 pub fn resident(pid: u32) -> io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let kib = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let kib =
+        text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     // One that has ended has none.
     kib.map(|kib| kib << 10).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")))
 }

@@ -1,5 +1,7 @@
 //! An nginx serves what it is told to, says what is wrong with its configuration, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a server that does not start fails the test")]
+
 use diana_testing::{NginxServer, Wrk};
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! `cargo xtask bench NAME [--quick]`: builds one of the `bench` package's binaries as users would build it, and runs it.
+//! One that measures programs gets them first: Diana's own is built, others are installed where they are missing.
 //!
 //! The binaries only report: noise on a shared machine must not fail anybody's build, so a missed goal is a word in the
 //! table and not an exit code.
 
+use crate::install;
 use std::process::{Command, ExitCode};
 
 /// Each bench: its name, the binary that measures it, and what it is about.
@@ -11,6 +13,13 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "core",
         "bench-core",
         "the library in process, beside governor, ratelimit, leaky-bucket and a bare atomic; --quick for some 20 s",
+    ),
+    (
+        "gateway",
+        "bench-gateway",
+        "`diana serve` beside nginx with limit_req: CPU a request, rate, latency, idle connections, Redis; some 8 min, \
+         --quick for some 2; --only NAME,... for some of forward, half, refuse, close-forward, close-refuse, \
+         many-forward, many-refuse, half-load, idle, rules, redis",
     ),
     (
         "redis",
@@ -34,7 +43,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         eprintln!("bench: there is no bench `{name}`\n\n{}", list());
         return ExitCode::from(2);
     };
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    if let Err(problem) = programs(name) {
+        eprintln!("bench: {problem}");
+        return ExitCode::FAILURE;
+    }
+    let mut cargo = cargo();
     cargo.args(["run", "--quiet", "--release", "--package", "diana-bench", "--bin", binary, "--"]).args(rest);
     match cargo.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
@@ -44,6 +57,26 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Sees to the programs that a bench starts; an error to show.
+fn programs(name: &str) -> Result<(), String> {
+    if name != "gateway" {
+        return Ok(());
+    }
+    install::these(&["nginx", "wrk", "redis-server", "redis-cli"])?;
+    // It lies beside the bench, which finds it there.
+    let status =
+        cargo().args(["build", "--quiet", "--release", "--package", "diana-server", "--bin", "diana"]).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("diana can't be built".to_owned()),
+        Err(problem) => Err(format!("cargo can't be started: {problem}")),
+    }
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 fn list() -> String {

@@ -1,4 +1,5 @@
-//! Installs the programs that tests start, where they are missing: Redis, etcd and nginx, through apt.
+//! Installs the programs that tests and benches start, where they are missing: Redis, etcd, nginx, and
+//! clients for the gateway, through apt.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
@@ -13,6 +14,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("redis-cli", "redis-tools"),
     ("etcd", "etcd-server"),
     ("nginx", "nginx"),
+    ("curl", "curl"),
+    ("h2load", "nghttp2-client"),
+    ("wrk", "wrk"),
+    ("python3", "python3"),
+    ("node", "nodejs"),
 ];
 
 /// Run as root, with the packages as arguments.
@@ -41,17 +47,22 @@ if command -v systemctl > /dev/null; then
 fi
 "#;
 
-/// Installs what is missing; an error that says what to type if that doesn't work.
+/// Installs what is missing of all that tests start; an error that says what to type if that doesn't work.
 pub(crate) fn programs() -> Result<(), String> {
-    let missing = missing();
+    these(&PROGRAMS.iter().map(|(program, _)| *program).collect::<Vec<_>>())
+}
+
+/// The same, of these.
+pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
+    let missing = missing(programs);
     if missing.is_empty() {
-        println!("redis-server, redis-sentinel, redis-cli, etcd and nginx are there");
+        println!("{} are there", programs.join(", "));
         return Ok(());
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
     println!("installing {} with apt-get", packages.join(", "));
     install(&packages).map_err(|problem| advice(&missing, &problem))?;
-    let still = self::missing();
+    let still = self::missing(programs);
     if still.is_empty() { Ok(()) } else { Err(advice(&still, "apt-get says that all is installed")) }
 }
 
@@ -82,14 +93,16 @@ fn advice(missing: &[(&str, &str)], problem: &str) -> String {
     format!(
         "{problem}\n\
          The tests start {}, which can't be found in the PATH. On Debian or Ubuntu: sudo apt-get install {}\n\
-         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io) and any nginx, or your packages.",
+         Elsewhere: Redis 7 or later (https://redis.io), etcd 3.4 or later (https://etcd.io), any nginx, wrk and h2load, or \
+         your packages.",
         programs.join(" and "),
         packages.join(" "),
     )
 }
 
-fn missing() -> Vec<(&'static str, &'static str)> {
-    PROGRAMS.iter().copied().filter(|(program, _)| !is_there(program)).collect()
+fn missing(programs: &[&str]) -> Vec<(&'static str, &'static str)> {
+    let wanted = PROGRAMS.iter().copied().filter(|(program, _)| programs.contains(program));
+    wanted.filter(|(program, _)| !is_there(program)).collect()
 }
 
 fn is_there(program: &str) -> bool {
@@ -109,7 +122,7 @@ fn is_root() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{advice, is_in};
+    use super::{PROGRAMS, advice, is_in};
     use std::ffi::OsStr;
 
     #[test]
@@ -117,6 +130,12 @@ mod tests {
         assert!(is_in(OsStr::new("/nowhere:/usr/bin:/bin"), "sh"));
         assert!(!is_in(OsStr::new("/nowhere:/usr/bin:/bin"), "no such program"));
         assert!(!is_in(OsStr::new(""), "sh"));
+    }
+
+    #[test]
+    fn every_program_that_is_asked_for_has_a_package() {
+        let bench = ["nginx", "wrk", "redis-server", "redis-cli"];
+        assert!(bench.iter().all(|asked| PROGRAMS.iter().any(|(program, _)| program == asked)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test             everything that must hold before a change lands: format, lints, docs, tests, model checkers;
-                   installs the servers (Redis, etcd, nginx) that the tests start, where they are missing
+                   installs what the tests start (Redis, etcd, nginx, wrk, h2load), where it is missing
   bench NAME       measure Diana beside its peers and print how it fares against the goals; no NAME lists what there is
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any;
                    with --store redis on a Redis that is started for it

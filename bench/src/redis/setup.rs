@@ -1,5 +1,6 @@
 //! What the subjects share: the server and what is read off it, stores, keys, and requests in flight.
 
+use diana_bench::cpu;
 use diana_core::{Ask, Clock, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Batching, Leases, Options, RedisStore, Refusals};
 use diana_testing::RedisServer;
@@ -35,13 +36,7 @@ impl Server {
 
     /// The CPU time that the process has used, in nanoseconds. Exact while it sleeps.
     pub(crate) fn cpu(&self) -> u64 {
-        let threads = std::fs::read_dir(format!("/proc/{}/task", self.redis.pid())).unwrap();
-        let of_thread = |path: std::path::PathBuf| {
-            // A thread may end in between.
-            let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-            text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
-        };
-        threads.map(|thread| of_thread(thread.unwrap().path())).sum()
+        cpu::nanos(self.redis.pid())
     }
 
     /// How many scripts clients have asked for, by Redis's own count.

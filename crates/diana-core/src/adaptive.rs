@@ -6,11 +6,12 @@
 //! [`observe`](Algorithm::observe), when an answer is there; the permit comes back later, when all of it is.
 //!
 //! # What is forgotten
-//! What was learned, ten minutes after the last answer, and at once when the last permit comes back and next to nothing was
-//! learned: then an idle key equals a fresh one, and invented keys leave nothing behind.
+//! What was learned, ten minutes after the last answer; where that was next to nothing, ten seconds after it. Then an idle key
+//! equals a fresh one, and invented keys leave nothing behind.
 //!
 //! # What always holds (tests/laws.rs, adaptive/tests.rs)
-//! - Permits taken and not given back are at most the limit of their moment.
+//! - Permits taken and not given back are at most the limit of their moment, but for one request that costs more than that: it
+//!   goes alone.
 //! - The limit lies between `min` and `max`.
 
 mod gradient2;
@@ -23,8 +24,9 @@ use gradient2::Gradient2;
 pub use gradient2::Gradient2State;
 use std::time::Duration;
 
-/// How long what was learned is remembered.
+/// How long what was learned is remembered, and how long next to nothing is.
 const REMEMBERED: Duration = Duration::from_secs(600);
+const NEXT_TO_NOTHING_REMEMBERED: Duration = Duration::from_secs(10);
 
 /// As many permits in flight as keeps answers quick.
 ///
@@ -51,7 +53,8 @@ impl Adaptive {
     }
 
     fn forgets(&self, state: &AdaptiveState, now: Timestamp) -> bool {
-        state.permits == 0 && (!state.gradient.has_learned() || now.since(state.seen) > REMEMBERED)
+        let remembered = if state.gradient.has_learned() { REMEMBERED } else { NEXT_TO_NOTHING_REMEMBERED };
+        state.permits == 0 && (state.seen == Timestamp::EPOCH || now.since(state.seen) > remembered)
     }
 }
 

@@ -17,7 +17,7 @@ mod rates;
 #[path = "laws/script.rs"]
 mod script;
 
-use diana_core::{Calendar, Concurrency, FixedWindow, LeakyBucket, MinInterval, Opens, Patience, Quota};
+use diana_core::{Adaptive, Calendar, Concurrency, FixedWindow, LeakyBucket, MinInterval, Opens, Patience, Quota};
 use diana_core::{
     RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
 };
@@ -121,6 +121,7 @@ macro_rules! counts {
 laws!(token_bucket, token_buckets());
 laws!(leaky_bucket, leaky_buckets());
 laws!(concurrency, concurrencies());
+laws!(adaptive, adaptives());
 laws!(total, totals());
 laws!(min_interval, min_intervals());
 laws!(refilling_bucket, refilling_buckets());
@@ -133,6 +134,7 @@ laws!(smooth_warming_up, smooth_warming_ups());
 undoes!(token_bucket_undoes, token_buckets());
 undoes!(leaky_bucket_undoes, leaky_buckets());
 undoes!(concurrency_undoes, concurrencies());
+undoes!(adaptive_undoes, adaptives());
 undoes!(total_undoes, totals());
 undoes!(min_interval_undoes, min_intervals());
 undoes!(fixed_window_undoes, fixed_windows());
@@ -173,6 +175,10 @@ fn concurrencies() -> impl Strategy<Value = Concurrency> {
     (1..8_u64, prop_oneof![Just(0), 0..8_u64], 0..1_000_000_u64).prop_map(|(limit, burst, delay)| {
         Concurrency::new(limit).unwrap().burst(burst).delay(Duration::from_nanos(delay))
     })
+}
+
+fn adaptives() -> impl Strategy<Value = Adaptive> {
+    (1..4_u64, 1..12_u64, 1..12_u64).prop_map(|(min, initial, max)| Adaptive::new(min, initial, max).unwrap())
 }
 
 fn totals() -> impl Strategy<Value = Total> {

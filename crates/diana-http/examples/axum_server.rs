@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 // docs: begin
 pub(crate) const RULES: &str = "
 rules:
-  - {name: each-client, by: ip, limit: 3/min, status: 429}
+  - {name: each-client, by: ip, limit: 3/h, status: 429}
   - {name: uploads, match: {path: /upload}, concurrent: 2}
 ";
 

@@ -20,7 +20,7 @@ use std::io;
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
-pub(crate) const RULES: &str = "rules: [{name: each-client, by: ip, limit: 3/min, status: 429}]";
+pub(crate) const RULES: &str = "rules: [{name: each-client, by: ip, limit: 3/h, status: 429}]";
 
 // docs: begin
 async fn hello(_request: Request<Slowed<Incoming>>) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -17,7 +17,7 @@ rules:
   - name: health
     by: ip
     match: {path: /grpc.health.v1.Health/*}
-    limit: 2/min
+    limit: 2/h
 ";
 
 // docs: begin

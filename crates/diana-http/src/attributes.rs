@@ -102,26 +102,3 @@ fn decoded(text: &str) -> Cow<'_, str> {
     let spaced = text.replace('+', " ");
     Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
 }
-
-/// A request that outlives the call, for those who ask about it again.
-pub(crate) struct OwnedAttributes {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    client: Option<IpAddr>,
-}
-
-impl OwnedAttributes {
-    pub(crate) fn of(request: &HttpAttributes<'_>) -> Self {
-        Self {
-            method: request.method.clone(),
-            uri: request.uri.clone(),
-            headers: request.headers.clone(),
-            client: request.client,
-        }
-    }
-
-    pub(crate) fn attributes(&self) -> HttpAttributes<'_> {
-        HttpAttributes { method: &self.method, uri: &self.uri, headers: &self.headers, client: self.client }
-    }
-}

@@ -37,9 +37,9 @@ pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHe
     }
     if x && let Some(Reason::Limit(asked)) = verdict.reason() {
         let standing = asked.answer.standing;
-        headers.insert(X_LIMIT, HeaderValue::from(standing.limit));
-        headers.insert(X_REMAINING, HeaderValue::from(standing.remaining));
-        headers.insert(X_RESET, HeaderValue::from(reset(&asked.answer).unwrap_or(0)));
+        headers.insert(X_LIMIT, number(standing.limit));
+        headers.insert(X_REMAINING, number(standing.remaining));
+        headers.insert(X_RESET, number(reset(&asked.answer).unwrap_or(0)));
     }
 }
 
@@ -48,7 +48,7 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
     let Some(first) = asked.next() else { return };
     let mut standings = Text::new();
     let policy = policy::with(&first, |policy| {
-        write(&mut standings, &policy.name, &first);
+        write(&mut standings, &policy.standing, &first);
         policy.header.clone()
     });
     // Mostly there is one, and its policy is ready.
@@ -61,7 +61,7 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
             policies.extend_from_slice(b", ");
             policies.extend_from_slice(policy.header.as_bytes());
             standings.extend_from_slice(b", ");
-            write(&mut standings, &policy.name, &other);
+            write(&mut standings, &policy.standing, &other);
         });
     }
     let policy = if policies.is_empty() { Ok(policy) } else { HeaderValue::from_bytes(&policies) };
@@ -73,9 +73,8 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
 }
 
 /// How much is left of a limit, and for how long.
-fn write(text: &mut Text, name: &str, asked: &Asked<'_>) {
-    text.extend_from_slice(name.as_bytes());
-    text.extend_from_slice(b";r=");
+fn write(text: &mut Text, beginning: &str, asked: &Asked<'_>) {
+    text.extend_from_slice(beginning.as_bytes());
     text.extend_from_slice(itoa::Buffer::new().format(asked.answer.standing.remaining).as_bytes());
     if let Some(reset) = reset(&asked.answer) {
         text.extend_from_slice(b";t=");
@@ -96,4 +95,10 @@ fn reset(answer: &Answer) -> Option<u64> {
 /// Seconds, rounded up.
 pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+/// A number as a field has it, in one allocation; `HeaderValue::from` takes two.
+pub(crate) fn number(number: u64) -> HeaderValue {
+    let digits = HeaderValue::from_str(itoa::Buffer::new().format(number));
+    digits.unwrap_or_else(|_| HeaderValue::from_static("0"))
 }

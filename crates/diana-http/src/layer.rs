@@ -64,8 +64,8 @@ use tower_layer::Layer;
 ///
 /// # Bodies
 /// The inner service gets its request bodies as [`Slowed<B>`](crate::Slowed), so that `bandwidth` of requests can hold them
-/// back. axum's and tonic's routers take any body. A service that insists on one type gets it by tower's `MapRequestLayer`
-/// between the two: `MapRequestLayer::new(|request: Request<Slowed<_>>| request.map(Body::new))`.
+/// back. axum's and tonic's routers take any body. A service that insists on one type gets it by tower's `map_request`
+/// between the two: `.map_request(|request: Request<Slowed<_>>| request.map(Body::new))`.
 pub struct DianaLayer<S: Store + 'static = MemoryStore>(Arc<Set<S>>);
 
 /// What the services of a layer have in common.

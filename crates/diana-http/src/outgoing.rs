@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// assert_eq!(client.ready().await?.call("alice").await?, "hello alice");
 /// assert_eq!(client.ready().await?.call("alice").await?, "hello alice");
 /// let error = client.ready().await?.call("alice").await.unwrap_err();
-/// assert_eq!(error.to_string(), "limit `partner` has no room within 5s, and nothing was sent: try again in 1800s");
+/// assert!(error.to_string().starts_with("limit `partner` has no room within 5s, and nothing was sent: try again in"));
 /// # Ok(())
 /// # }
 /// ```

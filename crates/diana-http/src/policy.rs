@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(crate) struct Policy {
     version: u64,
     capacity: u64,
-    /// Its name as a string of a structured field.
-    pub(crate) name: Box<str>,
+    /// How its part of `RateLimit` begins: its name, up to what remains.
+    pub(crate) standing: Box<str>,
     /// Its part of `RateLimit-Policy`.
     pub(crate) header: HeaderValue,
     /// The body of a refusal by this limit alone, and the status that it is about.
@@ -41,14 +41,18 @@ thread_local! {
 pub(crate) fn with<T>(asked: &Asked<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
     let (limit, capacity) = (asked.limit, asked.answer.standing.limit);
     KNOWN.with_borrow_mut(|known| {
-        let is_known = known.get(&limit.id()).is_some_and(|policy| policy.is_of(limit, capacity));
-        if !is_known {
-            if known.len() >= MOST {
-                known.clear();
-            }
-            known.insert(limit.id(), Policy::new(limit, capacity));
+        if let Some(policy) = known.get_mut(&limit.id())
+            && policy.is_of(limit, capacity)
+        {
+            return act(policy);
         }
-        known.get_mut(&limit.id()).map(act).unwrap_or_else(|| unreachable!("it was just put there"))
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let mut policy = Policy::new(limit, capacity);
+        let done = act(&mut policy);
+        known.insert(limit.id(), policy);
+        done
     })
 }
 
@@ -63,7 +67,14 @@ impl Policy {
             text.push_str(&format!(";w={window}"));
         }
         let header = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        Self { version: limit.version(), capacity, name: name.into(), header, problem: None, own: None }
+        Self {
+            version: limit.version(),
+            capacity,
+            standing: format!("{name};r=").into(),
+            header,
+            problem: None,
+            own: None,
+        }
     }
 
     fn is_of(&self, limit: &Limit, capacity: u64) -> bool {

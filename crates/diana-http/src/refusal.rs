@@ -41,7 +41,7 @@ impl Refused {
         let mut headers = HeaderMap::with_capacity(6);
         let retry = self.retry_after();
         if let Some(seconds) = retry {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            headers.insert(RETRY_AFTER, fields::number(seconds));
         }
         fields::add(&mut headers, &self.verdict, self.headers);
         let mut status = self.status();

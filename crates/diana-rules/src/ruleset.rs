@@ -56,6 +56,7 @@ pub struct RuleSet {
     asks_identity: bool,
     has_load: bool,
     has_adaptive: bool,
+    has_reserved: bool,
 }
 
 impl RuleSet {
@@ -76,12 +77,23 @@ impl RuleSet {
 
     fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a RuleInForce>) -> Self {
         let index = Index::new(file.rules.iter().map(|rule| &rule.matches));
-        let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name))).collect();
+        let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name)));
+        let rules = rules.collect::<Vec<_>>();
         let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
+        let has_reserved = rules.iter().any(RuleInForce::has_reserved);
         let has_adaptive = file.rules.iter().any(|rule| rule.adaptive);
-        Self { rules, index, identity: file.identity.clone(), looks, asks_identity, has_load, has_adaptive }
+        Self {
+            rules,
+            index,
+            identity: file.identity.clone(),
+            looks,
+            asks_identity,
+            has_load,
+            has_adaptive,
+            has_reserved,
+        }
     }
 
     /// Every rule, in the order of the file.
@@ -107,6 +119,11 @@ impl RuleSet {
     /// Whether a rule goes by how long answers take.
     pub fn has_adaptive(&self) -> bool {
         self.has_adaptive
+    }
+
+    /// Whether a limit bounds those who wait for [promised times](LimitInForce::reserved).
+    pub fn has_reserved(&self) -> bool {
+        self.has_reserved
     }
 
     /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.

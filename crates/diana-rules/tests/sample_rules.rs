@@ -5,7 +5,7 @@ use diana_rules::{Attribute, Attributes, Document, Found, Home, Mode, Over, Regi
 use std::borrow::Cow;
 use std::path::Path;
 
-const SAMPLES: [&str; 10] = [
+const SAMPLES: [&str; 11] = [
     "api-plans-with-vip-accounts",
     "downloads-by-bandwidth",
     "flash-sale-with-a-queue",
@@ -13,6 +13,7 @@ const SAMPLES: [&str; 10] = [
     "login-brute-force",
     "nginx-migrated",
     "overload-protection",
+    "public-edge-with-tls",
     "scraping",
     "shared-limit-over-100-gateways",
     "sms-once-a-minute",
@@ -121,7 +122,7 @@ fn has(rules: &RuleSet, request: &Request, line: &str) {
 }
 
 #[test]
-fn exactly_these_ten_are_there() {
+fn exactly_these_eleven_are_there() {
     let names = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names = names.collect::<Vec<_>>();
     names.sort_unstable();
@@ -306,7 +307,7 @@ fn llm_tokens_by_cost() {
     has(&rules, &chat, "tokens [alice] cost 1200: tokens, tokens#2");
     has(&rules, &chat, "requests [alice] cost 1: requests");
     has(&rules, &chat, "at-a-time [alice] cost 1: at-a-time");
-    has(&rules, &chat, "models [] cost 1: ");
+    has(&rules, &chat, "models [] cost 1: models");
     has(&rules, &asked("/v1/chat/completions"), "tokens [alice] cost 4000: tokens, tokens#2");
     let embedding = asked("/v1/embeddings").header("content-length", "4000");
     has(&rules, &embedding, "embeddings [alice] cost 101: embeddings");
@@ -343,7 +344,7 @@ fn overload_protection() {
     assert_eq!(
         about(&rules, &request("GET", "/api/reports/sales")),
         [
-            "adaptive [] cost 1: ",
+            "adaptive [] cost 1: adaptive",
             "at-a-time [] cost 1: at-a-time",
             "reports [/api/reports/sales] cost 1: reports",
             "each-client [198.51.100.7] cost 1: each-client",
@@ -354,6 +355,38 @@ fn overload_protection() {
     let own = about(&rules, &request("GET", "/api/search").from("10.1.2.3"));
     assert!(!own.iter().any(|own| own.starts_with("each-client")), "{own:#?}");
     assert_eq!(about(&rules, &request("GET", "/style.css")), ["machine [] cost 1: "]);
+}
+
+#[test]
+fn overload_protection_refuses_before_connections_run_out() {
+    let file = file("overload-protection");
+    let refuses_above = file.rules.iter().find_map(|rule| rule.load.as_ref()?.connections).unwrap();
+    assert!(file.gateway.unwrap().bounds.connections as u64 > refuses_above);
+}
+
+#[test]
+fn public_edge_with_tls() {
+    let file = file("public-edge-with-tls");
+    let rules = RuleSet::new(&file);
+    let of_alice = |method, path| request(method, path).header("authorization", TOKEN);
+    assert_eq!(
+        about(&rules, &of_alice("GET", "/v1/things")),
+        [
+            "each-client [198.51.100.7] cost 1: each-client",
+            "api [alice] cost 1: api, api#2",
+            "each-network [198.51.100.0] cost 1: each-network",
+        ]
+    );
+    let order = of_alice("POST", "/shop.Orders/Place");
+    has(&rules, &order, "orders [5:alice18:/shop.Orders/Place] cost 1: orders");
+    has(&rules, &request("POST", "/shop.Orders/Place"), "orders refuses: missing");
+    has(&rules, &request("GET", "/search").host("shop.example.com"), "search [] cost 1: search");
+    has(&rules, &of_alice("POST", "/v1/pictures/7"), "uploads [alice] cost 1: uploads");
+    let gateway = file.gateway.unwrap();
+    assert!(gateway.listen.is_empty(), "nothing is served without TLS");
+    assert_eq!(gateway.route(&request("GET", "/v1/things")), Some(0));
+    assert_eq!(gateway.route(&order), Some(1));
+    assert_eq!(gateway.route(&request("GET", "/search").host("shop.example.com")), None);
 }
 
 #[test]

@@ -47,6 +47,7 @@ mod site;
 mod start_error;
 mod tls;
 mod tunnel;
+mod unread;
 mod upstream;
 mod visit;
 mod worker;

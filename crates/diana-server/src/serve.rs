@@ -11,6 +11,7 @@
 
 mod banner;
 mod error;
+mod following;
 mod options;
 mod signals;
 mod watching;
@@ -25,6 +26,7 @@ use crate::metrics::Metrics;
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Follower};
 use diana_rules::{AccessLogFormat, RuleFile, Running as Sources};
+use following::Following;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,16 +63,11 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         Ok(Some((serving, signals)))
     });
     let Some((serving, mut signals)) = served? else { return Ok(()) };
-    loop {
-        match runtime.block_on(signals.next()) {
-            Signal::Reload => {
-                tracing::info!("reading everything again");
-                serving.gateway.certificates().refresh();
-                if let Some(sources) = &serving.sources {
-                    runtime.block_on(sources.reload());
-                }
-            }
-            Signal::Stop => break,
+    while runtime.block_on(signals.next()) == Signal::Reload {
+        tracing::info!("reading everything again");
+        serving.gateway.certificates().refresh();
+        if let Some(sources) = &serving.sources {
+            runtime.block_on(sources.reload());
         }
     }
     tracing::info!("stopping: what was begun is finished first");
@@ -137,8 +134,8 @@ async fn follow(
 ) -> Result<Option<Arc<Sources>>, ServeError> {
     let Some(path) = options.path() else { return Ok(None) };
     let sources = diana::sources(path, file).map_err(|error| ServeError::Sources(error.to_string()))?;
-    let follower = Follower::new(Arc::clone(engine), diana::registry());
-    let running = sources.start(follower).await.map_err(|error| ServeError::Sources(error.to_string()))?;
+    let following = Following::new(Follower::new(Arc::clone(engine), diana::registry()));
+    let running = sources.start(following).await.map_err(|error| ServeError::Sources(error.to_string()))?;
     Ok(Some(Arc::new(running)))
 }
 

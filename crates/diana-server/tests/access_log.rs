@@ -14,34 +14,30 @@ use std::time::Duration;
 
 /// Keeps what is written, and can be made to take nothing.
 #[derive(Clone, Debug, Default)]
-struct Sink(Arc<Kept>);
+struct Sink(Arc<Written>);
 
-#[derive(Debug, Default)]
-struct Kept {
-    /// What was written, and whether nothing is taken.
-    state: Mutex<(Vec<u8>, bool)>,
-    changed: Condvar,
-}
+/// What was written, whether it is held up, and who waits for that to change.
+type Written = (Mutex<(Vec<u8>, bool)>, Condvar);
 
 impl Sink {
     fn stop(&self) {
-        self.0.state.lock().1 = true;
+        self.0.0.lock().1 = true;
     }
 
     fn go_on(&self) {
-        self.0.state.lock().1 = false;
-        self.0.changed.notify_all();
+        self.0.0.lock().1 = false;
+        self.0.1.notify_all();
     }
 
     fn text(&self) -> String {
-        String::from_utf8(self.0.state.lock().0.clone()).unwrap()
+        String::from_utf8(self.0.0.lock().0.clone()).unwrap()
     }
 }
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut state = self.0.state.lock();
-        self.0.changed.wait_while(&mut state, |(_, stopped)| *stopped);
+        let mut state = self.0.0.lock();
+        self.0.1.wait_while(&mut state, |(_, stopped)| *stopped);
         state.0.extend_from_slice(bytes);
         Ok(bytes.len())
     }

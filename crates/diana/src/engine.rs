@@ -25,6 +25,7 @@ mod explain;
 mod line;
 mod made;
 mod options;
+mod reserved;
 mod settle;
 mod verdict;
 

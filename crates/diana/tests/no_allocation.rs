@@ -32,7 +32,10 @@ impl Attributes for Request {
     }
 }
 
-#[test]
+fn main() {
+    a_request_takes_no_new_memory();
+}
+
 fn a_request_takes_no_new_memory() {
     let (engine, clock) = engine(
         "identity: {account: header(x-account-id)}
@@ -42,7 +45,8 @@ rules:
   - {name: pair, by: [account, ip/24], match: {path: '/users/{id}/**', method: [GET]}, limit: 1000000/s}
   - {name: user, by: 'param(id)', match: {path: '/users/{id}/**', host: '*.example.com'}, limit: 1000000/s, allow: [10.0.0.0/8]}
   - {name: plan, by: ip, match: {header: {x-plan: free}}, limit: 1000000/s, algorithm: sliding_window, deny: [192.0.2.0/24]}
-  - {name: places, by: ip, concurrent: 5}
+  - {name: places, by: ip, concurrent: 5, wait: 2s}
+  - {name: busy, load: {cpu: 90%, connections: 100}}
 ",
     );
     let request = Request { path: "/users/7/orders" };

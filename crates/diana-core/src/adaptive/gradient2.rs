@@ -71,6 +71,7 @@ pub struct Gradient2State {
     window: Window,
     /// Since when the limit has been in use all the time, and was not probed.
     in_use_since: Option<Timestamp>,
+    has_adapted: bool,
     has_probed: bool,
     probe: Option<Probe>,
 }
@@ -139,6 +140,7 @@ impl Gradient2 {
 
     /// Adapts the limit to what was seen in one window.
     fn adapt(&self, state: &mut Gradient2State, now: Timestamp, window: &Window) {
+        state.has_adapted = true;
         let dropped = f64::from(window.dropped) / f64::from(window.answered + window.dropped);
         let is_in_use = float(window.most_in_flight) >= state.limit / 2.0;
         let mut gradient = 1.0_f64;
@@ -192,9 +194,9 @@ impl Gradient2State {
         (self.probe.map_or(self.limit, |probe| probe.limit) as u64).max(1)
     }
 
-    /// Whether there is something to remember.
+    /// Whether there is much to remember.
     pub(super) fn has_learned(&self) -> bool {
-        self.windows > 0.0
+        self.has_adapted
     }
 
     fn teach(&mut self, latency: f64, is_in_use: bool) {

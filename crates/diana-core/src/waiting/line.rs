@@ -50,10 +50,16 @@ impl Lines {
         self.waiting.load(Ordering::Acquire)
     }
 
+    /// Whether nobody waits for anything.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Whether somebody waits for `key`.
     #[inline(always)]
     pub fn anyone_waits(&self, key: u64) -> bool {
-        self.len() != 0 && self.waits_for(key)
+        !self.is_empty() && self.waits_for(key)
     }
 
     #[cold]
@@ -131,7 +137,7 @@ impl Lines {
 
     /// Wakes the first in line: something has changed.
     pub fn wake(&self, key: u64) {
-        if self.len() == 0 {
+        if self.is_empty() {
             return;
         }
         let first = self.inner.lock().by_key.get(&key).and_then(|line| line.front()).map(|first| first.waker.clone());

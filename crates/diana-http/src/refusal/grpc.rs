@@ -1,7 +1,7 @@
 //! A refusal of a call by gRPC: a response that has only a head, with the status of the call in it.
 
 use super::page::when;
-use crate::fields::whole_seconds;
+use crate::fields::{number as digits, whole_seconds};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use diana::core::Retry;
@@ -32,7 +32,7 @@ pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
     headers.insert(STATUS, HeaderValue::from(u16::from(code)));
     if let Some(Retry::After(time)) = verdict.retry() {
         let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        headers.insert(PUSHBACK, HeaderValue::from(millis));
+        headers.insert(PUSHBACK, digits(millis));
         if let Ok(details) = HeaderValue::try_from(STANDARD_NO_PAD.encode(details(code, &message, time))) {
             headers.insert(DETAILS, details);
         }

@@ -35,7 +35,8 @@ impl Form {
             return Self::Grpc(grpc);
         }
         match headers.get(ACCEPT) {
-            Some(accept) if prefers_html(accept) => Self::Html,
+            // What most programs say is no list to read.
+            Some(accept) if accept != "*/*" && prefers_html(accept) => Self::Html,
             _ => Self::Json,
         }
     }

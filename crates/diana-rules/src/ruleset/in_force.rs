@@ -11,6 +11,7 @@ use crate::rule::{CostOf, Home, Missing, Rule};
 use diana_core::{Adaptive, Concurrency, Cost, LeakyBucket, Limit, Patience, TokenBucket, Waiting};
 use hashbrown::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A rule, the limits that stores know, and what has been noticed about it.
 #[derive(Debug)]
@@ -54,6 +55,9 @@ pub struct LimitInForce {
     /// How many stand in line for one key at most, where those who `wait` must stand in line: where the algorithm can't tell
     /// when their turn will come.
     pub line: Option<usize>,
+    /// How many of one key may wait for times that the algorithm has promised them, where the rule's `queue` bounds them and
+    /// `patience` can't.
+    pub reserved: Option<usize>,
     /// Where it is counted: where its rule is, but for what is always each process's own.
     pub home: Home,
 }
@@ -77,14 +81,17 @@ impl LimitInForce {
         };
         let is_returned = own.configured.algorithm::<Concurrency>().is_some();
         let line = line(rule, &limit);
-        Self { limit, patience, is_returned, line, home: rule.home }
+        let is_bounded = stands_in_line || own.longest_line(rule.queue) < Duration::MAX;
+        let reserves = rule.wait.is_some() && limit.waiting() == Waiting::Reserves && !is_bounded;
+        let reserved = rule.queue.filter(|_| reserves).map(|queue| usize::try_from(queue).unwrap_or(usize::MAX));
+        Self { limit, patience, is_returned, line, reserved, home: rule.home }
     }
 
     /// As many at a time as keeps answers quick, in this process.
     fn adaptive(rule: &Rule, name: &str, known: Option<&Self>) -> Self {
         let limit = known.map_or_else(|| Limit::new(name, Adaptive::default()), |known| known.limit.clone());
         let (patience, line) = (rule.wait.map_or(Patience::NONE, Patience::up_to), line(rule, &limit));
-        Self { limit, patience, is_returned: true, line, home: Home::Local }
+        Self { limit, patience, is_returned: true, line, reserved: None, home: Home::Local }
     }
 }
 
@@ -162,6 +169,11 @@ impl RuleInForce {
     /// Which limits a key has: its own, or the rule's.
     pub(super) fn limits_of(&self, key: &[u8]) -> u32 {
         if self.overrides.is_empty() { 0 } else { self.overrides.get(key).copied().unwrap_or(0) }
+    }
+
+    /// Whether it bounds those who wait for promised times.
+    pub(super) fn has_reserved(&self) -> bool {
+        self.limits.iter().flatten().any(|limit| limit.reserved.is_some())
     }
 
     pub(super) fn all_limits(&self) -> impl Iterator<Item = &Limit> {

@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use diana_rules::{AccessLogFormat, Upstream};
 use diana_server::serve::{DEFAULT, ServeOptions, serve};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -82,7 +83,11 @@ impl Serve {
     /// What the program itself has to say goes to standard error.
     fn log(&self) {
         let filter = EnvFilter::try_from_env("DIANA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+        // Colours are for people: not for a journal or a file.
+        let colours =
+            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        let log = log.with_ansi(colours);
         // Somebody may have one already; then that one is used.
         let _ = if self.json_log { log.json().try_init() } else { log.try_init() };
     }

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,9 +35,18 @@ struct Streaming {
     ending: Arc<Ending>,
 }
 
-/// How a body ended that was not let through to its end. Whoever waits for the answer sees only that the connection broke.
+/// How a body gets on, and how it ended if it was not let through to its end: whoever waits for the answer sees only that the
+/// connection broke.
 #[derive(Debug, Default)]
-pub(super) struct Ending(AtomicU8);
+pub(super) struct Ending {
+    fault: AtomicU8,
+    /// Whether it is the client that is waited for.
+    waits: AtomicBool,
+    /// How often a piece of it went on, and its end.
+    moved: AtomicU64,
+    /// How many bytes have come.
+    come: AtomicU64,
+}
 
 /// Why a body was not let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,17 +58,30 @@ pub(super) enum BodyFault {
 
 impl Ending {
     fn set(&self, fault: BodyFault) {
-        self.0.store(fault as u8, Ordering::Relaxed);
+        self.fault.store(fault as u8, Ordering::Relaxed);
+    }
+
+    /// How many bytes have come.
+    pub(super) fn come(&self) -> u64 {
+        self.come.load(Ordering::Relaxed)
     }
 
     /// What was wrong with it.
     pub(super) fn fault(&self) -> Option<BodyFault> {
-        match self.0.load(Ordering::Relaxed) {
+        match self.fault.load(Ordering::Relaxed) {
             1 => Some(BodyFault::TooLong),
             2 => Some(BodyFault::TooSlow),
             3 => Some(BodyFault::Broken),
             _ => None,
         }
+    }
+
+    /// Whether the upstream can't be expected to answer: it has got a piece since it was last looked, or it is the client that is
+    /// waited for, who has a time-out of its own.
+    pub(super) fn is_under_way(&self, seen: &mut u64) -> bool {
+        let moved = self.moved.load(Ordering::Relaxed);
+        let has_moved = std::mem::replace(seen, moved) != moved;
+        has_moved || self.waits.load(Ordering::Relaxed)
     }
 }
 
@@ -70,6 +92,11 @@ impl ClientBody {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// How it gets on.
+    pub(super) fn ending(&self) -> Option<Arc<Ending>> {
+        self.0.as_ref().map(|streaming| Arc::clone(&streaming.ending))
     }
 
     pub(super) fn new(
@@ -130,6 +157,11 @@ impl Body for ClientBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
         let polled = streaming.poll(context);
+        streaming.ending.waits.store(polled.is_pending(), Ordering::Relaxed);
+        if polled.is_ready() {
+            streaming.ending.moved.fetch_add(1, Ordering::Relaxed);
+            streaming.ending.come.store(streaming.come, Ordering::Relaxed);
+        }
         if let Poll::Ready(Some(Err(fault))) = polled {
             streaming.ending.set(fault);
         }

@@ -10,11 +10,12 @@
 use super::facts::{Facts, Trust};
 use diana_rules::Upstream;
 use http::header::{
-    CONNECTION, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{Method, StatusCode, Uri, Version};
+use http::{Method, Request, StatusCode, Uri, Version};
+use smallvec::SmallVec;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -45,9 +46,9 @@ pub(super) fn check(head: &Parts) -> Result<(), Rejected> {
     if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
         return bad("the address is neither http nor https");
     }
-    let mut hosts = head.headers.get_all(HOST).iter();
-    let (host, second) = (hosts.next(), hosts.next());
-    if second.is_some() {
+    let host = head.headers.get(HOST);
+    // Only if some header is there twice it may be this one.
+    if head.headers.len() > head.headers.keys_len() && head.headers.get_all(HOST).iter().nth(1).is_some() {
         return bad("there is more than one Host");
     }
     match (host, head.uri.authority()) {
@@ -59,8 +60,14 @@ pub(super) fn check(head: &Parts) -> Result<(), Rejected> {
 }
 
 fn is_host(host: &HeaderValue) -> bool {
+    // A name or an address, and perhaps a port: what almost all are needs no second look.
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let bytes = host.as_bytes();
+    let (name, port) = bytes.split_at(bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len()));
+    let is_port = port.is_empty() || ((2..=6).contains(&port.len()) && port[1..].iter().all(u8::is_ascii_digit));
     // An empty one is what a client sends that knows no host.
-    host.is_empty() || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
+    (is_port && name.iter().all(is_plain))
+        || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
 }
 
 /// What a client wants its connection to become.
@@ -80,41 +87,96 @@ fn names(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
     values.flat_map(|value| value.split(',')).any(|named| named.trim().eq_ignore_ascii_case(word))
 }
 
+/// Which headers a head has that the gateway changes. Almost every head has almost none, and one look at the names costs less
+/// than asking for each.
+#[derive(Clone, Copy, Debug, Default)]
+struct Has {
+    connection: bool,
+    keep_alive: bool,
+    proxy_connection: bool,
+    transfer_encoding: bool,
+    upgrade: bool,
+    te: bool,
+    expect: bool,
+    /// What only a trusted proxy may say, besides what is replaced anyway.
+    said_by_proxy: bool,
+}
+
+impl Has {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut has = Self::default();
+        for name in headers.keys() {
+            match name.as_str() {
+                "connection" => has.connection = true,
+                "keep-alive" => has.keep_alive = true,
+                "proxy-connection" => has.proxy_connection = true,
+                "transfer-encoding" => has.transfer_encoding = true,
+                "upgrade" => has.upgrade = true,
+                "te" => has.te = true,
+                "expect" => has.expect = true,
+                "x-forwarded-port" | "x-real-ip" => has.said_by_proxy = true,
+                _ => {}
+            }
+        }
+        has
+    }
+}
+
 /// Takes away what concerns this connection only.
-fn end_here(headers: &mut HeaderMap) {
-    if let Some(connection) = headers.remove(CONNECTION) {
-        // It is `close` or `keep-alive`, hardly ever a list of other headers.
-        let bytes = connection.as_bytes();
-        let is_plain = bytes.eq_ignore_ascii_case(b"close") || bytes.eq_ignore_ascii_case(b"keep-alive");
-        if let Some(list) = connection.to_str().ok().filter(|_| !is_plain) {
-            for name in list.split(',').filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
-                // A client must not make its request one for no host.
-                if name != HOST && name != http::header::CONTENT_LENGTH {
-                    headers.remove(name);
-                }
+fn end_here(headers: &mut HeaderMap, has: Has) {
+    if has.connection {
+        end_named(headers);
+    }
+    for (is_there, name) in [
+        (has.keep_alive, KEEP_ALIVE),
+        (has.proxy_connection, PROXY_CONNECTION),
+        (has.transfer_encoding, TRANSFER_ENCODING),
+        (has.upgrade, UPGRADE),
+    ] {
+        if is_there {
+            headers.remove(name);
+        }
+    }
+}
+
+/// Takes away `Connection`, and what it names.
+fn end_named(headers: &mut HeaderMap) {
+    // Mostly there is one, and it is `close` or `keep-alive`; hardly ever a list of other headers, or several of them.
+    let is_plain = |list: &HeaderValue| {
+        list.as_bytes().eq_ignore_ascii_case(b"close") || list.as_bytes().eq_ignore_ascii_case(b"keep-alive")
+    };
+    let lists: SmallVec<[HeaderValue; 1]> =
+        headers.get_all(CONNECTION).into_iter().filter(|list| !is_plain(list)).cloned().collect();
+    headers.remove(CONNECTION);
+    for list in &lists {
+        let names = list.to_str().unwrap_or_default().split(',');
+        for name in names.filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok()) {
+            // A client must not make its request one for no host.
+            if name != HOST && name != http::header::CONTENT_LENGTH {
+                headers.remove(name);
             }
         }
     }
-    headers.remove(KEEP_ALIVE);
-    headers.remove(PROXY_CONNECTION);
-    headers.remove(TRANSFER_ENCODING);
-    headers.remove(UPGRADE);
 }
 
 /// Makes the head what an upstream gets.
 pub(super) fn to_upstream(head: &mut Parts, facts: &Facts, upgrade: Option<HeaderValue>) {
-    let has_trailers = head.headers.contains_key(TE) && names(&head.headers, TE, "trailers");
-    let has_settings = upgrade.is_some() || head.headers.contains_key(UPGRADE);
-    end_here(&mut head.headers);
-    head.headers.remove(TE);
+    let has = Has::of(&head.headers);
+    let has_trailers = has.te && names(&head.headers, TE, "trailers");
+    end_here(&mut head.headers, has);
+    if has.te {
+        head.headers.remove(TE);
+    }
     if has_trailers {
         head.headers.insert(TE, HeaderValue::from_static("trailers"));
     }
-    if has_settings {
+    if has.upgrade {
         head.headers.remove(HTTP2_SETTINGS);
     }
-    // The gateway tells the client to go on, as soon as the upstream wants the body.
-    head.headers.remove(EXPECT);
+    if has.expect {
+        // The gateway tells the client to go on, as soon as the upstream wants the body.
+        head.headers.remove(EXPECT);
+    }
     if let Some(upgrade) = upgrade {
         head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         head.headers.insert(UPGRADE, upgrade);
@@ -126,8 +188,22 @@ pub(super) fn to_upstream(head: &mut Parts, facts: &Facts, upgrade: Option<Heade
         }
         head.uri = origin(&head.uri);
     }
-    forwarded(&mut head.headers, facts);
+    forwarded(&mut head.headers, facts, has);
+    if head.version == Version::HTTP_2 {
+        join_cookies(&mut head.headers);
+    }
     head.version = Version::HTTP_11;
+}
+
+/// HTTP/2 may send cookies in several headers, which compress better; HTTP/1 has them in one.
+fn join_cookies(headers: &mut HeaderMap) {
+    let mut pieces = headers.get_all(COOKIE).iter();
+    if let (Some(first), Some(second)) = (pieces.next(), pieces.next()) {
+        let all: Vec<&[u8]> = [first, second].into_iter().chain(pieces).map(HeaderValue::as_bytes).collect();
+        if let Ok(all) = HeaderValue::from_bytes(&all.join(&b"; "[..])) {
+            headers.insert(COOKIE, all);
+        }
+    }
 }
 
 /// The path and the query alone.
@@ -136,7 +212,7 @@ fn origin(uri: &Uri) -> Uri {
     Uri::from(path)
 }
 
-fn forwarded(headers: &mut HeaderMap, facts: &Facts) {
+fn forwarded(headers: &mut HeaderMap, facts: &Facts, has: Has) {
     let host = headers.get(HOST).cloned();
     match facts.trust {
         Trust::Nobody => {
@@ -146,8 +222,10 @@ fn forwarded(headers: &mut HeaderMap, facts: &Facts) {
             if let Some(host) = host {
                 headers.insert(X_FORWARDED_HOST, host);
             }
-            headers.remove(X_FORWARDED_PORT);
-            headers.remove(X_REAL_IP);
+            if has.said_by_proxy {
+                headers.remove(X_FORWARDED_PORT);
+                headers.remove(X_REAL_IP);
+            }
         }
         Trust::Trusted => {
             append(headers, X_FORWARDED_FOR, &facts.forwarded_for);
@@ -175,7 +253,7 @@ fn append(headers: &mut HeaderMap, list: HeaderName, hop: &HeaderValue) {
 
 /// Makes the head what a client gets.
 pub(super) fn to_client(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
-    end_here(headers);
+    end_here(headers, Has::of(headers));
     if let Some(upgrade) = upgrade {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, upgrade);
@@ -183,34 +261,36 @@ pub(super) fn to_client(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
 }
 
 /// The same request as HTTP/1 writes it: the host is a header of its own, and there must be one.
-pub(super) fn for_http1(head: &mut Parts, upstream: &Upstream) {
-    if let Some(authority) = head.uri.authority() {
-        if let Ok(host) = HeaderValue::from_str(authority.as_str()) {
-            head.headers.insert(HOST, host);
+pub(super) fn for_http1<B>(request: &mut Request<B>, upstream: &Upstream) {
+    if let Some(authority) = request.uri().authority() {
+        let host = HeaderValue::from_str(authority.as_str());
+        let uri = origin(request.uri());
+        if let Ok(host) = host {
+            request.headers_mut().insert(HOST, host);
         }
-        head.uri = origin(&head.uri);
-        head.version = Version::HTTP_11;
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_11;
     }
-    if !head.headers.contains_key(HOST)
-        && let Ok(host) = HeaderValue::try_from(format!("{}:{}", upstream.host, upstream.port))
+    if !request.headers().contains_key(HOST)
+        && let Ok(host) = HeaderValue::try_from(upstream.authority())
     {
-        head.headers.insert(HOST, host);
+        request.headers_mut().insert(HOST, host);
     }
 }
 
 /// The same request as HTTP/2 writes it: the host is part of the address.
-pub(super) fn for_http2(head: &mut Parts, upstream: &Upstream) {
-    let host = head.headers.remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
-    let own = || Authority::try_from(format!("{}:{}", upstream.host, upstream.port)).ok();
-    let mut uri = std::mem::take(&mut head.uri).into_parts();
+pub(super) fn for_http2<B>(request: &mut Request<B>, upstream: &Upstream) {
+    let host = request.headers_mut().remove(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok());
+    let own = || Authority::try_from(upstream.authority()).ok();
+    let mut uri = std::mem::take(request.uri_mut()).into_parts();
     let is_tls = upstream.scheme == diana_rules::Scheme::Https;
     uri.scheme = Some(if is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
     uri.authority = uri.authority.or(host).or_else(own);
     uri.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
-    head.uri = Uri::from_parts(uri).unwrap_or_default();
-    head.version = Version::HTTP_2;
-    head.headers.remove(CONNECTION);
-    head.headers.remove(UPGRADE);
+    *request.uri_mut() = Uri::from_parts(uri).unwrap_or_default();
+    *request.version_mut() = Version::HTTP_2;
+    request.headers_mut().remove(CONNECTION);
+    request.headers_mut().remove(UPGRADE);
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         // `[::]` beside `0.0.0.0` must not fight over the same port.
         socket.set_only_v6(true)?;
     }
+    // Connections inherit it, which saves a call for each.
+    socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -52,6 +52,7 @@ impl Body for OutBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.visit.asked_for_more();
         let frame = match &mut self.body {
             Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
             Kind::Answered(body) => Pin::new(body).poll_frame(context).map(surely),

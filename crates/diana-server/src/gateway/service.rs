@@ -14,14 +14,16 @@ use super::head::{self, Rejected};
 use super::leave::Leave;
 use super::out_body::OutBody;
 use super::phase::Phase;
-use super::site::{Destination, Site};
+use super::site::{Destination, Site, Store};
 use super::tunnel;
+use super::unread::{self, After};
 use super::upstream::{Answer, Failure, Group};
 use super::visit::Visit;
+use super::worker::Counted;
 use crate::metrics::Outcome;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
-use diana_http::{Checked, HttpAttributes};
+use diana_http::{Checked, HttpAttributes, Refused};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version};
@@ -29,54 +31,148 @@ use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use std::convert::Infallible;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 /// A client's connection, whose requests are served.
 pub(super) struct Connection {
     pub(super) site: Arc<Site>,
     pub(super) facts: Facts,
     pub(super) phase: Arc<Phase>,
+    /// It counts as open as long as anybody has it: a tunnel, too.
+    pub(super) _counted: Counted,
+}
+
+/// The requests of a connection, as hyper brings them.
+pub(super) struct Requests(pub(super) Arc<Connection>);
+
+impl hyper::service::Service<Request<Incoming>> for Requests {
+    type Response = Response<OutBody>;
+    type Error = Infallible;
+    type Future = Serving;
+
+    fn call(&self, request: Request<Incoming>) -> Serving {
+        self.0.begin(request)
+    }
+}
+
+/// An answer: here already, as those to refused requests mostly are, or on its way.
+#[allow(clippy::large_enum_variant, reason = "the large one is what makes a refusal cheap: it takes no box")]
+pub(super) enum Serving {
+    Here(Option<Response<OutBody>>),
+    Coming(Pin<Box<dyn Future<Output = Response<OutBody>> + Send>>),
+}
+
+impl Future for Serving {
+    type Output = Result<Response<OutBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Here(response) => response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response))),
+            Self::Coming(response) => response.as_mut().poll(context).map(Ok),
+        }
+    }
+}
+
+impl From<Response<OutBody>> for Serving {
+    fn from(response: Response<OutBody>) -> Self {
+        Self::Here(Some(response))
+    }
+}
+
+impl<F: Future<Output = Response<OutBody>> + Send + 'static> From<Pin<Box<F>>> for Serving {
+    fn from(response: Pin<Box<F>>) -> Self {
+        Self::Coming(response)
+    }
+}
+
+/// What the rules let a request do; else why it is refused.
+fn decided(checked: Checked<Store>, visit: &mut Visit) -> Result<Leave, Refused> {
+    let leave = match checked {
+        Checked::Refuse(refused) => {
+            visit.decided(refused.verdict());
+            visit.outcome = Outcome::Refused;
+            return Err(refused);
+        }
+        Checked::Divert(diverted) => Leave::Divert(diverted),
+        Checked::Pass(pass) => Leave::Pass(pass),
+    };
+    visit.decided(leave.verdict());
+    Ok(leave)
 }
 
 impl Connection {
-    /// Answers one request.
-    pub(super) async fn serve(self: Arc<Self>, request: Request<Incoming>) -> Response<OutBody> {
-        let Self { site, facts, .. } = &*self;
-        let (mut head, body) = request.into_parts();
-        let mut visit = Visit::begin(&self, &head);
+    /// Answers one request, or begins to.
+    fn begin(self: &Arc<Self>, request: Request<Incoming>) -> Serving {
+        let site = &self.site;
+        let (head, body) = request.into_parts();
+        let mut visit = Visit::begin(self, &head);
         if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
-            return rejected(answers::problem(status, why), visit);
+            return self.without(body, &head, rejected(answers::problem(status, why), visit)).into();
         }
-        let client = site.filter.client(&head.headers, facts.peer);
+        let client = site.filter.client(&head.headers, self.facts.peer);
         visit.client(client);
-        let decided = site.filter.check_head(&head, Some(client)).await;
-        site.metrics.decision(SystemClock.now().since(visit.began()));
-        let mut leave = match decided {
-            Checked::Refuse(refused) => {
-                visit.decided(refused.verdict());
-                visit.outcome = Outcome::Refused;
-                return own(refused.into_response(), visit);
+        let mut checking = site.filter.check_head(&head, Some(client));
+        // Mostly it is decided at once, and a refusal then needs no future at all. Who must wait is polled again.
+        match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(checked) => match decided(checked, &mut visit) {
+                Ok(leave) => Box::pin(Arc::clone(self).go_on(head, body, client, leave, visit)).into(),
+                Err(refused) => self.without(body, &head, own(refused.into_response(), visit)).into(),
+            },
+            Poll::Pending => {
+                let this = Arc::clone(self);
+                let waiting = async move {
+                    match decided(checking.await, &mut visit) {
+                        Ok(leave) => this.go_on(head, body, client, leave, visit).await,
+                        Err(refused) => this.without(body, &head, own(refused.into_response(), visit)),
+                    }
+                };
+                Box::pin(waiting).into()
             }
-            Checked::Divert(diverted) => Leave::Divert(diverted),
-            Checked::Pass(pass) => Leave::Pass(pass),
-        };
-        visit.decided(leave.verdict());
-        if let Err(refusal) = site.chain.check(&mut head, client).await {
+        }
+    }
+
+    /// Answers a request that the rules let go on.
+    async fn go_on(
+        self: Arc<Self>,
+        mut head: Parts,
+        body: Incoming,
+        client: IpAddr,
+        mut leave: Leave,
+        visit: Visit,
+    ) -> Response<OutBody> {
+        let site = &self.site;
+        if !site.chain.is_empty()
+            && let Err(refusal) = site.chain.check(&mut head, client).await
+        {
             tracing::debug!("a request of {client} was refused by {}", refusal.by);
-            return rejected(refusal.response, visit);
+            return self.without(body, &head, rejected(refusal.response, visit));
         }
         leave.begin();
-        match (&leave, &site.default) {
-            (Leave::Divert(_), _) => self.pass_on(head, body, leave, None, visit).await,
-            (Leave::Pass(_), default) => match (self.route(&head, client), default) {
-                (Some(group), _) | (None, Destination::Upstreams(group)) => {
-                    self.pass_on(head, body, leave, Some(group), visit).await
-                }
-                (None, Destination::Echo) => answered(answers::echo(&head, client), leave, visit),
-                (None, Destination::Answer) => answered(answers::may_pass(), leave, visit),
-            },
+        if matches!(leave, Leave::Divert(_)) {
+            return self.pass_on(head, body, leave, None, visit).await;
         }
+        match (self.route(&head, client), &site.default) {
+            (Some(group), _) | (None, Destination::Upstreams(group)) => {
+                self.pass_on(head, body, leave, Some(group), visit).await
+            }
+            (None, Destination::Echo) => {
+                let echo = answers::echo(&head, client);
+                self.without(body, &head, answered(echo, leave, visit))
+            }
+            (None, Destination::Answer) => self.without(body, &head, answered(answers::may_pass(), leave, visit)),
+        }
+    }
+
+    /// An answer that did not need the request's body.
+    fn without(&self, body: Incoming, head: &Parts, mut response: Response<OutBody>) -> Response<OutBody> {
+        if unread::throw_away(head, body, self.site.gateway.timeouts.body) == After::Close {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
 
     /// The upstreams of the route that is for a request.
@@ -90,7 +186,7 @@ impl Connection {
 
     /// Sends a request on, to the upstreams of its group or to where it is diverted to, and brings the answer.
     async fn pass_on(
-        &self,
+        self: &Arc<Self>,
         mut head: Parts,
         body: Incoming,
         leave: Leave,
@@ -103,6 +199,7 @@ impl Connection {
         head::to_upstream(&mut head, &self.facts, upgrade);
         head.extensions.clear();
         let (body, ending) = self.body(body, &leave);
+        visit.body(ending.as_ref());
         let request = Request::from_parts(head, body);
         let began = SystemClock.now();
         let sent = match (&leave, group) {
@@ -123,7 +220,7 @@ impl Connection {
         visit.status(response.status());
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return match asked {
-                Some(client) => tunnel::open(&self.site, client, response, leave, visit),
+                Some(client) => tunnel::open(Arc::clone(self), client, response, leave, visit),
                 None => {
                     visit.outcome = Outcome::Failed;
                     own(
@@ -168,6 +265,13 @@ impl Connection {
 
 /// Whether a request fits what one may ask.
 fn fits(site: &Site, head: &Parts) -> Result<(), Rejected> {
+    // Of HTTP/1 more are not even read.
+    if head.headers.len() > site.gateway.bounds.headers {
+        return Err(Rejected {
+            status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            why: "there are too many headers",
+        });
+    }
     let Some(most) = site.gateway.bounds.body else { return Ok(()) };
     let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > most) {

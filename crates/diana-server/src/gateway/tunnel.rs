@@ -3,6 +3,7 @@
 use super::head;
 use super::leave::Leave;
 use super::out_body::OutBody;
+use super::service::Connection;
 use super::site::Site;
 use super::upstream::UpstreamBody;
 use super::visit::Visit;
@@ -23,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// The request is not over before the tunnel is: what it holds (`concurrent`) is held as long.
 pub(super) fn open(
-    site: &Arc<Site>,
+    connection: Arc<Connection>,
     client: OnUpgrade,
     mut response: Response<UpstreamBody>,
     leave: Leave,
@@ -33,15 +34,15 @@ pub(super) fn open(
     let upgrade = response.headers().get(UPGRADE).cloned();
     let (mut head, body) = response.into_parts();
     head::to_client(&mut head.headers, upgrade);
-    let connection = body.into_connection();
-    let (site, timeout) = (Arc::clone(site), site.gateway.timeouts.tunnel);
+    let to_upstream = body.into_connection();
     tokio::spawn(async move {
         let _leave = leave;
-        if let Some(connection) = connection {
-            connection.finish().await;
+        if let Some(to_upstream) = to_upstream {
+            to_upstream.finish().await;
         }
         let (Ok(client), Ok(upstream)) = (client.await, upstream.await) else { return };
-        carry(&site, TokioIo::new(client), TokioIo::new(upstream), timeout).await;
+        let timeout = connection.site.gateway.timeouts.tunnel;
+        carry(&connection.site, TokioIo::new(client), TokioIo::new(upstream), timeout).await;
     });
     Response::from_parts(head, OutBody::own(Full::default(), visit))
 }

@@ -1,5 +1,6 @@
 //! One request's way through the gateway, from its head to the last byte of its answer: what is noted about it.
 
+use super::client_body::Ending;
 use super::service::Connection;
 use super::upstream::Member;
 use crate::access_log::Entry;
@@ -18,8 +19,21 @@ pub(super) struct Visit {
     connection: Arc<Connection>,
     began: Timestamp,
     pub(super) outcome: Outcome,
+    /// Over HTTP/2, where the connection may flow while this answer does not.
+    flow: Flow,
     /// Only if there is an access log.
     told: Option<Box<Told>>,
+}
+
+/// How an answer flows.
+#[derive(Clone, Copy, Debug)]
+enum Flow {
+    /// As its connection does, which is watched.
+    WithConnection,
+    /// All that was ready has been taken.
+    Taken,
+    /// Something is ready that nobody has taken yet.
+    HandedOut(usize),
 }
 
 /// What the access log tells.
@@ -37,6 +51,7 @@ struct Told {
     upstream: Option<Arc<Member>>,
     upstream_took: Option<Duration>,
     bytes_out: u64,
+    body: Option<Arc<Ending>>,
 }
 
 impl Visit {
@@ -59,14 +74,11 @@ impl Visit {
                 upstream: None,
                 upstream_took: None,
                 bytes_out: 0,
+                body: None,
             })
         });
-        Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, told }
-    }
-
-    /// When its head was there.
-    pub(super) fn began(&self) -> Timestamp {
-        self.began
+        let flow = if head.version == Version::HTTP_2 { Flow::Taken } else { Flow::WithConnection };
+        Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, flow, told }
     }
 
     /// Who asks.
@@ -76,8 +88,10 @@ impl Visit {
         }
     }
 
-    /// What the rules said.
+    /// What the rules said, now; the wait that they ask for is over.
     pub(super) fn decided(&mut self, verdict: &diana::Verdict) {
+        let took = SystemClock.now().since(self.began).saturating_sub(verdict.wait().unwrap_or_default());
+        self.connection.site.metrics.decision(took);
         if let Some(told) = &mut self.told {
             told.wait = verdict.wait().unwrap_or_default();
             let is_noted = !verdict.is_granted() || told.wait > Duration::ZERO;
@@ -86,6 +100,13 @@ impl Visit {
                 diana::Reason::Rule { rule, .. } => rule.name.clone(),
                 _ => String::new(),
             });
+        }
+    }
+
+    /// How its body comes.
+    pub(super) fn body(&mut self, ending: Option<&Arc<Ending>>) {
+        if let Some(told) = &mut self.told {
+            told.body = ending.cloned();
         }
     }
 
@@ -105,8 +126,19 @@ impl Visit {
         }
     }
 
-    /// So many bytes of the answer have gone out.
+    /// More of the answer is asked for: what was ready has been taken.
+    pub(super) fn asked_for_more(&mut self) {
+        if let Flow::HandedOut(place) = self.flow {
+            self.connection.phase.taken(place);
+            self.flow = Flow::Taken;
+        }
+    }
+
+    /// So many bytes of the answer are ready to go out.
     pub(super) fn sent(&mut self, bytes: usize) {
+        if matches!(self.flow, Flow::Taken) {
+            self.flow = Flow::HandedOut(self.connection.phase.handed_out());
+        }
         if let Some(told) = &mut self.told {
             told.bytes_out += bytes as u64;
         }
@@ -115,21 +147,24 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
+        self.asked_for_more();
         let Connection { site, phase, .. } = &*self.connection;
         let took = SystemClock.now().since(self.began);
         phase.end();
         site.metrics.request(self.outcome, took);
         let (Some(told), Some(log)) = (&self.told, &site.log) else { return };
+        let host = told.host.as_ref().map(HeaderValue::as_bytes);
         let upstream = told.upstream.as_ref().map(|member| member.upstream.to_string());
         log.log(&Entry {
             at: self.began,
             client: Some(told.client),
             method: told.method.as_str(),
             target: told.uri.path_and_query().map_or("*", |target| target.as_str()),
-            host: told.host.as_ref().map(HeaderValue::as_bytes),
+            host: host.or_else(|| told.uri.authority().map(|host| host.as_str().as_bytes())),
             version: told.version,
             status: told.status,
             bytes_out: told.bytes_out,
+            bytes_in: told.body.as_ref().map_or(0, |body| body.come()),
             took,
             referer: told.referer.as_ref().map(HeaderValue::as_bytes),
             user_agent: told.user_agent.as_ref().map(HeaderValue::as_bytes),
@@ -138,7 +173,6 @@ impl Drop for Visit {
             wait: told.wait,
             upstream: upstream.as_deref(),
             upstream_took: told.upstream_took,
-            ..Entry::default()
         });
     }
 }

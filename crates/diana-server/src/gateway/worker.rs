@@ -3,11 +3,10 @@
 use super::client_io::ClientIo;
 use super::opening::{self, Opened, Speaks};
 use super::phase::Phase;
-use super::service::Connection;
+use super::service::{Connection, Requests};
 use super::site::Site;
 use super::tls::Certificates;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -43,7 +42,7 @@ pub(super) struct Worker {
 }
 
 /// A connection that counts as open as long as this lives. When all are gone, so is the worker.
-struct Counted {
+pub(super) struct Counted {
     site: Arc<Site>,
     crowd: Arc<Crowd>,
     _alive: mpsc::Sender<Infallible>,
@@ -126,10 +125,7 @@ impl Take {
         let counted =
             Counted { site: Arc::clone(&self.site), crowd: Arc::clone(&self.crowd), _alive: self.alive.clone() };
         let tls = self.tls.clone();
-        tokio::spawn(async move {
-            let _ = socket.set_nodelay(true);
-            serve(&counted, socket, peer, tls).await;
-        });
+        tokio::spawn(serve(counted, socket, peer, tls));
     }
 }
 
@@ -147,8 +143,8 @@ fn is_about_us(error: &std::io::Error) -> bool {
 }
 
 /// Serves one connection to its end.
-async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
-    let site = &counted.site;
+async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let site = Arc::clone(&counted.site);
     let gateway = &site.gateway;
     let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
     let opened = {
@@ -175,18 +171,17 @@ async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Opti
         }
     };
     let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
-    let connection = Arc::new(Connection { site: Arc::clone(site), facts, phase: Arc::clone(&phase) });
-    let service = service_fn(move |request| {
-        let answer = Arc::clone(&connection).serve(request);
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
+    let connection =
+        Arc::new(Connection { site: Arc::clone(&site), facts, phase: Arc::clone(&phase), _counted: counted });
+    let service = Requests(connection);
     let bounds = &gateway.bounds;
     let ended = match speaks {
         Speaks::Http1 => {
             let mut builder = http1::Builder::new();
-            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).pipeline_flush(true);
+            // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
+            builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(io, service).with_upgrades();
-            drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
+            drive(pin!(connection), &phase, http1::UpgradeableConnection::graceful_shutdown).await
         }
         Speaks::Http2 => {
             let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -194,7 +189,7 @@ async fn serve(counted: &Counted, socket: TcpStream, peer: SocketAddr, tls: Opti
                 .max_concurrent_streams(bounds.streams)
                 .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX));
             let connection = builder.serve_connection(io, service);
-            drive(pin!(connection), &phase, |connection| connection.graceful_shutdown()).await
+            drive(pin!(connection), &phase, http2::Connection::graceful_shutdown).await
         }
     };
     if let Err(error) = ended {
@@ -217,7 +212,10 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
         if let Poll::Ready(ended) = connection.as_mut().poll(context) {
             return Poll::Ready(ended);
         }
-        phase.deadline().poll(context).map(|()| Ok(()))
+        match phase.deadline().poll(context) {
+            Poll::Ready(()) if phase.is_late() => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
     })
     .await
 }

@@ -4,6 +4,7 @@ use crate::gateway::CertificateWatch;
 use crate::metrics::Metrics;
 use diana::Engine;
 use diana::redis::RedisStore;
+use diana_http::LoadSampler;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ const CERTIFICATES: Duration = Duration::from_secs(5);
 pub(super) fn start(engine: &Arc<Engine<RedisStore>>, metrics: &Arc<Metrics>, certificates: CertificateWatch) {
     let (engine, metrics) = (Arc::clone(engine), Arc::clone(metrics));
     tokio::spawn(async move {
-        let mut before = 0;
+        let (mut before, sampler) = (0, LoadSampler::new(&engine));
         loop {
+            // Only while a rule asks for it.
+            sampler.follow();
             let totals = metrics.totals();
             let bytes = totals.bytes_in.saturating_add(totals.bytes_out);
             engine.load().add_traffic(bytes.saturating_sub(before));

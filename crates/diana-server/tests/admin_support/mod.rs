@@ -1,5 +1,6 @@
 //! An admin server on a port of its own, and a client that says exactly what it is told.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::expect_used, reason = "what fails here is told by the test that used it")]
 
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions};

@@ -1,5 +1,13 @@
-//! What the tests share: running the program, comparing with the file beside, and reading what was written.
+//! What the tests share: running the program, comparing with the file beside, and reading what was written; and for the gateway,
+//! a program that serves, a service behind it, and clients before it.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::expect_used, reason = "what fails here is told by the test that used it")]
+
+pub(crate) mod client;
+pub(crate) mod frames;
+pub(crate) mod http2;
+pub(crate) mod program;
+pub(crate) mod upstream;
 
 use diana_rules::{Document, Registry, RuleFile};
 use std::collections::BTreeSet;

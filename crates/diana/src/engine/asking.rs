@@ -35,7 +35,7 @@ impl<S: Store> Engine<S> {
         }
         // Most of the time nobody waits for anything.
         #[cfg(feature = "wait")]
-        if self.counts.lines.len() != 0
+        if !self.counts.lines.is_empty()
             && let Some(line) = self.others(&verdict, None, verdict.at())
         {
             return self.behind(verdict, &line, in_line);
@@ -156,7 +156,9 @@ impl<S: Store> Engine<S> {
     /// Asks the counts of this process for all that is decided here.
     pub(super) fn decide_local(&self, verdict: &mut Verdict) {
         // One ask needs no list, and is what most requests are.
-        if let Some(ask) = Asks::only(verdict) {
+        if !verdict.rules().has_reserved()
+            && let Some(ask) = Asks::only(verdict)
+        {
             let decision = LocalStore::decide(self.local(), &[ask], verdict.at(), Patience::FOREVER);
             verdict.made_mut().local = Some(decision);
         } else {
@@ -166,20 +168,38 @@ impl<S: Store> Engine<S> {
 
     /// What the counts of this process say; nothing if they are not asked.
     fn decide_here(&self, verdict: &Verdict, part: Part) -> Option<Decision> {
-        let asks = Asks::of(verdict, part);
-        (!asks.is_empty()).then(|| LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER))
+        let mut asks = Asks::of(verdict, part);
+        if asks.is_empty() {
+            return None;
+        }
+        if !verdict.rules().has_reserved() {
+            return Some(LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER));
+        }
+        let mut reserved = self.counts.reserved.lock();
+        reserved.bound(&self.counts, verdict, part, &mut asks);
+        let decision = LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER);
+        reserved.keep(&self.counts, verdict, part, &decision);
+        Some(decision)
     }
 
     /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
     /// nobody.
     async fn decide_there(&self, shared: &S, verdict: &Verdict, part: Part) -> Option<(Decision, bool)> {
-        let asks = Asks::of(verdict, part);
+        let mut asks = Asks::of(verdict, part);
         if asks.is_empty() {
             return None;
         }
-        Some(match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
+        let has_reserved = verdict.rules().has_reserved();
+        if has_reserved {
+            self.counts.reserved.lock().bound(&self.counts, verdict, part, &mut asks);
+        }
+        let made = match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
             Ok(decision) => (decision, false),
             Err(_) => (LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER), true),
-        })
+        };
+        if has_reserved {
+            self.counts.reserved.lock().keep(&self.counts, verdict, part, &made.0);
+        }
+        Some(made)
     }
 }

@@ -5,8 +5,10 @@
 
 use super::Return;
 use super::asks::{AskList, Asks, Part};
+use super::reserved::Reserved;
 use super::verdict::Verdict;
 use diana_core::{Clock, Decision, LimitId, Lines, LocalStore, MemoryStore, SystemClock, Timestamp};
+use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -20,12 +22,15 @@ pub(super) struct Counts {
     clock: Option<Arc<dyn Clock>>,
     /// Those who wait: for counts of this process, and for shared ones.
     pub(super) lines: Lines,
+    /// Those who wait for a time that they were promised.
+    pub(super) reserved: Mutex<Reserved>,
     hasher: RandomState,
 }
 
 impl Counts {
     pub(super) fn new(store: MemoryStore, clock: Option<Arc<dyn Clock>>) -> Self {
-        Self { store, clock, lines: Lines::new(MOST_WAITING), hasher: RandomState::new() }
+        let lines = Lines::new(MOST_WAITING);
+        Self { store, clock, lines, reserved: Mutex::default(), hasher: RandomState::new() }
     }
 
     #[inline]
@@ -53,7 +58,7 @@ impl Counts {
     /// Wakes those who wait for what has come back.
     pub(super) fn wake(&self, asks: &AskList<'_>) {
         // Most of the time it is nobody.
-        if self.lines.len() == 0 {
+        if self.lines.is_empty() {
             return;
         }
         for ask in asks {

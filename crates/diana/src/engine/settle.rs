@@ -116,7 +116,8 @@ impl<S: Store> Engine<S> {
     /// was too much is given back, as far as time has not: nothing, if the window is over.
     ///
     /// What is held while the request runs (`concurrent`) stays as it is, and so does an interval (`every`). Of a `smooth_*`
-    /// limit, too much is given back only if all of it is, and nobody came since.
+    /// limit, too much is given back only if all of it is, and nobody came since. What a bucket was charged on top of what it had
+    /// granted is given back by a second correction only in part.
     pub async fn settle(&self, verdict: &mut Verdict, costs: &Settled) {
         if costs.is_empty() || !verdict.is_granted() {
             return;

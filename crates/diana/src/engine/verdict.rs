@@ -182,6 +182,9 @@ impl Verdict {
         if let Some(RefusedBy { rule, why }) = self.made().refused {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
         }
+        if let Some(only) = self.only() {
+            return Some(Reason::Limit(only));
+        }
         let denied = |asked: &Asked<'_>| asked.answer.retry();
         let longest = self.asked().filter_map(|asked| Some((denied(&asked)?, asked)));
         let longest = longest.reduce(|one, other| if one.0.later(other.0) == one.0 { one } else { other });
@@ -194,7 +197,18 @@ impl Verdict {
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
         let there = self.made().shared.iter().flat_map(|made| self.answers_of(Part::Shared, &made.decision));
         let here = self.made().local.iter().flat_map(|made| self.answers_of(self.made().here, made));
-        here.chain(there)
+        let only = self.only();
+        let several = only.is_none().then(|| here.chain(there));
+        only.into_iter().chain(several.into_iter().flatten())
+    }
+
+    /// The limit that was asked, if it was one, and here: what most requests are, at a tenth of what finding several costs.
+    fn only(&self) -> Option<Asked<'_>> {
+        let (made, found) = (self.made(), self.found());
+        let (None, Some(local), [applied]) = (&made.shared, &made.local, found.applied()) else { return None };
+        let rule = self.rules().rule(applied.rule)?;
+        let ([answer], [limit]) = (local.answers(), rule.limits(applied)) else { return None };
+        Some(Asked { rule: rule.rule(), key: found.key(applied), limit: &limit.limit, answer: *answer })
     }
 
     fn answers_of<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {

@@ -4,12 +4,8 @@
 //! Refusing everybody while the processors are above 85 %, and nobody while they are below, swings: all, nothing, all, nothing.
 //! So a rule admits a share of the requests, and at each tick the share is scaled by how far the machine is from where it should
 //! be, `target / measured`. If the load that requests cause is in proportion to how many are admitted, one step would do; since
-//! the measurement is late and not that good, half a step is taken (the square root).
-//!
-//! ```text
-//!  measured above the target:  share × √(target / measured), and at least halved in a second of full overload
-//!  measured below the target:  the same, but up by a tenth at a time at most
-//! ```
+//! the measurement is late and not that good, half a step is taken (the square root) in half a second, and proportionately
+//! less or more in another time. Upwards it goes by a tenth at most.
 //!
 //! A processor can't show more than 100 %, so far above its capacity a step is small (√0.85 = 0.92); it takes a few more. The
 //! share never falls below 1 in 1,000: somebody has to show that it is better.

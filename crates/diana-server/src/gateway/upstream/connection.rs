@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::connector::{Speaks, UpstreamIo};
-use crate::gateway::client_body::ClientBody;
+use crate::gateway::client_body::{ClientBody, Ending};
 use crate::gateway::deadlines::{Deadline, Deadlines};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -43,6 +43,31 @@ pub(super) enum Sent {
     /// Nothing of it went out; it can go elsewhere.
     Untouched(Box<Request<ClientBody>>, Failure),
     Failed(Failure),
+}
+
+/// How long an answer is waited for: the upstream's time begins when it has the whole request.
+struct Patience {
+    body: Option<Arc<Ending>>,
+    seen: u64,
+    timeout: Duration,
+}
+
+impl Patience {
+    fn new(request: &Request<ClientBody>, timeout: Duration) -> Self {
+        Self { body: request.body().ending(), seen: 0, timeout }
+    }
+
+    /// Ready when it is over.
+    fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
+        if deadline.poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        if self.body.as_ref().is_some_and(|body| body.is_under_way(&mut self.seen)) {
+            deadline.set(self.timeout);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
 }
 
 pub(super) async fn handshake(
@@ -102,6 +127,7 @@ impl Http1 {
 
     /// Sends a request, and waits for the head of the answer.
     pub(super) async fn send(&mut self, request: Request<ClientBody>, timeout: Duration) -> Sent {
+        let mut patience = Patience::new(&request, timeout);
         self.deadline.set(timeout);
         let sent = {
             let mut answer = pin!(self.sender.try_send_request(request));
@@ -113,7 +139,7 @@ impl Http1 {
                 if let Poll::Ready(answer) = answer.as_mut().poll(context) {
                     return Poll::Ready(Some(answer));
                 }
-                deadline.poll(context).map(|()| None)
+                patience.poll(deadline, context).map(|()| None)
             })
             .await
         };
@@ -146,13 +172,14 @@ pub(super) async fn send_http2(
     deadline: &Deadline,
     timeout: Duration,
 ) -> Sent {
+    let mut patience = Patience::new(&request, timeout);
     deadline.set(timeout);
     let mut answer = pin!(sender.try_send_request(request));
     let sent = poll_fn(|context| {
         if let Poll::Ready(answer) = answer.as_mut().poll(context) {
             return Poll::Ready(Some(answer));
         }
-        deadline.poll(context).map(|()| None)
+        patience.poll(deadline, context).map(|()| None)
     })
     .await;
     deadline.clear();

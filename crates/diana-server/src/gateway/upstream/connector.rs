@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -58,8 +58,7 @@ impl Connector {
             Scheme::Http => Ok((UpstreamIo::Plain(socket), Speaks::Http1)),
             Scheme::H2c => Ok((UpstreamIo::Plain(socket), Speaks::Http2)),
             Scheme::Https => {
-                let host = upstream.host.trim_start_matches('[').trim_end_matches(']').to_owned();
-                let name = ServerName::try_from(host).map_err(io::Error::other)?;
+                let name = ServerName::try_from(upstream.host.clone()).map_err(io::Error::other)?;
                 let stream = self.tls.connect(name, socket).await?;
                 let speaks =
                     if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Speaks::Http2 } else { Speaks::Http1 };
@@ -123,7 +122,9 @@ impl AsyncWrite for UpstreamIo {
 pub(in crate::gateway) fn tls_config(more: Option<&Path>) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
     // A machine without any can still use plain upstreams, and those of the file.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    static NATIVE: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
+    let native = NATIVE.get_or_init(|| rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(native.iter().cloned());
     if let Some(file) = more {
         let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
         let certificates = CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))?;

@@ -12,8 +12,10 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 /// All upstreams, as one worker knows them.
@@ -88,34 +90,80 @@ impl Upstreams {
         group: &Group,
         request: Request<ClientBody>,
     ) -> Result<Answer, Failure> {
-        let mut request = request;
-        let mut last = Failure::Nowhere;
-        for _ in 0..group.members.len() {
-            let member = group.next(self.deadlines.now());
-            match self.send_by(member, request).await {
+        if group.members.is_empty() {
+            return Err(Failure::Nowhere);
+        }
+        let member = group.next(self.deadlines.now());
+        let free = poll_fn(|context| Poll::Ready(member.free(context, self.deadlines.now()))).await;
+        // The way of almost every request: a connection that was used a moment ago. What else can happen takes a box, so that
+        // this way is light.
+        let (request, ready) = match free {
+            Some(Ready::Http1(mut connection, Reused::JustNow)) => {
+                let mut request = request;
+                head::for_http1(&mut request, &member.upstream);
+                match connection.send(request, self.timeout).await {
+                    Sent::Answered(response) => {
+                        member.succeeded();
+                        return Ok(self.answer(
+                            response,
+                            Drives::Http1(Some((connection, Arc::clone(member)))),
+                            member,
+                        ));
+                    }
+                    Sent::Untouched(request, _) => (*request, None),
+                    Sent::Failed(failure) => {
+                        member.failed(&failure, self.deadlines.now());
+                        return Err(failure);
+                    }
+                }
+            }
+            other => (request, other),
+        };
+        Box::pin(self.send_with_care(group, member, ready, request)).await
+    }
+
+    /// Sends a request to a member of a group, beginning with a connection that may be closed, and to the others if nothing of
+    /// it has gone out yet.
+    async fn send_with_care(
+        &self,
+        group: &Group,
+        first: &Arc<Member>,
+        ready: Option<Ready>,
+        request: Request<ClientBody>,
+    ) -> Result<Answer, Failure> {
+        let (mut member, mut ready, mut request) = (first, ready, request);
+        let mut left = group.members.len();
+        loop {
+            match self.send_by(member, ready.take(), request).await {
                 Ok(answer) => {
                     member.succeeded();
                     return Ok(answer);
                 }
                 Err((failure, untouched)) => {
                     member.failed(&failure, self.deadlines.now());
-                    let Some(untouched) = untouched else { return Err(failure) };
-                    request = *untouched;
-                    last = failure;
+                    left -= 1;
+                    match untouched {
+                        Some(untouched) if left > 0 => request = *untouched,
+                        _ => return Err(failure),
+                    }
                 }
             }
+            member = group.next(self.deadlines.now());
         }
-        Err(last)
     }
 
     /// Sends a request to one upstream; a connection that turns out to be closed is no failure, a new one is made.
     async fn send_by(
         &self,
         member: &Arc<Member>,
+        ready: Option<Ready>,
         request: Request<ClientBody>,
     ) -> Result<Answer, (Failure, Option<Box<Request<ClientBody>>>)> {
         let mut request = request;
-        let mut ready = member.ready(&self.connector, &self.deadlines).await;
+        let mut ready = match ready {
+            Some(ready) => Ok(ready),
+            None => member.ready(&self.connector, &self.deadlines).await,
+        };
         loop {
             let connection = match ready {
                 Ok(connection) => connection,
@@ -149,34 +197,33 @@ impl Upstreams {
         connection: Ready,
         request: Request<ClientBody>,
     ) -> Result<Answer, (Failure, Option<Box<Request<ClientBody>>>)> {
+        let mut request = request;
         let (sent, drives) = match connection {
             Ready::Http1(mut connection, _) => {
-                let (mut head, body) = request.into_parts();
-                head::for_http1(&mut head, &member.upstream);
-                let request = Request::from_parts(head, body);
+                head::for_http1(&mut request, &member.upstream);
                 let sent = connection.send(request, self.timeout).await;
                 (sent, Drives::Http1(Some((connection, Arc::clone(member)))))
             }
             Ready::Http2(mut sender, _) => {
-                let (mut head, body) = request.into_parts();
-                head::for_http2(&mut head, &member.upstream);
-                let request = Request::from_parts(head, body);
+                head::for_http2(&mut request, &member.upstream);
                 let deadline = self.deadlines.add();
                 let sent = send_http2(&mut sender, request, &deadline, self.timeout).await;
                 (sent, Drives::Http2(deadline))
             }
         };
         match sent {
-            Sent::Answered(response) => {
-                let mut response = response.map(|body: Incoming| UpstreamBody::new(body, drives, self.timeout));
-                if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                    response.body_mut().give_back_at_end();
-                }
-                Ok(Answer { response, from: Arc::clone(member) })
-            }
+            Sent::Answered(response) => Ok(self.answer(response, drives, member)),
             Sent::Untouched(request, failure) => Err((failure, Some(request))),
             Sent::Failed(failure) => Err((failure, None)),
         }
+    }
+
+    fn answer(&self, response: Response<Incoming>, drives: Drives, member: &Arc<Member>) -> Answer {
+        let mut response = response.map(|body| UpstreamBody::new(body, drives, self.timeout));
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            response.body_mut().give_back_at_end();
+        }
+        Answer { response, from: Arc::clone(member) }
     }
 }
 

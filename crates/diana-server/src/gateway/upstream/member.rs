@@ -22,7 +22,7 @@ const FAILURES: u32 = 3;
 const LEFT_OUT: u64 = 5_000;
 const LEFT_OUT_AT_MOST: u64 = 60_000;
 /// How many free connections a worker keeps, and for how long.
-const MOST_FREE: usize = 512;
+const MOST_FREE: usize = 4_096;
 const LONGEST_FREE: u64 = 30_000;
 
 /// Whether an upstream is well, as far as all workers together know.
@@ -120,7 +120,8 @@ impl Member {
         })
     }
 
-    fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
+    /// A free connection, if there is one.
+    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
         const MOMENT: u64 = 1_000;
         // The one that was used last is the least likely to be closed by now.
         while let Some(mut connection) = { self.free.lock().pop() } {

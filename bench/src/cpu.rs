@@ -1,0 +1,32 @@
+//! The CPU time of another process, as the kernel counts it, and on which cores things run.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::path::PathBuf;
+
+/// The CPU time that the process `pid` has used, user and system, all its threads together, in nanoseconds. Exact while it
+/// sleeps; the time of threads that have ended is not in it.
+pub fn nanos(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let of_thread = |path: PathBuf| {
+        // A thread may end in between.
+        let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+        text.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok()).unwrap_or(0)
+    };
+    threads.map(|thread| of_thread(thread.path())).sum()
+}
+
+/// One core for what is measured; this process, and all that it starts from now on, is kept to the others.
+///
+/// Gives the words under which a program runs on that core: `taskset -c 0`. None on a machine with a single core, where
+/// all share it.
+pub fn one_apart() -> Vec<String> {
+    let mine = sched_getaffinity(None).unwrap_or_default();
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| mine.is_set(core)).collect();
+    let [apart, others @ ..] = &cores[..] else { return Vec::new() };
+    let mut rest = CpuSet::new();
+    others.iter().for_each(|&core| rest.set(core));
+    if others.is_empty() || sched_setaffinity(None, &rest).is_err() {
+        return Vec::new();
+    }
+    vec!["taskset".to_owned(), "-c".to_owned(), apart.to_string()]
+}

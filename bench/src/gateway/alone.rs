@@ -1,0 +1,77 @@
+//! Diana beside Diana: with one rule and with ten, with counts of its own and with shared ones.
+
+use crate::beside::lines;
+use crate::options::Options;
+use crate::setup::{Gateway, Stage};
+use crate::turns::{Figure, Load, measure};
+use diana_bench::cpu;
+use diana_bench::report::{Goal, Report, ns};
+use diana_testing::RedisServer;
+
+/// By client address, and nobody reaches it.
+const ONE: &str = "
+  - {name: each-client, by: ip, limit: 1000000/s}
+";
+
+/// Each is about every request, by ten different keys.
+const TEN: &str = "
+  - {name: each-client, by: ip, limit: 1000000/s}
+  - {name: everyone, limit: 1000000/s}
+  - {name: each-network, by: ip/24, limit: 1000000/s}
+  - {name: each-path, by: resource, limit: 1000000/s}
+  - {name: each-host, by: host, limit: 1000000/s}
+  - {name: each-method, match: {method: GET}, by: method, limit: 1000000/s}
+  - {name: each-host-header, match: {header: {host: '*'}}, by: header(host), limit: 1000000/s}
+  - {name: each-client-and-path, match: {path: /open/**}, by: [ip, resource], limit: 1000000/s}
+  - {name: each-client-and-method, match: {ip: 127.0.0.0/8}, by: [ip, method], limit: 1000000/s}
+  - {name: each-network-and-host, match: {path: '/{any}'}, by: [ip/16, host], limit: 1000000/s}
+";
+
+/// One of them is about the requests that come.
+fn one_of_ten() -> String {
+    let others =
+        (1..10).map(|n| format!("  - {{name: other-{n}, match: {{path: /other/{n}/**}}, by: ip, limit: 10/s}}\n"));
+    format!("{ONE}{}", others.collect::<String>())
+}
+
+pub(crate) fn rules(report: &mut Report, stage: &Stage, options: &Options) {
+    if !options.wants("rules") {
+        return;
+    }
+    let one = stage.diana("1 rule", "", ONE);
+    let one_of_ten = stage.diana("10 rules, 1 of them about the requests", "", &one_of_ten());
+    let ten = stage.diana("10 rules, all about the requests", "", TEN);
+    report.section("10 rules beside 1 rule, all forwarded");
+    let measured = measure(options.effort, Load::FORWARD, &[&one, &one_of_ten, &ten]);
+    for (index, gateway) in [(1, &one_of_ten), (2, &ten)] {
+        let (own, peer) = (measured.median(index, Figure::Cpu), measured.median(0, Figure::Cpu));
+        let what = format!("  CPU a request, {}", gateway.name);
+        let ratio = measured.ratio(index, 0, Figure::Cpu);
+        report.compare(&what, ns(own), format!("1 rule {}", ns(peer)), ratio, Goal::AtMost(1.15));
+    }
+}
+
+pub(crate) fn redis(report: &mut Report, stage: &Stage, options: &Options) {
+    if !options.wants("redis") {
+        return;
+    }
+    let redis = RedisServer::start().unwrap();
+    // Patient, so that what is measured is Redis and not what happens without it on a busy machine.
+    let shared = |name, lease| -> Gateway {
+        let store = format!("store: {{redis: '{}', timeout: 1s, lease: {lease}}}", redis.url());
+        stage.diana(name, &store, ONE)
+    };
+    let (own, plain, leases) = (
+        stage.diana("own counts", "", ONE),
+        shared("shared counts", "off"),
+        shared("shared counts with leases", "auto"),
+    );
+    let before = cpu::nanos(redis.pid());
+    let measured = measure(options.effort, Load::FORWARD, &[&own, &plain, &leases]);
+    let seconds = (cpu::nanos(redis.pid()) - before) as f64 / 1e9;
+    for (index, gateway) in [(1, &plain), (2, &leases)] {
+        report.section(&format!("{} on Redis beside counts in the process, all forwarded", gateway.name));
+        lines(report, &measured, (index, 0), "own", Goal::Information);
+    }
+    report.figure("  CPU of Redis in all", format!("{seconds:.1} s"), "on the core of wrk and the upstream".to_owned());
+}

@@ -1,0 +1,56 @@
+//! Diana beside nginx, by what becomes of the requests and how they come.
+
+use crate::options::Options;
+use crate::setup::{SAME_AS_NGINX, Stage};
+use crate::turns::{Figure, Keeping, Load, Measured, measure};
+use diana_bench::report::{Goal, Report};
+
+/// Name, title, load, and what the CPU of a request should be beside nginx's.
+const SUBJECTS: &[(&str, &str, Load, Goal)] = &[
+    ("forward", "all forwarded, 64 connections", Load::FORWARD, Goal::AtMost(1.0)),
+    ("half", "half refused, half forwarded, 64 connections", Load::HALF, Goal::AtMost(1.0)),
+    ("refuse", "all refused, 64 connections", Load::REFUSE, Goal::AtMost(1.0)),
+    (
+        "close-forward",
+        "a connection for each request (Connection: close), all forwarded",
+        Load { keeping: Keeping::Closed, ..Load::FORWARD },
+        Goal::Information,
+    ),
+    (
+        "close-refuse",
+        "a connection for each request (Connection: close), all refused",
+        Load { keeping: Keeping::Closed, ..Load::REFUSE },
+        Goal::Information,
+    ),
+    (
+        "many-forward",
+        "all forwarded, 1,000 connections",
+        Load { connections: 1_000, ..Load::FORWARD },
+        Goal::Information,
+    ),
+    ("many-refuse", "all refused, 1,000 connections", Load { connections: 1_000, ..Load::REFUSE }, Goal::Information),
+];
+
+pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
+    if !SUBJECTS.iter().any(|(name, ..)| options.wants(name)) {
+        return;
+    }
+    let (diana, nginx) = (stage.diana("diana", "", SAME_AS_NGINX), stage.nginx());
+    for &(name, title, load, goal) in SUBJECTS {
+        if options.wants(name) {
+            report.section(title);
+            let measured = measure(options.effort, load, &[&diana, &nginx]);
+            lines(report, &measured, (0, 1), "nginx", goal);
+        }
+    }
+}
+
+/// The four figures of one gateway beside a peer's.
+pub(crate) fn lines(report: &mut Report, measured: &Measured, (own, peer): (usize, usize), name: &str, goal: Goal) {
+    for figure in [Figure::Cpu, Figure::Rate, Figure::P50, Figure::P99] {
+        let [ours, theirs] = [own, peer].map(|gateway| figure.show(measured.median(gateway, figure)));
+        let goal = if figure == Figure::Cpu { goal } else { Goal::Information };
+        let ratio = measured.ratio(own, peer, figure);
+        report.compare(figure.name(), ours, format!("{name} {theirs}"), ratio, goal);
+    }
+}

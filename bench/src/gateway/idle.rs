@@ -1,0 +1,47 @@
+//! Thousands of connections that are kept and say nothing: whether they are held, and what one takes.
+
+use crate::open_loop::Connection;
+use crate::options::Options;
+use crate::setup::{Gateway, SAME_AS_NGINX, Stage};
+use crate::turns::{Effort, Load, measure};
+use diana_bench::report::{Goal, Report};
+use diana_testing::resident;
+use rustix::process::{Resource, getrlimit};
+use std::time::Duration;
+
+const CONNECTIONS: u64 = 8_000;
+
+pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
+    if !options.wants("idle") {
+        return;
+    }
+    report.section("8,000 idle connections");
+    // On both sides, and what a process has besides.
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    if most < CONNECTIONS + 500 {
+        return report.figure("  not measured", String::new(), format!("a process may open {most} files: ulimit -n"));
+    }
+    let [diana, nginx] =
+        [each(&stage.diana("diana", "", SAME_AS_NGINX)), each(&stage.nginx())].map(|bytes| bytes as f64);
+    let show = |bytes: f64| format!("{bytes:.0} bytes");
+    report.compare(
+        "  memory for each (resident)",
+        show(diana),
+        format!("nginx {}", show(nginx)),
+        diana / nginx,
+        Goal::Information,
+    );
+}
+
+/// The memory of one connection that was used once, and is held.
+fn each(gateway: &Gateway) -> u64 {
+    // What it has anyhow, once it has worked, is not counted.
+    measure(Effort { rounds: 1, slice: Duration::from_secs(1) }, Load::FORWARD, &[gateway]);
+    let before = resident(gateway.pid).unwrap();
+    let mut held: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(gateway.port).unwrap()).collect();
+    held.iter_mut().for_each(|connection| connection.call().unwrap());
+    let bytes = resident(gateway.pid).unwrap().saturating_sub(before) / CONNECTIONS;
+    // They are there, every one.
+    held.iter_mut().for_each(|connection| connection.call().unwrap());
+    bytes
+}

@@ -1,0 +1,60 @@
+//! `cargo xtask bench gateway [--quick] [--only NAME,...]`: `diana serve` beside nginx with `limit_req`, and beside its
+//! goals.
+//!
+//! ```text
+//!   core 0: the gateway            the other cores: wrk, the upstream (an nginx with a fixed answer), Redis
+//! ```
+//!
+//! Both have one worker, log nothing, keep their connections to the upstream, count by client address, and tell the
+//! upstream the same about the client. How it is measured is in [`turns`]: in turns, as ratios within a round, and CPU
+//! time as the kernel counts it.
+//!
+//! The program that is measured is the `diana` beside this one, or the one that the variable `DIANA` names.
+
+#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
+#![allow(clippy::panic, reason = "likewise")]
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
+
+use diana_bench::report::Report;
+use diana_bench::{cpu, now};
+use options::Options;
+use setup::Stage;
+
+mod alone;
+mod beside;
+mod half_load;
+mod idle;
+mod open_loop;
+mod options;
+mod setup;
+mod turns;
+
+fn main() {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return;
+        }
+    };
+    let began = now();
+    let stage = Stage::set(cpu::one_apart());
+    let mut report = Report::default();
+    beside::run(&mut report, &stage, &options);
+    half_load::run(&mut report, &stage, &options);
+    idle::run(&mut report, &stage, &options);
+    alone::rules(&mut report, &stage, &options);
+    alone::redis(&mut report, &stage, &options);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let effort = options.effort;
+    println!("{} and {}; {:.0?} in all.", setup::version_of_diana(), setup::version_of_nginx(), began.elapsed());
+    println!(
+        "{}{cores} for load and upstream; {} rounds of {:?}.",
+        if stage.is_apart() { "1 core for the gateway, " } else { "shared with the gateway: cores: " },
+        effort.rounds,
+        effort.slice
+    );
+    println!("Times and ratios are medians over rounds; a ratio compares slices of one round, so trust it before the");
+    println!("times. CPU is that of the gateway, user and system, for each answer that wrk had.\n");
+    report.print();
+}

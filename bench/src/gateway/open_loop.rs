@@ -1,0 +1,107 @@
+//! A load at a fixed rate, whatever the answers do: requests are due at their times, and an answer's latency counts from
+//! when its request was due. wrk has no such thing: it asks less when answers are slow, and so does not see what clients
+//! who come at their own times would.
+//!
+//! One thread asks and listens on all connections, as it must leave most of its core to the upstream.
+
+use crate::setup::BODY;
+use diana_bench::now;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+/// So many requests can be under way; what is due when all are waits for one of them, and its latency grows.
+const CONNECTIONS: usize = 32;
+
+/// Asks for `/open` at `port` so many times a second, for so long: all latencies, sorted.
+pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
+    let gap = Duration::from_secs_f64(1.0 / rate);
+    let mut connections: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(port).unwrap()).collect();
+    let mut free: Vec<usize> = (0..CONNECTIONS).collect();
+    let mut due_times = vec![now(); CONNECTIONS];
+    let mut latencies = Vec::new();
+    let mut due = now();
+    let end = due + duration;
+    while due < end || free.len() < CONNECTIONS {
+        let mut time = now();
+        while due < end && due <= time {
+            let Some(index) = free.pop() else { break };
+            connections[index].ask().unwrap();
+            due_times[index] = due;
+            due += gap;
+            time = now();
+        }
+        // Until the next is due, if it can be asked for.
+        let until = if due < end && !free.is_empty() { due.saturating_duration_since(time) } else { LONG };
+        for index in readable(&connections, &free, until) {
+            if connections[index].hear().unwrap() == Heard::Everything {
+                latencies.push(now().saturating_duration_since(due_times[index]));
+                free.push(index);
+            }
+        }
+    }
+    latencies.sort_unstable();
+    latencies
+}
+
+/// Who waits this long for an answer waits for what will not come.
+const LONG: Duration = Duration::from_secs(30);
+
+/// Those of the connections, but for the free ones, that have something to be read, once there is one or the time is over.
+fn readable(connections: &[Connection], free: &[usize], until: Duration) -> Vec<usize> {
+    let busy: Vec<usize> = (0..connections.len()).filter(|index| !free.contains(index)).collect();
+    let mut polled: Vec<PollFd<'_>> =
+        busy.iter().map(|&index| PollFd::new(&connections[index].stream, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: until.as_secs().cast_signed(), tv_nsec: until.subsec_nanos().into() };
+    let count = poll(&mut polled, Some(&timeout)).unwrap();
+    assert!(count > 0 || until < LONG, "no answer within {LONG:?}");
+    busy.into_iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty()).map(|(index, _)| index).collect()
+}
+
+/// A connection that is kept, with one request under way at most.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    heard: Vec<u8>,
+}
+
+/// How much of an answer has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Something,
+    Everything,
+}
+
+impl Connection {
+    pub(crate) fn open(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LONG))?;
+        Ok(Self { stream, heard: Vec::new() })
+    }
+
+    /// Asks for `/open`.
+    pub(crate) fn ask(&mut self) -> io::Result<()> {
+        self.heard.clear();
+        self.stream.write_all(b"GET /open HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    }
+
+    /// Takes what has come of the answer, waits for something if there is nothing. An error if it is not the upstream's.
+    pub(crate) fn hear(&mut self) -> io::Result<Heard> {
+        let mut buffer = [0; 4_096];
+        let read = self.stream.read(&mut buffer)?;
+        self.heard.extend_from_slice(&buffer[..read]);
+        let begun_well = self.heard.starts_with(b"HTTP/1.1 200 ") || self.heard.len() < 13;
+        if read == 0 || !begun_well {
+            return Err(io::Error::other(format!("not an answer: {:?}", String::from_utf8_lossy(&self.heard))));
+        }
+        Ok(if self.heard.ends_with(BODY.as_bytes()) { Heard::Everything } else { Heard::Something })
+    }
+
+    /// Asks, and waits for the whole answer.
+    pub(crate) fn call(&mut self) -> io::Result<()> {
+        self.ask()?;
+        while self.hear()? != Heard::Everything {}
+        Ok(())
+    }
+}

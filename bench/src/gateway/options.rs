@@ -1,0 +1,56 @@
+//! What the command line says: how long to measure, and what.
+
+use crate::turns::Effort;
+use std::time::Duration;
+
+/// The subjects, as `--only` names them.
+pub(crate) const SUBJECTS: &[&str] = &[
+    "forward",
+    "half",
+    "refuse",
+    "close-forward",
+    "close-refuse",
+    "many-forward",
+    "many-refuse",
+    "half-load",
+    "idle",
+    "rules",
+    "redis",
+];
+
+/// How long to measure, and what.
+pub(crate) struct Options {
+    pub(crate) effort: Effort,
+    only: Vec<String>,
+}
+
+impl Options {
+    /// An error to show, if there is something else among `args`.
+    pub(crate) fn read(args: impl Iterator<Item = String>) -> Result<Self, String> {
+        // wrk counts in whole seconds.
+        let mut effort = Effort { rounds: 9, slice: Duration::from_secs(2) };
+        let (mut only, mut args) = (Vec::new(), args);
+        while let Some(argument) = args.next() {
+            match argument.as_str() {
+                "--quick" => effort = Effort { rounds: 3, slice: Duration::from_secs(1) },
+                "--only" => {
+                    let names = args.next().unwrap_or_default();
+                    only.extend(names.split(',').map(str::to_owned));
+                }
+                other => return Err(format!("bench gateway: there is no option `{other}`; {HELP}")),
+            }
+        }
+        match only.iter().find(|name| !SUBJECTS.contains(&name.as_str())) {
+            None => Ok(Self { effort, only }),
+            Some(name) => Err(format!("bench gateway: there is no subject `{name}`; {HELP} {}", SUBJECTS.join(", "))),
+        }
+    }
+
+    /// Whether `subject` is to be measured.
+    pub(crate) fn wants(&self, subject: &str) -> bool {
+        debug_assert!(SUBJECTS.contains(&subject), "{subject}");
+        self.only.is_empty() || self.only.iter().any(|name| name == subject)
+    }
+}
+
+const HELP: &str = "there are `--quick` and `--only NAME,...`, where the names are some of forward, half, refuse, ...:";

@@ -1,0 +1,165 @@
+//! What the subjects share: the upstream, and gateways before it, Diana's and nginx's, that do the same.
+//!
+//! What is asked for under `/open` passes, by a limit that nobody reaches; what is asked for under `/shut` is refused, by
+//! one that the first request has used up.
+
+use diana_testing::{NginxServer, Port, Process, wait_until};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// What the upstream answers.
+pub(crate) const BODY: &str = "Hello from the upstream: a small answer.";
+
+/// The rules that nginx has as well.
+pub(crate) const SAME_AS_NGINX: &str = "
+  - {name: open, match: {path: /open}, by: ip, limit: 1000000/s}
+  - {name: shut, match: {path: /shut}, by: ip, limit: 1/min}
+";
+
+/// What stands behind every gateway, and where gateways run.
+pub(crate) struct Stage {
+    upstream: NginxServer,
+    apart: Vec<String>,
+}
+
+/// A gateway that runs, until it is dropped.
+pub(crate) struct Gateway {
+    pub(crate) name: &'static str,
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) url: String,
+    pub(crate) port: u16,
+    /// The process that serves.
+    pub(crate) pid: u32,
+    _alive: Alive,
+}
+
+/// What ends with a gateway.
+#[allow(dead_code, reason = "held for its drop")]
+enum Alive {
+    Nginx(NginxServer),
+    // Dropped in this order: first the process, then its folder and its ports.
+    Diana(Process, TempDir, [Port; 2]),
+}
+
+impl Stage {
+    /// Starts the upstream. Gateways run under the words `apart`.
+    pub(crate) fn set(apart: Vec<String>) -> Self {
+        raise_the_bound_of_open_files();
+        let upstream = NginxServer::start(|port| {
+            format!(
+                "keepalive_requests 1000000000;
+                server {{
+                    listen 127.0.0.1:{port} backlog=4096;
+                    default_type text/plain;
+                    location / {{ return 200 '{BODY}'; }}
+                }}"
+            )
+        });
+        Self { upstream: upstream.unwrap(), apart }
+    }
+
+    /// Whether gateways have a core of their own.
+    pub(crate) fn is_apart(&self) -> bool {
+        !self.apart.is_empty()
+    }
+
+    pub(crate) fn nginx(&self) -> Gateway {
+        let words: Vec<&str> = self.apart.iter().map(String::as_str).collect();
+        let upstream = self.upstream.port();
+        let http = |port| NGINX.replace("PORT", &u16::to_string(&port)).replace("UPSTREAM", &upstream.to_string());
+        let nginx = NginxServer::start_under(&words, http).unwrap();
+        let (url, port, pid) = (nginx.url(), nginx.port(), nginx.workers().unwrap()[0]);
+        Gateway { name: "nginx", url, port, pid, _alive: Alive::Nginx(nginx) }
+    }
+
+    /// Diana with the items of `rules`, and whatever `more` says at the top of the file.
+    pub(crate) fn diana(&self, name: &'static str, more: &str, rules: &str) -> Gateway {
+        let ports = [Port::claim().unwrap(), Port::claim().unwrap()];
+        let (port, admin, upstream) = (ports[0].number(), ports[1].number(), self.upstream.port());
+        let file = format!(
+            "gateway: {{listen: 127.0.0.1:{port}, upstream: http://127.0.0.1:{upstream}, workers: 1, access_log: off}}\n\
+             admin: {{listen: 127.0.0.1:{admin}}}\n\
+             {more}\n\
+             rules:{rules}"
+        );
+        let folder = tempfile::Builder::new().prefix("diana-bench-").tempdir().unwrap();
+        let config = folder.path().join("diana.yaml");
+        std::fs::write(&config, file).unwrap();
+        let program = diana();
+        let mut command = match &self.apart[..] {
+            [] => Command::new(program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        };
+        let process = Process::start(command.args(["serve", "--config"]).arg(&config)).unwrap();
+        let listens = || {
+            assert!(
+                !process.has_ended(),
+                "diana ended at once, with this file:\n{}",
+                std::fs::read_to_string(&config).unwrap()
+            );
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+        };
+        wait_until("diana to listen", Duration::from_secs(30), listens).unwrap();
+        let (url, pid) = (format!("http://127.0.0.1:{port}"), process.pid());
+        Gateway { name, url, port, pid, _alive: Alive::Diana(process, folder, ports) }
+    }
+}
+
+/// nginx as a gateway that does what Diana does: keeps its connections, counts by address, and tells the upstream who asks.
+const NGINX: &str = r#"
+limit_req_zone $binary_remote_addr zone=open:10m rate=1000000r/s;
+limit_req_zone $binary_remote_addr zone=shut:10m rate=1r/m;
+keepalive_requests 1000000000;
+keepalive_timeout 300s;
+upstream service {
+    server 127.0.0.1:UPSTREAM;
+    keepalive 1024;
+    keepalive_requests 1000000000;
+}
+server {
+    listen 127.0.0.1:PORT backlog=4096;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $remote_addr;
+    proxy_set_header X-Forwarded-Proto $scheme;
+    proxy_set_header X-Forwarded-Host $http_host;
+    proxy_set_header Forwarded "for=$remote_addr;proto=$scheme";
+    location /open { limit_req zone=open burst=1000000 nodelay; proxy_pass http://service; }
+    location /shut { limit_req zone=shut; proxy_pass http://service; }
+}
+"#;
+
+/// The program that is measured.
+fn diana() -> PathBuf {
+    let beside = || std::env::current_exe().unwrap().with_file_name("diana");
+    let program = std::env::var_os("DIANA").map_or_else(beside, PathBuf::from);
+    assert!(program.is_file(), "there is no {}: `cargo xtask bench gateway` builds it", program.display());
+    program
+}
+
+pub(crate) fn version_of_diana() -> String {
+    let output = Command::new(diana()).arg("--version").output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+pub(crate) fn version_of_nginx() -> String {
+    let output = Command::new("/usr/sbin/nginx").arg("-v").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+    text.rsplit(' ').next().unwrap_or_default().trim().to_owned()
+}
+
+/// As many open files as this user may have, for what is started as well: thousands of connections are held.
+fn raise_the_bound_of_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let bound = getrlimit(Resource::Nofile);
+    // If it can't be raised, what is held is fewer, and told.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound });
+}

@@ -1,0 +1,203 @@
+//! What becomes of the heads of requests and answers on their way through.
+
+use crate::support::client::{Client, ask, get, get_with};
+use crate::support::program::Diana;
+use crate::support::upstream::Upstream;
+
+fn before(upstream: &Upstream) -> Diana {
+    Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", upstream.url()))
+}
+
+#[test]
+fn a_request_arrives_as_it_was_sent() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let request = "POST /a%20b/../c;d?q=1&q=%2F HTTP/1.1\r\nHost: shop.example.com:8080\r\nX-Odd: \tone, two \r\n\
+                   x-twice: 1\r\nX-Twice: 2\r\nAuthorization: Basic eDp5\r\nContent-Length: 5\r\n\r\nhello";
+    let answer = ask(diana.port(), request).unwrap();
+    assert_eq!(answer.status, 200);
+    let seen = upstream.last();
+    assert_eq!(seen.line(), "POST /a%20b/../c;d?q=1&q=%2F HTTP/1.1");
+    assert_eq!(seen.header("host"), Some("shop.example.com:8080"));
+    assert_eq!(seen.header("x-odd"), Some("one, two"));
+    assert_eq!(
+        seen.headers.iter().filter(|(name, _)| name == "x-twice").map(|(_, value)| &**value).collect::<Vec<_>>(),
+        ["1", "2"]
+    );
+    assert_eq!(seen.header("authorization"), Some("Basic eDp5"));
+    assert_eq!(seen.body, b"hello");
+}
+
+#[test]
+fn what_concerns_one_connection_ends_at_the_gateway() {
+    let upstream = Upstream::start(|talk| {
+        let headers = "connection: x-inner\r\nconnection: x-other\r\nx-inner: 1\r\nx-other: 1\r\nkeep-alive: timeout=9\r\n\
+                       proxy-connection: keep-alive\r\nx-kept: 1\r\n";
+        talk.answer("200 OK", headers, b"hello")
+    });
+    let diana = before(&upstream);
+    let headers = "connection: keep-alive, x-secret\r\nconnection: x-hidden\r\nx-secret: 1\r\nx-hidden: 1\r\nkeep-alive: timeout=9\r\n\
+                   proxy-connection: keep-alive\r\nte: gzip, trailers\r\nx-kept: 1\r\n";
+    let answer = get_with(diana.port(), "/", headers);
+    let seen = upstream.last();
+    for name in ["connection", "x-secret", "x-hidden", "keep-alive", "proxy-connection"] {
+        assert_eq!(seen.header(name), None, "{name} goes on:\n{}", seen.head);
+    }
+    assert_eq!(seen.header("te"), Some("trailers"));
+    assert_eq!(seen.header("x-kept"), Some("1"));
+    for name in ["x-inner", "x-other", "keep-alive", "proxy-connection"] {
+        assert_eq!(answer.header(name), None, "{name} comes back: {:?}", answer.headers);
+    }
+    assert_eq!((answer.header("x-kept"), answer.text().as_str()), (Some("1"), "hello"));
+}
+
+#[test]
+fn a_client_can_not_take_away_what_the_gateway_adds() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let headers = "connection: x-forwarded-for, forwarded, host, content-length, x-forwarded-proto\r\n";
+    assert_eq!(get_with(diana.port(), "/", headers).status, 200);
+    let seen = upstream.last();
+    for name in ["x-forwarded-for", "forwarded", "host", "x-forwarded-proto"] {
+        assert!(seen.header(name).is_some(), "no {name}:\n{}", seen.head);
+    }
+}
+
+#[test]
+fn the_upstream_learns_who_asked_and_how() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let spoofed = "x-forwarded-for: 6.6.6.6\r\nforwarded: for=6.6.6.6\r\nx-forwarded-proto: https\r\nx-forwarded-host: evil\r\n\
+                   x-forwarded-port: 1\r\nx-real-ip: 6.6.6.6\r\n";
+    for headers in ["", spoofed] {
+        assert_eq!(get_with(diana.port(), "/", headers).status, 200);
+        let seen = upstream.last();
+        assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
+        assert_eq!(seen.header("forwarded"), Some("for=127.0.0.1;proto=http"));
+        assert_eq!(seen.header("x-forwarded-proto"), Some("http"));
+        assert_eq!(seen.header("x-forwarded-host"), Some("example.com"));
+        assert!(!seen.head.contains("6.6.6.6") && !seen.head.contains("evil"), "{}", seen.head);
+        assert_eq!((seen.header("x-forwarded-port"), seen.header("x-real-ip")), (None, None));
+    }
+}
+
+#[test]
+fn head_has_the_length_of_a_body_that_does_not_come() {
+    let upstream = Upstream::start(|talk| talk.answer("200 OK", "", &[b'x'; 1000]));
+    let diana = before(&upstream);
+    let mut client = Client::connect(diana.port());
+    for _ in 0..2 {
+        let answer = client.send("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n").head().unwrap();
+        assert_eq!((answer.status, answer.header("content-length")), (200, Some("1000")));
+    }
+    // The connection is at the right place still.
+    assert_eq!(client.get("/").body.len(), 1000);
+    // The connection to the upstream was kept, too.
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[test]
+fn an_answer_without_a_body_has_none() {
+    let upstream = Upstream::start(|talk| {
+        let status = if talk.seen.target() == "/304" { "304 Not Modified" } else { "204 No Content" };
+        talk.send(format!("HTTP/1.1 {status}\r\netag: \"1\"\r\n\r\n"))?;
+        Ok(crate::support::upstream::Then::KeepAlive)
+    });
+    let diana = before(&upstream);
+    let mut client = Client::connect(diana.port());
+    for (path, status) in [("/204", 204), ("/304", 304), ("/204", 204)] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.header("etag")), (status, Some("\"1\"")));
+    }
+}
+
+#[test]
+fn old_clients_are_served_as_they_expect() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let mut client = Client::connect(diana.port());
+    let answer = client.send("GET /old HTTP/1.0\r\n\r\n").answer();
+    assert_eq!(answer.status, 200);
+    // It did not ask to keep the connection.
+    assert_eq!(client.rest(), b"");
+    let seen = upstream.last();
+    assert_eq!(seen.line(), "GET /old HTTP/1.1");
+    assert_eq!(seen.header("host"), Some(&*format!("127.0.0.1:{}", upstream.port())));
+    let answer = ask(diana.port(), "GET /old HTTP/1.0\r\nhost: old.example\r\nconnection: keep-alive\r\n\r\n").unwrap();
+    assert_eq!(answer.status, 200);
+    assert_eq!(upstream.last().header("host"), Some("old.example"));
+}
+
+#[test]
+fn several_requests_at_once_are_answered_in_their_order() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let mut client = Client::connect(diana.port());
+    let requests: String = (0..50).map(|n| format!("GET /{n} HTTP/1.1\r\nhost: a\r\n\r\n")).collect();
+    client.send(requests);
+    for n in 0..50 {
+        assert!(client.answer().text().starts_with(&format!("GET /{n} HTTP/1.1\r\n")));
+    }
+}
+
+#[test]
+fn without_an_upstream_it_says_what_may_pass() {
+    let diana =
+        Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h, status: 429}]\n");
+    assert_eq!(get_with(diana.port(), "/", "x-key: a\r\n").status, 204);
+    let refused = get_with(diana.port(), "/", "x-key: a\r\n");
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("content-type"), Some("application/problem+json"));
+    assert!(refused.header("retry-after").is_some_and(|seconds| seconds.parse::<u64>().is_ok_and(|s| s > 3000)));
+    assert!(
+        refused.header("ratelimit").is_some() && refused.header("ratelimit-policy").is_some(),
+        "{:?}",
+        refused.headers
+    );
+    assert_eq!(get(diana.port(), "/").status, 204);
+}
+
+#[test]
+fn a_refused_request_touches_nothing_behind() {
+    let upstream = Upstream::echo();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: one, limit: 1/h, status: 429}}]\n",
+        upstream.url()
+    ));
+    let mut client = Client::connect(diana.port());
+    assert_eq!(client.get("/").status, 200);
+    for _ in 0..3 {
+        assert_eq!(client.get("/").status, 429);
+    }
+    assert_eq!((upstream.count(), upstream.connections()), (1, 1));
+}
+
+#[test]
+fn the_body_of_a_refused_request_is_thrown_away() {
+    let upstream = Upstream::echo();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: posts, match: {{method: POST}}, total: 1, status: 429}}]\n",
+        upstream.url()
+    ));
+    let mut client = Client::connect(diana.port());
+    assert_eq!(client.send("POST /well HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").answer().status, 200);
+    let body = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    for _ in 0..3 {
+        // It is answered before the body is there; what comes of it then is no request, and the connection is kept.
+        client.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len()));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.header("connection")), (429, None));
+        client.send(body);
+        assert_eq!(client.get("/well").status, 200);
+        let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert_eq!(client.send(format!("{head}{:x}\r\n{body}\r\n0\r\n\r\n", body.len())).answer().status, 429);
+        assert_eq!(client.get("/well").status, 200);
+    }
+    // One that is too long for that is told so, and not read for ever.
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 100000000\r\n\r\nsome");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (429, Some("close")));
+    while client.try_send([b'x'; 16 << 10]).is_ok() {}
+    assert!(upstream.seen().iter().all(|seen| seen.target() == "/well"));
+    assert_eq!(upstream.count(), 7);
+}

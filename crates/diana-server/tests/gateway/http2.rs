@@ -1,0 +1,188 @@
+//! HTTP/2 without TLS: it is told apart by its first bytes, and everything holds that holds for HTTP/1.
+
+use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM};
+use crate::support::http2::{Service, connect, full, get, request, whole};
+use crate::support::program::{Diana, LONG};
+use crate::support::upstream::Upstream;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use std::convert::Infallible;
+use tokio::sync::mpsc;
+
+fn before(upstream: &str) -> Diana {
+    Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{upstream}', workers: 1}}\n\
+         rules: [{{name: each, by: header(x-key), limit: 1/h, status: 429}}]\n"
+    ))
+}
+
+#[tokio::test]
+async fn a_request_arrives_as_http1_would_write_it() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    let asked = request("POST", "http://shop.example.com/a/b?c=d")
+        .header("cookie", "a=1")
+        .header("cookie", "b=2")
+        .header("x-forwarded-for", "6.6.6.6")
+        .body(full("hello"))
+        .unwrap();
+    let answer = whole(sender.send_request(asked).await.unwrap()).await;
+    assert_eq!(answer.status(), 200);
+    assert!(answer.headers().get("connection").is_none());
+    let seen = upstream.last();
+    assert_eq!(seen.line(), "POST /a/b?c=d HTTP/1.1");
+    assert_eq!((seen.header("host"), seen.count("host")), (Some("shop.example.com"), 1));
+    assert_eq!(seen.header("x-forwarded-for"), Some("127.0.0.1"));
+    // HTTP/2 may cut cookies in pieces, which HTTP/1 has in one.
+    assert_eq!((seen.header("cookie"), seen.count("cookie")), (Some("a=1; b=2"), 1));
+    assert_eq!(seen.body, b"hello");
+}
+
+#[tokio::test]
+async fn requests_share_a_connection_and_not_their_fate() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let sender = connect(diana.port()).await;
+    let mut all = tokio::task::JoinSet::new();
+    for n in 0..60 {
+        let mut sender = sender.clone();
+        all.spawn(async move {
+            let key = (n % 10).to_string();
+            let asked = request("GET", &format!("http://a/{n}")).header("x-key", key).body(full("")).unwrap();
+            whole(sender.send_request(asked).await.unwrap()).await.status().as_u16()
+        });
+    }
+    let statuses = tokio::time::timeout(LONG, all.join_all()).await.unwrap();
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 10, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 50, "{statuses:?}");
+    assert_eq!(upstream.count(), 10);
+}
+
+#[tokio::test]
+async fn bodies_flow_both_ways_at_once_and_trailers_follow() {
+    let upstream = Service::h2c();
+    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let mut sender = connect(diana.port()).await;
+    let (frames, waiting) = mpsc::channel::<Result<Frame<Bytes>, Infallible>>(1);
+    let waiting =
+        futures_util::stream::unfold(waiting, |mut waiting| async move { Some((waiting.recv().await?, waiting)) });
+    let asked = request("POST", "http://grpc.example.com/pkg.Service/Call")
+        .header("te", "trailers")
+        .header("content-type", "application/octet-stream")
+        .body(BoxBody::new(StreamBody::new(waiting)))
+        .unwrap();
+    let answer = tokio::spawn(async move { sender.send_request(asked).await });
+    for _ in 0..3 {
+        frames.send(Ok(Frame::data(Bytes::from_static(b"hello ")))).await.unwrap();
+    }
+    let digest = HeaderMap::from_iter([(http::HeaderName::from_static("x-digest"), HeaderValue::from_static("abc"))]);
+    frames.send(Ok(Frame::trailers(digest))).await.unwrap();
+    drop(frames);
+    let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap().unwrap();
+    let body = answer.into_body().collect().await.unwrap();
+    assert_eq!(body.trailers().and_then(|trailers| trailers.get("x-sum")).unwrap(), "42");
+    assert_eq!(body.to_bytes(), "hello hello hello ");
+    let seen = upstream.last();
+    assert_eq!((seen.version, &*seen.host), (http::Version::HTTP_2, "grpc.example.com"));
+    assert_eq!(seen.trailers.unwrap()["x-digest"], "abc");
+    assert_eq!(seen.headers["te"], "trailers");
+}
+
+#[tokio::test]
+async fn an_http2_upstream_serves_http1_clients() {
+    let upstream = Service::h2c();
+    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let port = diana.port();
+    let answers = tokio::task::spawn_blocking(move || {
+        let mut client = crate::support::client::Client::connect(port);
+        let asked = "POST /x?y HTTP/1.1\r\nhost: shop.example.com\r\nte: trailers\r\nconnection: te, x-gone\r\nx-gone: 1\r\ncontent-length: 5\r\n\r\nhello";
+        (0..3).map(|_| client.send(asked).answer()).collect::<Vec<_>>()
+    });
+    for answer in answers.await.unwrap() {
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+        assert_eq!(answer.trailer("x-sum"), Some("42"));
+    }
+    let seen = upstream.last();
+    assert_eq!((&*seen.host, &*seen.target), ("shop.example.com", "/x?y"));
+    for name in ["host", "connection", "transfer-encoding", "x-gone"] {
+        assert!(!seen.headers.contains_key(name), "{name}");
+    }
+    assert_eq!(seen.body, "hello");
+}
+
+#[tokio::test]
+async fn heads_that_are_too_big_go_no_further() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    let mut many = request("GET", "http://a/many");
+    for n in 0..200 {
+        many = many.header(format!("x-{n}"), "1");
+    }
+    let answer = sender.send_request(many.body(full("")).unwrap()).await;
+    assert!(answer.as_ref().map_or(true, |answer| answer.status() == 431), "{answer:?}");
+    let mut sender = connect(diana.port()).await;
+    let long = request("GET", "http://a/long").header("x-long", "y".repeat(40 << 10)).body(full("")).unwrap();
+    let answer = sender.send_request(long).await;
+    assert!(answer.as_ref().map_or(true, |answer| answer.status() == 431), "{answer:?}");
+    let mut sender = connect(diana.port()).await;
+    assert_eq!(get(&mut sender, "http://a/well").await.status(), 200);
+    assert_eq!(upstream.seen().iter().map(|seen| seen.target().to_owned()).collect::<Vec<_>>(), ["/well"]);
+}
+
+#[test]
+fn requests_that_are_none_do_not_reach_the_upstream() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let well = [(":method", "GET"), (":scheme", "http"), (":authority", "a"), (":path", "/bad")];
+    let mut bad: Vec<Vec<(&str, &str)>> = Vec::new();
+    for extra in [
+        ("Upper", "case"),
+        ("connection", "x"),
+        ("transfer-encoding", "chunked"),
+        ("te", "gzip"),
+        ("x-nl", "a\r\nGET /smuggled HTTP/1.1"),
+        ("x-nl", "a\nb: c"),
+        ("x-nul", "a\0b"),
+        ("x y", "z"),
+        (":path", "/again"),
+        ("content-length", "5"),
+    ] {
+        bad.push(well.iter().copied().chain([extra]).collect());
+    }
+    for (place, value) in [
+        (3, (":path", "")),
+        (3, (":path", "/a b")),
+        (3, (":path", "/a\r\nx: y")),
+        (3, (":path", "*")),
+        (0, (":method", "GE T")),
+        (0, (":method", "CONNECT")),
+        (2, (":authority", "user@a")),
+        (2, (":authority", "a/b")),
+        (2, (":authority", "a\r\nb")),
+        (1, (":scheme", "ftp")),
+    ] {
+        let mut fields = well.to_vec();
+        fields[place] = value;
+        bad.push(fields);
+    }
+    bad.push(well[..3].to_vec());
+    bad.push([&[("x-first", "1")], &well[..]].concat());
+    for fields in bad {
+        let mut client = Frames::connect(diana.port(), &[]);
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&fields)).unwrap();
+        // An answer that says no, a reset, or the end of the connection.
+        loop {
+            match client.next() {
+                None => break,
+                Some(frame) if matches!(frame.kind, HEADERS | RST_STREAM | GOAWAY) => break,
+                Some(_) => {}
+            }
+        }
+        assert_eq!(upstream.count(), 0, "{fields:?} got through: {:?}", upstream.seen());
+    }
+}

@@ -1,0 +1,292 @@
+//! Starting, reloading and stopping.
+
+use crate::support::client::{Answer, Client, ask, get, get_with};
+use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS};
+use crate::support::http2::connect;
+use crate::support::program::{Diana, LONG};
+use crate::support::upstream::{Then, Upstream};
+use diana_testing::wait_until;
+use parking_lot::{Condvar, Mutex};
+use rustix::process::Signal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+/// A service that answers when it is told to.
+struct Gate {
+    upstream: Upstream,
+    open: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Gate {
+    fn closed() -> Self {
+        let open = Arc::new((Mutex::new(false), Condvar::new()));
+        let gate = Arc::clone(&open);
+        let upstream = Upstream::start(move |talk| {
+            talk.body()?;
+            let mut is_open = gate.0.lock();
+            while !*is_open {
+                gate.1.wait(&mut is_open);
+            }
+            drop(is_open);
+            talk.answer("200 OK", "", b"whole")
+        });
+        Self { upstream, open }
+    }
+
+    fn open(&self) {
+        *self.open.0.lock() = true;
+        self.open.1.notify_all();
+    }
+}
+
+fn before(upstream: &Upstream, more: &str) -> Diana {
+    Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'{more}}}\nrules: []\n", upstream.url()))
+}
+
+/// Waits until nobody can connect any more.
+fn is_closed(port: u16) {
+    wait_until("the door to be closed", LONG, || Client::try_connect(port).is_err().then_some(())).unwrap();
+}
+
+#[test]
+fn who_is_told_to_stop_answers_what_was_begun() {
+    let gate = Gate::closed();
+    let mut diana = before(&gate.upstream, "");
+    let mut begun: Vec<Client> = (0..20).map(|_| Client::connect(diana.port())).collect();
+    for client in &mut begun {
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi");
+    }
+    let mut http2 = Frames::connect(diana.port(), &[]);
+    http2.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/")).unwrap();
+    gate.upstream.wait_for(21);
+    diana.tell_to_stop();
+    is_closed(diana.port());
+    assert_eq!(diana.admin("/readyz").status, 503);
+    assert_eq!(diana.admin("/healthz").status, 200);
+    gate.open();
+    for client in &mut begun {
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "whole"));
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert_eq!(client.rest(), b"");
+    }
+    // HTTP/2 is told so, and answered all the same.
+    let (mut goodbye, mut body) = (0, Vec::new());
+    while let Some(frame) = http2.next() {
+        goodbye += usize::from(frame.kind == GOAWAY);
+        if frame.kind == frames::DATA {
+            body.extend(frame.payload);
+        }
+    }
+    assert_eq!((goodbye > 0, &*body), (true, &b"whole"[..]));
+    assert!(diana.ended().success());
+}
+
+#[test]
+fn under_load_no_request_that_was_taken_is_lost() {
+    let upstream = Upstream::echo();
+    let mut diana = before(&upstream, "");
+    let port = diana.port();
+    let (answered, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let clients: Vec<_> = (0..8)
+        .map(|thread| {
+            let (answered, lost) = (Arc::clone(&answered), Arc::clone(&lost));
+            std::thread::spawn(move || {
+                for n in 0.. {
+                    let path = format!("/{thread}/{n}");
+                    // Whoever can't connect any more knows that nothing was asked.
+                    let Ok(mut client) = Client::try_connect(port) else { return };
+                    let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+                    match client.try_send(asked).ok().and_then(|()| client.try_answer()) {
+                        Some(Answer { status: 200, .. }) => answered.fetch_add(1, Ordering::SeqCst),
+                        _ => {
+                            lost.lock().push(path);
+                            return;
+                        }
+                    };
+                }
+            })
+        })
+        .collect();
+    wait_until("some load", LONG, || (answered.load(Ordering::SeqCst) > 500).then_some(())).unwrap();
+    diana.tell_to_stop();
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert!(diana.ended().success());
+    // A connection that nobody had taken yet is closed unheard; what was heard must have been answered.
+    let lost = lost.lock();
+    let heard: Vec<_> =
+        upstream.seen().iter().map(|seen| seen.target().to_owned()).filter(|path| lost.contains(path)).collect();
+    assert!(heard.is_empty(), "{heard:?} went to the upstream, and its client got no answer");
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_hold_up_the_end() {
+    let upstream = Upstream::echo();
+    let mut diana = before(&upstream, ", timeouts: {stop: 300s, idle: 300s, header: 300s}");
+    let mut idle = Client::connect(diana.port());
+    assert_eq!(idle.get("/").status, 200);
+    let silent = Client::connect(diana.port());
+    let http2 = connect(diana.port()).await;
+    let connected = || (diana.metric("diana_connections") == 3.0).then_some(());
+    wait_until("all to be connected", LONG, connected).unwrap();
+    diana.tell_to_stop();
+    // The HTTP/2 client goes on meanwhile: it is told to go, and goes.
+    let ended = tokio::task::spawn_blocking(move || diana.ended());
+    assert!(ended.await.unwrap().success());
+    assert_eq!(idle.rest(), b"");
+    drop((silent, http2));
+}
+
+#[test]
+fn what_does_not_end_is_cut_after_its_time() {
+    let gate = Gate::closed();
+    let mut diana = before(&gate.upstream, ", timeouts: {stop: 500ms}");
+    let mut client = Client::connect(diana.port());
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    gate.upstream.wait_for(1);
+    diana.tell_to_stop();
+    assert!(diana.ended().success());
+    assert!(client.try_answer().is_none());
+    assert!(diana.said().contains("did not end in time"), "{}", diana.said());
+    gate.open();
+}
+
+#[test]
+fn who_is_told_twice_stops_at_once() {
+    let gate = Gate::closed();
+    let mut diana = before(&gate.upstream, ", timeouts: {stop: 300s}");
+    let mut client = Client::connect(diana.port());
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    gate.upstream.wait_for(1);
+    diana.tell_to_stop();
+    is_closed(diana.port());
+    diana.tell_to_stop();
+    assert_eq!(diana.ended().code(), Some(130));
+    gate.open();
+}
+
+const ONE: &str = "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h, status: 429}]\n";
+const TWO: &str = "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 2/h, status: 430}]\n";
+
+/// How many requests of a new key pass, and what the next gets.
+fn passes(diana: &Diana, keys: &AtomicUsize) -> (usize, u16) {
+    let key = format!("x-key: {}\r\n", keys.fetch_add(1, Ordering::SeqCst));
+    let mut passed = 0;
+    loop {
+        match get_with(diana.port(), "/", &key).status {
+            204 if passed < 10 => passed += 1,
+            status => return (passed, status),
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_is_in_force_and_a_bad_one_is_not() {
+    let diana = Diana::serve(ONE);
+    let keys = AtomicUsize::new(0);
+    assert_eq!(passes(&diana, &keys), (1, 429));
+    diana.rewrite(TWO);
+    wait_until("the new rules", LONG, || (passes(&diana, &keys) == (2, 430)).then_some(())).unwrap();
+    diana.rewrite("gateway: {listen: $LISTEN}\nrules: [{name: each, by: nobody-knows, limit: 5/h}]\n");
+    let told = || diana.said().contains("nobody-knows").then_some(());
+    wait_until("it to be told", LONG, told).unwrap();
+    assert_eq!(passes(&diana, &keys), (2, 430));
+    diana.rewrite(ONE);
+    wait_until("the first rules again", LONG, || (passes(&diana, &keys) == (1, 429)).then_some(())).unwrap();
+}
+
+#[test]
+fn sighup_reads_everything_again_and_drops_nobody() {
+    let diana = Diana::serve(ONE);
+    let keys = AtomicUsize::new(0);
+    let mut kept = Client::connect(diana.port());
+    assert_eq!(kept.get("/").status, 204);
+    diana.rewrite(TWO);
+    diana.signal(Signal::HUP);
+    wait_until("the new rules", LONG, || (passes(&diana, &keys) == (2, 430)).then_some(())).unwrap();
+    wait_until("it to be told", LONG, || diana.said().contains("reading everything again").then_some(())).unwrap();
+    assert_eq!(kept.get("/").status, 204);
+}
+
+#[test]
+fn counts_stay_when_the_limit_does() {
+    let diana = Diana::serve(ONE);
+    assert_eq!(get_with(diana.port(), "/", "x-key: spent\r\n").status, 204);
+    let with_another = ONE.replace("rules: [", "rules: [{name: other, by: header(x-other), limit: 1/h}, ");
+    diana.rewrite(&with_another);
+    let in_force = || diana.admin("/rules").text().contains("other").then_some(());
+    wait_until("the new rules", LONG, in_force).unwrap();
+    assert_eq!(get_with(diana.port(), "/", "x-key: spent\r\n").status, 429);
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let diana = Diana::serve(ONE);
+    let taken = format!("127.0.0.1:{}", diana.port());
+    let mut second = Diana::launch(TempDir::new().unwrap(), &ONE.replace("$LISTEN", &taken));
+    assert_eq!(second.ended().code(), Some(1));
+    wait_until("it to be told", LONG, || second.said().contains(&taken).then_some(())).unwrap();
+    assert!(second.said().contains("in use"), "{}", second.said());
+    // The first noticed nothing.
+    assert_eq!(get(diana.port(), "/").status, 204);
+}
+
+#[test]
+fn a_bad_file_is_told_with_all_its_problems() {
+    let bad = "gateway: {listen: nowhere}\nrules: [{name: a, by: nobody-knows, limit: 1/s}, {name: b, limit: many}]\n";
+    let mut diana = Diana::launch(TempDir::new().unwrap(), bad);
+    assert_eq!(diana.ended().code(), Some(1));
+    let all = || ["nowhere", "nobody-knows", "many"].iter().all(|word| diana.said().contains(word)).then_some(());
+    wait_until("all problems", LONG, all).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
+    let mut none = Diana::launch(TempDir::new().unwrap(), ONE);
+    none.tell_to_stop();
+    none.ended();
+}
+
+#[test]
+fn missing_certificates_are_named() {
+    let rules = "gateway: {listen: $LISTEN, tls: {listen: $TLS, certificates: {certificate: $FOLDER/none.pem, key: $FOLDER/none.key}}}\nrules: []\n";
+    let mut diana = Diana::launch(TempDir::new().unwrap(), rules);
+    assert_eq!(diana.ended().code(), Some(1));
+    wait_until("it to be told", LONG, || diana.said().contains("none.pem").then_some(())).unwrap();
+}
+
+#[test]
+fn what_happens_is_counted_and_logged() {
+    let upstream = Upstream::start(|talk| match talk.seen.target() {
+        "/break" => Ok(Then::Close),
+        _ => talk.answer("200 OK", "", b"hello"),
+    });
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}', access_log: json}}\n\
+         rules: [{{name: each-key, by: header(x-key), limit: 2/h, status: 429}}]\n",
+        upstream.url()
+    ));
+    let key = "x-key: a\r\nuser-agent: te\"st\\\r\n";
+    let statuses: Vec<u16> = (0..5).map(|_| get_with(diana.port(), "/a?b=c", key).status).collect();
+    assert_eq!(statuses, [200, 200, 429, 429, 429]);
+    assert_eq!(get(diana.port(), "/break").status, 502);
+    assert_eq!(ask(diana.port(), "CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n").unwrap().status, 405);
+    let counted = |outcome: &str| diana.metric(&format!("diana_requests_total{{outcome=\"{outcome}\"}}"));
+    let all = || (counted("refused") == 3.0 && counted("forwarded") == 2.0 && counted("failed") == 1.0).then_some(());
+    wait_until("all to be counted", LONG, all).unwrap();
+    assert_eq!(counted("rejected"), 1.0);
+    let refused = "diana_decisions_total{rule=\"each-key\",outcome=\"refused\"}";
+    assert_eq!(diana.metric(refused), 3.0);
+    let lines = || {
+        let said = diana.said();
+        let lines: Vec<serde_json::Value> = said
+            .lines()
+            .filter(|line| line.starts_with('{'))
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        (lines.len() == 7).then_some(lines)
+    };
+    let lines = wait_until("seven lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
+    assert_eq!((lines[0]["status"].as_u64(), lines[0]["outcome"].as_str()), (Some(200), Some("forwarded")));
+    assert_eq!((lines[4]["status"].as_u64(), lines[4]["rule"].as_str()), (Some(429), Some("each-key")));
+    assert_eq!(lines[4]["user_agent"].as_str(), Some("te\"st\\"));
+}

@@ -1,0 +1,250 @@
+//! Requests that two servers might read differently: what one takes for a body, the other for a second request that no rule has
+//! seen. Whatever a client sends, the upstream sees what the gateway saw, and nothing else.
+
+use crate::support::client::{Client, get};
+use crate::support::program::Diana;
+use crate::support::upstream::Upstream;
+
+fn before(upstream: &Upstream) -> Diana {
+    // Without short time-outs, what waits for more would wait long.
+    Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, workers: 1, upstream: '{}', timeouts: {{header: 300ms, body: 300ms, idle: 300ms}}}}\n\
+         rules: [{{name: admin, match: {{path: /admin/**}}, deny: [0.0.0.0/0], by: ip}}]\n",
+        upstream.url()
+    ))
+}
+
+/// Sends this on a connection of its own, and tells the statuses of all answers until it is closed.
+fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
+    let mut client = Client::connect(diana.port());
+    let _ = client.try_send(bytes);
+    let mut statuses = Vec::new();
+    while let Some(answer) = client.try_answer() {
+        if answer.status >= 200 {
+            statuses.push(answer.status);
+        }
+    }
+    client.rest();
+    statuses
+}
+
+/// Nothing of this may reach the upstream.
+#[track_caller]
+fn is_rejected(request: &[u8]) {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let statuses = statuses(&diana, request);
+    let text = request.escape_ascii();
+    assert!(matches!(statuses[..], [400..=499]), "{statuses:?}: {text}");
+    // The upstream is asked by somebody else over the same connection, and sees that and nothing else.
+    assert_eq!(get(diana.port(), "/innocent").status, 200);
+    let targets: Vec<String> = upstream.seen().iter().map(|seen| seen.target().to_owned()).collect();
+    assert_eq!(targets, ["/innocent"], "{text}");
+}
+
+const SMUGGLED: &str = "GET /admin/smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+
+#[test]
+fn two_lengths_are_none() {
+    is_rejected(
+        format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 43\r\n\r\n{SMUGGLED}").as_bytes(),
+    );
+    is_rejected(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0, 43\r\n\r\n{SMUGGLED}").as_bytes());
+}
+
+#[test]
+fn lengths_are_plain_numbers() {
+    for length in ["+5", "-1", "0x5", "5 5", "1e1", "", "99999999999999999999999", "5;", "\u{b}5"] {
+        is_rejected(
+            format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\nhello{SMUGGLED}").as_bytes(),
+        );
+    }
+}
+
+#[test]
+fn codings_that_nobody_knows_are_rejected() {
+    for coding in [
+        "xchunked",
+        "chunked, identity",
+        "chunked, gzip",
+        "identity",
+        "chunked\r\ntransfer-encoding: identity",
+        "\u{b}chunked",
+        "chunke\u{0}d",
+    ] {
+        is_rejected(
+            format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n0\r\n\r\n{SMUGGLED}").as_bytes(),
+        );
+    }
+    // Nor may HTTP/1.0 have any.
+    is_rejected(
+        format!("POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}").as_bytes(),
+    );
+}
+
+#[test]
+fn heads_with_odd_lines_are_rejected() {
+    for head in [
+        // obs-fold, in a header that matters and in one that does not
+        "GET / HTTP/1.1\r\nhost: a\r\ntransfer-encoding:\r\n chunked\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-folded: a\r\n b\r\n\r\n",
+        "GET / HTTP/1.1\r\n host: a\r\n\r\n",
+        // spaces before the colon, and no name
+        "GET / HTTP/1.1\r\nhost: a\r\ncontent-length : 5\r\n\r\nhello",
+        "GET / HTTP/1.1\r\nhost: a\r\n: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nno colon\r\n\r\n",
+        // control characters
+        "GET / HTTP/1.1\r\nhost: a\r\nx-nul: a\0b\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx-cr: a\rb: c\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nx\0y: z\r\n\r\n",
+        "GET /a\0b HTTP/1.1\r\nhost: a\r\n\r\n",
+        // lines of requests that are none
+        "GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/1.1 \r\nhost: a\r\n\r\n",
+        "GET /a b HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/1.2\r\nhost: a\r\n\r\n",
+        "GET / HTTP/9.9\r\nhost: a\r\n\r\n",
+        "GET /\r\nhost: a\r\n\r\n",
+        "G\tET / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "\0GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+    ] {
+        is_rejected(head.as_bytes());
+    }
+}
+
+#[test]
+fn lines_that_end_otherwise_are_no_second_request() {
+    // A bare line feed ends a line for some and not for others. Read either way, it is one request here, and what goes on is
+    // written anew.
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    for request in [
+        "GET /bare HTTP/1.1\nhost: a\n\n",
+        "GET /bare HTTP/1.1\r\nhost: a\nx-b: c\r\n\r\n",
+        "POST /bare HTTP/1.1\r\nhost: a\r\ncontent-length: 0\n\r\n\r\n",
+    ] {
+        let statuses = statuses(&diana, request.as_bytes());
+        assert!(statuses.len() <= 2, "{statuses:?}: {}", request.escape_debug());
+        for seen in upstream.seen() {
+            assert_eq!(seen.target(), "/bare");
+            assert!(!seen.head.replace("\r\n", "").contains(['\n', '\r']), "{}", seen.head.escape_debug());
+        }
+    }
+}
+
+#[test]
+fn bad_chunks_end_the_request() {
+    for body in [
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "5\r\nhel",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+        "fffffffffffffffff\r\nhello\r\n0\r\n\r\n",
+        "5 x\r\nhello\r\n0\r\n\r\n",
+        "5;a\nb\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\n0\n\n",
+        "g\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
+    ] {
+        let upstream = Upstream::echo();
+        let diana = before(&upstream);
+        let request = format!("POST /chunks HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n{body}{SMUGGLED}");
+        let statuses = statuses(&diana, request.as_bytes());
+        assert!(
+            statuses.len() <= 1 && statuses.iter().all(|status| (400..500).contains(status)),
+            "{statuses:?}: {body:?}"
+        );
+        assert_eq!(get(diana.port(), "/innocent").status, 200);
+        for seen in upstream.seen() {
+            assert!(["/chunks", "/innocent"].contains(&seen.target()), "{body:?} smuggled {}", seen.head);
+            // What the upstream got of it has no end, so that it is never carried out.
+            assert_eq!(seen.is_whole, seen.target() == "/innocent", "{body:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_length_beside_chunks_does_not_make_two_requests() {
+    // Both orders: what the chunks hold looks like a request to whoever believes the length.
+    let whole = format!("{:x}\r\n{SMUGGLED}\r\n0\r\n\r\n", SMUGGLED.len());
+    for headers in [
+        "content-length: 4\r\ntransfer-encoding: chunked",
+        "transfer-encoding: chunked\r\ncontent-length: 4",
+        "content-length: 0\r\ntransfer-encoding: chunked",
+        "content-length: 400\r\ntransfer-encoding: chunked",
+    ] {
+        let upstream = Upstream::echo();
+        let diana = before(&upstream);
+        let statuses =
+            statuses(&diana, format!("POST /both HTTP/1.1\r\nhost: a\r\n{headers}\r\n\r\n{whole}").as_bytes());
+        assert!(statuses.len() <= 1, "{statuses:?}: {headers:?}");
+        assert_eq!(get(diana.port(), "/innocent").status, 200, "{headers:?}");
+        for seen in upstream.seen() {
+            assert!(["/both", "/innocent"].contains(&seen.target()), "{headers:?} smuggled {}", seen.head);
+            let both = (seen.header("content-length"), seen.header("transfer-encoding"));
+            assert!(both.0.is_none() || both.1.is_none(), "{headers:?}: {}", seen.head);
+            if seen.target() == "/both" {
+                assert_eq!(seen.body, SMUGGLED.as_bytes(), "{headers:?}: {}", seen.head);
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_are_one_and_are_hosts() {
+    for request in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a@b\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a/b\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a b\r\n\r\n",
+        "GET http://user@a/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET ftp://a/ HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET * HTTP/1.1\r\nhost: a\r\n\r\n",
+        "CONNECT example.com:443 HTTP/1.1\r\nhost: example.com:443\r\n\r\n",
+        "CONNECT / HTTP/1.1\r\nhost: a\r\n\r\n",
+    ] {
+        is_rejected(request.as_bytes());
+    }
+}
+
+#[test]
+fn connect_is_not_allowed_and_opens_nothing() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let mut client = Client::connect(diana.port());
+    client.send("CONNECT example.com:443 HTTP/1.1\r\nhost: example.com:443\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.status, 405);
+    assert!(answer.header("allow").is_some_and(|methods| methods.contains("GET") && !methods.contains("CONNECT")));
+    assert_eq!(upstream.connections(), 0);
+}
+
+#[test]
+fn heads_that_are_too_big_go_no_further() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let long = "x".repeat(40 << 10);
+    for request in [
+        format!("GET / HTTP/1.1\r\nhost: a\r\nx-long: {long}\r\n\r\n"),
+        format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x-a: b\r\n".repeat(200)),
+        format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", format!("x-a: {}\r\n", "b".repeat(500)).repeat(90)),
+    ] {
+        let statuses = statuses(&diana, request.as_bytes());
+        // Who is still sending when the connection ends may not see the answer.
+        assert!(matches!(statuses[..], [431 | 414 | 400] | []), "{statuses:?} to {} bytes", request.len());
+    }
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x-a: b\r\n".repeat(100));
+    assert_eq!(statuses(&diana, many.as_bytes()), [431]);
+    // What never ends does not wait for its end.
+    let mut endless = Client::connect(diana.port());
+    let _ = endless.try_send("GET / HTTP/1.1\r\nhost: a\r\nx-endless: ");
+    while endless.try_send([b'x'; 4 << 10]).is_ok() {}
+    assert_eq!(upstream.count(), 0);
+    // Up to the bounds all is well.
+    let fits = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", format!("x-a: {}\r\n", "b".repeat(290)).repeat(90));
+    assert_eq!(crate::support::client::ask(diana.port(), &fits).unwrap().status, 200);
+    assert_eq!(upstream.last().count("x-a"), 90);
+}

@@ -1,0 +1,169 @@
+//! The program itself, running: `diana serve` on ports of its own, until the test is over.
+
+use super::client::{Answer, ask};
+use diana_testing::{Port, wait_until};
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Far longer than anything takes, also on a busy machine.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// A running `diana serve`; told to stop when it is dropped, and waited for.
+pub(crate) struct Diana {
+    child: Child,
+    listen: Port,
+    tls: Port,
+    admin: Port,
+    folder: TempDir,
+    /// What it has said so far: the log on standard error, and the access log on standard output.
+    said: Arc<Mutex<String>>,
+}
+
+impl Diana {
+    /// Serves a rule file in which `$LISTEN`, `$TLS` and `$FOLDER` stand for its addresses and its folder.
+    pub(crate) fn serve(rules: &str) -> Self {
+        Self::serve_in(TempDir::new().unwrap(), rules)
+    }
+
+    /// The same, with files in its folder that were there before.
+    pub(crate) fn serve_in(folder: TempDir, rules: &str) -> Self {
+        let mut diana = Self::launch(folder, rules);
+        let is_ready = || {
+            if let Some(status) = diana.child.try_wait().unwrap() {
+                panic!("it ended with {status}:\n{}", diana.said.lock());
+            }
+            let answer = ask(diana.admin.number(), "GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
+            answer.is_some_and(|answer| answer.status == 200).then_some(())
+        };
+        wait_until("diana serve to be ready", LONG, is_ready)
+            .unwrap_or_else(|error| panic!("{error}\n{}", diana.said.lock()));
+        diana
+    }
+
+    /// Starts it without waiting until it is ready.
+    pub(crate) fn launch(folder: TempDir, rules: &str) -> Self {
+        let [listen, tls, admin] = [(); 3].map(|()| Port::claim().unwrap());
+        let said = Arc::new(Mutex::new(String::new()));
+        let file = folder.path().join("diana.yaml");
+        std::fs::write(&file, text(rules, &listen, &tls, &admin, folder.path())).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
+            .args(["serve", "--config"])
+            .arg(&file)
+            .env("RUST_LOG", "debug")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        listen_to(child.stdout.take().unwrap(), &said);
+        listen_to(child.stderr.take().unwrap(), &said);
+        Self { child, listen, tls, admin, folder, said }
+    }
+
+    /// Where it serves.
+    pub(crate) fn port(&self) -> u16 {
+        self.listen.number()
+    }
+
+    /// Where it serves with TLS.
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.tls.number()
+    }
+
+    /// Where it is administrated.
+    pub(crate) fn admin_port(&self) -> u16 {
+        self.admin.number()
+    }
+
+    /// Its folder, with `diana.yaml` in it.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Asks the admin server.
+    pub(crate) fn admin(&self, path: &str) -> Answer {
+        ask(self.admin_port(), &format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).unwrap()
+    }
+
+    /// One of its metrics, by its name and labels.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let metrics = self.admin("/metrics").text();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in\n{metrics}")).parse().unwrap()
+    }
+
+    /// Writes other rules into its file.
+    pub(crate) fn rewrite(&self, rules: &str) {
+        let text = text(rules, &self.listen, &self.tls, &self.admin, self.folder());
+        let new = self.folder().join("diana.new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.folder().join("diana.yaml")).unwrap();
+    }
+
+    /// What it has said so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().clone()
+    }
+
+    /// How much memory it takes, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Tells it to stop, and goes on at once.
+    pub(crate) fn tell_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        wait_until("diana serve to end", LONG, || self.child.try_wait().unwrap())
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.said.lock()))
+    }
+}
+
+impl Drop for Diana {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = wait_until("diana serve to end", LONG, || self.child.try_wait().ok().flatten());
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        if std::thread::panicking() {
+            let said = self.said.lock();
+            let from = said.len().saturating_sub(4_000);
+            eprintln!("what it said:\n{}", said.get(from..).unwrap_or(&said));
+        }
+    }
+}
+
+fn text(rules: &str, listen: &Port, tls: &Port, admin: &Port, folder: &Path) -> String {
+    let address = |port: &Port| format!("127.0.0.1:{}", port.number());
+    let text = rules.replace("$LISTEN", &address(listen)).replace("$TLS", &address(tls));
+    let text = text.replace("$FOLDER", &folder.display().to_string());
+    format!("admin: {{listen: '{}'}}\n{text}", address(admin))
+}
+
+fn listen_to(stream: impl Read + Send + 'static, said: &Arc<Mutex<String>>) {
+    let said = Arc::clone(said);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let mut said = said.lock();
+            said.push_str(&line);
+            said.push('\n');
+        }
+    });
+}

@@ -1,0 +1,313 @@
+//! A service behind the gateway: plain sockets, a thread for each connection, and a record of every byte that came.
+
+use super::client::{find, parsed};
+use super::program::LONG;
+use diana_testing::{Port, wait_until};
+use parking_lot::Mutex;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// A service; on drop its connections are closed and its port is free again.
+pub(crate) struct Upstream {
+    port: Port,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+/// What becomes of a connection.
+type Handler = dyn Fn(&mut Talk) -> io::Result<Then> + Send + Sync;
+
+struct Shared {
+    handler: Box<Handler>,
+    seen: Mutex<Vec<Seen>>,
+    streams: Mutex<Vec<TcpStream>>,
+    connections: AtomicUsize,
+    closed: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// A request that came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) head: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
+    /// Whether its body came to its end.
+    pub(crate) is_whole: bool,
+}
+
+/// What becomes of the connection after an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Then {
+    KeepAlive,
+    Close,
+}
+
+/// One request, as the service sees it.
+pub(crate) struct Talk {
+    pub(crate) stream: TcpStream,
+    pub(crate) seen: Seen,
+    buffer: Vec<u8>,
+    left: Body,
+    shared: Arc<Shared>,
+    /// Its place among those that came.
+    place: usize,
+}
+
+enum Body {
+    Length(usize),
+    Chunked,
+    Done,
+}
+
+impl Upstream {
+    /// Answers each request with the request itself.
+    pub(crate) fn echo() -> Self {
+        Self::start(|talk| {
+            talk.body()?;
+            let body = [talk.seen.head.as_bytes(), &talk.seen.body].concat();
+            talk.answer("200 OK", "", &body)
+        })
+    }
+
+    pub(crate) fn start(handler: impl Fn(&mut Talk) -> io::Result<Then> + Send + Sync + 'static) -> Self {
+        let port = Port::claim().unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        let shared = Arc::new(Shared {
+            handler: Box::new(handler),
+            seen: Mutex::default(),
+            streams: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            closed: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        });
+        let all = Arc::clone(&shared);
+        let acceptor = std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if all.stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                all.connections.fetch_add(1, Ordering::SeqCst);
+                all.streams.lock().push(stream.try_clone().unwrap());
+                let all = Arc::clone(&all);
+                std::thread::spawn(move || {
+                    let _ = all.serve(&stream);
+                    let _ = stream.shutdown(Shutdown::Both);
+                    all.closed.fetch_add(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { port, shared, acceptor: Some(acceptor) }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port())
+    }
+
+    /// All requests that came so far, in their order.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.shared.seen.lock().clone()
+    }
+
+    /// How many requests came so far.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.seen.lock().len()
+    }
+
+    /// Waits until so many requests have come.
+    pub(crate) fn wait_for(&self, requests: usize) {
+        wait_until("requests to reach the upstream", LONG, || (self.count() >= requests).then_some(())).unwrap();
+    }
+
+    /// How many connections were made to it.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+
+    /// Waits until so many of its connections are closed.
+    pub(crate) fn wait_for_closed(&self, connections: usize) {
+        let closed = || (self.shared.closed.load(Ordering::SeqCst) >= connections).then_some(());
+        wait_until("connections to the upstream to end", LONG, closed).unwrap();
+    }
+
+    /// The last request that came.
+    pub(crate) fn last(&self) -> Seen {
+        self.shared.seen.lock().last().cloned().expect("nothing reached the upstream")
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        for stream in self.shared.streams.lock().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn serve(self: &Arc<Self>, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut buffer = Vec::new();
+        loop {
+            let mut talk = Talk {
+                stream: stream.try_clone()?,
+                seen: Seen::default(),
+                buffer,
+                left: Body::Done,
+                shared: Arc::clone(self),
+                place: 0,
+            };
+            if !talk.head()? {
+                return Ok(());
+            }
+            talk.place = {
+                let mut seen = self.seen.lock();
+                seen.push(talk.seen.clone());
+                seen.len() - 1
+            };
+            let then = (self.handler)(&mut talk);
+            talk.note();
+            if then? == Then::Close {
+                return Ok(());
+            }
+            buffer = talk.buffer;
+        }
+    }
+}
+
+impl Seen {
+    /// The first header of this name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        find(&self.headers, name)
+    }
+
+    /// How many headers of this name there are.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.headers.iter().filter(|(known, _)| known == name).count()
+    }
+
+    /// `GET /path HTTP/1.1`.
+    pub(crate) fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// The path and the query.
+    pub(crate) fn target(&self) -> &str {
+        self.line().split(' ').nth(1).unwrap_or_default()
+    }
+}
+
+impl Talk {
+    fn more(&mut self) -> io::Result<usize> {
+        let mut buffer = [0; 64 << 10];
+        let length = self.stream.read(&mut buffer)?;
+        self.buffer.extend_from_slice(&buffer[..length]);
+        Ok(length)
+    }
+
+    fn until(&mut self, end: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(at) = self.buffer.windows(end.len()).position(|bytes| bytes == end) {
+                return Ok(Some(self.buffer.drain(..at + end.len()).collect()));
+            }
+            if self.more()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn head(&mut self) -> io::Result<bool> {
+        let Some(head) = self.until(b"\r\n\r\n")? else { return Ok(false) };
+        self.seen.head = String::from_utf8_lossy(&head).into_owned();
+        self.seen.headers = parsed(self.seen.head.split_once("\r\n").map_or("", |(_, fields)| fields));
+        self.left = match (self.seen.header("transfer-encoding"), self.seen.header("content-length")) {
+            (Some(_), _) => Body::Chunked,
+            (None, Some(length)) => Body::Length(length.parse().map_err(io::Error::other)?),
+            (None, None) => Body::Done,
+        };
+        Ok(true)
+    }
+
+    /// The next piece of the body, as soon as there is one; nothing at its end.
+    pub(crate) fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
+        match self.left {
+            Body::Done | Body::Length(0) => Ok(None),
+            Body::Length(left) => {
+                if self.buffer.is_empty() && self.more()? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                let length = left.min(self.buffer.len());
+                self.left = Body::Length(left - length);
+                Ok(Some(self.buffer.drain(..length).collect()))
+            }
+            Body::Chunked => {
+                let line = self.until(b"\r\n")?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                let line = String::from_utf8_lossy(&line).into_owned();
+                let length = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+                if length == 0 {
+                    self.left = Body::Done;
+                    let mut trailers = String::new();
+                    loop {
+                        let line = self.until(b"\r\n")?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                        if line == b"\r\n" {
+                            break;
+                        }
+                        trailers.push_str(&String::from_utf8_lossy(&line));
+                    }
+                    self.seen.trailers = parsed(&trailers);
+                    return Ok(None);
+                }
+                while self.buffer.len() < length + 2 {
+                    if self.more()? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                let mut piece: Vec<u8> = self.buffer.drain(..length + 2).collect();
+                piece.truncate(length);
+                Ok(Some(piece))
+            }
+        }
+    }
+
+    /// Writes down what has come so far. Before the answer, so that who has that finds this.
+    fn note(&self) {
+        self.shared.seen.lock()[self.place] = self.seen.clone();
+    }
+
+    /// Reads the body to its end.
+    pub(crate) fn body(&mut self) -> io::Result<()> {
+        while let Some(piece) = self.piece()? {
+            self.seen.body.extend(piece);
+        }
+        self.seen.is_whole = true;
+        self.note();
+        Ok(())
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// Answers with a body of a known length, and headers each with its line's end.
+    pub(crate) fn answer(&mut self, status: &str, headers: &str, body: &[u8]) -> io::Result<Then> {
+        self.send(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len()))?;
+        if !self.seen.head.starts_with("HEAD ") {
+            self.send(body)?;
+        }
+        Ok(Then::KeepAlive)
+    }
+}
