@@ -288,7 +288,10 @@ fn an_answer_that_breaks_off_breaks_off_for_the_client_too() {
     for path in ["/length", "/chunked"] {
         let mut client = Client::connect(diana.port());
         client.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
-        assert_eq!(client.head().unwrap().status, 200);
+        // If it all comes at once, not even the head goes on.
+        if let Some(answer) = client.head() {
+            assert_eq!(answer.status, 200);
+        }
         let rest = client.rest();
         // Neither the end of chunks nor the right length: the client can tell.
         assert!(!rest.ends_with(b"0\r\n\r\n") && rest.len() < 100, "{}", rest.escape_ascii());

@@ -286,7 +286,9 @@ fn what_happens_is_counted_and_logged() {
         (lines.len() == 7).then_some(lines)
     };
     let lines = wait_until("seven lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
-    assert_eq!((lines[0]["status"].as_u64(), lines[0]["outcome"].as_str()), (Some(200), Some("forwarded")));
-    assert_eq!((lines[4]["status"].as_u64(), lines[4]["rule"].as_str()), (Some(429), Some("each-key")));
-    assert_eq!(lines[4]["user_agent"].as_str(), Some("te\"st\\"));
+    // Each worker writes its own, so they are in no order.
+    let of = |status: u64| lines.iter().filter(move |line| line["status"].as_u64() == Some(status)).collect::<Vec<_>>();
+    assert_eq!([200, 429, 502, 405].map(|status| of(status).len()), [2, 3, 1, 1]);
+    assert!(of(200).iter().all(|line| line["outcome"] == "forwarded"), "{lines:?}");
+    assert!(of(429).iter().all(|line| line["rule"] == "each-key" && line["user_agent"] == "te\"st\\"), "{lines:?}");
 }
