@@ -80,13 +80,10 @@ impl Phase {
     }
 
     /// A request is here.
-    pub(super) fn begin(&self, version: http::Version) {
+    pub(super) fn begin(&self) {
         self.serving.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.is_header.store(false, Ordering::Relaxed);
-        if version == http::Version::HTTP_2 {
-            self.is_http2.store(true, Ordering::Relaxed);
-        }
         if !self.is_stuck.load(Ordering::Relaxed) {
             self.go_on();
         }
@@ -105,6 +102,11 @@ impl Phase {
     /// How many requests it has begun to serve.
     pub(super) fn begun(&self) -> u32 {
         self.begun.load(Ordering::Relaxed)
+    }
+
+    /// It speaks HTTP/2.
+    pub(super) fn speaks_http2(&self) {
+        self.is_http2.store(true, Ordering::Relaxed);
     }
 
     /// Whether it speaks HTTP/2.

@@ -56,7 +56,7 @@ struct Told {
 
 impl Visit {
     pub(super) fn begin(connection: &Arc<Connection>, head: &Parts) -> Self {
-        connection.phase.begin(head.version);
+        connection.phase.begin();
         let began = SystemClock.now();
         let told = connection.site.log.is_some().then(|| {
             let header = |name| head.headers.get(name).cloned();

@@ -188,6 +188,7 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
             drive(pin!(connection), &phase, http1::UpgradeableConnection::graceful_shutdown).await
         }
         Speaks::Http2 => {
+            phase.speaks_http2();
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
                 .max_concurrent_streams(bounds.streams)
@@ -224,6 +225,11 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                 return Poll::Ready(ended);
             }
             let is_late = phase.deadline().poll(context).is_ready() && phase.is_late();
+            if stopping == Stopping::Told && phase.is_http2() && !phase.is_serving() {
+                // It says goodbye by a ping, which not everybody answers.
+                stopping = Stopping::Over;
+                phase.last_call(LAST_CALL);
+            }
             match stopping {
                 // Nobody came, or somebody did, whose request was the last.
                 Stopping::LastCall { begun } if is_late || begun != phase.begun() => {
@@ -251,4 +257,6 @@ enum Stopping {
     },
     /// It ends as soon as it can.
     Told,
+    /// All is answered, and only its end has not come.
+    Over,
 }
