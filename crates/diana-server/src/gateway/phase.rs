@@ -15,6 +15,7 @@ use diana_rules::Timeouts;
 use parking_lot::Mutex;
 use slab::Slab;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Where a client's connection stands. Shared by its socket and its requests.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Phase {
     timeouts: Timeouts,
     /// How many requests it serves now.
     serving: AtomicU32,
+    /// How many it has begun to serve.
+    begun: AtomicU32,
     /// Whether bytes that come while nothing is served are the beginning of a request.
     is_header: AtomicBool,
     is_http2: AtomicBool,
@@ -40,6 +43,7 @@ impl Phase {
             deadline,
             timeouts,
             serving: AtomicU32::new(0),
+            begun: AtomicU32::new(0),
             is_header: AtomicBool::new(true),
             is_http2: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
@@ -70,7 +74,7 @@ impl Phase {
             if self.serving.load(Ordering::Relaxed) == 0 {
                 self.deadline.set(self.timeouts.idle);
             } else {
-                self.deadline.clear();
+                self.go_on();
             }
         }
     }
@@ -78,13 +82,44 @@ impl Phase {
     /// A request is here.
     pub(super) fn begin(&self, version: http::Version) {
         self.serving.fetch_add(1, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
         self.is_header.store(false, Ordering::Relaxed);
         if version == http::Version::HTTP_2 {
             self.is_http2.store(true, Ordering::Relaxed);
         }
         if !self.is_stuck.load(Ordering::Relaxed) {
-            self.deadline.clear();
+            self.go_on();
         }
+    }
+
+    /// While it serves, it must move on when the first of the answers is due that nobody takes.
+    fn go_on(&self) {
+        let is_http2 = self.is_http2.load(Ordering::Relaxed);
+        let first = if is_http2 { self.untaken.lock().iter().map(|(_, due)| *due).min() } else { None };
+        match first {
+            Some(due) => self.deadline.set_time(due),
+            None => self.deadline.clear(),
+        }
+    }
+
+    /// How many requests it has begun to serve.
+    pub(super) fn begun(&self) -> u32 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Whether it speaks HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.is_http2.load(Ordering::Relaxed)
+    }
+
+    /// Whether it serves a request now.
+    pub(super) fn is_serving(&self) -> bool {
+        self.serving.load(Ordering::Relaxed) > 0
+    }
+
+    /// The gateway is about to stop: whoever has a request on its way has so long to bring it.
+    pub(super) fn last_call(&self, time: Duration) {
+        self.deadline.set(time);
     }
 
     /// A request is done with.
@@ -114,11 +149,7 @@ impl Phase {
         if self.serving.load(Ordering::Relaxed) == 0 || self.is_stuck.load(Ordering::Relaxed) {
             return self.deadline.is_due();
         }
-        let first = self.untaken.lock().iter().map(|(_, due)| *due).min();
-        match first {
-            Some(due) => self.deadline.set_time(due),
-            None => self.deadline.clear(),
-        }
+        self.go_on();
         self.deadline.is_due()
     }
 

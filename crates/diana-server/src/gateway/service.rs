@@ -145,13 +145,17 @@ impl Connection {
         visit: Visit,
     ) -> Response<OutBody> {
         let site = &self.site;
+        // What a filter behind refuses has still been asked: else guessing at it would be free.
+        leave.begin();
         if !site.chain.is_empty()
             && let Err(refusal) = site.chain.check(&mut head, client).await
         {
             tracing::debug!("a request of {client} was refused by {}", refusal.by);
-            return self.without(body, &head, rejected(refusal.response, visit));
+            let mut visit = visit;
+            visit.outcome = Outcome::Rejected;
+            visit.status(refusal.response.status());
+            return self.without(body, &head, leave.answer_self(refusal.response, visit));
         }
-        leave.begin();
         if matches!(leave, Leave::Divert(_)) {
             return self.pass_on(head, body, leave, None, visit).await;
         }

@@ -30,6 +30,8 @@ pub(super) enum Failure {
     TimedOut,
     /// There is no such upstream.
     Nowhere,
+    /// The client's body was no good, or did not come.
+    ByClient,
 }
 
 impl fmt::Display for Failure {
@@ -39,6 +41,7 @@ impl fmt::Display for Failure {
             Self::Broken(why) => write!(f, "the connection broke: {why}"),
             Self::TimedOut => f.write_str("it took too long"),
             Self::Nowhere => f.write_str("there is none"),
+            Self::ByClient => f.write_str("the request's body was no good"),
         }
     }
 }

@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -24,6 +24,9 @@ use tokio_rustls::TlsAcceptor;
 const TIDY: Duration = Duration::from_secs(5);
 /// How long taking connections pauses when the system can't give any: out of file descriptors, mostly.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a client that is connected, and asks for nothing, is waited for when it is time to stop: a request may be on its way.
+const LAST_CALL: Duration = Duration::from_secs(1);
 
 /// What all workers know of each other.
 #[derive(Debug, Default)]
@@ -148,14 +151,15 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     let gateway = &site.gateway;
     let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
     let opened = {
+        let mut is_told = false;
         let mut opening = pin!(opening::open(socket, peer, gateway, tls.as_ref()));
         poll_fn(|context| {
             if let Poll::Ready(opened) = opening.as_mut().poll(context) {
                 return Poll::Ready(opened);
             }
-            // Whoever has said nothing yet is not waited for when it is time to stop.
-            if site.deadlines.is_stopping() {
-                return Poll::Ready(Ok(None));
+            if site.deadlines.is_stopping() && !is_told {
+                is_told = true;
+                phase.last_call(LAST_CALL);
             }
             phase.deadline().poll(context).map(|()| Ok(None))
         })
@@ -197,25 +201,54 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     }
 }
 
-/// Drives a connection until it ends, is late, or is told to stop, in which case it ends after the request under way.
+/// Drives a connection until it ends, is late, or is told to stop. Then it ends after the requests under way, and if there are
+/// none, after a moment in which one may still come: it was sent before its client could know.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
-    mut connection: std::pin::Pin<&mut C>,
+    mut connection: Pin<&mut C>,
     phase: &Phase,
-    stop: impl Fn(std::pin::Pin<&mut C>),
+    stop: impl Fn(Pin<&mut C>),
 ) -> hyper::Result<()> {
-    let mut is_told = false;
+    let mut stopping = Stopping::No;
     poll_fn(|context| {
-        if !is_told && phase.deadline().all().is_stopping() {
-            is_told = true;
-            stop(connection.as_mut());
+        if stopping == Stopping::No && phase.deadline().all().is_stopping() {
+            if phase.is_serving() || phase.is_http2() {
+                stopping = Stopping::Told;
+                stop(connection.as_mut());
+            } else {
+                stopping = Stopping::LastCall { begun: phase.begun() };
+                phase.last_call(LAST_CALL);
+            }
         }
-        if let Poll::Ready(ended) = connection.as_mut().poll(context) {
-            return Poll::Ready(ended);
-        }
-        match phase.deadline().poll(context) {
-            Poll::Ready(()) if phase.is_late() => Poll::Ready(Ok(())),
-            _ => Poll::Pending,
+        loop {
+            if let Poll::Ready(ended) = connection.as_mut().poll(context) {
+                return Poll::Ready(ended);
+            }
+            let is_late = phase.deadline().poll(context).is_ready() && phase.is_late();
+            match stopping {
+                // Nobody came, or somebody did, whose request was the last.
+                Stopping::LastCall { begun } if is_late || begun != phase.begun() => {
+                    stopping = Stopping::Told;
+                    stop(connection.as_mut());
+                    if is_late {
+                        phase.deadline().clear();
+                    }
+                }
+                _ if is_late => return Poll::Ready(Ok(())),
+                _ => return Poll::Pending,
+            }
         }
     })
     .await
+}
+
+/// How far a connection is with stopping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopping {
+    No,
+    /// It is idle, and waits a moment for a last request; so many it had before.
+    LastCall {
+        begun: u32,
+    },
+    /// It ends as soon as it can.
+    Told,
 }

@@ -127,7 +127,7 @@ impl Server {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();
         let mut answer = Vec::new();
-        tokio::time::timeout(LIMIT, stream.read_to_end(&mut answer)).await.expect("no answer").unwrap();
+        tokio::time::timeout(LIMIT, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
         let answer = String::from_utf8(answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();

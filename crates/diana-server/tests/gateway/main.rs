@@ -15,6 +15,7 @@ mod http2;
 mod operations;
 mod paths;
 mod proxies;
+mod regressions;
 mod slow;
 mod smuggling;
 mod tls;

@@ -99,11 +99,14 @@ impl<'a> Corrections<'a> {
                 all.returned.push(ask(less));
                 all.answers.push(granted(less));
             }
+            // What is told to the client is what is left now, as far as nobody else came meanwhile.
+            let mut standing = answer.standing;
+            standing.remaining = (standing.remaining.saturating_add(taken)).saturating_sub(cost).min(standing.limit);
             match Cost::new(cost.min(diana_core::MAX_PERMITS)) {
-                Ok(cost) => all.after.push(granted(cost)),
+                Ok(cost) => all.after.push(Answer { standing, ..granted(cost) }),
                 Err(_) => {
                     all.emptied.push((part, nth));
-                    all.after.push(*answer);
+                    all.after.push(Answer { standing, ..*answer });
                 }
             }
         }

@@ -29,6 +29,8 @@ pub(in crate::gateway) struct Http1 {
     deadline: Deadline,
     /// When it was last used, on the worker's clock.
     pub(super) used: u64,
+    /// The body that it sends, or has sent.
+    sends: Option<Arc<Ending>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +57,12 @@ struct Patience {
 impl Patience {
     fn new(request: &Request<ClientBody>, timeout: Duration) -> Self {
         Self { body: request.body().ending(), seen: 0, timeout }
+    }
+
+    /// Whose fault it is that no answer came: an upstream that is sent half a request can't help it.
+    fn blame(&self, failure: Failure) -> Failure {
+        let is_by_client = self.body.as_ref().is_some_and(|body| body.fault().is_some());
+        if is_by_client { Failure::ByClient } else { failure }
     }
 
     /// Ready when it is over.
@@ -88,7 +96,7 @@ pub(super) async fn handshake(
     }
     let (sender, connection) = http1::Builder::new().handshake(io).await.map_err(Failure::Broken)?;
     let connection = Box::pin(connection.with_upgrades());
-    let mut http1 = Http1 { sender, connection, state: State::Open, deadline: deadlines.add(), used: 0 };
+    let mut http1 = Http1 { sender, connection, state: State::Open, deadline: deadlines.add(), used: 0, sends: None };
     // It takes requests once it has been polled.
     poll_fn(|context| {
         http1.drive(context);
@@ -120,6 +128,11 @@ impl Http1 {
         self.state == State::Open && self.sender.is_ready()
     }
 
+    /// Whether it still sends the body of a request. An upstream may answer before it has all of it.
+    pub(super) fn is_sending(&self) -> bool {
+        self.sends.as_ref().is_some_and(|body| !body.is_whole())
+    }
+
     /// By when the upstream must have said something.
     pub(super) fn deadline(&self) -> &Deadline {
         &self.deadline
@@ -128,6 +141,7 @@ impl Http1 {
     /// Sends a request, and waits for the head of the answer.
     pub(super) async fn send(&mut self, request: Request<ClientBody>, timeout: Duration) -> Sent {
         let mut patience = Patience::new(&request, timeout);
+        self.sends.clone_from(&patience.body);
         self.deadline.set(timeout);
         let sent = {
             let mut answer = pin!(self.sender.try_send_request(request));
@@ -148,11 +162,11 @@ impl Http1 {
             Some(Ok(response)) => Sent::Answered(response),
             Some(Err(mut error)) => match error.take_message() {
                 Some(request) => Sent::Untouched(Box::new(request), Failure::Broken(error.into_error())),
-                None => Sent::Failed(Failure::Broken(error.into_error())),
+                None => Sent::Failed(patience.blame(Failure::Broken(error.into_error()))),
             },
             None => {
                 self.state = State::Closed;
-                Sent::Failed(Failure::TimedOut)
+                Sent::Failed(patience.blame(Failure::TimedOut))
             }
         }
     }
@@ -187,8 +201,8 @@ pub(super) async fn send_http2(
         Some(Ok(response)) => Sent::Answered(response),
         Some(Err(mut error)) => match error.take_message() {
             Some(request) => Sent::Untouched(Box::new(request), Failure::Broken(error.into_error())),
-            None => Sent::Failed(Failure::Broken(error.into_error())),
+            None => Sent::Failed(patience.blame(Failure::Broken(error.into_error()))),
         },
-        None => Sent::Failed(Failure::TimedOut),
+        None => Sent::Failed(patience.blame(Failure::TimedOut)),
     }
 }

@@ -93,6 +93,9 @@ impl Member {
     }
 
     pub(super) fn failed(&self, failure: &Failure, now: u64) {
+        if matches!(failure, Failure::ByClient) {
+            return;
+        }
         if self.health.failed(now) {
             tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
         } else {
@@ -136,8 +139,12 @@ impl Member {
         Some(Ready::Http2(sender, Reused::LongAgo))
     }
 
-    /// Takes a connection back whose request is done with.
+    /// Takes a connection back whose answer is done with.
     pub(super) fn give_back(&self, mut connection: Http1, now: u64) {
+        // Nobody would drive it on, and the client whose body it sends would wait.
+        if connection.is_sending() {
+            return;
+        }
         connection.used = now;
         connection.deadline().clear();
         let mut free = self.free.lock();

@@ -1,0 +1,63 @@
+//! Faults that were found by looking, each with what should have happened.
+
+use crate::support::client::{Client, ask};
+use crate::support::program::Diana;
+use crate::support::upstream::Upstream;
+
+/// A filter behind Diana's own refused, and what the rules had taken was given back: guessing at signatures was free.
+#[test]
+fn what_a_filter_behind_refuses_is_counted() {
+    let service = Upstream::echo();
+    let diana = Diana::serve(&format!(
+        "
+gateway:
+  listen: $LISTEN
+  upstream: {}
+  signature: {{secret: a-secret-that-is-long-enough, header: x-signature}}
+rules: [{{name: each, by: ip, limit: 3/h, status: 429}}]
+",
+        service.url()
+    ));
+    let statuses: Vec<u16> = (0..5)
+        .map(|_| ask(diana.port(), "GET / HTTP/1.1\r\nhost: a\r\nx-signature: t=1,v1=00\r\n\r\n").unwrap().status)
+        .collect();
+    assert_eq!(statuses, [401, 401, 401, 429, 429]);
+    assert_eq!(service.count(), 0);
+}
+
+/// Clients whose bodies are no good made upstreams look as if they had failed, and put them out.
+#[test]
+fn bad_bodies_are_not_the_upstreams_fault() {
+    let (one, two) = (Upstream::echo(), Upstream::echo());
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, workers: 1, upstream: ['{}', '{}']}}\nrules: []\n",
+        one.url(),
+        two.url()
+    ));
+    for _ in 0..20 {
+        let request = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nno length\r\n";
+        assert!(ask(diana.port(), request).is_none_or(|answer| answer.status == 400));
+    }
+    assert_eq!(ask(diana.port(), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").unwrap().status, 200);
+    assert!(!diana.said().contains("left out"), "{}", diana.said());
+}
+
+/// Idle connections were closed at once when it was time to stop, with requests on their way.
+#[test]
+fn what_was_sent_before_anybody_could_know_is_answered_when_stopping() {
+    let service = Upstream::echo();
+    let mut diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", service.url()));
+    let (mut used, mut fresh): (Vec<_>, Vec<_>) =
+        (0..40).map(|_| (Client::connect(diana.port()), Client::connect(diana.port()))).unzip();
+    for client in &mut used {
+        assert_eq!(client.get("/").status, 200);
+    }
+    diana.tell_to_stop();
+    for client in used.iter_mut().chain(&mut fresh) {
+        client.send("GET /last HTTP/1.1\r\nhost: a\r\n\r\n");
+    }
+    for client in used.iter_mut().chain(&mut fresh) {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert!(diana.ended().success());
+}

@@ -1,0 +1,119 @@
+//! Several gateways in this process, each with an engine, workers and a connection to Redis of its own: to each other, and to
+//! Redis, they are as strange as if they ran on different machines.
+
+use crate::support::client::Client;
+use crate::support::program::LONG;
+use diana::EngineOptions;
+use diana::redis::{Health, LinkStatus, RedisStore};
+use diana_rules::{Document, RuleFile};
+use diana_server::gateway::{Gateway, Running};
+use diana_testing::wait_until;
+use std::sync::{Arc, Barrier};
+use tokio::runtime::Runtime;
+
+/// What a rule of these tests refuses with; nothing else in a gateway does.
+pub(crate) const REFUSED: u16 = 429;
+
+/// Gateways that run the same file.
+pub(crate) struct Fleet {
+    // Fields are dropped in this order: first the gateways, then what their stores live in.
+    gateways: Vec<Member>,
+    _runtime: Runtime,
+}
+
+struct Member {
+    running: Running,
+    store: Option<RedisStore>,
+}
+
+impl Fleet {
+    /// So many gateways by a rule file, on ports that the system chooses.
+    pub(crate) fn start(gateways: usize, text: &str) -> Self {
+        let file = RuleFile::read(&Document::new("diana.yaml", text), &diana::registry());
+        let file = file.unwrap_or_else(|problems| panic!("{problems}"));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let member = |_| {
+            let store = file.store.redis.as_ref();
+            let store = store.map(|section| runtime.block_on(diana::connect(section)).unwrap());
+            let engine = Arc::new(EngineOptions::of(&file).build_with(&file, store.clone()));
+            Member { running: Gateway::new(&file, engine).start().unwrap(), store }
+        };
+        let gateways = (0..gateways).map(member).collect();
+        Self { gateways, _runtime: runtime }
+    }
+
+    /// Where each of them listens.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.gateways.iter().map(|member| member.running.addresses()[0].port()).collect()
+    }
+
+    /// How the link of each to Redis is.
+    pub(crate) fn links(&self) -> Vec<LinkStatus> {
+        self.gateways.iter().filter_map(|member| member.store.as_ref()).map(RedisStore::link).collect()
+    }
+
+    /// How many requests waited for Redis so far.
+    pub(crate) fn waits(&self) -> u64 {
+        self.links().iter().map(|link| link.waits).sum()
+    }
+
+    pub(crate) fn all_are_healthy(&self) -> bool {
+        self.links().iter().all(|link| link.health == Health::Healthy)
+    }
+
+    pub(crate) fn all_are_degraded(&self) -> bool {
+        self.links().iter().all(|link| link.health != Health::Healthy)
+    }
+
+    /// Waits until all of them are on Redis, and each knows of all the others.
+    pub(crate) fn until_they_see_each_other(&self) {
+        let expected = self.gateways.len() as u64;
+        self.until("all instances to be seen", || {
+            self.all_are_healthy() && self.links().iter().all(|link| link.instances == expected)
+        });
+    }
+
+    /// Waits until something holds.
+    pub(crate) fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        wait_until(what, LONG, || holds().then_some(())).unwrap_or_else(|error| panic!("{error}: {:?}", self.links()));
+    }
+
+    /// Asks all gateways for a path at once, and tells how many requests each of them let pass. Each has `clients`, and each of
+    /// those asks `times`; whatever is neither let pass nor refused is a failure.
+    pub(crate) fn hammer(&self, path: &str, clients: usize, times: usize, threads: usize) -> Vec<usize> {
+        let ports = self.ports();
+        let clients = (0..clients).flat_map(|_| ports.iter().enumerate()).collect::<Vec<_>>();
+        let of_each = clients.chunks(clients.len().div_ceil(threads)).collect::<Vec<_>>();
+        let start = Barrier::new(of_each.len());
+        let mut passed = vec![0; ports.len()];
+        std::thread::scope(|scope| {
+            let threads = of_each.iter().map(|clients| scope.spawn(|| hammer(path, clients, times, &start)));
+            for thread in threads.collect::<Vec<_>>() {
+                for gateway in thread.join().unwrap() {
+                    passed[gateway] += 1;
+                }
+            }
+        });
+        passed
+    }
+}
+
+/// The gateways that let a request pass, as often as they did.
+fn hammer(path: &str, clients: &[(usize, &u16)], times: usize, start: &Barrier) -> Vec<usize> {
+    let mut clients = clients.iter().map(|(gateway, port)| (*gateway, Client::connect(**port))).collect::<Vec<_>>();
+    let mut passed = Vec::new();
+    start.wait();
+    for _ in 0..times {
+        for (_, client) in &mut clients {
+            client.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n"));
+        }
+        for (gateway, client) in &mut clients {
+            match client.answer().status {
+                200 => passed.push(*gateway),
+                REFUSED => {}
+                other => panic!("{path} was answered with {other}"),
+            }
+        }
+    }
+    passed
+}
