@@ -19,7 +19,7 @@ fn before(upstream: &str) -> Diana {
     ))
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_arrives_as_http1_would_write_it() {
     let upstream = Upstream::echo();
     let diana = before(&upstream.url());
@@ -42,7 +42,7 @@ async fn a_request_arrives_as_http1_would_write_it() {
     assert_eq!(seen.body, b"hello");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn requests_share_a_connection_and_not_their_fate() {
     let upstream = Upstream::echo();
     let diana = before(&upstream.url());
@@ -62,7 +62,7 @@ async fn requests_share_a_connection_and_not_their_fate() {
     assert_eq!(upstream.count(), 10);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn bodies_flow_both_ways_at_once_and_trailers_follow() {
     let upstream = Service::h2c();
     let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
@@ -92,7 +92,7 @@ async fn bodies_flow_both_ways_at_once_and_trailers_follow() {
     assert_eq!(seen.headers["te"], "trailers");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn an_http2_upstream_serves_http1_clients() {
     let upstream = Service::h2c();
     let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
@@ -114,7 +114,7 @@ async fn an_http2_upstream_serves_http1_clients() {
     assert_eq!(seen.body, "hello");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn heads_that_are_too_big_go_no_further() {
     let upstream = Upstream::echo();
     let diana = before(&upstream.url());

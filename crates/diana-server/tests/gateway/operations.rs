@@ -122,7 +122,7 @@ fn under_load_no_request_that_was_taken_is_lost() {
     assert!(heard.is_empty(), "{heard:?} went to the upstream, and its client got no answer");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_do_not_hold_up_the_end() {
     let upstream = Upstream::echo();
     let mut diana = before(&upstream, ", timeouts: {stop: 300s, idle: 300s, header: 300s}");

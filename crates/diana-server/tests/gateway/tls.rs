@@ -34,7 +34,7 @@ fn with_certificates() -> TempDir {
     folder
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_handshake_decides_which_http_is_spoken() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "");
@@ -58,7 +58,7 @@ async fn the_handshake_decides_which_http_is_spoken() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_name_that_is_asked_for_chooses_the_certificate() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "");
@@ -76,7 +76,7 @@ async fn the_name_that_is_asked_for_chooses_the_certificate() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn new_certificates_are_shown_and_bad_ones_are_not() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "");
@@ -105,7 +105,7 @@ async fn new_certificates_are_shown_and_bad_ones_are_not() {
     assert!(tls(diana.tls_port(), &[&good], "one.example.com", &["h2"]).await.is_ok());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_tls_gets_nothing() {
     let upstream = Upstream::echo();
     let diana = serve(with_certificates(), &upstream.url(), "  timeouts: {header: 500ms}");
@@ -119,7 +119,7 @@ async fn what_is_no_tls_gets_nothing() {
     assert_eq!(upstream.count(), 0);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn upstreams_are_reached_over_tls_and_only_if_they_are_who_they_should_be() {
     let folder = with_certificates();
     certificate(folder.path(), "inner", &["localhost"]);

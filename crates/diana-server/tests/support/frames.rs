@@ -12,6 +12,7 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const CONTINUATION: u8 = 9;
 
+pub(crate) const ACK: u8 = 1;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
@@ -56,6 +57,10 @@ impl Frames {
         let [a, b, c, kind, flags, d, e, f, g] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.read(&mut payload)?;
+        if (kind, flags) == (PING, 0) {
+            // Who says goodbye waits for this, to know that everything before it has arrived.
+            let _ = self.send(PING, ACK, 0, &payload);
+        }
         Some(Frame { kind, flags, stream: u32::from_be_bytes([d, e, f, g]), payload })
     }
 

@@ -1,4 +1,7 @@
 //! HTTP/2 and TLS: clients before the gateway, and a service behind it that speaks them.
+//!
+//! A gateway that stops waits for its HTTP/2 clients to say that they have heard it. So a test that drops one needs a runtime with
+//! other threads than its own (`flavor = "multi_thread"`), or it waits for itself.
 
 use super::program::LONG;
 use bytes::Bytes;
