@@ -1,6 +1,6 @@
 //! Clients that ask all the time, whatever happens meanwhile, and note what they are told.
 
-use crate::fleet::{Fleet, REFUSED};
+use crate::fleet::{Fleet, PASSED, REFUSED};
 use crate::support::client::Client;
 use crate::support::program::LONG;
 use diana_testing::wait_until;
@@ -100,7 +100,7 @@ impl Notes {
                 let request = format!("GET {} HTTP/1.1\r\nhost: example.com\r\n\r\n", path.path);
                 let answer = client.try_send(request).ok().and_then(|()| client.try_answer());
                 match answer.map(|answer| answer.status) {
-                    Some(200) => drop(path.passed.fetch_add(1, Ordering::SeqCst)),
+                    Some(PASSED) => drop(path.passed.fetch_add(1, Ordering::SeqCst)),
                     Some(REFUSED) => {}
                     other => {
                         let what = other.map_or("not answered".to_owned(), |status| format!("answered with {status}"));
