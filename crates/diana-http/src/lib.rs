@@ -75,7 +75,7 @@ pub use outgoing::{
     ByKey, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
 };
 pub use pass::Pass;
-pub use path::normal_path;
+pub use path::{has_dot_segments, normal_path};
 pub use refusal::Refused;
 pub use signature::SignatureFilter;
 

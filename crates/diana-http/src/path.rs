@@ -29,6 +29,23 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
     if is_normal(path) { Cow::Borrowed(path) } else { normalised(path) }
 }
 
+/// Whether a path has segments that stand for others, `.` or `..`, however they are written. Services differ in what they make of
+/// these, so that rules and services may mean different places; nobody sends them in good faith.
+///
+/// ```
+/// use diana_http::has_dot_segments;
+///
+/// assert!(has_dot_segments("/graphql/../x") && has_dot_segments("/a/%2e%2E;v=1") && has_dot_segments(r"/a\.."));
+/// assert!(!has_dot_segments("/a/...") && !has_dot_segments("/.well-known/x") && !has_dot_segments("/a.b"));
+/// ```
+pub fn has_dot_segments(path: &str) -> bool {
+    if is_normal(path) {
+        return false;
+    }
+    let mut segments = path.split(['/', '\\']).map(|segment| segment.split_once(';').map_or(segment, |(own, _)| own));
+    segments.any(|segment| matches!(&*unescaped(segment), "." | ".."))
+}
+
 /// Whether a path is plainly normal: without anything that would have to be looked at more closely.
 #[inline]
 fn is_normal(path: &str) -> bool {

@@ -26,6 +26,9 @@ pub(crate) struct Serve {
     /// Listen there, whatever the file says; may be given several times
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
+    /// Let the admin server listen there, whatever the file says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin: Option<SocketAddr>,
     /// Send requests there, whatever the file says; several are used in turn
     #[arg(short, long, value_name = "URL")]
     upstream: Vec<Upstream>,
@@ -71,6 +74,7 @@ impl Serve {
             Format::Json => AccessLogFormat::Json,
         });
         let options = ServeOptions::new(self.config).listen(self.listen).upstream(self.upstream).access_log(access_log);
+        let options = options.admin(self.admin);
         match serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

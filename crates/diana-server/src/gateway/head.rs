@@ -8,6 +8,7 @@
 //! - What a client says about who it is (`X-Forwarded-*`, `Forwarded`) goes on only if it comes from a trusted proxy.
 
 use super::facts::{Facts, Trust};
+use diana_http::has_dot_segments;
 use diana_rules::Upstream;
 use http::header::{
     CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
@@ -43,6 +44,9 @@ pub(super) fn check(head: &Parts) -> Result<(), Rejected> {
     if head.uri.path() == "*" && head.method != Method::OPTIONS {
         return bad("only OPTIONS can ask for `*`");
     }
+    if has_dot_segments(head.uri.path()) {
+        return bad("the path has `.` or `..` in it");
+    }
     if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
         return bad("the address is neither http nor https");
     }
@@ -54,7 +58,8 @@ pub(super) fn check(head: &Parts) -> Result<(), Rejected> {
     match (host, head.uri.authority()) {
         (Some(host), _) if !is_host(host) => bad("the Host is no host"),
         (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
-        (None, None) if head.version == Version::HTTP_11 => bad("there is no Host"),
+        // Only HTTP/1.0 knows requests without one.
+        (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
         _ => Ok(()),
     }
 }
@@ -76,9 +81,14 @@ pub(super) fn upgrade(head: &Parts) -> Option<HeaderValue> {
         return None;
     }
     let asks = head.headers.get(UPGRADE)?;
-    // HTTP/2 begins by its preface, or by TLS, never in the middle of HTTP/1.
-    let is_http2 = asks.as_bytes().eq_ignore_ascii_case(b"h2c");
-    (!is_http2 && names(&head.headers, CONNECTION, "upgrade")).then(|| asks.clone())
+    // Another HTTP, or TLS, in the middle of HTTP/1 would be a way past the rules for all that follows.
+    let is_http = |word: &str| {
+        let word = word.trim().to_ascii_lowercase();
+        word.starts_with("h2") || word.starts_with("h3") || word.starts_with("http") || word.starts_with("tls")
+    };
+    let leads_past = asks.to_str().map_or(true, |words| words.split(',').any(is_http));
+    let is_alone = head.headers.get_all(UPGRADE).iter().nth(1).is_none();
+    (!leads_past && is_alone && names(&head.headers, CONNECTION, "upgrade")).then(|| asks.clone())
 }
 
 /// Whether a list of words has this one.
@@ -100,6 +110,8 @@ struct Has {
     expect: bool,
     /// What only a trusted proxy may say, besides what is replaced anyway.
     said_by_proxy: bool,
+    /// A name with `_`. Many services take that for `-`, and so one header for another.
+    underscore: bool,
 }
 
 impl Has {
@@ -115,7 +127,7 @@ impl Has {
                 "te" => has.te = true,
                 "expect" => has.expect = true,
                 "x-forwarded-port" | "x-real-ip" => has.said_by_proxy = true,
-                _ => {}
+                name => has.underscore |= name.as_bytes().contains(&b'_'),
             }
         }
         has
@@ -222,6 +234,9 @@ fn forwarded(headers: &mut HeaderMap, facts: &Facts, has: Has) {
             if let Some(host) = host {
                 headers.insert(X_FORWARDED_HOST, host);
             }
+            if has.underscore {
+                end_underscores(headers);
+            }
             if has.said_by_proxy {
                 headers.remove(X_FORWARDED_PORT);
                 headers.remove(X_REAL_IP);
@@ -237,6 +252,14 @@ fn forwarded(headers: &mut HeaderMap, facts: &Facts, has: Has) {
                 headers.insert(X_FORWARDED_HOST, host);
             }
         }
+    }
+}
+
+/// Takes away headers with `_` in their names, as nginx does.
+fn end_underscores(headers: &mut HeaderMap) {
+    let names: Vec<_> = headers.keys().filter(|name| name.as_str().contains('_')).cloned().collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 

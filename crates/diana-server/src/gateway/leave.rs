@@ -7,9 +7,12 @@ use super::visit::Visit;
 use bytes::Bytes;
 use diana::Verdict;
 use diana_http::{Diverted, Pacing, Pass, Slowed};
-use http::Response;
+use http::{HeaderName, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
+
+/// What an upstream says that a request cost, which is not for clients.
+pub(super) const COST: HeaderName = HeaderName::from_static("x-diana-cost");
 
 /// What the rules let a request do.
 pub(super) enum Leave {
@@ -46,6 +49,7 @@ impl Leave {
             Self::Pass(pass) => pass.answer(response).map(|body| OutBody::upstream(body, visit)),
             Self::Divert(diverted) => {
                 let mut response = response;
+                response.headers_mut().remove(COST);
                 diverted.add_fields(response.headers_mut());
                 response.map(|body| OutBody::diverted(body, visit))
             }

@@ -1,7 +1,7 @@
 //! A connection that became something else, such as a WebSocket: bytes both ways until one side has had enough.
 
 use super::head;
-use super::leave::Leave;
+use super::leave::{COST, Leave};
 use super::out_body::OutBody;
 use super::service::Connection;
 use super::site::Site;
@@ -34,6 +34,7 @@ pub(super) fn open(
     let upgrade = response.headers().get(UPGRADE).cloned();
     let (mut head, body) = response.into_parts();
     head::to_client(&mut head.headers, upgrade);
+    head.headers.remove(COST);
     let to_upstream = body.into_connection();
     tokio::spawn(async move {
         let _leave = leave;

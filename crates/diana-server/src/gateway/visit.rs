@@ -25,6 +25,9 @@ pub(super) struct Visit {
     told: Option<Box<Told>>,
 }
 
+/// What is logged of a request whose client went away before it was answered; nginx's number for it.
+const CLIENT_GONE: u16 = 499;
+
 /// How an answer flows.
 #[derive(Clone, Copy, Debug)]
 enum Flow {
@@ -68,7 +71,7 @@ impl Visit {
                 host: header(HOST),
                 referer: header(REFERER),
                 user_agent: header(USER_AGENT),
-                status: 0,
+                status: CLIENT_GONE,
                 rule: None,
                 wait: Duration::ZERO,
                 upstream: None,
@@ -78,7 +81,7 @@ impl Visit {
             })
         });
         let flow = if head.version == Version::HTTP_2 { Flow::Taken } else { Flow::WithConnection };
-        Self { connection: Arc::clone(connection), began, outcome: Outcome::Rejected, flow, told }
+        Self { connection: Arc::clone(connection), began, outcome: Outcome::Gone, flow, told }
     }
 
     /// Who asks.

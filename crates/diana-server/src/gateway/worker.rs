@@ -211,20 +211,22 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
 ) -> hyper::Result<()> {
     let mut stopping = Stopping::No;
     poll_fn(|context| {
-        if stopping == Stopping::No && phase.deadline().all().is_stopping() {
-            if phase.is_serving() || phase.is_http2() {
-                stopping = Stopping::Told;
-                stop(connection.as_mut());
-            } else {
-                stopping = Stopping::LastCall { begun: phase.begun() };
-                phase.last_call(LAST_CALL);
-            }
-        }
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 return Poll::Ready(ended);
             }
             let is_late = phase.deadline().poll(context).is_ready() && phase.is_late();
+            // It has been polled once, so what lies in its buffers has been seen.
+            if stopping == Stopping::No && phase.deadline().all().is_stopping() {
+                if phase.is_serving() || phase.is_http2() {
+                    stopping = Stopping::Told;
+                    stop(connection.as_mut());
+                } else {
+                    stopping = Stopping::LastCall { begun: phase.begun() };
+                    phase.last_call(LAST_CALL);
+                }
+                continue;
+            }
             if stopping == Stopping::Told && phase.is_http2() && !phase.is_serving() {
                 // It says goodbye by a ping, which not everybody answers.
                 stopping = Stopping::Over;

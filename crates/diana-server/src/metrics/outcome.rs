@@ -17,14 +17,16 @@ pub enum Outcome {
     Rejected,
     /// The gateway answered it itself.
     Answered,
+    /// The client went away before it was answered.
+    Gone,
 }
 
 impl Outcome {
     /// How many there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
     /// All of them, in the order of [`index`](Self::index).
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Forwarded, Self::Refused, Self::Diverted, Self::Failed, Self::Rejected, Self::Answered];
+        [Self::Forwarded, Self::Refused, Self::Diverted, Self::Failed, Self::Rejected, Self::Answered, Self::Gone];
 
     /// Its word.
     pub const fn name(self) -> &'static str {
@@ -35,6 +37,7 @@ impl Outcome {
             Self::Failed => "failed",
             Self::Rejected => "rejected",
             Self::Answered => "answered",
+            Self::Gone => "gone",
         }
     }
 

@@ -32,6 +32,8 @@ pub enum ServeError {
         /// What the system says.
         error: io::Error,
     },
+    /// The admin server would be open to everybody.
+    OpenAdmin(SocketAddr),
     /// The system gives no threads or signals.
     Runtime(io::Error),
 }
@@ -48,6 +50,12 @@ impl fmt::Display for ServeError {
                 write!(
                     f,
                     "the admin address {address} can't be listened on: {error}; `admin: {{listen: ...}}` says where else"
+                )
+            }
+            Self::OpenAdmin(address) => {
+                write!(
+                    f,
+                    "whoever reaches {address} could look at counts and change them: `admin: {{token: ...}}` must say who may"
                 )
             }
             Self::Runtime(error) => write!(f, "the program can't run: {error}"),

@@ -12,6 +12,7 @@ pub struct ServeOptions {
     listen: Vec<SocketAddr>,
     upstream: Vec<Upstream>,
     access_log: Option<AccessLogFormat>,
+    admin: Option<SocketAddr>,
 }
 
 impl ServeOptions {
@@ -38,6 +39,12 @@ impl ServeOptions {
         Self { access_log, ..self }
     }
 
+    /// The admin server listens there, whatever the file says.
+    #[must_use]
+    pub fn admin(self, admin: Option<SocketAddr>) -> Self {
+        Self { admin, ..self }
+    }
+
     /// Whether the embedded default is served.
     pub fn is_default(&self) -> bool {
         self.path.is_none()
@@ -59,6 +66,13 @@ impl ServeOptions {
             }
         };
         let mut file = RuleFile::read(&document, &diana::registry()).map_err(ServeError::Problems)?;
+        if let Some(admin) = self.admin {
+            let section = file.admin.get_or_insert_default();
+            section.listen = vec![admin];
+            if section.token.is_none() && !admin.ip().is_loopback() {
+                return Err(ServeError::OpenAdmin(admin));
+            }
+        }
         let gateway = file.gateway.get_or_insert_default();
         if !self.listen.is_empty() {
             gateway.listen.clone_from(&self.listen);

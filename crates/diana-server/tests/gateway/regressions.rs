@@ -2,7 +2,7 @@
 
 use crate::support::client::{Client, ask};
 use crate::support::program::Diana;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Then, Upstream};
 
 /// A filter behind Diana's own refused, and what the rules had taken was given back: guessing at signatures was free.
 #[test]
@@ -60,4 +60,38 @@ fn what_was_sent_before_anybody_could_know_is_answered_when_stopping() {
         assert_eq!(client.answer().status, 200);
     }
     assert!(diana.ended().success());
+}
+
+/// An upstream that answered before it had the whole request lost its connection, and the client's with it.
+#[test]
+fn an_early_answer_does_not_cost_the_client_its_connection() {
+    let service = Upstream::start(|talk| {
+        let answered = talk.answer("200 OK", "", b"early")?;
+        talk.body()?;
+        Ok(answered)
+    });
+    let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", service.url()));
+    let mut client = Client::connect(diana.port());
+    for _ in 0..3 {
+        client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nhello");
+        assert_eq!(client.answer().text(), "early");
+        client.send("world");
+    }
+    assert_eq!(client.get("/").status, 200);
+}
+
+/// A connection that an upstream closed just when it was used again was a 502.
+#[test]
+fn what_may_be_asked_twice_is_when_the_upstream_closes_meanwhile() {
+    let service = Upstream::start(|talk| {
+        let _ = talk.answer("200 OK", "", b"once")?;
+        // The next request of this connection is read, and never answered.
+        Ok(Then::Close)
+    });
+    let diana =
+        Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", service.url()));
+    let mut client = Client::connect(diana.port());
+    for _ in 0..10 {
+        assert_eq!(client.get("/").status, 200);
+    }
 }

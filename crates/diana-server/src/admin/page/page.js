@@ -65,7 +65,7 @@ function showStatus(status) {
   at('about').textContent = `${status.version}, up for ${ago(status.started)}`;
   const rate = name => before && (status.requests[name] - before.requests[name]) * 1000 / (now - before.now);
   const seen = name => tile(number(status.requests[name]), name, rate(name) ?? undefined);
-  const tiles = ['forwarded', 'refused', 'diverted', 'failed', 'rejected', 'answered'].map(seen);
+  const tiles = ['forwarded', 'refused', 'diverted', 'failed', 'rejected', 'answered', 'gone'].map(seen);
   tiles.push(tile(number(status.connections), 'connections'), tile(number(status.keys), 'keys'));
   at('tiles').replaceChildren(...tiles);
   before = { requests: status.requests, now };

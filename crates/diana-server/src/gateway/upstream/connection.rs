@@ -7,12 +7,16 @@ use crate::gateway::deadlines::{Deadline, Deadlines};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+/// How often an HTTP/2 connection is asked whether it is still there, and how long it has for the answer.
+const PING: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(5);
 
 /// A new connection.
 pub(super) enum Connected {
@@ -85,7 +89,14 @@ pub(super) async fn handshake(
 ) -> Result<Connected, Failure> {
     let io = TokioIo::new(io);
     if speaks == Speaks::Http2 {
-        let made = http2::Builder::new(TokioExecutor::new()).handshake(io).await;
+        // One that swallows everything must not be used for ever.
+        let made = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .keep_alive_timeout(PONG)
+            .keep_alive_while_idle(true)
+            .handshake(io)
+            .await;
         let (sender, connection) = made.map_err(Failure::Broken)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -169,6 +180,18 @@ impl Http1 {
                 Sent::Failed(patience.blame(Failure::TimedOut))
             }
         }
+    }
+
+    /// Drives it until the request that it sends has gone out; the connection, if all went well. The client has its own time.
+    pub(super) async fn sent(mut self) -> Option<Self> {
+        poll_fn(|context| {
+            self.drive(context);
+            let is_over = self.state == State::Closed || !self.is_sending();
+            let has_fault = self.sends.as_ref().is_some_and(|body| body.fault().is_some());
+            if is_over || has_fault { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        (self.state == State::Open && !self.is_sending()).then_some(self)
     }
 
     /// Drives it to its end: it has become something else (an upgrade).

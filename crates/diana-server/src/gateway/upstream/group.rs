@@ -94,12 +94,13 @@ impl Upstreams {
             return Err(Failure::Nowhere);
         }
         let member = group.next(self.deadlines.now());
-        let free = poll_fn(|context| Poll::Ready(member.free(context, self.deadlines.now()))).await;
-        // The way of almost every request: a connection that was used a moment ago. What else can happen takes a box, so that
-        // this way is light.
+        let free = poll_fn(|context| Poll::Ready(member.free(context))).await;
+        // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
+        // is light.
         let (request, ready) = match free {
-            Some(Ready::Http1(mut connection, Reused::JustNow)) => {
+            Some(Ready::Http1(mut connection, _)) => {
                 let mut request = request;
+                let spare = spare(&request);
                 head::for_http1(&mut request, &member.upstream);
                 match connection.send(request, self.timeout).await {
                     Sent::Answered(response) => {
@@ -111,10 +112,14 @@ impl Upstreams {
                         ));
                     }
                     Sent::Untouched(request, _) => (*request, None),
-                    Sent::Failed(failure) => {
-                        member.failed(&failure, self.deadlines.now());
-                        return Err(failure);
-                    }
+                    Sent::Failed(failure) => match (failure, spare) {
+                        // The upstream closed it while the request was on its way; asking again does no harm.
+                        (Failure::Broken(_), Some(spare)) => (spare, None),
+                        (failure, _) => {
+                            member.failed(&failure, self.deadlines.now());
+                            return Err(failure);
+                        }
+                    },
                 }
             }
             other => (request, other),
@@ -169,8 +174,8 @@ impl Upstreams {
                 Ok(connection) => connection,
                 Err(failure) => return Err((failure, Some(Box::new(request)))),
             };
-            let spare = connection.spare(&request);
             let reused = connection.reused();
+            let spare = if reused == Reused::Never { None } else { spare(&request) };
             let failure = match self.send_over(member, connection, request).await {
                 Ok(answer) => return Ok(answer),
                 Err((failure, Some(untouched))) if reused != Reused::Never => {
@@ -208,6 +213,9 @@ impl Upstreams {
                 head::for_http2(&mut request, &member.upstream);
                 let deadline = self.deadlines.add();
                 let sent = send_http2(&mut sender, request, &deadline, self.timeout).await;
+                if matches!(sent, Sent::Failed(Failure::TimedOut)) {
+                    member.forget_http2();
+                }
                 (sent, Drives::Http2(deadline))
             }
         };
@@ -243,22 +251,19 @@ impl Ready {
             Self::Http1(_, reused) | Self::Http2(_, reused) => *reused,
         }
     }
+}
 
-    /// A second copy of a request that may be sent twice, if it is likely to be needed.
-    fn spare(&self, request: &Request<ClientBody>) -> Option<Request<ClientBody>> {
-        let is_harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        if self.reused() != Reused::LongAgo || !is_harmless || !request.body().is_empty() {
-            return None;
-        }
-        // An upgrade is the client's connection itself, of which there is one.
-        if request.headers().contains_key(http::header::UPGRADE) {
-            return None;
-        }
-        let mut spare = Request::new(ClientBody::empty());
-        *spare.method_mut() = request.method().clone();
-        *spare.uri_mut() = request.uri().clone();
-        *spare.version_mut() = request.version();
-        *spare.headers_mut() = request.headers().clone();
-        Some(spare)
+/// A second copy of a request that may be sent twice: an upstream may close a connection just when it is used again.
+fn spare(request: &Request<ClientBody>) -> Option<Request<ClientBody>> {
+    let is_harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    // An upgrade is the client's connection itself, of which there is one.
+    if !is_harmless || !request.body().is_empty() || request.headers().contains_key(http::header::UPGRADE) {
+        return None;
     }
+    let mut spare = Request::new(ClientBody::empty());
+    *spare.method_mut() = request.method().clone();
+    *spare.uri_mut() = request.uri().clone();
+    *spare.version_mut() = request.version();
+    *spare.headers_mut() = request.headers().clone();
+    Some(spare)
 }

@@ -73,9 +73,7 @@ pub(super) enum Ready {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reused {
-    /// A moment ago.
-    JustNow,
-    LongAgo,
+    Before,
     Never,
 }
 
@@ -105,7 +103,7 @@ impl Member {
 
     /// A connection that is ready: a free one, or a new one.
     pub(super) async fn ready(&self, connector: &Connector, deadlines: &Arc<Deadlines>) -> Result<Ready, Failure> {
-        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context, deadlines.now()))).await {
+        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context))).await {
             return Ok(ready);
         }
         self.connect(connector, deadlines).await
@@ -123,26 +121,38 @@ impl Member {
         })
     }
 
+    /// Uses its HTTP/2 connection no more: it did not answer.
+    pub(super) fn forget_http2(&self) {
+        *self.http2.lock() = None;
+    }
+
     /// A free connection, if there is one.
-    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
-        const MOMENT: u64 = 1_000;
+    pub(super) fn free(&self, context: &mut std::task::Context<'_>) -> Option<Ready> {
         // The one that was used last is the least likely to be closed by now.
         while let Some(mut connection) = { self.free.lock().pop() } {
-            let reused = if now.saturating_sub(connection.used) < MOMENT { Reused::JustNow } else { Reused::LongAgo };
             if connection.is_free(context) {
-                return Some(Ready::Http1(connection, reused));
+                return Some(Ready::Http1(connection, Reused::Before));
             }
         }
         let mut http2 = self.http2.lock();
         let sender = http2.take().filter(|sender| !sender.is_closed())?;
         *http2 = Some(sender.clone());
-        Some(Ready::Http2(sender, Reused::LongAgo))
+        Some(Ready::Http2(sender, Reused::Before))
     }
 
     /// Takes a connection back whose answer is done with.
-    pub(super) fn give_back(&self, mut connection: Http1, now: u64) {
-        // Nobody would drive it on, and the client whose body it sends would wait.
+    pub(super) fn give_back(self: &Arc<Self>, mut connection: Http1, now: u64) {
+        // The answer came before the upstream had all of the request, whose client is still sending.
         if connection.is_sending() {
+            let member = Arc::clone(self);
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    if let Some(connection) = connection.sent().await {
+                        let now = connection.deadline().all().now();
+                        member.give_back(connection, now);
+                    }
+                });
+            }
             return;
         }
         connection.used = now;
