@@ -87,7 +87,7 @@ fn beyond_its_connections_it_takes_no_more_until_some_are_gone() {
 
 #[test]
 fn many_idle_connections_hurt_nobody() {
-    let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: []\n");
+    let diana = Diana::serve("gateway: {listen: $LISTEN, timeouts: {header: 300s, idle: 300s}}\nrules: []\n");
     let before = diana.memory();
     let mut idle: Vec<Client> = (0..400).map(|_| Client::connect(diana.port())).collect();
     for client in &mut idle {
