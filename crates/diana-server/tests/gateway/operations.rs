@@ -5,6 +5,7 @@ use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEAD
 use crate::support::http2::connect;
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Then, Upstream};
+use diana::core::{Clock, SystemClock};
 use diana_testing::wait_until;
 use parking_lot::{Condvar, Mutex};
 use rustix::process::Signal;
@@ -309,8 +310,8 @@ fn a_wait_in_line_is_logged_and_is_no_time_that_the_rules_took() {
     // One stands in line, for a while.
     let stands = || (diana.metric("diana_connections") >= 2.0).then_some(());
     wait_until("both to be there", LONG, stands).unwrap();
-    let began = std::time::SystemTime::now();
-    wait_until("a while", LONG, || (began.elapsed().unwrap().as_millis() >= 1_500).then_some(())).unwrap();
+    let began = SystemClock.now();
+    wait_until("a while", LONG, || (SystemClock.now().since(began).as_millis() >= 1_500).then_some(())).unwrap();
     gate.open();
     assert!(clients.iter_mut().all(|client| client.answer().status == 200));
     let lines = || {
