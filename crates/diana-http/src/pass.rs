@@ -63,6 +63,9 @@ impl<S: Store + 'static> Pass<S> {
     /// Says that the request is carried out from now on, so that only what it holds comes back.
     pub fn begin(&mut self) {
         self.stage = Stage::Running;
+        if let Some(verdict) = &mut self.verdict {
+            verdict.begin();
+        }
     }
 
     /// Finishes the response: corrects the cost by what its field `x-diana-cost` says, adds the fields that tell the client

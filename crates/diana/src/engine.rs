@@ -166,6 +166,9 @@ impl<S: Store> Engine<S> {
     ) {
         match &self.shared {
             Some(shared) if !here => {
+                if what == Return::Everything {
+                    self.counts.give_up(verdict, part, made);
+                }
                 let (asks, made) = Asks::given_back(verdict, part, made, what);
                 if !asks.is_empty() {
                     // What can't be given back now comes back as far as time gives it back: all but a total.

@@ -205,6 +205,40 @@ async fn a_shared_place_that_somebody_else_gives_back_is_found() {
     assert!((ms(500)..ms(600)).contains(&verdict.stood()), "{:?}", verdict.stood());
 }
 
+/// Nobody was told of it.
+#[tokio::test(start_paused = true)]
+async fn a_verdict_tells_how_long_it_stood_in_line_and_for_which_rule() {
+    let engine = engine(
+        "rules:
+  - {name: plenty, limit: 1000/s}
+  - {name: places, concurrent: 1, wait: 500ms}
+  - {name: paced, match: {path: /paced}, every: 1s, wait: 5s}
+",
+    );
+    // In hundredths of a second, since timers are late by up to a millisecond.
+    let waited =
+        |verdict: &Verdict| (verdict.stood().as_millis() / 10, verdict.waited_for().map(|rule| rule.name.clone()));
+    let first = engine.admit(&request()).await;
+    assert_eq!(waited(&first), (0, None));
+    let (second, ()) = tokio::join!(engine.admit(&request()), async {
+        tokio::time::sleep(ms(300)).await;
+        drop(first);
+    });
+    assert!(second.is_granted());
+    assert_eq!(waited(&second), (30, Some("places".to_owned())));
+    // Who is turned away has waited, too.
+    let third = engine.admit(&request()).await;
+    assert!(!third.is_granted());
+    assert_eq!(waited(&third), (50, Some("places".to_owned())));
+    drop(second);
+    // A time that was promised is still to be waited for.
+    let paced = diana::rules::DescribedRequest::new("GET", "/paced");
+    drop(engine.admit(&paced).await);
+    let promised = engine.admit(&paced).await;
+    assert_eq!(promised.wait(), Some(ms(1_000)));
+    assert_eq!(waited(&promised), (0, Some("paced".to_owned())));
+}
+
 #[test]
 fn places_that_come_back_on_another_thread_wake_the_first_in_line() {
     let file = file("rules: [{name: places, concurrent: 3, wait: 60s}]");

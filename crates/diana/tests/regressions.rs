@@ -131,3 +131,31 @@ fn a_queue_bounds_those_who_wait() {
     let waits = [(); 4].map(|()| decide(&engine, &request()).wait());
     assert_eq!(waits, [Some(Duration::ZERO), Some(Duration::from_secs(1)), Some(Duration::from_secs(2)), None]);
 }
+
+/// Promised times stayed when those who had them were gone, and kept others out.
+#[test]
+fn who_gives_up_makes_room_in_a_queue() {
+    for rule in ["every: 5s", "limit: 1/s, algorithm: smooth_bursty"] {
+        let (engine, _) = engine(&format!("rules: [{{name: r, {rule}, wait: 60s, queue: 2}}]"));
+        let wait = || decide(&engine, &request());
+        // All that need not wait, and the two that may.
+        let mut granted = std::iter::repeat_with(wait).take_while(|verdict| verdict.is_granted()).collect::<Vec<_>>();
+        assert!(granted.len() > 2 && !wait().is_granted(), "{rule}");
+        for _ in 0..3 {
+            for verdict in granted.split_off(granted.len() - 2) {
+                now(engine.refund(verdict));
+            }
+            granted.extend([wait(), wait()]);
+            assert!(granted.iter().all(diana::Verdict::is_granted), "{rule}: nobody waits any more");
+            assert!(!wait().is_granted(), "{rule}: now two wait again");
+        }
+        // A decision that nobody takes is given up as well.
+        let last = granted.pop().unwrap();
+        now(engine.refund(last));
+        drop(engine.decide(&request()));
+        assert!(wait().is_granted() && !wait().is_granted(), "{rule}");
+        // One that has begun has not given up.
+        now(engine.finish(granted.pop().unwrap()));
+        assert!(!wait().is_granted(), "{rule}");
+    }
+}

@@ -22,12 +22,17 @@
 //!
 //! 1. The baseline is learned only from times in which fewer than half of the limit were in flight, and latency was within the
 //!    tolerance: no queue of our making is in it.
-//! 2. While the limit is in use all the time there are no such times. So every ten seconds (a hundred latencies, if that is
-//!    longer) the limit is *probed*: cut to a quarter until ten answers have come that began under it. Their mean is the
-//!    baseline from then on. The limit settles below 2.5 times what the service has room for (1.5 × room + √limit), so a
-//!    quarter of it makes no queue.
+//! 2. While the limit is in use all the time there are no such times. So if then latency is above the tolerance, or there has
+//!    never been such a time, the limit is *probed*: cut to 0.7 until twenty answers have come that began under it. If they
+//!    are quicker by as much, requests were queueing: then the limit can be cut to 0.7 once more, which costs nothing, since a
+//!    service with a queue is busy all the same. If they are not quicker, nothing queued: what they took is the baseline.
 //! 3. Slow answers lower the limit also while few are in flight; quick ones raise it only while at least half of it is in use.
 //! 4. Of answers that were none (time-outs, 5xx), each lowers the gradient by its share of all answers.
+//!
+//! # What a probe costs
+//! Of a service that is well, nothing. Its limit grows until it is not reached any more, and what is not reached, or answers
+//! within the tolerance of a baseline that was once found, is never probed. Of a service that became slower for good, three
+//! tenths of the limit for some three latencies, once.
 
 use super::{Sample, SampleKind};
 use crate::Timestamp;
@@ -42,15 +47,25 @@ const BASELINE_WINDOWS: f64 = 600.0;
 /// How long samples are gathered, and how many at least.
 const WINDOW: Duration = Duration::from_millis(100);
 const WINDOW_SAMPLES: u32 = 10;
-/// How often the limit is probed while it is in use all the time, and in latencies; the first time, earlier.
-const PROBE_EVERY: Duration = Duration::from_secs(10);
-const PROBE_EVERY_LATENCIES: f64 = 100.0;
-const FIRST_PROBE: Duration = Duration::from_secs(1);
-/// To which part the limit is cut.
-const PROBE_PART: f64 = 0.25;
-const PROBE_SAMPLES: u32 = 10;
-/// A probe ends after so long with what it has.
-const LONGEST_PROBE: Duration = Duration::from_secs(5);
+/// The part of the limit that must be in flight for it to be reached. (What is told is how many were in flight when a request
+/// began; the limit may have grown since.)
+const REACHED: f64 = 0.8;
+/// How long a limit must be reached, and its latency in doubt, before it is probed; and in latencies.
+const IN_DOUBT: Duration = Duration::from_secs(1);
+const IN_DOUBT_LATENCIES: f64 = 10.0;
+/// How long a baseline is fresh, and in latencies.
+const FRESH: Duration = Duration::from_secs(10);
+const FRESH_LATENCIES: f64 = 100.0;
+/// To which part the limit is cut, and once more while latency falls below that part.
+const PROBE_PART: f64 = 0.7;
+const STILL_FALLING: f64 = 0.85;
+/// After how many answers a step of a probe ends, or with how many after how long, and in latencies.
+const PROBE_SAMPLES: u32 = 20;
+const FEWEST_PROBE_SAMPLES: u32 = 5;
+const LONGEST_STEP: Duration = Duration::from_secs(1);
+const LONGEST_STEP_LATENCIES: f64 = 3.0;
+/// How much the latest window counts in the latency of late.
+const LATELY: f64 = 0.3;
 
 /// Gradient2, with its bounds.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,10 +84,13 @@ pub struct Gradient2State {
     /// How many windows the baseline is the mean of, until they are enough.
     windows: f64,
     window: Window,
-    /// Since when the limit has been in use all the time, and was not probed.
-    in_use_since: Option<Timestamp>,
+    /// The latency of late, in seconds.
+    lately: f64,
+    /// When the baseline was last found without a queue, if ever.
+    proven: Option<Timestamp>,
+    /// Since when the limit has been reached all the time while nobody knew whether the latency was that of a queue.
+    in_doubt_since: Option<Timestamp>,
     has_adapted: bool,
-    has_probed: bool,
     probe: Option<Probe>,
 }
 
@@ -86,11 +104,13 @@ struct Window {
     most_in_flight: u64,
 }
 
-/// A time in which the limit is cut.
+/// A step of a probe: a time in which the limit is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Probe {
     began: Timestamp,
     limit: f64,
+    /// The latency before it was.
+    before: f64,
     seconds: f64,
     answered: u32,
 }
@@ -146,7 +166,7 @@ impl Gradient2 {
         let mut gradient = 1.0_f64;
         if window.answered > 0 {
             let latency = (window.seconds / f64::from(window.answered)).max(f64::MIN_POSITIVE);
-            state.teach(latency, is_in_use);
+            state.teach(now, latency, is_in_use);
             gradient = TOLERANCE * state.baseline / latency;
         }
         let gradient = (gradient.min(1.0) * (1.0 - dropped)).max(STEEPEST);
@@ -155,18 +175,25 @@ impl Gradient2 {
             let smooth = state.limit * (1.0 - SMOOTHING) + new * SMOOTHING;
             state.limit = smooth.clamp(float(self.min), float(self.max));
         }
-        if !is_in_use {
-            state.in_use_since = None;
+        let is_reached = float(window.most_in_flight) >= state.limit * REACHED;
+        if !is_reached || !state.is_doubtful() {
+            state.in_doubt_since = None;
             return;
         }
-        let since = *state.in_use_since.get_or_insert(window.began);
-        if now.since(since) >= state.probe_every() {
-            let limit = (state.limit * PROBE_PART).max(float(self.min));
-            state.probe = Some(Probe { began: now, limit, seconds: 0.0, answered: 0 });
+        let since = *state.in_doubt_since.get_or_insert(window.began);
+        let is_lasting = now.since(since) >= at_least(IN_DOUBT, state.lately * IN_DOUBT_LATENCIES);
+        if is_lasting && !state.is_fresh(now) {
+            state.probe = Some(self.step(now, state.limit, state.lately));
         }
     }
 
-    /// Takes the baseline from answers that began under the lower limit.
+    /// The next step down from a limit at which answers take so long.
+    fn step(&self, now: Timestamp, limit: f64, latency: f64) -> Probe {
+        let limit = (limit * PROBE_PART).max(float(self.min));
+        Probe { began: now, limit, before: latency, seconds: 0.0, answered: 0 }
+    }
+
+    /// Learns from answers that began under the lower limit whether requests were queueing.
     fn probe(&self, state: &mut Gradient2State, now: Timestamp, sample: &Sample, in_flight: u64) {
         let Some(mut probe) = state.probe else { return };
         let began = sample.receipt.at() >= probe.began && float(in_flight) <= probe.limit.floor().max(1.0);
@@ -175,14 +202,19 @@ impl Gradient2 {
             probe.answered += 1;
         }
         state.probe = Some(probe);
-        if probe.answered < PROBE_SAMPLES && now.since(probe.began) < LONGEST_PROBE {
+        let longest = at_least(LONGEST_STEP, probe.before * LONGEST_STEP_LATENCIES);
+        if probe.answered < PROBE_SAMPLES && now.since(probe.began) < longest {
             return;
         }
-        if probe.answered > 0 {
-            state.baseline = (probe.seconds / f64::from(probe.answered)).max(f64::MIN_POSITIVE);
-            state.windows = BASELINE_WINDOWS;
+        if probe.answered >= FEWEST_PROBE_SAMPLES {
+            let latency = (probe.seconds / f64::from(probe.answered)).max(f64::MIN_POSITIVE);
+            if latency < probe.before * STILL_FALLING && probe.limit > float(self.min) {
+                state.probe = Some(self.step(now, probe.limit, latency));
+                return;
+            }
+            (state.baseline, state.windows, state.proven) = (latency, BASELINE_WINDOWS, Some(now));
         }
-        (state.probe, state.in_use_since, state.has_probed) = (None, Some(now), true);
+        (state.probe, state.in_doubt_since) = (None, None);
         state.window = Window::default();
     }
 }
@@ -199,13 +231,16 @@ impl Gradient2State {
         self.has_adapted
     }
 
-    fn teach(&mut self, latency: f64, is_in_use: bool) {
+    fn teach(&mut self, now: Timestamp, latency: f64, is_in_use: bool) {
         if self.windows == 0.0 {
-            // Better than nothing; the first probe will tell.
-            (self.baseline, self.windows) = (latency, 1.0);
-            return;
+            // Better than nothing; a quiet time or a probe will tell.
+            (self.baseline, self.windows, self.lately) = (latency, 1.0, latency);
         }
+        self.lately += (latency - self.lately) * LATELY;
         let is_quiet = !is_in_use && latency <= self.baseline * TOLERANCE;
+        if is_quiet {
+            self.proven = Some(now);
+        }
         // Quicker than ever without a queue: that needs no proof, and is no outlier, being a mean.
         if is_quiet || latency < self.baseline {
             self.windows = (self.windows + 1.0).min(BASELINE_WINDOWS);
@@ -217,13 +252,21 @@ impl Gradient2State {
         }
     }
 
-    fn probe_every(&self) -> Duration {
-        if !self.has_probed {
-            return FIRST_PROBE;
-        }
-        let latencies = Duration::try_from_secs_f64(self.baseline * PROBE_EVERY_LATENCIES).unwrap_or(PROBE_EVERY);
-        PROBE_EVERY.max(latencies)
+    /// Whether nobody knows if the latency of late is that of a queue.
+    fn is_doubtful(&self) -> bool {
+        self.proven.is_none() || self.lately > self.baseline * TOLERANCE
     }
+
+    /// Whether the baseline was found of late.
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        let fresh = at_least(FRESH, self.baseline * FRESH_LATENCIES);
+        self.proven.is_some_and(|proven| now.since(proven) < fresh)
+    }
+}
+
+/// So long, or so many seconds if that is longer.
+fn at_least(time: Duration, seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).map_or(time, |seconds| seconds.max(time))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts below 2⁵³")]

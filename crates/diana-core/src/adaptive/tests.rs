@@ -15,6 +15,8 @@ struct Simulation {
     in_flight: BinaryHeap<Reverse<(Timestamp, u64)>>,
     receipts: Vec<Receipt>,
     service: Duration,
+    /// Whether requests come evenly, and all take the same time.
+    is_steady: bool,
     /// Every so many answers are none.
     drops: Option<u64>,
     random: u64,
@@ -59,6 +61,7 @@ impl Simulation {
             in_flight: BinaryHeap::new(),
             receipts: Vec::new(),
             service,
+            is_steady: false,
             drops: None,
             random: 7,
         }
@@ -70,12 +73,12 @@ impl Simulation {
         f64::from(u32::try_from(self.random >> 32).unwrap()) / f64::from(u32::MAX)
     }
 
-    /// Requests come at `rate` a second, at random, for so many seconds.
+    /// Requests come at `rate` a second, for so many seconds.
     fn run(&mut self, rate: f64, seconds: f64) -> Seen {
         let mut seen = Seen { seconds, ..Seen::default() };
         let end = self.now + Duration::from_secs_f64(seconds);
         loop {
-            let gap = -self.random().max(1e-9).ln() / rate;
+            let gap = if self.is_steady { 1.0 } else { -self.random().max(1e-9).ln() } / rate;
             let next = self.now + Duration::from_secs_f64(gap);
             while let Some(Reverse((at, _))) =
                 self.in_flight.peek().copied().filter(|Reverse((at, _))| *at <= next.min(end))
@@ -101,7 +104,7 @@ impl Simulation {
         };
         assert!(self.state.permits() <= limit);
         // From half of the mean to one and a half.
-        let service = self.service.mul_f64(0.5 + self.random());
+        let service = if self.is_steady { self.service } else { self.service.mul_f64(0.5 + self.random()) };
         let Reverse(free) = self.slots.pop().unwrap();
         let answered = free.max(self.now) + service;
         self.slots.push(Reverse(answered));
@@ -156,6 +159,37 @@ fn a_service_with_room_refuses_nobody() {
     let seen = simulation.run(200.0, 300.0);
     assert_eq!(seen.refused, 0.0, "10 of 50 in use");
     assert!(simulation.state.gradient.baseline < 0.06);
+}
+
+/// It was probed, and three quarters of its requests were refused meanwhile.
+#[test]
+fn a_steady_service_below_its_capacity_refuses_nobody() {
+    // Always 18 in flight of the 20 that it begins with.
+    for (millis, rate) in [(10, 1_800.0), (300, 60.0), (2_000, 9.0)] {
+        let mut simulation = Simulation::new(40, ms(millis));
+        simulation.is_steady = true;
+        let seen = simulation.run(rate, 600.0);
+        assert_eq!(seen.refused, 0.0, "{millis} ms, {} answered", seen.answered);
+    }
+    // The same with requests that come at random, and up to 45 at a time: refused until the limit has grown, and no longer.
+    for (millis, rate) in [(300, 60.0), (2_000, 15.0)] {
+        let mut simulation = Simulation::new(60, ms(millis));
+        simulation.run(rate, 120.0);
+        let seen = simulation.run(rate, 600.0);
+        assert!(seen.refused < seen.answered * 0.001, "{millis} ms: {} of {}", seen.refused, seen.answered);
+        assert!(seen.limits.iter().all(|limit| *limit >= 20), "{millis} ms: {:?}", seen.limits.iter().min());
+    }
+}
+
+/// A service that becomes slower for good: its limit is cut once, by three tenths, for a short time.
+#[test]
+fn a_service_that_became_slower_is_probed_once_and_gently() {
+    let mut simulation = Simulation::new(100, ms(50));
+    simulation.run(400.0, 60.0);
+    simulation.service = ms(125);
+    simulation.run(400.0, 60.0);
+    let seen = simulation.run(400.0, 600.0);
+    assert!(seen.refused < seen.answered * 0.001, "{} of {}", seen.refused, seen.answered);
 }
 
 #[test]

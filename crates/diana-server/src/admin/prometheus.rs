@@ -60,7 +60,11 @@ fn traffic(text: &mut Text, totals: &Totals) {
     for (outcome, buckets) in Outcome::ALL.into_iter().zip(&totals.request_seconds) {
         text.buckets("diana_request_seconds", &[("outcome", outcome.name())], buckets);
     }
-    text.family("diana_decision_seconds", Kind::Histogram, "How long the rules took to decide.");
+    text.family(
+        "diana_decision_seconds",
+        Kind::Histogram,
+        "How long the rules took to decide, without what they made requests wait.",
+    );
     text.buckets("diana_decision_seconds", &[], &totals.decision_seconds);
     text.family("diana_upstream_seconds", Kind::Histogram, "How long upstreams took to answer.");
     text.buckets("diana_upstream_seconds", &[], &totals.upstream_seconds);

@@ -91,18 +91,14 @@ impl Visit {
         }
     }
 
-    /// What the rules said, now; the wait that they ask for is over.
+    /// What the rules said, now; the wait that they ask for is over, and is no part of the time that they took.
     pub(super) fn decided(&mut self, verdict: &diana::Verdict) {
-        let took = SystemClock.now().since(self.began).saturating_sub(verdict.wait().unwrap_or_default());
+        let wait = verdict.wait().unwrap_or_default() + verdict.stood();
+        let took = SystemClock.now().since(self.began).saturating_sub(wait);
         self.connection.site.metrics.decision(took);
         if let Some(told) = &mut self.told {
-            told.wait = verdict.wait().unwrap_or_default();
-            let is_noted = !verdict.is_granted() || told.wait > Duration::ZERO;
-            told.rule = verdict.reason().filter(|_| is_noted).map(|reason| match reason {
-                diana::Reason::Limit(asked) => asked.rule.name.clone(),
-                diana::Reason::Rule { rule, .. } => rule.name.clone(),
-                _ => String::new(),
-            });
+            told.wait = wait;
+            told.rule = verdict.refused_by().or_else(|| verdict.waited_for()).map(|rule| rule.name.clone());
         }
     }
 

@@ -5,6 +5,7 @@ use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEAD
 use crate::support::http2::connect;
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Then, Upstream};
+use diana::core::{Clock, SystemClock};
 use diana_testing::wait_until;
 use parking_lot::{Condvar, Mutex};
 use rustix::process::Signal;
@@ -291,4 +292,40 @@ fn what_happens_is_counted_and_logged() {
     assert_eq!([200, 429, 502, 405].map(|status| of(status).len()), [2, 3, 1, 1]);
     assert!(of(200).iter().all(|line| line["outcome"] == "forwarded"), "{lines:?}");
     assert!(of(429).iter().all(|line| line["rule"] == "each-key" && line["user_agent"] == "te\"st\\"), "{lines:?}");
+}
+
+/// A wait in line was told nowhere, and counted as time that the rules took.
+#[test]
+fn a_wait_in_line_is_logged_and_is_no_time_that_the_rules_took() {
+    let gate = Gate::closed();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}', access_log: json}}\n\
+         rules: [{{name: plenty, limit: 1000/s}}, {{name: places, concurrent: 1, wait: 60s}}]\n",
+        gate.upstream.url()
+    ));
+    let mut clients: Vec<Client> = (0..2).map(|_| Client::connect(diana.port())).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    }
+    // One stands in line, for a while.
+    let stands = || (diana.metric("diana_connections") >= 2.0).then_some(());
+    wait_until("both to be there", LONG, stands).unwrap();
+    let began = SystemClock.now();
+    wait_until("a while", LONG, || (SystemClock.now().since(began).as_millis() >= 1_500).then_some(())).unwrap();
+    gate.open();
+    assert!(clients.iter_mut().all(|client| client.answer().status == 200));
+    let lines = || {
+        let said = diana.said();
+        let lines = said.lines().filter(|line| line.starts_with('{'));
+        let lines: Vec<serde_json::Value> = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (lines.len() == 2).then_some(lines)
+    };
+    let lines = wait_until("two lines", LONG, lines).unwrap();
+    let waited: Vec<_> = lines.iter().filter(|line| line["rule"] == "places").collect();
+    let [waited] = waited[..] else { panic!("{lines:?}") };
+    let wait = waited["wait_ms"].as_f64().unwrap();
+    assert!(wait > 0.0, "{waited}");
+    // Both answers were held back as long; what is left of the one that stood is not the time of the rules.
+    let took = diana.metric("diana_decision_seconds_sum");
+    assert!(took < wait / 1_000.0, "{took} s, {waited}");
 }

@@ -14,8 +14,16 @@ pub enum Answered {
 }
 
 impl Verdict {
+    /// Says that the request goes on, now: from here on adaptive limits count how long its answer takes. Only the first time
+    /// counts; who never says it is taken to go on right after [`wait`](Self::wait).
+    pub fn begin(&mut self) {
+        if self.rules().has_adaptive() && self.made().begun.is_none() {
+            self.made_mut().begun = self.made().held.as_ref().map(|counts| counts.now());
+        }
+    }
+
     /// Says that the head of the answer is there, now. Adaptive limits learn from how long it took since the request went on
-    /// (after [`wait`](Self::wait)); to others it is nothing. Only the first time counts.
+    /// ([`begin`](Self::begin)); to others it is nothing. Only the first time counts.
     pub fn answered(&mut self, how: Answered) {
         if self.made().is_answered || !self.rules().has_adaptive() {
             return;
@@ -24,7 +32,7 @@ impl Verdict {
         let made = self.made();
         let (Some(counts), Some(wait)) = (&made.held, self.wait()) else { return };
         let now = counts.now();
-        let latency = now.since(self.at() + wait);
+        let latency = now.since(made.begun.unwrap_or(self.at() + wait));
         let kind = match how {
             Answered::Well => SampleKind::Answered,
             Answered::Overloaded => SampleKind::Dropped,

@@ -48,10 +48,20 @@ impl Counts {
 
     /// Gives back what was granted in this process, and wakes those who wait for it.
     pub(super) fn give_back(&self, verdict: &Verdict, part: Part, made: &Decision, what: Return, now: Timestamp) {
+        if what == Return::Everything {
+            self.give_up(verdict, part, made);
+        }
         let (asks, made) = Asks::given_back(verdict, part, made, what);
         if !asks.is_empty() {
             LocalStore::refund(&self.store, &asks, &made, now);
             self.wake(&asks);
+        }
+    }
+
+    /// Says that a request does not wait any more for what it was promised, here or elsewhere.
+    pub(super) fn give_up(&self, verdict: &Verdict, part: Part, made: &Decision) {
+        if verdict.rules().has_reserved() && made.is_granted() {
+            self.reserved.lock().give_up(self, verdict, part, made);
         }
     }
 

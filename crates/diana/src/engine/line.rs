@@ -90,6 +90,12 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Notes for which rule a request stood in line until it was decided.
+fn note_stood(verdict: &mut Verdict, rule: Option<u32>, began: Timestamp) {
+    let time = verdict.at().since(began);
+    verdict.made_mut().stood = rule.map(|rule| Stood { rule, time });
+}
+
 impl<S: Store> Engine<S> {
     /// Waits for its turn.
     pub(super) async fn stand_in_line(&self, mut begun: GivesBack<'_>) -> Verdict {
@@ -106,14 +112,14 @@ impl<S: Store> Engine<S> {
                     }
                     None => match Place::join(lines, &line) {
                         Some(here) => here,
-                        None => return self.turned_away(begun, &line),
+                        None => return self.turned_away(begun, &line, began),
                     },
                 };
                 while !here.is_first() && self.now() < line.deadline {
                     here.called(line.deadline.since(self.now())).await;
                 }
                 if !here.is_first() {
-                    return self.turned_away(begun, &line);
+                    return self.turned_away(begun, &line, began);
                 }
                 rule = Some(line.rule);
                 to = self.others(begun.verdict(), Some(here.line), began).filter(|_| moves < MOST_MOVES);
@@ -126,21 +132,22 @@ impl<S: Store> Engine<S> {
             moves = 0;
             begun.verdict_mut().ask_anew(self.now());
             if self.ask_all(&mut begun).await {
-                let time = begun.verdict().at().since(began);
-                begun.verdict_mut().made_mut().stood = rule.map(|rule| Stood { rule, time });
+                note_stood(begun.verdict_mut(), rule, began);
                 drop(place);
                 return self.ask_shadows(begun).await;
             }
             to = self.line_after(begun.verdict(), began);
             if to.is_none() {
+                note_stood(begun.verdict_mut(), rule, began);
                 return begun.done();
             }
         }
     }
 
     /// Denies a request that found its line full, or did not become the first in time.
-    fn turned_away(&self, mut begun: GivesBack<'_>, line: &ToLine) -> Verdict {
+    fn turned_away(&self, mut begun: GivesBack<'_>, line: &ToLine, began: Timestamp) -> Verdict {
         begun.verdict_mut().ask_anew(self.now());
+        note_stood(begun.verdict_mut(), Some(line.rule), began);
         self.others_are_first(begun.verdict_mut(), line);
         begun.done()
     }

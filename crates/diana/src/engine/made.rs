@@ -35,6 +35,8 @@ pub(super) struct Made {
     pub(super) stood: Option<Stood>,
     /// The asks of which nothing is left to give back: they turned out to cost nothing.
     pub(super) emptied: Vec<(Part, usize)>,
+    /// When somebody said that it goes on, if an adaptive limit wants to know.
+    pub(super) begun: Option<Timestamp>,
     /// Whether somebody has said that it was answered.
     pub(super) is_answered: bool,
 }
@@ -94,6 +96,7 @@ impl Made {
                 held: None,
                 stood: None,
                 emptied: Vec::new(),
+                begun: None,
                 is_answered: false,
             }),
         }
@@ -111,6 +114,7 @@ impl Made {
         self.held = None;
         self.stood = None;
         self.emptied.clear();
+        self.begun = None;
         self.is_answered = false;
         // A thread that ends has nothing to keep it in; then it goes.
         let _ = USED.try_with(|used| {

@@ -1,7 +1,8 @@
 //! How many wait for a time that they were promised, where a rule's `queue` bounds them.
 //!
 //! An algorithm that reserves (`smooth_*`, `refill`, `every`) promises everybody a time, and knows only the last one. So those
-//! whose time has not come are kept here, by count. Beyond the bound a request is granted only if it need not wait.
+//! whose time has not come are kept here, by count. Beyond the bound a request is granted only if it need not wait. Who gives
+//! up takes its time along, or those who are gone would keep others out.
 //!
 //! (A token bucket needs no such list: its last promise tells how many there are.)
 
@@ -48,6 +49,23 @@ impl Reserved {
         if self.by_count.len() > self.sweep_at {
             self.by_count.retain(|_, times| times.back().is_some_and(|time| *time > verdict.at()));
             self.sweep_at = (self.by_count.len() * 2).max(1_024);
+        }
+    }
+
+    /// Forgets the times that were promised to a request that gave up.
+    pub(super) fn give_up(&mut self, counts: &Counts, verdict: &Verdict, part: Part, made: &Decision) {
+        for ((applied, limit), answer) in Asks::places(verdict, part).zip(made.answers()) {
+            let wait = answer.wait().filter(|wait| limit.reserved.is_some() && !wait.is_zero());
+            let Some(wait) = wait else { continue };
+            let count = counts.line(limit.limit.id(), verdict.found().key(applied));
+            let Some(times) = self.by_count.get_mut(&count) else { continue };
+            let promised = verdict.at() + wait;
+            if let Some(place) = times.iter().rposition(|time| *time == promised) {
+                times.remove(place);
+            }
+            if times.is_empty() {
+                self.by_count.remove(&count);
+            }
         }
     }
 }

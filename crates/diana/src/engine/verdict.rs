@@ -103,13 +103,13 @@ impl Verdict {
         let nobody_waits = made.stood.is_none() && self.wait() == Some(Duration::ZERO);
         for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(applied.rule) else { continue };
-            let waited = !nobody_waits && self.waited_for(rule.rule());
+            let waited = !nobody_waits && self.has_waited_for(rule.rule());
             rule.count(if waited { Fate::Waited } else { Fate::Granted });
         }
     }
 
     /// Whether a rule made it wait.
-    fn waited_for(&self, rule: &Rule) -> bool {
+    fn has_waited_for(&self, rule: &Rule) -> bool {
         let stood = self.made().stood.and_then(|stood| self.rules().rule(stood.rule));
         let asked = |asked: Asked<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
         stood.is_some_and(|stood| std::ptr::eq(stood.rule(), rule)) || self.asked().any(asked)
@@ -161,9 +161,19 @@ impl Verdict {
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
 
-    /// How long it stood in line before it was decided.
+    /// How long it stood in line before it was decided, granted or not.
     pub fn stood(&self) -> Duration {
         self.made().stood.map_or(Duration::ZERO, |stood| stood.time)
+    }
+
+    /// The rule that made it wait longest: in line, or for the time that it was promised. `None` if it need not wait, and did
+    /// not.
+    pub fn waited_for(&self) -> Option<&Rule> {
+        let stood = self.made().stood.and_then(|stood| Some((stood.time, self.rules().rule(stood.rule)?.rule())));
+        let promised = self.asked().filter(|_| self.is_granted());
+        let promised = promised.filter_map(|asked| Some((asked.answer.wait()?, asked.rule)));
+        let longest = stood.into_iter().chain(promised).filter(|(time, _)| !time.is_zero());
+        longest.max_by_key(|(time, _)| *time).map(|(_, rule)| rule)
     }
 
     /// When a denied request would be granted; `None` if it was granted. Nobody can tell when a machine will be less busy, so
