@@ -51,26 +51,23 @@ impl<'a> HttpAttributes<'a> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
+        let values = || self.headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        joined(values, ", ")
     }
 
-    /// The first cookie of that name.
     fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
-        let lines = self.headers.get_all(COOKIE).into_iter();
-        let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(|pair| {
-            let at = pair.iter().position(|byte| *byte == b'=')?;
-            let (own, value) = pair.split_at_checked(at)?;
-            Some((own.trim_ascii(), value.get(1..)?.trim_ascii()))
-        });
-        let (_, value) = pairs.find(|(own, _)| *own == name.as_bytes())?;
-        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        Some(String::from_utf8_lossy(bare.unwrap_or(value)))
+        let lines = || self.headers.get_all(COOKIE).into_iter();
+        let pairs = || lines().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
+        joined(
+            || pairs().filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| String::from_utf8_lossy(value)),
+            ";",
+        )
     }
 
-    /// The first parameter of that name.
     fn parameter(&self, name: &str) -> Option<Cow<'a, str>> {
-        let mut pairs = self.uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.find(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value))
+        let query = self.uri.query()?;
+        let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        joined(|| pairs().filter(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value)), "&")
     }
 }
 
@@ -92,6 +89,28 @@ impl Attributes for HttpAttributes<'_> {
     fn ip(&self) -> Option<IpAddr> {
         self.client
     }
+}
+
+/// What is there under one name: all of it, if it is there with different values.
+fn joined<'a, I>(values: impl Fn() -> I, between: &str) -> Option<Cow<'a, str>>
+where
+    I: Iterator<Item = Cow<'a, str>>,
+{
+    let mut others = values();
+    let first = others.next()?;
+    if others.all(|value| value == first) {
+        return Some(first);
+    }
+    Some(Cow::Owned(values().collect::<Vec<_>>().join(between)))
+}
+
+/// The name and the bare value of a cookie.
+fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = text.split_at_checked(at)?;
+    let value = value.get(1..)?.trim_ascii();
+    let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    Some((name.trim_ascii(), bare.unwrap_or(value)))
 }
 
 /// A name or a value of a query.
