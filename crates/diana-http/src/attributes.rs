@@ -2,12 +2,16 @@
 
 use crate::path::normal_path;
 use diana::rules::{Attribute, Attributes};
-use http::header::{COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::net::IpAddr;
+
+/// What is there with different values. Services take the first, or the last, or all of them; whatever of it were the key,
+/// somebody could add values and have a new key each time. So all such requests have one key together.
+const SEVERAL: &str = "(several)";
 
 /// An HTTP request as rules see it.
 ///
@@ -51,23 +55,23 @@ impl<'a> HttpAttributes<'a> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        let values = || self.headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-        joined(values, ", ")
+        let mut values = self.headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        // Most services take the first; a token that can't be read would leave its account uncounted.
+        if name.eq_ignore_ascii_case(AUTHORIZATION.as_str()) {
+            return values.next();
+        }
+        only(values)
     }
 
     fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
-        let lines = || self.headers.get_all(COOKIE).into_iter();
-        let pairs = || lines().flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
-        joined(
-            || pairs().filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| String::from_utf8_lossy(value)),
-            ";",
-        )
+        let lines = self.headers.get_all(COOKIE).into_iter();
+        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
+        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| String::from_utf8_lossy(value)))
     }
 
     fn parameter(&self, name: &str) -> Option<Cow<'a, str>> {
-        let query = self.uri.query()?;
-        let pairs = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        joined(|| pairs().filter(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value)), "&")
+        let pairs = self.uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        only(pairs.filter(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value)))
     }
 }
 
@@ -91,17 +95,10 @@ impl Attributes for HttpAttributes<'_> {
     }
 }
 
-/// What is there under one name: all of it, if it is there with different values.
-fn joined<'a, I>(values: impl Fn() -> I, between: &str) -> Option<Cow<'a, str>>
-where
-    I: Iterator<Item = Cow<'a, str>>,
-{
-    let mut others = values();
-    let first = others.next()?;
-    if others.all(|value| value == first) {
-        return Some(first);
-    }
-    Some(Cow::Owned(values().collect::<Vec<_>>().join(between)))
+/// What is there under one name; [`SEVERAL`] if it is there with different values.
+fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
+    let first = values.next()?;
+    Some(if values.all(|value| value == first) { first } else { Cow::Borrowed(SEVERAL) })
 }
 
 /// The name and the bare value of a cookie.
