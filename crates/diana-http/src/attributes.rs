@@ -2,12 +2,16 @@
 
 use crate::path::normal_path;
 use diana::rules::{Attribute, Attributes};
-use http::header::{COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::net::IpAddr;
+
+/// What is there with different values. Services take the first, or the last, or all of them; whatever of it were the key,
+/// somebody could add values and have a new key each time. So all such requests have one key together.
+const SEVERAL: &str = "(several)";
 
 /// An HTTP request as rules see it.
 ///
@@ -51,26 +55,23 @@ impl<'a> HttpAttributes<'a> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        self.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()))
+        let mut values = self.headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+        // Most services take the first; a token that can't be read would leave its account uncounted.
+        if name.eq_ignore_ascii_case(AUTHORIZATION.as_str()) {
+            return values.next();
+        }
+        only(values)
     }
 
-    /// The first cookie of that name.
     fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
         let lines = self.headers.get_all(COOKIE).into_iter();
-        let mut pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(|pair| {
-            let at = pair.iter().position(|byte| *byte == b'=')?;
-            let (own, value) = pair.split_at_checked(at)?;
-            Some((own.trim_ascii(), value.get(1..)?.trim_ascii()))
-        });
-        let (_, value) = pairs.find(|(own, _)| *own == name.as_bytes())?;
-        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-        Some(String::from_utf8_lossy(bare.unwrap_or(value)))
+        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
+        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| String::from_utf8_lossy(value)))
     }
 
-    /// The first parameter of that name.
     fn parameter(&self, name: &str) -> Option<Cow<'a, str>> {
-        let mut pairs = self.uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        pairs.find(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value))
+        let pairs = self.uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        only(pairs.filter(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value)))
     }
 }
 
@@ -92,6 +93,21 @@ impl Attributes for HttpAttributes<'_> {
     fn ip(&self) -> Option<IpAddr> {
         self.client
     }
+}
+
+/// What is there under one name; [`SEVERAL`] if it is there with different values.
+fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
+    let first = values.next()?;
+    Some(if values.all(|value| value == first) { first } else { Cow::Borrowed(SEVERAL) })
+}
+
+/// The name and the bare value of a cookie.
+fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|byte| *byte == b'=')?;
+    let (name, value) = text.split_at_checked(at)?;
+    let value = value.get(1..)?.trim_ascii();
+    let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    Some((name.trim_ascii(), bare.unwrap_or(value)))
 }
 
 /// A name or a value of a query.

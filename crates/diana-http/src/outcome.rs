@@ -4,6 +4,7 @@ use crate::attributes::HttpAttributes;
 use crate::fields;
 use crate::pass::Pass;
 use crate::refusal::{Manner, Refused};
+use crate::settling;
 use diana::Verdict;
 use diana::core::{MemoryStore, Store};
 use diana::rules::{Over, RateLimitHeaders, Upstream};
@@ -49,8 +50,10 @@ impl Diverted {
         Refused { verdict: self.verdict, headers: self.headers, manner }
     }
 
-    /// Tells the client where it stands.
+    /// Tells the client where it stands, in the head of the answer. A cost that stands there goes: nothing was charged, and
+    /// clients never see it.
     pub fn add_fields(&self, headers: &mut HeaderMap) {
+        headers.remove(settling::COST);
         fields::add(headers, &self.verdict, self.headers);
     }
 }

@@ -22,7 +22,7 @@
 
 use crate::chain::{Filtering, HttpFilter};
 use bytes::Bytes;
-use diana::core::{Clock, SystemClock};
+use diana::core::Clock;
 use http::header::{CONTENT_TYPE, InvalidHeaderName, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -31,7 +31,7 @@ use ring::hmac;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Lets only signed requests pass: a filter for a [`Chain`](crate::Chain).
 ///
@@ -61,7 +61,8 @@ pub struct SignatureFilter {
     key: hmac::Key,
     header: HeaderName,
     max_age: Duration,
-    clock: Arc<dyn Clock>,
+    /// None: the wall clock.
+    clock: Option<Arc<dyn Clock>>,
 }
 
 /// Why a signature is none.
@@ -74,9 +75,9 @@ enum Wrong {
 }
 
 impl SignatureFilter {
-    /// Requests must be signed with `secret`, in `header`, no longer than `max_age` ago.
+    /// Requests must be signed with `secret`, in `header`, no longer than `max_age` ago by the wall clock.
     pub fn new(secret: &[u8], header: HeaderName, max_age: Duration) -> Self {
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), header, max_age, clock: Arc::new(SystemClock) }
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), header, max_age, clock: None }
     }
 
     /// As the `signature` of a file's `gateway` says. The error is a name that no header has.
@@ -88,7 +89,7 @@ impl SignatureFilter {
     /// The same on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        Self { clock: Arc::new(clock), ..self }
+        Self { clock: Some(Arc::new(clock)), ..self }
     }
 
     /// The header of a request that is sent now: what a client does.
@@ -103,8 +104,13 @@ impl SignatureFilter {
         value
     }
 
+    /// The seconds since 1970. Whoever signs goes by the wall clock, so this follows it when it is set anew: the clock of
+    /// the limits does not, and after a step or a sleep of the machine it would refuse everybody.
     fn seconds(&self) -> u64 {
-        self.clock.now().as_nanos() / 1_000_000_000
+        match &self.clock {
+            Some(clock) => clock.now().as_nanos() / 1_000_000_000,
+            None => wall_seconds(),
+        }
     }
 
     fn verify(&self, head: &Parts) -> Result<(), Wrong> {
@@ -164,6 +170,12 @@ impl fmt::Debug for SignatureFilter {
             .field("max_age", &self.max_age)
             .finish_non_exhaustive()
     }
+}
+
+fn wall_seconds() -> u64 {
+    #[allow(clippy::disallowed_methods, reason = "a `Clock` never goes back, and the wall clock does when it is set")]
+    let now = SystemTime::now();
+    now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -138,6 +138,22 @@ async fn requests_that_go_elsewhere_are_refused_unless_the_service_wants_them() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cost_in_an_answer_from_elsewhere_does_not_reach_the_client() {
+    let layer = layer("{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}").pass_diverted();
+    let says_cost = service_fn(|request: Request<Slowed<Full<Bytes>>>| {
+        let diverted = request.extensions().get::<DivertedTo>().is_some();
+        let response = Response::builder().header("x-diana-cost", "5").header("x-diverted", diverted.to_string());
+        std::future::ready(Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap()))
+    });
+    let service = ServiceBuilder::new().layer(layer).service(says_cost);
+    for diverted in ["false", "true"] {
+        let response = service.clone().oneshot(request("/", 7)).await.unwrap();
+        assert_eq!(response.headers()["x-diverted"], diverted);
+        assert!(!response.headers().contains_key("x-diana-cost"), "{:?}", response.headers());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn bodies_are_slowed_down_both_ways() {
     let layer = layer("{name: slow, by: request, bandwidth: {rate: 1000B/s, burst: 100B, of: both}}");
     let reads = service_fn(|request: Request<Slowed<Full<Bytes>>>| async move {

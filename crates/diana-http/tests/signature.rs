@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use http::{HeaderName, Method, Request};
 use http_body_util::BodyExt;
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const HEADER: HeaderName = HeaderName::from_static("x-signature");
 
@@ -71,6 +71,19 @@ fn an_old_signature_is_refused_and_so_is_one_of_a_time_to_come() {
     assert_eq!(said(&now, "GET", "/", &[&of_later]), None);
     clock.advance(Duration::from_secs(1));
     assert_eq!(said(&now, "GET", "/", &[&of_later]), old);
+}
+
+#[test]
+fn without_another_clock_it_goes_by_the_wall_clock() {
+    #[allow(clippy::disallowed_methods, reason = "this is what it is compared with")]
+    let wall = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let filter = SignatureFilter::new(b"key", HEADER, Duration::from_secs(300));
+    let before = wall();
+    let signature = filter.sign(&Method::GET, "/");
+    let after = wall();
+    let (time, _) = signature.strip_prefix("t=").unwrap().split_once(',').unwrap();
+    assert!((before..=after).contains(&time.parse::<u64>().unwrap()), "{before} {signature} {after}");
+    assert_eq!(said(&filter, "GET", "/", &[&signature]), None);
 }
 
 #[test]
