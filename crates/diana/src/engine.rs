@@ -23,6 +23,8 @@ mod counts;
 mod deciding;
 mod explain;
 #[cfg(feature = "wait")]
+mod holding;
+#[cfg(feature = "wait")]
 mod line;
 mod made;
 mod options;
@@ -46,6 +48,8 @@ pub use deciding::{Admitting, Begun, Unfinished};
 use diana_core::{Ask, Cost, Limit, LocalStore, MemoryStore, Patience, Store, Timestamp};
 use diana_rules::{Attributes, Move, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
+#[cfg(feature = "wait")]
+pub use holding::Keeping;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
 pub use settle::Settled;
@@ -60,6 +64,9 @@ pub struct Engine<S = MemoryStore> {
     shared: Option<Arc<S>>,
     /// Who goes on with what is under way when a request is given up.
     behind: Behind,
+    /// What requests hold in the shared store while they run.
+    #[cfg(feature = "wait")]
+    held: Arc<holding::Held>,
     load: LoadMeter,
     sheddings: Sheddings,
     /// Held while the rules change. Limits that are gone are forgotten twice, the second time with the next change: a request

@@ -7,7 +7,7 @@ use diana::core::{Ask, Decision, Limit, LocalStore, MemoryStore, Patience, Store
 use diana::redis::RedisStore;
 use diana::rules::{Document, RuleFile};
 use diana::{Engine, EngineOptions, connect, registry};
-use diana_testing::RedisServer;
+use diana_testing::{RedisServer, wait_until};
 use std::sync::Arc;
 use std::time::Duration;
 use support::{account, clock, file};
@@ -134,4 +134,35 @@ async fn whenever_requests_leave_redis_has_everything_back() {
     }
     engine.carried_out().await;
     assert_eq!(left(&engine).await, [20, 18, 1_000, 1_000]);
+}
+
+/// What Redis has written down of permits in flight, with their ends.
+fn in_flight(redis: &RedisServer) -> String {
+    let keys = redis.cli(&["keys", "*places*"]).unwrap();
+    let sets = keys.split_whitespace().filter(|key| redis.cli(&["type", key]).unwrap().trim() == "zset");
+    sets.map(|key| redis.cli(&["zrange", key, "0", "-1", "withscores"]).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_is_extended_again_and_again() {
+    let redis = RedisServer::start().unwrap();
+    let text = "{store: {redis: '${REDIS_URL}', timeout: 5s, permits_for: 3s}, rules: [{name: places, concurrent: 1}]}";
+    let file = RuleFile::read_with(&Document::new("diana.yaml", text), &registry(), |_| Some(redis.url())).unwrap();
+    let store = connect(file.store.redis.as_ref().unwrap()).await.unwrap();
+    let engine = Engine::with_shared(&file, store);
+    let alice = account("alice");
+    let held = engine.decide(&alice).await;
+    let mut known = in_flight(&redis);
+    assert!(held.is_granted() && !known.is_empty());
+    let keeping = engine.keep(&held);
+    assert!(keeping.is_some());
+    for _ in 0..4 {
+        let later = || Some(in_flight(&redis)).filter(|now| *now != known);
+        known = wait_until("its end to be put off", Duration::from_secs(30), later).unwrap();
+        assert!(!known.is_empty(), "it has ended meanwhile");
+        assert!(!engine.decide(&alice).await.is_granted(), "it is still held");
+    }
+    drop(keeping);
+    engine.finish(held).await;
+    assert!(engine.decide(&alice).await.is_granted());
 }

@@ -51,6 +51,13 @@ impl Behind {
         Ok(())
     }
 
+    /// Starts what goes on for as long as somebody needs it; nobody waits for its end.
+    pub(super) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = self.runtime() {
+            runtime.spawn(work);
+        }
+    }
+
     /// Waits until nothing is under way.
     pub(super) async fn done(&self) {
         // It fails only if there is nobody who could tell, and that is us.

@@ -1,7 +1,7 @@
 //! A decision that may have to wait: for the shared store, or in line.
 
-use super::counts::Counts;
 use super::Verdict;
+use super::counts::Counts;
 use diana_core::{MemoryStore, Store};
 use std::borrow::Cow;
 use std::fmt;

@@ -86,6 +86,8 @@ impl EngineOptions {
             counts: Arc::new(Counts::new(MemoryStore::new(self.table), self.clock)),
             shared: shared.map(Arc::new),
             behind: Behind::new(),
+            #[cfg(feature = "wait")]
+            held: Arc::default(),
             load: LoadMeter::default(),
             sheddings,
             changing: Mutex::default(),
