@@ -115,6 +115,23 @@ pub trait Store: Send + Sync {
     /// Makes `key` as good as new for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Hears that what `decision`, the answer to `asks`, put in flight is still held. What was not put in flight, or has been
+    /// given back, stays as it is.
+    fn extend(
+        &self,
+        asks: &[Ask<'_>],
+        decision: &Decision,
+        now: Timestamp,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = (asks, decision, now);
+        std::future::ready(Ok(()))
+    }
+
+    /// How often the store wants to hear of what is [still held](Self::extend); `None` if it counts it until it is given back.
+    fn extend_every(&self) -> Option<std::time::Duration> {
+        None
+    }
+
     /// Hears that nobody here asks for `limit` any more: what is kept in this process about it may go. What others share
     /// stays.
     fn forget(&self, limit: &Limit) {

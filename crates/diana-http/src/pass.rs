@@ -2,6 +2,7 @@
 //!
 //! # What always holds (tests/giving_back.rs)
 //! - Dropped before [`begin`](Pass::begin), everything comes back: the request was not carried out.
+//! - As long as it is there, what it holds is held, in the shared store too.
 //! - Dropped later, what is held while a request runs (`concurrent`) comes back, and the rest stays taken.
 //! - Nothing comes back twice.
 
@@ -12,7 +13,7 @@ use crate::filter::Inner;
 use crate::settling;
 use diana::core::{MemoryStore, Store};
 use diana::rules::Home;
-use diana::{Answered, Settled, Verdict};
+use diana::{Answered, Keeping, Settled, Verdict};
 use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
@@ -33,6 +34,8 @@ pub struct Pass<S: Store + 'static = MemoryStore> {
     stage: Stage,
     /// What the response says it cost, if that is still to be told to the shared store.
     costs: Option<Box<Settled>>,
+    /// Keeps what it holds in the shared store for as long as it runs.
+    keeping: Option<Keeping>,
 }
 
 /// How far the request is.
@@ -47,7 +50,8 @@ enum Stage {
 impl<S: Store + 'static> Pass<S> {
     pub(crate) fn new(verdict: Verdict, filter: Arc<Inner<S>>) -> Self {
         let pacing = Pacing::of(&filter.engine, &verdict);
-        Self { verdict: Some(verdict), filter, pacing, stage: Stage::Waiting, costs: None }
+        let keeping = filter.engine.keep(&verdict);
+        Self { verdict: Some(verdict), filter, pacing, stage: Stage::Waiting, costs: None, keeping }
     }
 
     /// What was decided.
@@ -120,6 +124,7 @@ impl<S: Store + 'static> Pass<S> {
     fn give_back(&mut self) {
         let (is_over, is_shared) = (self.stage == Stage::Running, self.is_shared());
         let Some(mut verdict) = self.verdict.take() else { return };
+        self.keeping = None;
         let (engine, costs) = (Arc::clone(&self.filter.engine), self.costs.take());
         let giving_back = async move {
             if let Some(costs) = costs {
@@ -131,11 +136,10 @@ impl<S: Store + 'static> Pass<S> {
                 engine.refund(verdict).await;
             }
         };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if is_shared => drop(runtime.spawn(giving_back)),
-            // What is counted here is given back at once. Without a runtime, what is shared comes back with time.
-            _ => drop(giving_back.now_or_never()),
-        }
+        // What is counted here is given back at once.
+        let here = if is_shared { self.filter.engine.carry_out(giving_back).err() } else { Some(giving_back) };
+        // Without a runtime, what is shared comes back with time.
+        let _ = here.map(FutureExt::now_or_never);
     }
 }
 

@@ -13,6 +13,9 @@ fn passes(filter: &Filter, request: &Request<()>) -> bool {
     true
 }
 
+/// Makes a request of a number.
+type Way<'a> = &'a dyn Fn(u32) -> Request<()>;
+
 #[test]
 fn nobody_gets_new_keys_by_adding_values() {
     for real_first in [true, false] {
@@ -25,8 +28,7 @@ fn nobody_gets_new_keys_by_adding_values() {
             let [first, second] = order(n);
             Request::get("/").header("k", first).header("k", second).body(()).unwrap()
         };
-        let ways: [(&str, &dyn Fn(u32) -> Request<()>); 3] =
-            [("query", &by_query), ("cookie", &by_cookie), ("header", &by_header)];
+        let ways: [(&str, Way<'_>); 3] = [("query", &by_query), ("cookie", &by_cookie), ("header", &by_header)];
         for (by, request) in ways {
             let (filter, _) = filter(&format!("rules: [{{name: each, by: {by}(k), limit: 1/h}}]"));
             let passed = (0..10).filter(|n| passes(&filter, &request(*n))).count();

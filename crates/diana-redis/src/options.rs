@@ -148,7 +148,7 @@ impl Options {
 
     /// For how long a permit of a [`Concurrency`](diana_core::Concurrency) limit is held at most, a minute unless you say
     /// otherwise: what a crashed gateway held comes back after that. What takes longer must say so in time
-    /// ([`RedisStore::extend`](crate::RedisStore::extend)), as a [`Held`](crate::Held) does by itself, or is no longer counted.
+    /// ([`Store::extend`](diana_core::Store::extend)), as a [`Held`](crate::Held) does by itself, or is no longer counted.
     #[must_use]
     pub fn permits_for(self, permits_for: Duration) -> Self {
         Self { permits_for: permits_for.max(Duration::from_millis(1)), ..self }

@@ -157,22 +157,6 @@ impl RedisStore {
         decision.note() == DECIDED_HERE
     }
 
-    /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
-    /// work that takes longer. What was not put in flight, or has ended already, stays as it is.
-    pub async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        if !decision.is_granted() || decision.note() == DECIDED_HERE {
-            return Ok(());
-        }
-        let remote = &self.inner.remote;
-        let items = remote.items(asks, now, Patience::NONE)?;
-        let own = items.gather(decision);
-        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.plan.kept.holds());
-        let held = held.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?)));
-        let mut held = held.collect::<Vec<_>>();
-        let moment = remote.moment(now);
-        remote.hand_in(Op::Extend, &mut held, moment).await.map_err(|error| self.failed(&error))
-    }
-
     /// For how long permits are held.
     pub(crate) fn permits_for(&self) -> Duration {
         self.inner.remote.permits_for
@@ -367,6 +351,27 @@ impl Store for RedisStore {
         }
         inner.tell(News::Reset, std::iter::once(name));
         done.map_err(|error| self.failed(&error))
+    }
+
+    /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
+    /// work that takes longer. What was not put in flight, or has ended already, stays as it is.
+    async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
+        if !decision.is_granted() || decision.note() == DECIDED_HERE {
+            return Ok(());
+        }
+        let remote = &self.inner.remote;
+        let items = remote.items(asks, now, Patience::NONE)?;
+        let own = items.gather(decision);
+        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.plan.kept.holds());
+        let held = held.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?)));
+        let mut held = held.collect::<Vec<_>>();
+        let moment = remote.moment(now);
+        remote.hand_in(Op::Extend, &mut held, moment).await.map_err(|error| self.failed(&error))
+    }
+
+    /// Three times in the time that [`Options::permits_for`] says, so that one may be lost.
+    fn extend_every(&self) -> Option<Duration> {
+        Some(self.permits_for() / 3)
     }
 
     /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.

@@ -35,9 +35,13 @@ use tokio::net::TcpListener;
 /// The rules that serve where no file is given.
 pub const DEFAULT: &str = include_str!("serve/default.yaml");
 
+/// How long is waited, in the end, for the shared store to take back what requests held: far longer than it takes.
+const GIVING_BACK: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// What runs.
 struct Serving {
     gateway: Running,
+    engine: Arc<Engine<RedisStore>>,
     sources: Option<Arc<Sources>>,
     readiness: Arc<Readiness>,
     admin: Vec<SocketAddr>,
@@ -78,6 +82,17 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         std::process::exit(130);
     });
     serving.gateway.stop();
+    // The last requests are answered, but what they held in the shared store may still be on its way back there.
+    let given_back = async {
+        serving.engine.carried_out().await;
+        if let Some(store) = serving.engine.shared() {
+            store.clone().close().await;
+        }
+    };
+    let given_back = async { tokio::time::timeout(GIVING_BACK, given_back).await };
+    if runtime.block_on(given_back).is_err() {
+        tracing::warn!("the shared store did not take back in time what the last requests held; time gives it back");
+    }
     tracing::info!("stopped");
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     Ok(())
@@ -123,7 +138,7 @@ async fn start(options: &ServeOptions, file: &RuleFile) -> Result<Serving, Serve
     tokio::spawn(Admin::new(state).serve(listeners));
     watching::start(&engine, &metrics, gateway.certificates());
     readiness.ready();
-    Ok(Serving { gateway, sources, readiness, admin })
+    Ok(Serving { gateway, engine, sources, readiness, admin })
 }
 
 /// Follows the file, and the configuration centre that it names.

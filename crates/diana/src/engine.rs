@@ -11,38 +11,45 @@
 //!
 //! # What always holds (tests/)
 //! - Never more is granted than each limit allows, also while rules change (`reload.rs`).
-//! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`), but for the one case that
-//!   [`Engine::decide`] names.
+//! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`, `given_up.rs`), where there is a runtime to
+//!   hear what the shared store says.
 
 mod answered;
 mod asking;
 mod asks;
+mod behind;
 mod by_hand;
 mod counts;
 mod deciding;
 mod explain;
+#[cfg(feature = "wait")]
+mod holding;
 #[cfg(feature = "wait")]
 mod line;
 mod made;
 mod options;
 mod reserved;
 mod settle;
+mod there;
 mod verdict;
 
 use crate::load::{LoadMeter, Sheddings};
 pub use answered::Answered;
 use arc_swap::ArcSwap;
 use asking::InLine;
-use asks::{Asks, Part};
+use asks::Part;
+use behind::Behind;
 pub use by_hand::{ByHandError, KeyStanding, LimitStanding};
 use counts::Counts;
 pub use deciding::Deciding;
 use deciding::Next;
 #[cfg(feature = "wait")]
 pub use deciding::{Admitting, Begun, Unfinished};
-use diana_core::{Ask, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Store, Timestamp};
+use diana_core::{Ask, Cost, Limit, LocalStore, MemoryStore, Patience, Store, Timestamp};
 use diana_rules::{Attributes, Move, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
+#[cfg(feature = "wait")]
+pub use holding::Keeping;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
 pub use settle::Settled;
@@ -54,7 +61,12 @@ pub use verdict::{Asked, Reason, Verdict};
 pub struct Engine<S = MemoryStore> {
     rules: ArcSwap<RuleSet>,
     counts: Arc<Counts>,
-    shared: Option<S>,
+    shared: Option<Arc<S>>,
+    /// Who goes on with what is under way when a request is given up.
+    behind: Behind,
+    /// What requests hold in the shared store while they run.
+    #[cfg(feature = "wait")]
+    held: Arc<holding::Held>,
     load: LoadMeter,
     sheddings: Sheddings,
     /// Held while the rules change. Limits that are gone are forgotten twice, the second time with the next change: a request
@@ -74,12 +86,15 @@ impl<S: Store> Engine<S> {
     pub fn with_shared(file: &RuleFile, shared: S) -> Self {
         EngineOptions::of(file).build_shared(file, shared)
     }
+}
 
+impl<S: Store + 'static> Engine<S> {
     /// Decides about one request: whether it may go on, after which wait, or why not.
     ///
     /// Asking for the attributes, and all that is counted here, is done at once; the future is only for the shared store.
-    /// Dropping it gives back what was taken, but for one case: while shared *shadow* rules are asked, what the shared store has
-    /// granted already stays charged.
+    /// Dropping it gives back what was taken: here at once, and in the shared store as soon as that has answered, which is heard
+    /// behind, in a tokio runtime (feature `wait`): the one that the engine was made in, or that of the one who drops it. Where
+    /// there is none, what the shared store has granted comes back with time.
     pub fn decide(&self, request: &dyn Attributes) -> Deciding<'_, S> {
         match self.first_look(request, InLine::Passes) {
             (begun, Next::Nothing) => Deciding::made(begun),
@@ -118,7 +133,9 @@ impl<S: Store> Engine<S> {
     pub async fn go_on(&self, unfinished: Unfinished) -> Verdict {
         self.carry_on(unfinished.begun, unfinished.next, InLine::Stands).await
     }
+}
 
+impl<S: Store> Engine<S> {
     /// Which of the asks are decided in this process: all of them, if nobody shares.
     fn here(&self) -> Part {
         if self.shared.is_some() { Part::Local } else { Part::Everything }
@@ -143,41 +160,22 @@ impl<S: Store> Engine<S> {
         if !verdict.is_granted() {
             return;
         }
-        let now = self.now();
         if let Some(made) = &verdict.made().local {
-            self.counts.give_back(verdict, verdict.made().here, made, what, now);
+            self.counts.give_back(verdict, verdict.made().here, made, what, self.now());
         }
         if let Some(made) = &verdict.made().shared {
-            self.give_back_there(verdict, Part::Shared, &made.decision, made.here, what, now).await;
+            let store = self.decided_there(made.here);
+            there::give_back(store, &self.counts, verdict, Part::Shared, &made.decision, what).await;
         }
         for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.decision.is_granted()) {
-            self.give_back_there(verdict, Part::Shadow(shadow.nth), &shadow.decision, shadow.here, what, now).await;
+            let (store, part) = (self.decided_there(shadow.here), Part::Shadow(shadow.nth));
+            there::give_back(store, &self.counts, verdict, part, &shadow.decision, what).await;
         }
     }
 
-    async fn give_back_there(
-        &self,
-        verdict: &Verdict,
-        part: Part,
-        made: &Decision,
-        here: bool,
-        what: Return,
-        now: Timestamp,
-    ) {
-        match &self.shared {
-            Some(shared) if !here => {
-                if what == Return::Everything {
-                    self.counts.give_up(verdict, part, made);
-                }
-                let (asks, made) = Asks::given_back(verdict, part, made, what);
-                if !asks.is_empty() {
-                    // What can't be given back now comes back as far as time gives it back: all but a total.
-                    let _ = shared.refund(&asks, &made, now).await;
-                    self.counts.wake(&asks);
-                }
-            }
-            _ => self.counts.give_back(verdict, part, made, what, now),
-        }
+    /// The store that a decision was made by, if that was the shared one.
+    fn decided_there(&self, here: bool) -> Option<&S> {
+        self.shared().filter(|_| !here)
     }
 
     /// Puts the rules of `file` in force, all at once. Limits that stay, or only change, keep their counts; requests that are
@@ -238,7 +236,21 @@ impl<S: Store> Engine<S> {
 
     /// The store that many processes share, if there is one.
     pub fn shared(&self) -> Option<&S> {
-        self.shared.as_ref()
+        self.shared.as_deref()
+    }
+
+    /// Carries out some work behind requests that are over, such as giving back what they held, in a runtime that outlives them:
+    /// the one that the engine was made in if that has threads of its own, else the current one. Without any the work comes
+    /// back as it is.
+    #[cfg(feature = "wait")]
+    pub fn carry_out<W: Future<Output = ()> + Send + 'static>(&self, work: W) -> Result<(), W> {
+        self.behind.carry_out(work)
+    }
+
+    /// Waits until all is done that is carried out behind requests: for the end of a program, whose runtime would throw it away.
+    #[cfg(feature = "wait")]
+    pub async fn carried_out(&self) {
+        self.behind.done().await;
     }
 
     /// The time by the engine's clock.

@@ -46,7 +46,7 @@ pub use diana_core as core;
 pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "wait")]
-pub use engine::{Admitting, Begun, Unfinished};
+pub use engine::{Admitting, Begun, Keeping, Unfinished};
 pub use engine::{
     Answered, Asked, ByHandError, Deciding, Engine, EngineOptions, Explanation, KeyStanding, LimitStanding, Reason,
     RuleExplanation, Settled, Verdict,

@@ -35,7 +35,7 @@ fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
 }
 
 /// What each of so many who come one after the other hears, and when.
-async fn transcript<S: Store>(engine: &Engine<S>, count: usize, holds: Duration) -> Vec<String> {
+async fn transcript<S: Store + 'static>(engine: &Engine<S>, count: usize, holds: Duration) -> Vec<String> {
     let began = tokio::time::Instant::now();
     let heard = Mutex::new(Vec::new());
     join_all((0..count).map(|nth| {

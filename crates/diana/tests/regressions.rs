@@ -3,6 +3,7 @@
 
 mod support;
 
+use diana::Verdict;
 use diana::rules::DescribedRequest;
 use std::time::Duration;
 use support::{account, decide, engine, file, now, request, said};
@@ -36,7 +37,7 @@ fn a_limit_that_comes_or_goes_beside_others_forgives_nobody() {
 
     let (engine, _) = support::engine("rules: [{name: r, by: account, total: 3}]");
     let held = [(); 3].map(|()| decide(&engine, &account("x")));
-    assert!(held.iter().all(diana::Verdict::is_granted));
+    assert!(held.iter().all(Verdict::is_granted));
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 100/s, total: 3}]"));
     assert_eq!(left(&engine), [100, 0]);
 }
@@ -139,14 +140,14 @@ fn who_gives_up_makes_room_in_a_queue() {
         let (engine, _) = engine(&format!("rules: [{{name: r, {rule}, wait: 60s, queue: 2}}]"));
         let wait = || decide(&engine, &request());
         // All that need not wait, and the two that may.
-        let mut granted = std::iter::repeat_with(wait).take_while(|verdict| verdict.is_granted()).collect::<Vec<_>>();
+        let mut granted = std::iter::repeat_with(wait).take_while(Verdict::is_granted).collect::<Vec<_>>();
         assert!(granted.len() > 2 && !wait().is_granted(), "{rule}");
         for _ in 0..3 {
             for verdict in granted.split_off(granted.len() - 2) {
                 now(engine.refund(verdict));
             }
             granted.extend([wait(), wait()]);
-            assert!(granted.iter().all(diana::Verdict::is_granted), "{rule}: nobody waits any more");
+            assert!(granted.iter().all(Verdict::is_granted), "{rule}: nobody waits any more");
             assert!(!wait().is_granted(), "{rule}: now two wait again");
         }
         // A decision that nobody takes is given up as well.

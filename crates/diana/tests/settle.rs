@@ -26,12 +26,12 @@ fn shared() -> (Engine<MemoryStore>, ManualClock) {
 }
 
 /// What is left of each limit.
-fn left<S: Store>(engine: &Engine<S>) -> Vec<u64> {
+fn left<S: Store + 'static>(engine: &Engine<S>) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
 }
 
-fn both_ways<S: Store>(engine: &Engine<S>) {
+fn both_ways<S: Store + 'static>(engine: &Engine<S>) {
     let mut verdict = now(engine.decide(&account("alice")));
     assert_eq!(left(engine), [900, 49, 3, 400]);
     now(engine.settle(&mut verdict, &Settled::all(250)));

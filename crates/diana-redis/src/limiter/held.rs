@@ -2,7 +2,7 @@
 
 use super::reserved::give_back;
 use super::{AcquireError, SharedLimiter};
-use diana_core::{Clock, Cost, Decision, SystemClock};
+use diana_core::{Clock, Cost, Decision, Store, SystemClock};
 use tokio::task::JoinHandle;
 
 /// Permits that are given back when this is dropped; if the process dies instead, when their time limit ends

@@ -2,7 +2,8 @@
 
 use super::asks::{Asks, Part};
 use super::deciding::{GivesBack, Next};
-use super::made::{Shadow, SharedDecision};
+use super::made::Shadow;
+use super::there::{Said, UnderWay};
 use super::{Engine, Verdict};
 use diana_core::{Decision, LocalStore, Patience, Store};
 use diana_rules::{Applied, Attributes, Home, Mode, RuleInForce, Why};
@@ -17,7 +18,7 @@ pub(super) enum InLine {
     Passes,
 }
 
-impl<S: Store> Engine<S> {
+impl<S: Store + 'static> Engine<S> {
     /// All that can be said about a request without waiting for anything.
     pub(super) fn first_look(&self, request: &dyn Attributes, in_line: InLine) -> (GivesBack<'_>, Next) {
         let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
@@ -78,7 +79,7 @@ impl<S: Store> Engine<S> {
     pub(super) async fn carry_on(&self, mut begun: GivesBack<'_>, next: Next, in_line: InLine) -> Verdict {
         if next == Next::AskShared {
             if self.ask_shared(&mut begun).await {
-                return self.ask_shadows(begun).await;
+                return begun.done();
             }
             if self.after_a_denial(begun.verdict(), in_line) == Next::Nothing {
                 return begun.done();
@@ -111,33 +112,27 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Asks the shared store, and says whether it grants. If it does not, what was taken here is given back.
+    /// Asks the shared store, and if it grants, the shadows; says whether it grants. If it does not, what was taken here is
+    /// given back.
     pub(super) async fn ask_shared(&self, begun: &mut GivesBack<'_>) -> bool {
-        let Some(shared) = &self.shared else { return true };
-        let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shared).await else {
-            return true;
+        let said = match &self.shared {
+            Some(shared) if self.is_shared(begun.verdict()) => {
+                let asking = UnderWay::new(shared, &self.counts, begun.lend(), &self.behind);
+                let (verdict, said) = asking.answer().await;
+                begun.put_back(verdict);
+                said
+            }
+            _ => Said::default(),
         };
-        let is_granted = decision.is_granted();
-        begun.verdict_mut().made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
+        let is_granted = said.is_granted();
+        begun.verdict_mut().made_mut().shared = said.enforced;
         if !is_granted {
             begun.give_back_local();
+        } else if begun.verdict().found().has_shadows() {
+            self.ask_shadows_here(begun.verdict_mut());
+            said.shadows.into_iter().for_each(|shadow| begun.verdict_mut().add_shadow(shadow));
         }
         is_granted
-    }
-
-    /// Asks the shadows about a request that was granted.
-    pub(super) async fn ask_shadows(&self, mut begun: GivesBack<'_>) -> Verdict {
-        if !begun.verdict().found().has_shadows() {
-            return begun.done();
-        }
-        self.ask_shadows_here(begun.verdict_mut());
-        let Some(shared) = &self.shared else { return begun.done() };
-        for nth in begun.verdict().shadows_of(Home::Shared) {
-            if let Some((decision, here)) = self.decide_there(shared, begun.verdict(), Part::Shadow(nth)).await {
-                begun.verdict_mut().add_shadow(Shadow { nth, decision, here });
-            }
-        }
-        begun.done()
     }
 
     /// Asks each shadow rule that is counted here as if it were in force.
@@ -180,26 +175,5 @@ impl<S: Store> Engine<S> {
         let decision = LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER);
         reserved.keep(&self.counts, verdict, part, &decision);
         Some(decision)
-    }
-
-    /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
-    /// nobody.
-    async fn decide_there(&self, shared: &S, verdict: &Verdict, part: Part) -> Option<(Decision, bool)> {
-        let mut asks = Asks::of(verdict, part);
-        if asks.is_empty() {
-            return None;
-        }
-        let has_reserved = verdict.rules().has_reserved();
-        if has_reserved {
-            self.counts.reserved.lock().bound(&self.counts, verdict, part, &mut asks);
-        }
-        let made = match shared.decide(&asks, verdict.at(), Patience::FOREVER).await {
-            Ok(decision) => (decision, false),
-            Err(_) => (LocalStore::decide(self.local(), &asks, verdict.at(), Patience::FOREVER), true),
-        };
-        if has_reserved {
-            self.counts.reserved.lock().keep(&self.counts, verdict, part, &made.0);
-        }
-        Some(made)
     }
 }

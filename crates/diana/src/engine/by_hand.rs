@@ -189,7 +189,7 @@ impl<S: Store> Engine<S> {
 
     /// The store in which a rule counts, if that is not this process.
     fn shared_for(&self, named: &Named) -> Option<&S> {
-        self.shared.as_ref().filter(|_| named.home() == Home::Shared)
+        self.shared().filter(|_| named.home() == Home::Shared)
     }
 
     async fn standing(&self, named: &Named) -> Result<KeyStanding, ByHandError> {

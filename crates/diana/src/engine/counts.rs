@@ -65,6 +65,20 @@ impl Counts {
         }
     }
 
+    /// Gives back all that was granted to a request in this process.
+    pub(super) fn give_back_local(&self, verdict: &Verdict) {
+        let (now, made) = (self.now(), verdict.made());
+        if let Some(local) = &made.local {
+            self.give_back(verdict, made.here, local, Return::Everything, now);
+        }
+        if let Some(shared) = made.shared.as_ref().filter(|shared| shared.here && shared.decision.is_granted()) {
+            self.give_back(verdict, Part::Shared, &shared.decision, Return::Everything, now);
+        }
+        for shadow in made.shadows.iter().filter(|shadow| shadow.here && shadow.decision.is_granted()) {
+            self.give_back(verdict, Part::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
+        }
+    }
+
     /// Wakes those who wait for what has come back.
     pub(super) fn wake(&self, asks: &AskList<'_>) {
         // Most of the time it is nobody.

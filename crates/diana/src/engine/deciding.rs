@@ -1,8 +1,7 @@
 //! A decision that may have to wait: for the shared store, or in line.
 
-use super::asks::Part;
+use super::Verdict;
 use super::counts::Counts;
-use super::{Return, Verdict};
 use diana_core::{MemoryStore, Store};
 use std::borrow::Cow;
 use std::fmt;
@@ -134,17 +133,17 @@ impl<'e> GivesBack<'e> {
     }
 
     pub(super) fn give_back_local(&self) {
-        let (counts, verdict) = (&**self.counts, self.verdict());
-        let (now, made) = (counts.now(), verdict.made());
-        if let Some(local) = &made.local {
-            counts.give_back(verdict, made.here, local, Return::Everything, now);
-        }
-        if let Some(shared) = made.shared.as_ref().filter(|shared| shared.here && shared.decision.is_granted()) {
-            counts.give_back(verdict, Part::Shared, &shared.decision, Return::Everything, now);
-        }
-        for shadow in made.shadows.iter().filter(|shadow| shadow.here && shadow.decision.is_granted()) {
-            counts.give_back(verdict, Part::Shadow(shadow.nth), &shadow.decision, Return::Everything, now);
-        }
+        self.counts.give_back_local(self.verdict());
+    }
+
+    /// The verdict, for a while: who takes it gives back by itself what was taken.
+    pub(super) fn lend(&mut self) -> Verdict {
+        self.verdict.take().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
+    }
+
+    /// The verdict is back.
+    pub(super) fn put_back(&mut self, verdict: Verdict) {
+        self.verdict = Some(verdict);
     }
 }
 

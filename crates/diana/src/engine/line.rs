@@ -96,7 +96,7 @@ fn note_stood(verdict: &mut Verdict, rule: Option<u32>, began: Timestamp) {
     verdict.made_mut().stood = rule.map(|rule| Stood { rule, time });
 }
 
-impl<S: Store> Engine<S> {
+impl<S: Store + 'static> Engine<S> {
     /// Waits for its turn.
     pub(super) async fn stand_in_line(&self, mut begun: GivesBack<'_>) -> Verdict {
         let (lines, began) = (&self.counts.lines, begun.verdict().at());
@@ -133,8 +133,7 @@ impl<S: Store> Engine<S> {
             begun.verdict_mut().ask_anew(self.now());
             if self.ask_all(&mut begun).await {
                 note_stood(begun.verdict_mut(), rule, began);
-                drop(place);
-                return self.ask_shadows(begun).await;
+                return begun.done();
             }
             to = self.line_after(begun.verdict(), began);
             if to.is_none() {
@@ -152,7 +151,7 @@ impl<S: Store> Engine<S> {
         begun.done()
     }
 
-    /// Asks for all that the request asks for; says whether it is granted.
+    /// Asks for all that the request asks for, and if it is granted, the shadows; says whether it is granted.
     async fn ask_all(&self, begun: &mut GivesBack<'_>) -> bool {
         self.decide_local(begun.verdict_mut());
         begun.verdict().is_granted() && self.ask_shared(begun).await

@@ -1,6 +1,7 @@
 //! How an engine is set up.
 
 use super::Engine;
+use super::behind::Behind;
 use super::counts::Counts;
 use crate::load::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
@@ -83,7 +84,10 @@ impl EngineOptions {
         Engine {
             rules: ArcSwap::from_pointee(RuleSet::new(file)),
             counts: Arc::new(Counts::new(MemoryStore::new(self.table), self.clock)),
-            shared,
+            shared: shared.map(Arc::new),
+            behind: Behind::new(),
+            #[cfg(feature = "wait")]
+            held: Arc::default(),
             load: LoadMeter::default(),
             sheddings,
             changing: Mutex::default(),

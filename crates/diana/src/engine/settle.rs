@@ -156,7 +156,7 @@ impl<S: Store> Engine<S> {
     ) -> Decision {
         let Corrections { charged, returned, answers, emptied, after } = Corrections::of(verdict, part, &made, costs);
         let given_back = Decision::from(answers).with_note(made.note());
-        match self.shared.as_ref().filter(|_| !here) {
+        match self.shared().filter(|_| !here) {
             Some(shared) => {
                 // A store that is away can't be told; then the guess stays.
                 if !returned.is_empty() {

@@ -32,11 +32,11 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
 
-pub(crate) fn decide<S: Store>(engine: &Engine<S>, request: &DescribedRequest) -> Verdict {
+pub(crate) fn decide<S: Store + 'static>(engine: &Engine<S>, request: &DescribedRequest) -> Verdict {
     now(engine.decide(request))
 }
 
 /// The verdict as a line of a transcript.
-pub(crate) fn said<S: Store>(engine: &Engine<S>, request: &DescribedRequest) -> String {
+pub(crate) fn said<S: Store + 'static>(engine: &Engine<S>, request: &DescribedRequest) -> String {
     decide(engine, request).to_string()
 }
