@@ -50,6 +50,9 @@ const WINDOW_SAMPLES: u32 = 10;
 /// The part of the limit that must be in flight for it to be reached. (What is told is how many were in flight when a request
 /// began; the limit may have grown since.)
 const REACHED: f64 = 0.8;
+/// For how long it is taken to be reached, and in latencies.
+const JUST_NOW: Duration = Duration::from_millis(500);
+const JUST_NOW_LATENCIES: f64 = 2.0;
 /// How long a limit must be reached, and its latency in doubt, before it is probed; and in latencies.
 const IN_DOUBT: Duration = Duration::from_secs(1);
 const IN_DOUBT_LATENCIES: f64 = 10.0;
@@ -88,6 +91,8 @@ pub struct Gradient2State {
     lately: f64,
     /// When the baseline was last found without a queue, if ever.
     proven: Option<Timestamp>,
+    /// When the limit was last reached.
+    reached: Option<Timestamp>,
     /// Since when the limit has been reached all the time while nobody knew whether the latency was that of a queue.
     in_doubt_since: Option<Timestamp>,
     has_adapted: bool,
@@ -163,10 +168,16 @@ impl Gradient2 {
         state.has_adapted = true;
         let dropped = f64::from(window.dropped) / f64::from(window.answered + window.dropped);
         let is_in_use = float(window.most_in_flight) >= state.limit / 2.0;
+        // Requests may come in bursts, of which the first are alone: so not by this window only.
+        if float(window.most_in_flight) >= state.limit * REACHED {
+            state.reached = Some(now);
+        }
+        let lately = at_least(JUST_NOW, state.lately * JUST_NOW_LATENCIES);
+        let is_reached = state.reached.is_some_and(|reached| now.since(reached) <= lately);
         let mut gradient = 1.0_f64;
         if window.answered > 0 {
             let latency = (window.seconds / f64::from(window.answered)).max(f64::MIN_POSITIVE);
-            state.teach(now, latency, is_in_use);
+            state.teach(now, latency, is_in_use || is_reached);
             gradient = TOLERANCE * state.baseline / latency;
         }
         let gradient = (gradient.min(1.0) * (1.0 - dropped)).max(STEEPEST);
@@ -175,7 +186,6 @@ impl Gradient2 {
             let smooth = state.limit * (1.0 - SMOOTHING) + new * SMOOTHING;
             state.limit = smooth.clamp(float(self.min), float(self.max));
         }
-        let is_reached = float(window.most_in_flight) >= state.limit * REACHED;
         if !is_reached || !state.is_doubtful() {
             state.in_doubt_since = None;
             return;
