@@ -9,7 +9,7 @@ use diana::rules::{Document, RuleFile};
 use diana::{Engine, EngineOptions, connect, registry};
 use diana_testing::{RedisServer, wait_until};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Waker};
 use std::time::Duration;
 use support::{account, clock, file};
 use tokio::sync::Semaphore;
@@ -64,13 +64,13 @@ async fn left<S: Store>(engine: &Engine<S>) -> Vec<u64> {
 async fn what_the_store_grants_to_somebody_who_has_left_goes_back() {
     let (engine, store) = late(
         "[{name: here, limit: 4/h, store: local}, {name: rate, limit: 4/h}, {name: places, concurrent: 3},
-          {name: shadow, limit: 5/h, mode: shadow}]",
+          {name: shadow, limit: 5/h, shadow: true}]",
     );
     // While the rules in force are asked, and while the shadow is.
     for (answers, after) in [(0, [3, 3, 2, 5]), (1, [3, 3, 2, 4])] {
         store.may_answer.add_permits(answers);
         let mut asking = Box::pin(engine.decide(&account("alice")));
-        assert!(std::future::poll_fn(|context| Poll::Ready(asking.as_mut().poll(context).is_pending())).await);
+        assert!(asking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(left(&engine).await, after);
         drop(asking);
         assert_eq!(left(&engine).await[0], 4, "what is counted here comes back at once");
@@ -87,7 +87,8 @@ async fn what_the_store_grants_to_the_first_in_line_who_has_left_goes_back() {
     store.may_answer.add_permits(1);
     let holds = engine.admit(&account("alice")).await;
     assert!(holds.is_granted());
-    store.may_answer.add_permits(1);
+    // It is denied when it comes, and once more when it has become the first.
+    store.may_answer.add_permits(2);
     let mut waits = Box::pin(engine.admit(&account("alice")));
     assert!(tokio::time::timeout(Duration::from_millis(1), waits.as_mut()).await.is_err(), "it stands in line");
     engine.finish(holds).await;
@@ -106,7 +107,7 @@ rules:
   - {name: places, by: account, concurrent: 20}
   - {name: line, by: account, concurrent: 18, wait: 10s}
   - {name: rate, by: account, limit: 1000/day}
-  - {name: shadow, by: account, limit: 1000/day, mode: shadow}
+  - {name: shadow, by: account, limit: 1000/day, shadow: true}
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,10 +2,12 @@
 
 use crate::fleet::{Fleet, REFUSED};
 use crate::support::client::{Client, get};
-use crate::support::program::LONG;
+use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Then, Upstream};
 use diana_testing::{RedisServer, wait_until};
 use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A service that has more to say than anybody reads, or nothing at all.
 fn service() -> Upstream {
@@ -74,4 +76,39 @@ fn a_place_comes_back_when_the_client_goes_before_the_answer() {
         client.send("GET /silent HTTP/1.1\r\nhost: example.com\r\n\r\n");
         upstream.wait_for(1);
     });
+}
+
+#[test]
+fn a_gateway_that_stops_leaves_no_place_behind() {
+    let redis = RedisServer::start().unwrap();
+    let may_answer = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&may_answer);
+    let upstream = Upstream::start(move |talk| {
+        talk.body()?;
+        wait_until("the word", LONG, || told.load(Ordering::Relaxed).then_some(()))?;
+        talk.answer("200 OK", "", b"late")
+    });
+    let rules = format!(
+        "
+gateway: {{listen: $LISTEN, workers: 2, upstream: '{}'}}
+store: {{redis: '{}', timeout: 20s, permits_for: 1h, prefix: stops}}
+rules: [{{name: places, concurrent: 20}}]
+",
+        upstream.url(),
+        redis.url()
+    );
+    let mut program = Diana::serve(&rules);
+    let mut clients = (0..20).map(|_| Client::connect(program.port())).collect::<Vec<_>>();
+    clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"));
+    upstream.wait_for(20);
+    program.tell_to_stop();
+    may_answer.store(true, Ordering::Relaxed);
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 200);
+    }
+    assert!(program.ended().success());
+    let keys = redis.cli(&["keys", "stops*places*"]).unwrap();
+    for key in keys.split_whitespace().filter(|key| redis.cli(&["type", key]).unwrap().trim() == "zset") {
+        assert_eq!(redis.cli(&["zcard", key]).unwrap().trim(), "0", "{key}");
+    }
 }
