@@ -99,7 +99,9 @@ rules: [{{name: places, concurrent: 20}}]
     );
     let mut program = Diana::serve(&rules);
     let mut clients = (0..20).map(|_| Client::connect(program.port())).collect::<Vec<_>>();
-    clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n"));
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nhost: example.com\r\n\r\n");
+    }
     upstream.wait_for(20);
     program.tell_to_stop();
     may_answer.store(true, Ordering::Relaxed);
