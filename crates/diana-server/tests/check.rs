@@ -150,7 +150,7 @@ fn the_samples_are_good() {
     }
     let names = names.iter().map(String::as_str);
     let output = diana_in(&folder, &["check"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
-    assert_eq!(out(&output).matches(" rules, good\n").count(), 10);
+    assert_eq!(out(&output).matches(" rules, good\n").count(), 11);
 }
 
 #[test]

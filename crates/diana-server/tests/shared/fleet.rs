@@ -78,7 +78,8 @@ impl Fleet {
 
     /// Waits until something holds.
     pub(crate) fn until(&self, what: &str, holds: impl Fn() -> bool) {
-        wait_until(what, LONG, || holds().then_some(())).unwrap_or_else(|error| panic!("{error}: {:?}", self.links()));
+        wait_until(what, 4 * LONG, || holds().then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {:?}", self.links()));
     }
 
     /// Asks all gateways for a path at once, and tells how many requests each of them let pass. Each has `clients`, and each of
