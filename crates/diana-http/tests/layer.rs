@@ -74,6 +74,23 @@ async fn a_refused_request_does_not_reach_the_service() {
     assert_eq!(server.seen(), ["/a", "/c"]);
 }
 
+/// A router goes by how a path begins, a rule by where it leads.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_stands_for_another_is_no_good_request() {
+    let server = Server::default();
+    let rule = "{name: graphql, match: {path: /graphql/**}, limit: 1/h}";
+    let service = ServiceBuilder::new().layer(layer(rule)).service(server.service());
+    for path in ["/graphql/../x", "/graphql/%2e%2e/x"] {
+        assert_eq!(
+            service.clone().oneshot(request(path, 7)).await.unwrap().status(),
+            StatusCode::BAD_REQUEST,
+            "{path}"
+        );
+    }
+    assert_eq!(server.seen(), <[String; 0]>::default());
+    assert_eq!(service.oneshot(request("/graphql/x", 7)).await.unwrap().status(), StatusCode::OK);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_address_comes_from_the_function_if_there_is_one() {
     let server = Server::default();

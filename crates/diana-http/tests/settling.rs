@@ -63,6 +63,17 @@ fn costs_are_for_every_rule_with_a_cost_or_for_one_by_its_name() {
 }
 
 #[test]
+fn the_client_is_told_what_is_left_afterwards() {
+    let (filter, _) = filter("rules: [{name: tokens, limit: 1000/h, cost: 10}]");
+    for (cost, left) in [("250", "r=750"), ("3", "r=747"), ("2000", "r=0")] {
+        let response = Response::builder().header("x-diana-cost", cost).body(Empty::<&[u8]>::new()).unwrap();
+        let response = passed(filter.check(&get("/"), client())).answer(response);
+        let told = response.headers()["ratelimit"].to_str().unwrap();
+        assert!(told.contains(&format!(";{left};")), "{cost}: {told}");
+    }
+}
+
+#[test]
 fn a_cost_that_no_rule_is_about_is_taken_out_too() {
     let (filter, _) = filter("rules: [{name: a, match: {path: /b}, limit: 1/s}]");
     let response = Response::builder().header("x-diana-cost", "5").body(Empty::<&[u8]>::new()).unwrap();

@@ -7,10 +7,14 @@ use crate::body::PassBody;
 use crate::checking::Checking;
 use crate::outcome::{Checked, Diverted};
 use crate::pass::Pass;
+use crate::path::has_dot_segments;
+use bytes::Bytes;
 use diana::core::{MemoryStore, Store};
+use http::header::CONTENT_TYPE;
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
+use http_body_util::Full;
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
@@ -78,6 +82,9 @@ where
         S: Store + 'static,
     {
         let Self { mut head, body, mut inner, diverting } = self;
+        if has_dot_segments(head.uri.path()) {
+            return Err(no_good_path().map(DianaBody::refused));
+        }
         match checked {
             Checked::Pass(mut pass) => {
                 let request = Request::from_parts(head, pass.request_body(body));
@@ -93,6 +100,15 @@ where
             Checked::Refuse(refused) => Err(refused.into_response().map(DianaBody::refused)),
         }
     }
+}
+
+/// A path that rules and routers may take for different places goes no further, and is charged to nobody.
+fn no_good_path() -> Response<Full<Bytes>> {
+    let body = r#"{"title":"Bad Request","status":400,"detail":"the path has `.` or `..` in it"}"#;
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    response
 }
 
 impl<C, B, S, R> Future for DianaFuture<C, B, S>

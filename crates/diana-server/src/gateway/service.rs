@@ -26,7 +26,7 @@ use diana::core::{Clock, SystemClock};
 use diana_http::{Checked, HttpAttributes, Refused};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -303,10 +303,8 @@ fn rejected(response: Response<Full<Bytes>>, mut visit: Visit) -> Response<OutBo
     own(response, visit)
 }
 
-/// After this answer nothing good can come on the connection.
+/// After this answer nothing good can come on the connection. (Over HTTP/2, where only the stream ends, hyper leaves it out.)
 fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    if response.version() != Version::HTTP_2 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    }
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

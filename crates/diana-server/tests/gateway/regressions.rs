@@ -3,6 +3,7 @@
 use crate::support::client::{Client, ask};
 use crate::support::program::Diana;
 use crate::support::upstream::{Then, Upstream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A filter behind Diana's own refused, and what the rules had taken was given back: guessing at signatures was free.
 #[test]
@@ -83,10 +84,11 @@ fn an_early_answer_does_not_cost_the_client_its_connection() {
 /// A connection that an upstream closed just when it was used again was a 502.
 #[test]
 fn what_may_be_asked_twice_is_when_the_upstream_closes_meanwhile() {
-    let service = Upstream::start(|talk| {
-        let _ = talk.answer("200 OK", "", b"once")?;
-        // The next request of this connection is read, and never answered.
-        Ok(Then::Close)
+    let asked = AtomicUsize::new(0);
+    let service = Upstream::start(move |talk| {
+        // Every second request is read, and its connection closed without an answer.
+        let is_answered = asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        if is_answered { talk.answer("200 OK", "", b"once") } else { Ok(Then::Close) }
     });
     let diana =
         Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", service.url()));
@@ -94,4 +96,5 @@ fn what_may_be_asked_twice_is_when_the_upstream_closes_meanwhile() {
     for _ in 0..10 {
         assert_eq!(client.get("/").status, 200);
     }
+    assert_eq!(service.count(), 19, "all but the first were asked twice");
 }
