@@ -46,8 +46,6 @@ pub(super) struct Ending {
     moved: AtomicU64,
     /// How many bytes have come.
     come: AtomicU64,
-    /// Whether all of it went on.
-    is_whole: AtomicBool,
 }
 
 /// Why a body was not let through.
@@ -66,11 +64,6 @@ impl Ending {
     /// How many bytes have come.
     pub(super) fn come(&self) -> u64 {
         self.come.load(Ordering::Relaxed)
-    }
-
-    /// Whether all of it went on.
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole.load(Ordering::Relaxed)
     }
 
     /// What was wrong with it.
@@ -168,10 +161,6 @@ impl Body for ClientBody {
         if polled.is_ready() {
             streaming.ending.moved.fetch_add(1, Ordering::Relaxed);
             streaming.ending.come.store(streaming.come, Ordering::Relaxed);
-            // Whoever knows the length does not ask for the end.
-            if matches!(polled, Poll::Ready(None)) || streaming.body.is_end_stream() {
-                streaming.ending.is_whole.store(true, Ordering::Relaxed);
-            }
         }
         if let Poll::Ready(Some(Err(fault))) = polled {
             streaming.ending.set(fault);

@@ -10,7 +10,7 @@
 use super::answers;
 use super::client_body::{BodyFault, ClientBody, Ending};
 use super::facts::Facts;
-use super::head::{self, Rejected};
+use super::head::{self, Onward, Rejected};
 use super::leave::Leave;
 use super::out_body::OutBody;
 use super::phase::Phase;
@@ -200,18 +200,16 @@ impl Connection {
         let upgrade = head::upgrade(&head);
         // The client's side of the tunnel, if it comes to that.
         let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        head::to_upstream(&mut head, &self.facts, upgrade);
-        head.extensions.clear();
+        let request = Onward { head: &head, facts: &self.facts, upgrade: upgrade.as_ref() };
         let (body, ending) = self.body(body, &leave);
         visit.body(ending.as_ref());
-        let request = Request::from_parts(head, body);
         let began = SystemClock.now();
         let sent = match (&leave, group) {
-            (_, Some(group)) => self.site.upstreams.send(group, request).await,
-            (Leave::Divert(diverted), None) => self.site.upstreams.send_to(diverted.to(), request).await,
+            (_, Some(group)) => self.site.upstreams.send(group, request, body).await,
+            (Leave::Divert(diverted), None) => self.site.upstreams.send_to(diverted.to(), request, body).await,
             (Leave::Pass(_), None) => Err(Failure::Nowhere),
         };
-        let Answer { mut response, from } = match sent {
+        let Answer { response, from } = match sent {
             Ok(answer) => answer,
             Err(failure) => {
                 let response = self.failed(&failure, ending.as_deref(), &mut visit);
@@ -234,7 +232,6 @@ impl Connection {
                 }
             };
         }
-        head::to_client(response.headers_mut(), None);
         leave.answer(response, visit)
     }
 

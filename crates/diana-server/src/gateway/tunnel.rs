@@ -1,6 +1,5 @@
 //! A connection that became something else, such as a WebSocket: bytes both ways until one side has had enough.
 
-use super::head;
 use super::leave::{COST, Leave};
 use super::out_body::OutBody;
 use super::service::Connection;
@@ -8,7 +7,7 @@ use super::site::Site;
 use super::upstream::UpstreamBody;
 use super::visit::Visit;
 use http::Response;
-use http::header::UPGRADE;
+use http::header::{CONNECTION, HeaderValue};
 use http_body_util::Full;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -26,25 +25,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) fn open(
     connection: Arc<Connection>,
     client: OnUpgrade,
-    mut response: Response<UpstreamBody>,
+    response: Response<UpstreamBody>,
     leave: Leave,
     visit: Visit,
 ) -> Response<OutBody> {
-    let upstream = hyper::upgrade::on(&mut response);
-    let upgrade = response.headers().get(UPGRADE).cloned();
     let (mut head, body) = response.into_parts();
-    head::to_client(&mut head.headers, upgrade);
+    head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     head.headers.remove(COST);
-    let to_upstream = body.into_connection();
-    tokio::spawn(async move {
-        let _leave = leave;
-        if let Some(to_upstream) = to_upstream {
-            to_upstream.finish().await;
-        }
-        let (Ok(client), Ok(upstream)) = (client.await, upstream.await) else { return };
-        let timeout = connection.site.gateway.timeouts.tunnel;
-        carry(&connection.site, TokioIo::new(client), TokioIo::new(upstream), timeout).await;
-    });
+    if let Some(upstream) = body.into_connection() {
+        tokio::spawn(async move {
+            let _leave = leave;
+            let Ok(client) = client.await else { return };
+            let timeout = connection.site.gateway.timeouts.tunnel;
+            carry(&connection.site, TokioIo::new(client), upstream.into_io(), timeout).await;
+        });
+    }
     Response::from_parts(head, OutBody::own(Full::default(), visit))
 }
 

@@ -7,41 +7,16 @@
 //! for it.
 
 mod body;
-mod connection;
 mod connector;
+mod fault;
 mod group;
+mod http1;
+mod http2;
 mod member;
+mod patience;
 
 pub(super) use body::{BodyError, UpstreamBody};
 pub(super) use connector::{Connector, tls_config};
+pub(super) use fault::{Failure, Fault};
 pub(super) use group::{Answer, Group, Upstreams};
 pub(super) use member::{Health, Member};
-
-use std::fmt;
-
-/// Why no answer came.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// No connection came about.
-    Unreachable(String),
-    /// The connection broke, or what came was no HTTP.
-    Broken(hyper::Error),
-    /// The answer, or a connection, took too long.
-    TimedOut,
-    /// There is no such upstream.
-    Nowhere,
-    /// The client's body was no good, or did not come.
-    ByClient,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(why) => write!(f, "it can't be reached: {why}"),
-            Self::Broken(why) => write!(f, "the connection broke: {why}"),
-            Self::TimedOut => f.write_str("it took too long"),
-            Self::Nowhere => f.write_str("there is none"),
-            Self::ByClient => f.write_str("the request's body was no good"),
-        }
-    }
-}

@@ -1,6 +1,9 @@
 //! What is rejected, what ends here, and what is added.
 
 use super::*;
+use crate::gateway::facts::Facts;
+use http::request::Parts;
+use http::{Request, Version};
 use std::net::SocketAddr;
 
 fn head(request: http::request::Builder) -> Parts {
@@ -12,15 +15,21 @@ fn from(peer: &str) -> Facts {
     Facts::new(peer, &["10.0.0.0/8".parse().unwrap()], http::uri::Scheme::HTTP)
 }
 
-fn sent(request: http::request::Builder, facts: &Facts) -> Parts {
-    let mut head = head(request);
+/// The fields that an upstream gets; with the address that is asked for.
+fn sent(request: http::request::Builder, facts: &Facts) -> (String, HeaderMap) {
+    let head = head(request);
     let upgrade = upgrade(&head);
-    to_upstream(&mut head, facts, upgrade);
-    head
+    let onward = Onward { head: &head, facts, upgrade: upgrade.as_ref() };
+    let mut fields = HeaderMap::new();
+    onward.tell(b"backend:50051", |name, value| {
+        fields.append(name, HeaderValue::from_bytes(value).unwrap());
+    });
+    (onward.target().to_owned(), fields)
 }
 
-fn value<'a>(head: &'a Parts, name: &str) -> Option<&'a str> {
-    head.headers.get(name).map(|value| value.to_str().unwrap())
+fn value<'a>((_, fields): &'a (String, HeaderMap), name: &str) -> Option<&'a str> {
+    assert!(fields.get_all(name).iter().count() < 2, "{name} is told twice");
+    fields.get(name).map(|value| value.to_str().unwrap())
 }
 
 #[test]
@@ -119,7 +128,7 @@ fn what_a_trusted_proxy_says_goes_on_with_the_proxy_behind_it() {
 #[test]
 fn the_host_of_an_absolute_address_counts() {
     let head = sent(Request::get("http://real.example/a?b=c").header("host", "other"), &from("203.0.113.7:1"));
-    assert_eq!((value(&head, "host"), head.uri.to_string().as_str()), (Some("real.example"), "/a?b=c"));
+    assert_eq!((value(&head, "host"), &*head.0), (Some("real.example"), "/a?b=c"));
 }
 
 #[test]
@@ -139,17 +148,19 @@ fn an_upgrade_is_asked_for_by_two_headers() {
 
 #[test]
 fn each_version_has_the_host_where_it_belongs() {
-    let upstream = "h2c://backend:50051".parse::<Upstream>().unwrap();
     let facts = from("203.0.113.7:1");
-    let mut request = Request::from_parts(sent(Request::get("/a?b").header("host", "shop.example"), &facts), ());
-    for_http2(&mut request, &upstream);
+    let asked = head(Request::get("/a?b").header("host", "shop.example").header("content-length", "3"));
+    let onward = Onward { head: &asked, facts: &facts, upgrade: None };
+    let request = onward.for_http2(&"h2c://backend:50051".parse().unwrap(), ());
     assert_eq!((request.uri().to_string().as_str(), request.headers().get("host")), ("http://shop.example/a?b", None));
-    for_http1(&mut request, &upstream);
-    assert_eq!(
-        (request.uri().to_string().as_str(), &request.headers()["host"]),
-        ("/a?b", &"shop.example".parse().unwrap())
-    );
-    let mut none = Request::from_parts(sent(Request::get("/").version(Version::HTTP_10), &facts), ());
-    for_http1(&mut none, &upstream);
-    assert_eq!(none.headers()["host"], "backend:50051");
+    assert_eq!(request.version(), Version::HTTP_2);
+    assert_eq!(request.headers()["content-length"], "3");
+    let without = sent(Request::get("/").version(Version::HTTP_10), &facts);
+    assert_eq!((value(&without, "host"), value(&without, "x-forwarded-host")), (Some("backend:50051"), None));
+}
+
+#[test]
+fn http_1_has_cookies_in_one_header() {
+    let request = Request::get("http://a/").version(Version::HTTP_2).header("cookie", "a=1").header("cookie", "b=2");
+    assert_eq!(value(&sent(request, &from("203.0.113.7:1")), "cookie"), Some("a=1; b=2"));
 }

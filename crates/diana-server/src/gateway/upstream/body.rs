@@ -1,6 +1,7 @@
 //! The body of an upstream's answer. While it flows it has the connection, and drives it; then the connection is free again.
 
-use super::connection::Http1;
+use super::Fault;
+use super::http1::Http1;
 use super::member::Member;
 use crate::gateway::deadlines::Deadline;
 use bytes::Bytes;
@@ -14,47 +15,51 @@ use std::time::Duration;
 
 /// The body of an upstream's answer.
 pub(in crate::gateway) struct UpstreamBody {
-    body: Incoming,
-    drives: Drives,
+    flows: Flows,
     /// The longest time between two pieces.
     timeout: Duration,
 }
 
-/// What lets the body move.
-pub(super) enum Drives {
-    Http1(Option<(Http1, Arc<Member>)>),
-    /// A task of its own.
-    Http2(Deadline),
+/// Where the body comes from.
+enum Flows {
+    Http1(Box<Http1>, Arc<Member>),
+    /// The connection is free again.
+    Over,
+    /// A task of its own drives it.
+    Http2(Incoming, Deadline),
 }
 
 /// Why a body ends early.
 #[derive(Debug)]
 pub(in crate::gateway) enum BodyError {
-    Broken(hyper::Error),
+    Broken(Fault),
     TimedOut,
 }
 
 impl UpstreamBody {
-    pub(super) fn new(body: Incoming, drives: Drives, timeout: Duration) -> Self {
-        Self { body, drives, timeout }
+    /// A body that comes over a connection, which goes back to its member.
+    pub(super) fn http1(connection: Box<Http1>, member: &Arc<Member>, timeout: Duration) -> Self {
+        Self { flows: Flows::Http1(connection, Arc::clone(member)), timeout }
+    }
+
+    pub(super) fn http2(body: Incoming, deadline: Deadline, timeout: Duration) -> Self {
+        Self { flows: Flows::Http2(body, deadline), timeout }
     }
 
     /// The connection is free when the body has ended.
     pub(super) fn give_back_at_end(&mut self) {
-        if let Drives::Http1(connection) = &mut self.drives
-            && self.body.is_end_stream()
-            && let Some((connection, member)) = connection.take()
+        if matches!(&self.flows, Flows::Http1(connection, _) if connection.is_over())
+            && let Flows::Http1(connection, member) = std::mem::replace(&mut self.flows, Flows::Over)
         {
-            let now = connection.deadline().all().now();
-            member.give_back(connection, now);
+            member.give_back(connection);
         }
     }
 
     /// The connection, which has become something else.
-    pub(in crate::gateway) fn into_connection(mut self) -> Option<Http1> {
-        match &mut self.drives {
-            Drives::Http1(connection) => connection.take().map(|(connection, _)| connection),
-            Drives::Http2(_) => None,
+    pub(in crate::gateway) fn into_connection(self) -> Option<Box<Http1>> {
+        match self.flows {
+            Flows::Http1(connection, _) => Some(connection),
+            Flows::Over | Flows::Http2(..) => None,
         }
     }
 }
@@ -67,38 +72,28 @@ impl Body for UpstreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let this = &mut *self;
-        if let Drives::Http1(Some((connection, _))) = &mut this.drives {
-            connection.drive(context);
-        }
-        let deadline = match &this.drives {
-            Drives::Http1(Some((connection, _))) => Some(connection.deadline()),
-            Drives::Http1(None) => None,
-            Drives::Http2(deadline) => Some(deadline),
+        let polled = match &mut self.flows {
+            Flows::Over => return Poll::Ready(None),
+            Flows::Http1(connection, _) => connection.poll_frame(context),
+            Flows::Http2(body, _) => {
+                Pin::new(body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Fault::Http2)))
+            }
         };
-        match Pin::new(&mut this.body).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => {
-                if let Some(deadline) = deadline {
-                    deadline.clear();
-                }
+        let deadline = match &self.flows {
+            Flows::Http1(connection, _) => connection.deadline(),
+            Flows::Http2(_, deadline) => deadline,
+            Flows::Over => return Poll::Ready(None),
+        };
+        match polled {
+            Poll::Ready(frame) => {
+                deadline.clear();
                 // The next request may need the connection before anybody asks whether this was the last piece.
-                this.give_back_at_end();
-                Poll::Ready(Some(Ok(frame)))
+                self.give_back_at_end();
+                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)))
             }
-            Poll::Ready(None) => {
-                if let Drives::Http1(connection) = &mut this.drives
-                    && let Some((connection, member)) = connection.take()
-                {
-                    let now = connection.deadline().all().now();
-                    member.give_back(connection, now);
-                }
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Broken(error)))),
             Poll::Pending => {
-                let Some(deadline) = deadline else { return Poll::Pending };
                 if !deadline.is_set() {
-                    deadline.set(this.timeout);
+                    deadline.set(self.timeout);
                 }
                 deadline.poll(context).map(|()| Some(Err(BodyError::TimedOut)))
             }
@@ -106,11 +101,19 @@ impl Body for UpstreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        match &self.flows {
+            Flows::Http1(connection, _) => connection.is_over(),
+            Flows::Over => true,
+            Flows::Http2(body, _) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.flows {
+            Flows::Http1(connection, _) => connection.size_hint(),
+            Flows::Over => SizeHint::with_exact(0),
+            Flows::Http2(body, _) => body.size_hint(),
+        }
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Speaks {
 }
 
 /// A connection to an upstream.
-pub(super) enum UpstreamIo {
+pub(in crate::gateway) enum UpstreamIo {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }

@@ -1,15 +1,14 @@
 //! Upstreams that serve the same requests, in turn; and all that a worker knows.
 
-use super::body::Drives;
-use super::connection::{Sent, send_http2};
+use super::http1::{self, Http1};
+use super::http2;
 use super::member::{Member, Ready, Reused};
 use super::{Connector, Failure, Health, UpstreamBody};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
-use crate::gateway::head;
+use crate::gateway::head::Onward;
 use diana_rules::Upstream;
-use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -78,53 +77,44 @@ impl Upstreams {
     pub(in crate::gateway) async fn send_to(
         &self,
         upstream: &Upstream,
-        request: Request<ClientBody>,
+        request: Onward<'_>,
+        body: ClientBody,
     ) -> Result<Answer, Failure> {
         let group = Group { members: vec![self.member(upstream)], next: AtomicUsize::new(0) };
-        self.send(&group, request).await
+        self.send(&group, request, body).await
     }
 
     /// Sends a request to the next of a group, or to another one if nothing of it has gone out yet.
     pub(in crate::gateway) async fn send(
         &self,
         group: &Group,
-        request: Request<ClientBody>,
+        request: Onward<'_>,
+        body: ClientBody,
     ) -> Result<Answer, Failure> {
         if group.members.is_empty() {
             return Err(Failure::Nowhere);
         }
         let member = group.next(self.deadlines.now());
-        let free = poll_fn(|context| Poll::Ready(member.free(context))).await;
+        let ready = poll_fn(|context| Poll::Ready(member.free(context))).await;
         // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
         // is light.
-        let (request, ready) = match free {
-            Some(Ready::Http1(mut connection, _)) => {
-                let mut request = request;
-                let spare = spare(&request);
-                head::for_http1(&mut request, &member.upstream);
-                match connection.send(request, self.timeout).await {
-                    Sent::Answered(response) => {
-                        member.succeeded();
-                        return Ok(self.answer(
-                            response,
-                            Drives::Http1(Some((connection, Arc::clone(member)))),
-                            member,
-                        ));
-                    }
-                    Sent::Untouched(request, _) => (*request, None),
-                    Sent::Failed(failure) => match (failure, spare) {
-                        // The upstream closed it while the request was on its way; asking again does no harm.
-                        (Failure::Broken(_), Some(spare)) => (spare, None),
-                        (failure, _) => {
-                            member.failed(&failure, self.deadlines.now());
-                            return Err(failure);
-                        }
-                    },
+        if let Some(Ready::Http1(connection, reused)) = ready {
+            return match self.send_over_http1(member, connection, reused, request, body).await {
+                Ok(answer) => {
+                    member.succeeded();
+                    Ok(answer)
                 }
-            }
-            other => (request, other),
-        };
-        Box::pin(self.send_with_care(group, member, ready, request)).await
+                // Closed meanwhile, which is no failure.
+                Err(Unsent { again: Some(body), .. }) => {
+                    Box::pin(self.send_with_care(group, member, None, request, body)).await
+                }
+                Err(Unsent { failure, again: None }) => {
+                    member.failed(&failure, self.deadlines.now());
+                    Err(failure)
+                }
+            };
+        }
+        Box::pin(self.send_with_care(group, member, ready, request, body)).await
     }
 
     /// Sends a request to a member of a group, beginning with a connection that may be closed, and to the others if nothing of
@@ -134,21 +124,22 @@ impl Upstreams {
         group: &Group,
         first: &Arc<Member>,
         ready: Option<Ready>,
-        request: Request<ClientBody>,
+        request: Onward<'_>,
+        body: ClientBody,
     ) -> Result<Answer, Failure> {
-        let (mut member, mut ready, mut request) = (first, ready, request);
+        let (mut member, mut ready, mut body) = (first, ready, body);
         let mut left = group.members.len();
         loop {
-            match self.send_by(member, ready.take(), request).await {
+            match self.send_by(member, ready.take(), request, body).await {
                 Ok(answer) => {
                     member.succeeded();
                     return Ok(answer);
                 }
-                Err((failure, untouched)) => {
+                Err(Unsent { failure, again }) => {
                     member.failed(&failure, self.deadlines.now());
                     left -= 1;
-                    match untouched {
-                        Some(untouched) if left > 0 => request = *untouched,
+                    match again {
+                        Some(again) if left > 0 => body = again,
                         _ => return Err(failure),
                     }
                 }
@@ -162,77 +153,95 @@ impl Upstreams {
         &self,
         member: &Arc<Member>,
         ready: Option<Ready>,
-        request: Request<ClientBody>,
-    ) -> Result<Answer, (Failure, Option<Box<Request<ClientBody>>>)> {
-        let mut request = request;
+        request: Onward<'_>,
+        body: ClientBody,
+    ) -> Result<Answer, Unsent> {
+        let mut body = body;
         let mut ready = match ready {
             Some(ready) => Ok(ready),
             None => member.ready(&self.connector, &self.deadlines).await,
         };
         loop {
-            let connection = match ready {
-                Ok(connection) => connection,
-                Err(failure) => return Err((failure, Some(Box::new(request)))),
-            };
-            let reused = connection.reused();
-            let spare = if reused == Reused::Never { None } else { spare(&request) };
-            let failure = match self.send_over(member, connection, request).await {
-                Ok(answer) => return Ok(answer),
-                Err((failure, Some(untouched))) if reused != Reused::Never => {
-                    request = *untouched;
-                    failure
+            let (sent, reused) = match ready {
+                Ok(Ready::Http1(connection, reused)) => {
+                    (self.send_over_http1(member, connection, reused, request, body).await, reused)
                 }
-                Err((failure, untouched)) => match (failure, spare) {
-                    // The upstream closed it while the request was on its way; asking again does no harm.
-                    (failure @ Failure::Broken(_), Some(spare)) => {
-                        request = spare;
-                        failure
-                    }
-                    (failure, _) => return Err((failure, untouched)),
-                },
+                Ok(Ready::Http2(sender, reused)) => {
+                    (self.send_over_http2(member, sender, reused, request, body).await, reused)
+                }
+                Err(failure) => return Err(Unsent { failure, again: Some(body) }),
             };
-            tracing::debug!("a connection to {} was closed meanwhile: {failure}", member.upstream);
+            match sent {
+                Err(Unsent { failure, again: Some(again) }) if reused == Reused::Before => {
+                    tracing::debug!("a connection to {} was closed meanwhile: {failure}", member.upstream);
+                    body = again;
+                }
+                sent => return sent,
+            }
             ready = member.connect(&self.connector, &self.deadlines).await;
         }
     }
 
-    async fn send_over(
+    async fn send_over_http1(
         &self,
         member: &Arc<Member>,
-        connection: Ready,
-        request: Request<ClientBody>,
-    ) -> Result<Answer, (Failure, Option<Box<Request<ClientBody>>>)> {
-        let mut request = request;
-        let (sent, drives) = match connection {
-            Ready::Http1(mut connection, _) => {
-                head::for_http1(&mut request, &member.upstream);
-                let sent = connection.send(request, self.timeout).await;
-                (sent, Drives::Http1(Some((connection, Arc::clone(member)))))
-            }
-            Ready::Http2(mut sender, _) => {
-                head::for_http2(&mut request, &member.upstream);
-                let deadline = self.deadlines.add();
-                let sent = send_http2(&mut sender, request, &deadline, self.timeout).await;
-                if matches!(sent, Sent::Failed(Failure::TimedOut)) {
-                    member.forget_http2();
+        mut connection: Box<Http1>,
+        reused: Reused,
+        request: Onward<'_>,
+        body: ClientBody,
+    ) -> Result<Answer, Unsent> {
+        let had_body = !body.is_empty();
+        match connection.send(request, member.authority.as_bytes(), body, self.timeout).await {
+            http1::Sent::Answered(response) => {
+                let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                let mut response = response.map(|()| UpstreamBody::http1(connection, member, self.timeout));
+                if !is_switching {
+                    response.body_mut().give_back_at_end();
                 }
-                (sent, Drives::Http2(deadline))
+                Ok(Answer { response, from: Arc::clone(member) })
             }
-        };
-        match sent {
-            Sent::Answered(response) => Ok(self.answer(response, drives, member)),
-            Sent::Untouched(request, failure) => Err((failure, Some(request))),
-            Sent::Failed(failure) => Err((failure, None)),
+            http1::Sent::Untouched(failure) => Err(Unsent { failure, again: Some(ClientBody::empty()) }),
+            http1::Sent::Failed(failure) => {
+                let is_closed = reused == Reused::Before && matches!(failure, Failure::Broken(_));
+                let again = is_closed && !had_body && is_harmless(request);
+                Err(Unsent { failure, again: again.then(ClientBody::empty) })
+            }
         }
     }
 
-    fn answer(&self, response: Response<Incoming>, drives: Drives, member: &Arc<Member>) -> Answer {
-        let mut response = response.map(|body| UpstreamBody::new(body, drives, self.timeout));
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            response.body_mut().give_back_at_end();
+    async fn send_over_http2(
+        &self,
+        member: &Arc<Member>,
+        mut sender: http2::SendRequest<ClientBody>,
+        reused: Reused,
+        request: Onward<'_>,
+        body: ClientBody,
+    ) -> Result<Answer, Unsent> {
+        let had_body = !body.is_empty();
+        let deadline = self.deadlines.add();
+        let sent = http2::send(&mut sender, request.for_http2(&member.upstream, body), &deadline, self.timeout).await;
+        match sent {
+            http2::Sent::Answered(response) => {
+                let response = response.map(|body| UpstreamBody::http2(body, deadline, self.timeout));
+                Ok(Answer { response, from: Arc::clone(member) })
+            }
+            http2::Sent::Untouched(body, failure) => Err(Unsent { failure, again: Some(body) }),
+            http2::Sent::Failed(failure) => {
+                if matches!(failure, Failure::TimedOut) {
+                    member.forget_http2();
+                }
+                let is_closed = reused == Reused::Before && matches!(failure, Failure::Broken(_));
+                let again = is_closed && !had_body && is_harmless(request);
+                Err(Unsent { failure, again: again.then(ClientBody::empty) })
+            }
         }
-        Answer { response, from: Arc::clone(member) }
     }
+}
+
+/// A request that was not answered, and its body if it can be sent again.
+struct Unsent {
+    failure: Failure,
+    again: Option<ClientBody>,
 }
 
 impl Group {
@@ -245,25 +254,8 @@ impl Group {
     }
 }
 
-impl Ready {
-    fn reused(&self) -> Reused {
-        match self {
-            Self::Http1(_, reused) | Self::Http2(_, reused) => *reused,
-        }
-    }
-}
-
-/// A second copy of a request that may be sent twice: an upstream may close a connection just when it is used again.
-fn spare(request: &Request<ClientBody>) -> Option<Request<ClientBody>> {
-    let is_harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+/// Whether a request without a body may be sent twice: an upstream may close a connection just when it is used again.
+fn is_harmless(request: Onward<'_>) -> bool {
     // An upgrade is the client's connection itself, of which there is one.
-    if !is_harmless || !request.body().is_empty() || request.headers().contains_key(http::header::UPGRADE) {
-        return None;
-    }
-    let mut spare = Request::new(ClientBody::empty());
-    *spare.method_mut() = request.method().clone();
-    *spare.uri_mut() = request.uri().clone();
-    *spare.version_mut() = request.version();
-    *spare.headers_mut() = request.headers().clone();
-    Some(spare)
+    request.upgrade.is_none() && matches!(request.head.method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

@@ -4,12 +4,13 @@
 //! An upstream that fails [`FAILURES`] times in a row (it can't be reached, breaks off, or takes too long) is left out for a while,
 //! longer each time. After that one request tries it. If all are left out, all are tried: a guess is better than nothing.
 
-use super::connection::{Connected, Http1, handshake};
+use super::connector::Speaks;
+use super::http1::Http1;
+use super::http2;
 use super::{Connector, Failure};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
 use diana_rules::Upstream;
-use hyper::client::conn::http2;
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -60,14 +61,17 @@ impl Health {
 pub(in crate::gateway) struct Member {
     pub(in crate::gateway) upstream: Upstream,
     health: Arc<Health>,
-    free: Mutex<Vec<Http1>>,
+    /// Its own name, for a request that names no host.
+    pub(super) authority: String,
+    #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
+    free: Mutex<Vec<Box<Http1>>>,
     http2: Mutex<Option<http2::SendRequest<ClientBody>>>,
 }
 
 /// A connection that is ready for a request.
 pub(super) enum Ready {
     /// Whether it was used before, in which case the upstream may be closing it just now.
-    Http1(Http1, Reused),
+    Http1(Box<Http1>, Reused),
     Http2(http2::SendRequest<ClientBody>, Reused),
 }
 
@@ -79,7 +83,8 @@ pub(super) enum Reused {
 
 impl Member {
     pub(super) fn new(upstream: Upstream, health: Arc<Health>) -> Self {
-        Self { upstream, health, free: Mutex::default(), http2: Mutex::default() }
+        let authority = upstream.authority();
+        Self { upstream, health, authority, free: Mutex::default(), http2: Mutex::default() }
     }
 
     pub(super) fn is_well(&self, now: u64) -> bool {
@@ -112,9 +117,10 @@ impl Member {
     /// A new connection.
     pub(super) async fn connect(&self, connector: &Connector, deadlines: &Arc<Deadlines>) -> Result<Ready, Failure> {
         let (io, speaks) = connector.connect(&self.upstream).await?;
-        Ok(match handshake(io, speaks, deadlines).await? {
-            Connected::Http1(connection) => Ready::Http1(connection, Reused::Never),
-            Connected::Http2(sender) => {
+        Ok(match speaks {
+            Speaks::Http1 => Ready::Http1(Box::new(Http1::new(io, deadlines.add())), Reused::Never),
+            Speaks::Http2 => {
+                let sender = http2::handshake(io).await?;
                 *self.http2.lock() = Some(sender.clone());
                 Ready::Http2(sender, Reused::Never)
             }
@@ -140,22 +146,24 @@ impl Member {
         Some(Ready::Http2(sender, Reused::Before))
     }
 
-    /// Takes a connection back whose answer is done with.
-    pub(super) fn give_back(self: &Arc<Self>, mut connection: Http1, now: u64) {
+    /// Takes a connection back whose answer is over.
+    pub(super) fn give_back(self: &Arc<Self>, mut connection: Box<Http1>) {
+        if !connection.is_reusable() {
+            return;
+        }
         // The answer came before the upstream had all of the request, whose client is still sending.
         if connection.is_sending() {
             let member = Arc::clone(self);
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                 runtime.spawn(async move {
                     if let Some(connection) = connection.sent().await {
-                        let now = connection.deadline().all().now();
-                        member.give_back(connection, now);
+                        member.give_back(connection);
                     }
                 });
             }
             return;
         }
-        connection.used = now;
+        connection.used = connection.deadline().all().now();
         connection.deadline().clear();
         let mut free = self.free.lock();
         if free.len() < MOST_FREE {

@@ -1,0 +1,71 @@
+//! What a client may ask at all, and what it wants its connection to become.
+
+use super::names;
+use diana_http::has_dot_segments;
+use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{Method, StatusCode, Version};
+
+/// A request that goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Rejected {
+    pub(in crate::gateway) status: StatusCode,
+    pub(in crate::gateway) why: &'static str,
+}
+
+/// Whether a client may ask this at all.
+pub(in crate::gateway) fn check(head: &Parts) -> Result<(), Rejected> {
+    let bad = |why| Err(Rejected { status: StatusCode::BAD_REQUEST, why });
+    if head.method == Method::CONNECT {
+        return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, why: "this is no proxy to other places" });
+    }
+    if head.uri.path() == "*" && head.method != Method::OPTIONS {
+        return bad("only OPTIONS can ask for `*`");
+    }
+    if has_dot_segments(head.uri.path()) {
+        return bad("the path has `.` or `..` in it");
+    }
+    if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
+        return bad("the address is neither http nor https");
+    }
+    let host = head.headers.get(HOST);
+    // Only if some header is there twice it may be this one.
+    if head.headers.len() > head.headers.keys_len() && head.headers.get_all(HOST).iter().nth(1).is_some() {
+        return bad("there is more than one Host");
+    }
+    match (host, head.uri.authority()) {
+        (Some(host), _) if !is_host(host) => bad("the Host is no host"),
+        (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
+        // Only HTTP/1.0 knows requests without one.
+        (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
+        _ => Ok(()),
+    }
+}
+
+fn is_host(host: &HeaderValue) -> bool {
+    // A name or an address, and perhaps a port: what almost all are needs no second look.
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let bytes = host.as_bytes();
+    let (name, port) = bytes.split_at(bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len()));
+    let is_port = port.is_empty() || ((2..=6).contains(&port.len()) && port[1..].iter().all(u8::is_ascii_digit));
+    // An empty one is what a client sends that knows no host.
+    (is_port && name.iter().all(is_plain))
+        || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
+}
+
+/// What a client wants its connection to become.
+pub(in crate::gateway) fn upgrade(head: &Parts) -> Option<HeaderValue> {
+    if head.version != Version::HTTP_11 {
+        return None;
+    }
+    let asks = head.headers.get(UPGRADE)?;
+    // Another HTTP, or TLS, in the middle of HTTP/1 would be a way past the rules for all that follows.
+    let is_http = |word: &str| {
+        let word = word.trim().to_ascii_lowercase();
+        word.starts_with("h2") || word.starts_with("h3") || word.starts_with("http") || word.starts_with("tls")
+    };
+    let leads_past = asks.to_str().map_or(true, |words| words.split(',').any(is_http));
+    let is_alone = head.headers.get_all(UPGRADE).iter().nth(1).is_none();
+    (!leads_past && is_alone && names(&head.headers, CONNECTION, "upgrade")).then(|| asks.clone())
+}

@@ -1,0 +1,177 @@
+//! A request's head as an upstream gets it. The client's own stays as it came, so that another upstream can be asked the same.
+
+use super::{Named, ends_here, named, names};
+use crate::gateway::facts::{Facts, Trust};
+use diana_rules::{Scheme, Upstream};
+use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{Request, Uri, Version};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// A request's head as an upstream gets it.
+#[derive(Clone, Copy)]
+pub(in crate::gateway) struct Onward<'a> {
+    /// As the client sent it.
+    pub(in crate::gateway) head: &'a Parts,
+    /// Who the client is.
+    pub(in crate::gateway) facts: &'a Facts,
+    /// What the client wants its connection to become.
+    pub(in crate::gateway) upgrade: Option<&'a HeaderValue>,
+}
+
+/// What becomes of a client's header.
+enum Fate {
+    GoesOn,
+    Ends,
+    /// It is told otherwise than the client does.
+    Cookie,
+    Te,
+    /// What a trusted proxy may say about the client.
+    Said,
+}
+
+impl Fate {
+    fn of(name: &HeaderName, trust: Trust) -> Self {
+        match name.as_str() {
+            // Who frames the message says these.
+            "host" | "content-length" => Self::Ends,
+            "cookie" => Self::Cookie,
+            "te" => Self::Te,
+            // The gateway tells the client to go on, as soon as the upstream wants the body.
+            "expect" => Self::Ends,
+            // The hop is added to these lists.
+            "x-forwarded-for" | "forwarded" => Self::Ends,
+            "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" | "x-real-ip" => Self::Said,
+            _ if ends_here(name) => Self::Ends,
+            // Many services take `_` for `-`, and so one header for another. nginx ends them, too.
+            name if trust == Trust::Nobody && name.as_bytes().contains(&b'_') => Self::Ends,
+            _ => Self::GoesOn,
+        }
+    }
+}
+
+impl Onward<'_> {
+    /// Where on the upstream it goes.
+    pub(in crate::gateway) fn target(&self) -> &str {
+        match self.head.uri.path_and_query() {
+            Some(target) if !target.as_str().is_empty() => target.as_str(),
+            _ => "/",
+        }
+    }
+
+    /// The host that the client asks for. What an absolute address says counts, whatever `Host` says.
+    fn host(&self) -> Option<&[u8]> {
+        let of_address = self.head.uri.authority().map(|authority| authority.as_str().as_bytes());
+        of_address.or_else(|| self.head.headers.get(HOST).map(HeaderValue::as_bytes))
+    }
+
+    /// Tells every field that an upstream gets, the `Host` first, but for those that frame the body. Without a host, as HTTP/1.0
+    /// may be, the upstream's own name is told.
+    pub(in crate::gateway) fn tell(&self, own: &[u8], mut tell: impl FnMut(&HeaderName, &[u8])) {
+        let Self { head, facts, upgrade } = self;
+        let host = self.host();
+        tell(&HOST, host.unwrap_or(own));
+        let named = named(&head.headers);
+        let mut said = Said::default();
+        let mut has_cookie = false;
+        for (name, value) in &head.headers {
+            if !named.is_empty() && named.contains(name) {
+                continue;
+            }
+            match Fate::of(name, facts.trust) {
+                Fate::GoesOn => tell(name, value.as_bytes()),
+                Fate::Cookie if head.version != Version::HTTP_2 => tell(name, value.as_bytes()),
+                // HTTP/2 may send them in several headers, which compress better; HTTP/1 has them in one.
+                Fate::Cookie if !has_cookie => {
+                    has_cookie = true;
+                    tell(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
+                }
+                Fate::Said if facts.trust == Trust::Trusted => {
+                    said.note(name);
+                    tell(name, value.as_bytes());
+                }
+                Fate::Te if !said.te && names(&head.headers, TE, "trailers") => {
+                    said.te = true;
+                    tell(&TE, b"trailers");
+                }
+                Fate::Ends | Fate::Cookie | Fate::Said | Fate::Te => {}
+            }
+        }
+        self.tell_who(host, &named, said, &mut tell);
+        if let Some(upgrade) = upgrade {
+            tell(&http::header::CONNECTION, b"upgrade");
+            tell(&http::header::UPGRADE, upgrade.as_bytes());
+        }
+    }
+
+    /// Tells who asks.
+    fn tell_who(&self, host: Option<&[u8]>, named: &Named, said: Said, tell: &mut impl FnMut(&HeaderName, &[u8])) {
+        let Self { head, facts, .. } = self;
+        for (list, hop) in [(&X_FORWARDED_FOR, &facts.forwarded_for), (&FORWARDED, &facts.forwarded)] {
+            let is_believed = facts.trust == Trust::Trusted && !named.contains(list) && head.headers.contains_key(list);
+            if is_believed {
+                let before = joined(&head.headers, list, b", ");
+                tell(list, &[&before, &b", "[..], hop.as_bytes()].concat());
+            } else {
+                tell(list, hop.as_bytes());
+            }
+        }
+        if !said.proto {
+            tell(&X_FORWARDED_PROTO, facts.proto.as_bytes());
+        }
+        if let Some(host) = host.filter(|_| !said.host) {
+            tell(&X_FORWARDED_HOST, host);
+        }
+    }
+
+    /// The same request as HTTP/2 has it: the host is part of the address.
+    pub(in crate::gateway) fn for_http2<B>(&self, upstream: &Upstream, body: B) -> Request<B> {
+        let (mut head, ()) = Request::new(()).into_parts();
+        let authority = self.host().and_then(|host| Authority::try_from(host).ok());
+        let mut uri = http::uri::Parts::default();
+        let is_tls = upstream.scheme == Scheme::Https;
+        uri.scheme = Some(if is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
+        uri.authority = authority.or_else(|| Authority::try_from(upstream.authority()).ok());
+        uri.path_and_query = PathAndQuery::try_from(self.target()).ok();
+        head.uri = Uri::from_parts(uri).unwrap_or_default();
+        head.method = self.head.method.clone();
+        head.version = Version::HTTP_2;
+        head.headers = HeaderMap::with_capacity(self.head.headers.len() + 4);
+        let without_upgrade = Self { upgrade: None, ..*self };
+        without_upgrade.tell(b"", |name, value| {
+            if *name != HOST
+                && let Ok(value) = HeaderValue::from_bytes(value)
+            {
+                head.headers.append(name, value);
+            }
+        });
+        if let Some(length) = self.head.headers.get(CONTENT_LENGTH) {
+            head.headers.insert(CONTENT_LENGTH, length.clone());
+        }
+        Request::from_parts(head, body)
+    }
+}
+
+/// What has been told already.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    te: bool,
+    proto: bool,
+    host: bool,
+}
+
+impl Said {
+    fn note(&mut self, name: &HeaderName) {
+        self.proto |= *name == X_FORWARDED_PROTO;
+        self.host |= *name == X_FORWARDED_HOST;
+    }
+}
+
+/// All values of a header in one.
+fn joined(headers: &HeaderMap, name: &HeaderName, between: &[u8]) -> Vec<u8> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(between)
+}

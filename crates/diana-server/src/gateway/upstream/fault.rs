@@ -1,0 +1,63 @@
+//! What can go wrong with an upstream.
+
+use std::{fmt, io};
+
+/// What went wrong with a connection.
+#[derive(Debug)]
+pub(in crate::gateway) enum Fault {
+    Io(io::Error),
+    /// The upstream ended it too early.
+    Closed,
+    /// What came was no HTTP, and why.
+    NoHttp(&'static str),
+    /// The request's body broke off.
+    Body,
+    Http2(hyper::Error),
+}
+
+/// Why no answer came.
+#[derive(Debug)]
+pub(in crate::gateway) enum Failure {
+    /// No connection came about.
+    Unreachable(String),
+    /// The connection broke, or what came was no HTTP.
+    Broken(Fault),
+    /// The answer, or a connection, took too long.
+    TimedOut,
+    /// There is no such upstream.
+    Nowhere,
+    /// The client's body was no good, or did not come.
+    ByClient,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "it can't be reached: {why}"),
+            Self::Broken(why) => write!(f, "the connection broke: {why}"),
+            Self::TimedOut => f.write_str("it took too long"),
+            Self::Nowhere => f.write_str("there is none"),
+            Self::ByClient => f.write_str("the request's body was no good"),
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::Closed => f.write_str("it was closed before the answer was whole"),
+            Self::NoHttp(why) => f.write_str(why),
+            Self::Body => f.write_str("the request's body broke off"),
+            Self::Http2(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

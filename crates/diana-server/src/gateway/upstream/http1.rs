@@ -1,0 +1,238 @@
+//! An HTTP/1 connection to an upstream. Whoever has it drives it: nothing moves unless it is polled.
+//!
+//! # Why there is one of our own
+//! hyper's client is made for many users of one connection: a channel before it, a task behind it, a map of headers that is built
+//! to be written once. Here one request at a time has the connection, so a head is written as it is read, and the answer is read
+//! by whoever waits for it. That halves the instructions that a forwarded request takes.
+//!
+//! # What always holds
+//! - What is no HTTP/1 ends the connection, and never the next request's answer: of an answer whose end is in doubt, nothing
+//!   is used again.
+//! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client takes it.
+
+mod answer;
+mod asking;
+mod chunks;
+
+use super::connector::UpstreamIo;
+use super::patience::Patience;
+use super::{Failure, Fault};
+use crate::gateway::client_body::ClientBody;
+use crate::gateway::client_io::Begun;
+use crate::gateway::deadlines::Deadline;
+use crate::gateway::head::Onward;
+use answer::{Head, Rest};
+use asking::Asking;
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode};
+use http_body::{Frame, SizeHint};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+
+/// How much is read at once: of a head, and of a body of which more is to come.
+const HEAD: usize = 4 << 10;
+const BODY: usize = 64 << 10;
+
+/// An HTTP/1 connection to an upstream.
+pub(in crate::gateway) struct Http1 {
+    io: UpstreamIo,
+    /// What has come, and has not been used yet.
+    input: BytesMut,
+    /// The request that goes out, or has gone.
+    asking: Asking,
+    /// What is still to come of the answer.
+    rest: Rest,
+    state: State,
+    /// By when the upstream must have said something.
+    deadline: Deadline,
+    /// When it was last used, on the worker's clock.
+    pub(super) used: u64,
+}
+
+/// Whether a connection can be used again when the answer is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The answer is the last.
+    Last,
+    Closed,
+}
+
+/// What became of a request that was sent.
+pub(super) enum Sent {
+    Answered(Response<()>),
+    /// Not one byte of it went out.
+    Untouched(Failure),
+    Failed(Failure),
+}
+
+impl Http1 {
+    pub(super) fn new(io: UpstreamIo, deadline: Deadline) -> Self {
+        Self {
+            io,
+            input: BytesMut::new(),
+            asking: Asking::default(),
+            rest: Rest::Nothing,
+            state: State::Open,
+            deadline,
+            used: 0,
+        }
+    }
+
+    /// Whether it takes a request now: it is open, and the upstream has not said anything, its goodbye for one.
+    pub(super) fn is_free(&mut self, context: &mut Context<'_>) -> bool {
+        self.state == State::Open && self.input.is_empty() && self.poll_read(context, 1).is_pending()
+    }
+
+    /// Whether it still sends a request. An upstream may answer before it has all of it.
+    pub(super) fn is_sending(&self) -> bool {
+        !self.asking.is_over()
+    }
+
+    /// By when the upstream must have said something.
+    pub(super) fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Sends a request, and waits for the head of the answer.
+    pub(super) async fn send(&mut self, request: Onward<'_>, own: &[u8], body: ClientBody, timeout: Duration) -> Sent {
+        let mut patience = Patience::new(&body, timeout);
+        self.asking.begin(request, own, body);
+        self.deadline.set(timeout);
+        let mut news = 0;
+        let sent = poll_fn(|context| {
+            // An upstream that has had enough of a body may have said why: so the answer is asked for all the same.
+            let broken = match self.asking.poll(&mut self.io, context) {
+                Poll::Ready(Err(fault)) => Some(fault),
+                Poll::Ready(Ok(())) | Poll::Pending => None,
+            };
+            match (self.poll_head(request, &mut news, context), broken) {
+                (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
+                (Poll::Ready(Err(_)) | Poll::Pending, Some(fault)) | (Poll::Ready(Err(fault)), None) => {
+                    Poll::Ready(Err(Failure::Broken(fault)))
+                }
+                (Poll::Pending, None) => patience.poll(&self.deadline, context).map(|()| Err(Failure::TimedOut)),
+            }
+        })
+        .await;
+        self.deadline.clear();
+        match sent {
+            Ok(head) => Sent::Answered(self.begin_answer(head)),
+            Err(failure) => {
+                self.state = State::Closed;
+                let failure = patience.blame(failure);
+                if self.asking.is_untouched() { Sent::Untouched(failure) } else { Sent::Failed(failure) }
+            }
+        }
+    }
+
+    fn begin_answer(&mut self, head: Head) -> Response<()> {
+        self.rest = head.rest;
+        if head.is_last && self.state == State::Open {
+            self.state = State::Last;
+        }
+        head.response
+    }
+
+    /// Reads until there is a whole head that is no mere news on the way.
+    fn poll_head(
+        &mut self,
+        request: Onward<'_>,
+        news: &mut usize,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Head, Fault>> {
+        loop {
+            if !self.input.is_empty()
+                && let Some(head) = answer::read(&mut self.input, &request.head.method)?
+            {
+                let is_news = head.response.status().is_informational();
+                if !is_news || head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    return Poll::Ready(Ok(head));
+                }
+                *news += 1;
+                if *news > answer::MOST_NEWS {
+                    return Poll::Ready(Err(Fault::NoHttp("it says too often that it goes on")));
+                }
+                continue;
+            }
+            ready!(self.poll_read(context, HEAD))?;
+        }
+    }
+
+    /// Reads so much at most; its end is a fault.
+    fn poll_read(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<(), Fault>> {
+        self.input.reserve(most);
+        match ready!(pin!(self.io.read_buf(&mut self.input)).poll(context)) {
+            Ok(0) => Poll::Ready(Err(Fault::Closed)),
+            Ok(_) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(Fault::Io(error))),
+        }
+    }
+
+    /// The next piece of the answer's body.
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+        if self.is_sending() && matches!(self.asking.poll(&mut self.io, context), Poll::Ready(Err(_))) {
+            // The answer may be whole all the same.
+            self.state = State::Last;
+            self.asking.give_up();
+        }
+        loop {
+            match self.rest.take(&mut self.input) {
+                Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Ok(None) if self.rest.is_over() => return Poll::Ready(None),
+                Ok(None) => {}
+                Err(fault) => return Poll::Ready(Some(Err(self.fail(fault)))),
+            }
+            match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, BODY))) {
+                Ok(()) => {}
+                Err(Fault::Closed) if self.rest.ends_with_connection() => {
+                    self.rest = Rest::Nothing;
+                    self.state = State::Closed;
+                    return Poll::Ready(None);
+                }
+                Err(fault) => return Poll::Ready(Some(Err(self.fail(fault)))),
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) -> Fault {
+        self.state = State::Closed;
+        fault
+    }
+
+    /// Whether all of the answer has been handed out.
+    pub(super) fn is_over(&self) -> bool {
+        self.rest.is_over()
+    }
+
+    /// How long the rest of the answer is.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.rest.size_hint()
+    }
+
+    /// Whether it can be used again, now that the answer is over.
+    pub(super) fn is_reusable(&mut self) -> bool {
+        // What a long body was read into is not kept for the next, short one.
+        if self.input.capacity() > 2 * HEAD {
+            self.input = BytesMut::from(&self.input[..]);
+        }
+        self.state == State::Open && self.input.is_empty()
+    }
+
+    /// Drives it until the request that it sends has gone out; the connection, if all went well. The client has its own time.
+    pub(super) async fn sent(mut self: Box<Self>) -> Option<Box<Self>> {
+        let sent = poll_fn(|context| self.asking.poll(&mut self.io, context)).await;
+        sent.is_ok().then_some(self)
+    }
+
+    /// What it is made of, now that it has become something else (an upgrade).
+    pub(in crate::gateway) fn into_io(self) -> Begun<UpstreamIo> {
+        Begun::new(self.input.freeze(), self.io)
+    }
+}
+
+#[cfg(test)]
+mod tests;

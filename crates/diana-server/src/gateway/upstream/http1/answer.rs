@@ -1,0 +1,220 @@
+//! The head of an answer, and how its body ends (RFC 9112, section 6).
+
+use super::super::Fault;
+use super::chunks::Chunks;
+use crate::gateway::head::{self, Named};
+use bytes::{Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
+use http::{Method, Response, StatusCode, Version};
+use http_body::{Frame, SizeHint};
+use std::mem::MaybeUninit;
+
+/// How long a head may be, and how many fields it may have.
+const LONGEST: usize = 64 << 10;
+const MOST_FIELDS: usize = 128;
+/// How often an upstream may say that it is still at it.
+pub(super) const MOST_NEWS: usize = 16;
+
+/// The head of an answer.
+pub(super) struct Head {
+    /// Without what concerns this connection only; if it becomes something else, `Upgrade` says what.
+    pub(super) response: Response<()>,
+    pub(super) rest: Rest,
+    /// Whether the upstream ends the connection after this, or can't be trusted to know where this ends.
+    pub(super) is_last: bool,
+}
+
+/// What is still to come of an answer.
+pub(super) enum Rest {
+    Nothing,
+    Length(u64),
+    Chunks(Chunks),
+    /// All that comes until the upstream ends the connection.
+    UntilClosed,
+}
+
+/// Takes the head of an answer from what has come, if it is whole.
+pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Head>, Fault> {
+    let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let length = match config.parse_response_with_uninit_headers(&mut parsed, input, &mut fields) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if input.len() < LONGEST => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Err(Fault::NoHttp("the head of its answer is too long"));
+        }
+        Err(_) => return Err(Fault::NoHttp("the head of its answer is no HTTP")),
+    };
+    let (Some(version), Some(code)) = (parsed.version, parsed.code) else { return Ok(None) };
+    let status = StatusCode::from_u16(code).map_err(|_| Fault::NoHttp("its status is none"))?;
+    // Where each field stands, so that they can stay where they are.
+    let start = input.as_ptr().addr();
+    let place = |value: &[u8]| {
+        let from = if value.is_empty() { 0 } else { value.as_ptr().addr() - start };
+        from..from + value.len()
+    };
+    let mut places = smallvec::SmallVec::<[_; 24]>::new();
+    for field in parsed.headers.iter() {
+        places.push((HeaderName::from_bytes(field.name.as_bytes()), place(field.value)));
+    }
+    let head = input.split_to(length).freeze();
+    let mut reading = Reading::new(status, version, asked, places.len());
+    for (name, place) in places {
+        let name = name.map_err(|_| Fault::NoHttp("a field of its answer has no name"))?;
+        let value = HeaderValue::from_maybe_shared(head.slice(place));
+        reading.field(name, value.map_err(|_| Fault::NoHttp("a field of its answer is no text"))?)?;
+    }
+    reading.end().map(Some)
+}
+
+/// A head whose fields are being looked at.
+struct Reading {
+    status: StatusCode,
+    has_no_body: bool,
+    is_http10: bool,
+    headers: HeaderMap,
+    named: Named,
+    length: Option<u64>,
+    is_chunked: bool,
+    keeps: Option<bool>,
+}
+
+impl Reading {
+    fn new(status: StatusCode, version: u8, asked: &Method, fields: usize) -> Self {
+        let has_none =
+            status.is_informational() || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;
+        Self {
+            status,
+            has_no_body: has_none || *asked == Method::HEAD,
+            is_http10: version == 0,
+            // Those that tell the client where it stands come, too.
+            headers: HeaderMap::with_capacity(fields + 2),
+            named: Named::new(),
+            length: None,
+            is_chunked: false,
+            keeps: None,
+        }
+    }
+
+    fn field(&mut self, name: HeaderName, value: HeaderValue) -> Result<(), Fault> {
+        if name == CONTENT_LENGTH {
+            let length = length(&value).ok_or(Fault::NoHttp("its length is no number"))?;
+            match self.length.replace(length) {
+                None => {
+                    self.headers.insert(name, value);
+                }
+                Some(before) if before == length => {}
+                Some(_) => return Err(Fault::NoHttp("it has two lengths")),
+            }
+        } else if name == TRANSFER_ENCODING {
+            // Any other would have to be undone here.
+            if self.is_chunked || self.is_http10 || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
+                return Err(Fault::NoHttp("its transfer-encoding is not just `chunked`"));
+            }
+            self.is_chunked = true;
+        } else if name == CONNECTION {
+            let words = value.to_str().unwrap_or_default().split(',').map(str::trim);
+            for word in words {
+                if word.eq_ignore_ascii_case("close") {
+                    self.keeps = Some(false);
+                } else if word.eq_ignore_ascii_case("keep-alive") && self.keeps.is_none() {
+                    self.keeps = Some(true);
+                }
+            }
+            head::name(&value, &mut self.named);
+        } else if name == UPGRADE {
+            if self.status == StatusCode::SWITCHING_PROTOCOLS {
+                self.headers.insert(name, value);
+            }
+        } else if !head::ends_here(&name) {
+            self.headers.append(name, value);
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Head, Fault> {
+        for name in self.named {
+            if name != UPGRADE {
+                self.headers.remove(name);
+            }
+        }
+        let mut is_last = !self.keeps.unwrap_or(!self.is_http10);
+        if self.is_chunked && self.length.is_some() {
+            // Somebody on the way may have gone by the other.
+            self.headers.remove(CONTENT_LENGTH);
+            is_last = true;
+        }
+        let rest = match self.length {
+            _ if self.has_no_body => Rest::Nothing,
+            _ if self.is_chunked => Rest::Chunks(Chunks::default()),
+            Some(0) => Rest::Nothing,
+            Some(length) => Rest::Length(length),
+            None => {
+                is_last = true;
+                Rest::UntilClosed
+            }
+        };
+        let mut response = Response::new(());
+        *response.status_mut() = self.status;
+        *response.version_mut() = Version::HTTP_11;
+        *response.headers_mut() = self.headers;
+        Ok(Head { response, rest, is_last })
+    }
+}
+
+/// A length is digits, and nothing else: neither a sign nor a list.
+fn length(value: &HeaderValue) -> Option<u64> {
+    let is_number = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
+    is_number.then(|| value.to_str().ok()?.parse().ok()).flatten()
+}
+
+impl Rest {
+    /// The next piece, if there is one in what has come.
+    pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, Fault> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Chunks(chunks) => chunks.take(input),
+            Self::Length(_) | Self::UntilClosed if input.is_empty() => Ok(None),
+            Self::Length(left) => {
+                let come = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= come as u64;
+                if *left == 0 {
+                    *self = Self::Nothing;
+                }
+                Ok(Some(Frame::data(input.split_to(come).freeze())))
+            }
+            Self::UntilClosed => Ok(Some(Frame::data(input.split().freeze()))),
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Chunks(chunks) => chunks.is_over(),
+            Self::Length(_) | Self::UntilClosed => false,
+        }
+    }
+
+    pub(super) fn ends_with_connection(&self) -> bool {
+        matches!(self, Self::UntilClosed)
+    }
+
+    /// How many bytes are worth reading at once.
+    pub(super) fn expects(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
+            Self::Chunks(chunks) => chunks.expects(),
+            Self::UntilClosed => usize::MAX,
+        }
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Nothing => SizeHint::with_exact(0),
+            Self::Length(left) => SizeHint::with_exact(*left),
+            Self::Chunks(_) | Self::UntilClosed => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A request on its way out: its head as text, then its body, counted or in chunks.
+
+use super::super::Fault;
+use super::super::connector::UpstreamIo;
+use crate::gateway::client_body::ClientBody;
+use crate::gateway::head::{Onward, ends_here};
+use bytes::{Buf, Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Method};
+use http_body::Body;
+use std::io::{IoSlice, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::io::AsyncWrite;
+
+/// Pieces up to this are copied behind what goes out before them, so that they go out together.
+const SMALL: usize = 8 << 10;
+
+/// A request on its way out.
+#[derive(Default)]
+pub(super) struct Asking {
+    /// What goes out next, the piece of the body behind it, and what ends that piece.
+    text: BytesMut,
+    piece: Bytes,
+    behind: &'static [u8],
+    body: Option<Sending>,
+    progress: Progress,
+}
+
+/// A body that is being sent.
+struct Sending {
+    body: ClientBody,
+    framing: Framing,
+}
+
+/// How the upstream knows where a body ends.
+enum Framing {
+    /// So many bytes are still to come.
+    Length(u64),
+    Chunks,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Progress {
+    /// Not one byte has gone out.
+    Untouched,
+    Begun,
+    #[default]
+    Over,
+}
+
+impl Asking {
+    /// Begins with a request.
+    pub(super) fn begin(&mut self, request: Onward<'_>, own: &[u8], body: ClientBody) {
+        self.text.clear();
+        (self.piece, self.behind) = (Bytes::new(), b"");
+        self.progress = Progress::Untouched;
+        let framing = framing(request, &body);
+        write_head(&mut self.text, request, own, framing.as_ref());
+        self.body = framing.map(|framing| Sending { body, framing });
+    }
+
+    /// Whether all of it has gone out.
+    pub(super) fn is_over(&self) -> bool {
+        self.progress == Progress::Over
+    }
+
+    /// Whether nothing of it has gone out, nor been taken from the client.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.progress == Progress::Untouched && self.body.is_none()
+    }
+
+    /// Sends no more of it.
+    pub(super) fn give_up(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ready when all of it has gone out.
+    pub(super) fn poll(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        if self.is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            let filled = self.fill(context);
+            if let Poll::Ready(Err(fault)) = filled {
+                return Poll::Ready(Err(fault));
+            }
+            ready!(self.write(io, context))?;
+            if self.body.is_none() {
+                ready!(Pin::new(&mut *io).poll_flush(context))?;
+                self.progress = Progress::Over;
+                return Poll::Ready(Ok(()));
+            }
+            if filled.is_pending() {
+                let _ = Pin::new(&mut *io).poll_flush(context)?;
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Writes what there is to write.
+    fn write(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        while !(self.text.is_empty() && self.piece.is_empty() && self.behind.is_empty()) {
+            let io = Pin::new(&mut *io);
+            let written = if self.piece.is_empty() && self.behind.is_empty() {
+                ready!(io.poll_write(context, &self.text))?
+            } else {
+                let all = [IoSlice::new(&self.text), IoSlice::new(&self.piece), IoSlice::new(self.behind)];
+                ready!(io.poll_write_vectored(context, &all))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(Fault::Closed));
+            }
+            self.progress = Progress::Begun;
+            let of_text = written.min(self.text.len());
+            let of_piece = (written - of_text).min(self.piece.len());
+            self.text.advance(of_text);
+            self.piece.advance(of_piece);
+            self.behind = &self.behind[written - of_text - of_piece..];
+        }
+        // As it is free now, its memory is used again by what comes next.
+        self.text.clear();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes what there is of the body, as long as it is little. Pending when more comes later.
+    fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        while let Some(sending) = &mut self.body {
+            if !self.behind.is_empty() || !self.piece.is_empty() || self.text.len() > SMALL {
+                break;
+            }
+            let frame = match ready!(Pin::new(&mut sending.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(_)) => return Poll::Ready(Err(Fault::Body)),
+                None => {
+                    let end = sending.framing.end(&mut self.text, None);
+                    self.body = None;
+                    return Poll::Ready(end);
+                }
+            };
+            self.progress = Progress::Begun;
+            match frame.into_data() {
+                Ok(data) => {
+                    let behind = sending.framing.begin_piece(&mut self.text, data.len() as u64)?;
+                    if self.text.len() + data.len() <= SMALL {
+                        self.text.extend_from_slice(&data);
+                        self.text.extend_from_slice(behind);
+                    } else {
+                        (self.piece, self.behind) = (data, behind);
+                    }
+                    // Whoever knows the length does not wait for the end.
+                    if matches!(sending.framing, Framing::Length(0)) && sending.body.is_end_stream() {
+                        self.body = None;
+                    }
+                }
+                Err(frame) => {
+                    let end = sending.framing.end(&mut self.text, frame.trailers_ref());
+                    self.body = None;
+                    return Poll::Ready(end);
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Framing {
+    /// Writes what stands before a piece of a body; tells what stands behind it.
+    fn begin_piece(&mut self, text: &mut BytesMut, length: u64) -> Result<&'static [u8], Fault> {
+        match self {
+            // The client's side has checked it; if it had not, the rest would be another request.
+            Self::Length(left) => *left = left.checked_sub(length).ok_or(Fault::Body)?,
+            // An empty one would be the end.
+            Self::Chunks if length == 0 => {}
+            Self::Chunks => {
+                put(text, format_args!("{length:X}\r\n"));
+                return Ok(b"\r\n");
+            }
+        }
+        Ok(b"")
+    }
+
+    /// Writes what stands behind a body.
+    fn end(&self, text: &mut BytesMut, trailers: Option<&HeaderMap>) -> Result<(), Fault> {
+        match self {
+            Self::Length(0) => {}
+            Self::Length(_) => return Err(Fault::Body),
+            Self::Chunks => {
+                text.extend_from_slice(b"0\r\n");
+                for (name, value) in trailers.into_iter().flatten() {
+                    if may_trail(name) {
+                        write_field(text, name.as_str(), value.as_bytes());
+                    }
+                }
+                text.extend_from_slice(b"\r\n");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a field may stand behind a body: what says how to read a message must stand before it.
+pub(super) fn may_trail(name: &http::HeaderName) -> bool {
+    let frames = matches!(
+        name.as_str(),
+        "content-length"
+            | "host"
+            | "trailer"
+            | "te"
+            | "authorization"
+            | "content-encoding"
+            | "content-type"
+            | "content-range"
+    );
+    !frames && !ends_here(name)
+}
+
+/// How a body is framed; `None` if there is none.
+fn framing(request: Onward<'_>, body: &ClientBody) -> Option<Framing> {
+    if body.is_empty() {
+        return None;
+    }
+    let length = request.head.headers.get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    Some(length.map_or(Framing::Chunks, Framing::Length))
+}
+
+fn write_head(text: &mut BytesMut, request: Onward<'_>, own: &[u8], framing: Option<&Framing>) {
+    text.extend_from_slice(request.head.method.as_str().as_bytes());
+    text.extend_from_slice(b" ");
+    text.extend_from_slice(request.target().as_bytes());
+    text.extend_from_slice(b" HTTP/1.1\r\n");
+    request.tell(own, |name, value| write_field(text, name.as_str(), value));
+    match framing {
+        Some(Framing::Length(length)) => put(text, format_args!("content-length: {length}\r\n")),
+        Some(Framing::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        None => {
+            let asks_with_body = matches!(request.head.method, Method::POST | Method::PUT | Method::PATCH);
+            if asks_with_body || request.head.headers.contains_key(CONTENT_LENGTH) {
+                text.extend_from_slice(b"content-length: 0\r\n");
+            }
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+}
+
+fn write_field(text: &mut BytesMut, name: &str, value: &[u8]) {
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b": ");
+    text.extend_from_slice(value);
+    text.extend_from_slice(b"\r\n");
+}
+
+fn put(text: &mut BytesMut, what: std::fmt::Arguments<'_>) {
+    use bytes::BufMut;
+    // Memory takes everything.
+    let _ = text.writer().write_fmt(what);
+}

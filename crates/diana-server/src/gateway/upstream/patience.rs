@@ -1,0 +1,39 @@
+//! How long an answer is waited for.
+
+use super::Failure;
+use crate::gateway::client_body::{ClientBody, Ending};
+use crate::gateway::deadlines::Deadline;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long an answer is waited for: the upstream's time begins when it has the whole request.
+pub(super) struct Patience {
+    body: Option<Arc<Ending>>,
+    seen: u64,
+    timeout: Duration,
+}
+
+impl Patience {
+    pub(super) fn new(body: &ClientBody, timeout: Duration) -> Self {
+        Self { body: body.ending(), seen: 0, timeout }
+    }
+
+    /// Whose fault it is that no answer came: an upstream that is sent half a request can't help it.
+    pub(super) fn blame(&self, failure: Failure) -> Failure {
+        let is_by_client = self.body.as_ref().is_some_and(|body| body.fault().is_some());
+        if is_by_client { Failure::ByClient } else { failure }
+    }
+
+    /// Ready when it is over.
+    pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
+        if deadline.poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        if self.body.as_ref().is_some_and(|body| body.is_under_way(&mut self.seen)) {
+            deadline.set(self.timeout);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
