@@ -6,7 +6,7 @@
 use crate::policy;
 use diana::core::{Answer, Retry};
 use diana::rules::RateLimitHeaders;
-use diana::{Asked, Reason, Verdict};
+use diana::{Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
 use smallvec::SmallVec;
@@ -22,7 +22,7 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const MOST: usize = 8;
 
 /// A field that is being written.
-type Text = SmallVec<[u8; 256]>;
+pub(crate) type Text = SmallVec<[u8; 256]>;
 
 /// Tells where a client stands.
 pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
@@ -44,46 +44,40 @@ pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHe
 }
 
 fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
-    let mut asked = verdict.asked().take(MOST);
-    let Some(first) = asked.next() else { return };
-    let mut standings = Text::new();
-    let policy = policy::with(&first, |policy| {
-        write(&mut standings, &policy.standing, &first);
-        policy.header.clone()
-    });
     // Mostly there is one, and its policy is ready.
-    let mut policies = Text::new();
-    for other in asked {
-        if policies.is_empty() {
-            policies.extend_from_slice(policy.as_bytes());
-        }
-        policy::with(&other, |policy| {
-            policies.extend_from_slice(b", ");
-            policies.extend_from_slice(policy.header.as_bytes());
-            standings.extend_from_slice(b", ");
-            write(&mut standings, &policy.standing, &other);
-        });
-    }
-    let policy = if policies.is_empty() { Ok(policy) } else { HeaderValue::from_bytes(&policies) };
-    if let (Ok(policy), Ok(standing)) = (policy, HeaderValue::from_bytes(&standings)) {
-        // Those behind us may have limits of their own, and tell them too.
-        headers.append(RATE_LIMIT_POLICY, policy);
-        headers.append(RATE_LIMIT, standing);
-    }
+    let (policy, standing) = match verdict.only() {
+        Some(only) => policy::with(&only, |policy| (policy.header.clone(), policy.standing(&only.answer))),
+        None => match several(verdict) {
+            Some(several) => several,
+            None => return,
+        },
+    };
+    // Those behind us may have limits of their own, and tell them too.
+    headers.append(RATE_LIMIT_POLICY, policy);
+    headers.append(RATE_LIMIT, standing);
 }
 
-/// How much is left of a limit, and for how long.
-fn write(text: &mut Text, beginning: &str, asked: &Asked<'_>) {
-    text.extend_from_slice(beginning.as_bytes());
-    text.extend_from_slice(itoa::Buffer::new().format(asked.answer.standing.remaining).as_bytes());
-    if let Some(reset) = reset(&asked.answer) {
-        text.extend_from_slice(b";t=");
-        text.extend_from_slice(itoa::Buffer::new().format(reset).as_bytes());
+/// What is told about several limits; `None` if there is none.
+fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
+    let (mut policies, mut standings) = (Text::new(), Text::new());
+    for asked in verdict.asked().take(MOST) {
+        if !policies.is_empty() {
+            policies.extend_from_slice(b", ");
+            standings.extend_from_slice(b", ");
+        }
+        policy::with(&asked, |policy| {
+            policies.extend_from_slice(policy.header.as_bytes());
+            policy.write_standing(&mut standings, asked.answer.standing.remaining, reset(&asked.answer));
+        });
     }
+    if policies.is_empty() {
+        return None;
+    }
+    Some((HeaderValue::from_bytes(&policies).ok()?, HeaderValue::from_bytes(&standings).ok()?))
 }
 
 /// In how many seconds a limit gives back.
-fn reset(answer: &Answer) -> Option<u64> {
+pub(crate) fn reset(answer: &Answer) -> Option<u64> {
     let time = match answer.retry() {
         Some(Retry::After(time)) => time,
         Some(_) => return None,

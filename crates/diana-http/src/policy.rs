@@ -2,10 +2,11 @@
 //!
 //! Each thread keeps its own, so that threads don't fight over who holds a text how often.
 
+use crate::fields::{self, Text};
 use bytes::Bytes;
 use diana::Asked;
 use diana::core::{
-    Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
+    Answer, Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
 use diana::rules::OwnAnswer;
@@ -21,7 +22,9 @@ pub(crate) struct Policy {
     version: u64,
     capacity: u64,
     /// How its part of `RateLimit` begins: its name, up to what remains.
-    pub(crate) standing: Box<str>,
+    beginning: Box<str>,
+    /// What was last told of it. Who is refused is mostly told the same as the one before.
+    told: Option<(u64, Option<u64>, HeaderValue)>,
     /// Its part of `RateLimit-Policy`.
     pub(crate) header: HeaderValue,
     /// The body of a refusal by this limit alone, and the status that it is about.
@@ -70,7 +73,8 @@ impl Policy {
         Self {
             version: limit.version(),
             capacity,
-            standing: format!("{name};r=").into(),
+            beginning: format!("{name};r=").into(),
+            told: None,
             header,
             problem: None,
             own: None,
@@ -79,6 +83,31 @@ impl Policy {
 
     fn is_of(&self, limit: &Limit, capacity: u64) -> bool {
         self.version == limit.version() && self.capacity == capacity
+    }
+
+    /// `RateLimit` of this limit alone.
+    pub(crate) fn standing(&mut self, answer: &Answer) -> HeaderValue {
+        let (remaining, reset) = (answer.standing.remaining, fields::reset(answer));
+        if let Some((known, when, told)) = &self.told
+            && (*known, *when) == (remaining, reset)
+        {
+            return told.clone();
+        }
+        let mut text = Text::new();
+        self.write_standing(&mut text, remaining, reset);
+        let told = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        self.told = Some((remaining, reset, told.clone()));
+        told
+    }
+
+    /// How much is left, and for how many seconds.
+    pub(crate) fn write_standing(&self, text: &mut Text, remaining: u64, reset: Option<u64>) {
+        text.extend_from_slice(self.beginning.as_bytes());
+        text.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
+        if let Some(reset) = reset {
+            text.extend_from_slice(b";t=");
+            text.extend_from_slice(itoa::Buffer::new().format(reset).as_bytes());
+        }
     }
 
     /// The body of a refusal by this limit alone.

@@ -45,16 +45,17 @@ impl Refused {
         }
         fields::add(&mut headers, &self.verdict, self.headers);
         let mut status = self.status();
+        let reason = self.verdict.reason();
         let (content_type, body) = if let Form::Grpc(content_type) = self.manner.form {
             status = StatusCode::OK;
             grpc::add(&mut headers, &self.verdict);
             (HeaderValue::from_static(content_type), Bytes::new())
-        } else if let Some(own) = self.own_answer() {
+        } else if let Some(own) = own_answer(reason.as_ref()) {
             own
         } else if self.manner.form == Form::Html {
             (HeaderValue::from_static(page::TYPE), page::body(status, retry, &self.verdict))
         } else {
-            (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict))
+            (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict, reason))
         };
         headers.insert(CONTENT_TYPE, content_type);
         let body = if self.manner.has_body { body } else { Bytes::new() };
@@ -62,18 +63,6 @@ impl Refused {
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response
-    }
-
-    /// What the rule answers in the user's own words, if it does.
-    fn own_answer(&self) -> Option<(HeaderValue, Bytes)> {
-        match self.verdict.reason()? {
-            Reason::Limit(asked) => {
-                let answer = asked.rule.answer.as_ref()?;
-                Some(policy::with(&asked, |policy| policy.own(answer)))
-            }
-            Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy::own),
-            _ => None,
-        }
     }
 
     /// In how many seconds it is worth to come again; `None` if it never is.
@@ -84,5 +73,17 @@ impl Refused {
             Retry::WhenReturned => Some(1),
             Retry::Never => None,
         }
+    }
+}
+
+/// What the rule answers in the user's own words, if it does.
+fn own_answer(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> {
+    match reason? {
+        Reason::Limit(asked) => {
+            let answer = asked.rule.answer.as_ref()?;
+            Some(policy::with(asked, |policy| policy.own(answer)))
+        }
+        Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy::own),
+        _ => None,
     }
 }

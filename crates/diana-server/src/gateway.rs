@@ -36,6 +36,7 @@ mod client_io;
 mod deadlines;
 mod facts;
 mod head;
+mod journey;
 mod leave;
 mod listener;
 mod opening;

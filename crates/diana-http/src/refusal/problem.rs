@@ -10,10 +10,10 @@ use std::fmt::Write;
 pub(super) const TYPE: &str = "application/problem+json";
 
 /// The body.
-pub(super) fn body(status: StatusCode, verdict: &Verdict) -> Bytes {
+pub(super) fn body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<'_>>) -> Bytes {
     let refused = || verdict.asked().filter(|asked| !asked.answer.is_granted());
-    match verdict.reason() {
-        Some(Reason::Limit(asked)) if refused().count() == 1 => {
+    match reason {
+        Some(Reason::Limit(asked)) if verdict.only().is_some() || refused().count() == 1 => {
             policy::with(&asked, |policy| policy.problem(status, || written(status, &[asked.limit.name()], None)))
         }
         Some(Reason::Limit(_)) => {

@@ -8,31 +8,25 @@
 //!    holds is given back when the last byte has gone out, or the client is gone.
 
 use super::answers;
-use super::client_body::{BodyFault, ClientBody, Ending};
 use super::facts::Facts;
-use super::head::{self, Onward, Rejected};
+use super::head::{self, Rejected};
+use super::journey::Journey;
 use super::leave::Leave;
 use super::out_body::OutBody;
 use super::phase::Phase;
-use super::site::{Destination, Site, Store};
-use super::tunnel;
+use super::site::{Site, Store};
 use super::unread::{self, After};
-use super::upstream::{Answer, Failure, Group};
 use super::visit::Visit;
 use super::worker::Counted;
 use crate::metrics::Outcome;
 use bytes::Bytes;
-use diana::core::{Clock, SystemClock};
-use diana_http::{Checked, HttpAttributes, Refused};
+use diana_http::{Checked, Refused};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -111,7 +105,7 @@ impl Connection {
         let (head, body) = request.into_parts();
         let mut visit = Visit::begin(self, &head);
         if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
-            return self.without(body, &head, rejected(answers::problem(status, why), visit)).into();
+            return self.without(Some(body), &head, rejected(answers::problem(status, why), visit)).into();
         }
         let client = site.filter.client(&head.headers, self.facts.peer);
         visit.client(client);
@@ -119,15 +113,15 @@ impl Connection {
         // Mostly it is decided at once, and a refusal then needs no future at all. Who must wait is polled again.
         match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(checked) => match decided(checked, &mut visit) {
-                Ok(leave) => Box::pin(Arc::clone(self).go_on(head, body, client, leave, visit)).into(),
-                Err(refused) => self.without(body, &head, own(refused.into_response(), visit)).into(),
+                Ok(leave) => Journey::new(Arc::clone(self), head, body, client, leave, visit).run().into(),
+                Err(refused) => self.without(Some(body), &head, own(refused.into_response(), visit)).into(),
             },
             Poll::Pending => {
                 let this = Arc::clone(self);
                 let waiting = async move {
                     match decided(checking.await, &mut visit) {
-                        Ok(leave) => this.go_on(head, body, client, leave, visit).await,
-                        Err(refused) => this.without(body, &head, own(refused.into_response(), visit)),
+                        Ok(leave) => Journey::new(this, head, body, client, leave, visit).run().await,
+                        Err(refused) => this.without(Some(body), &head, own(refused.into_response(), visit)),
                     }
                 };
                 Box::pin(waiting).into()
@@ -135,132 +129,19 @@ impl Connection {
         }
     }
 
-    /// Answers a request that the rules let go on.
-    async fn go_on(
-        self: Arc<Self>,
-        mut head: Parts,
-        body: Incoming,
-        client: IpAddr,
-        mut leave: Leave,
-        visit: Visit,
-    ) -> Response<OutBody> {
-        let site = &self.site;
-        // What a filter behind refuses has still been asked: else guessing at it would be free.
-        leave.begin();
-        if !site.chain.is_empty()
-            && let Err(refusal) = site.chain.check(&mut head, client).await
-        {
-            tracing::debug!("a request of {client} was refused by {}", refusal.by);
-            let mut visit = visit;
-            visit.outcome = Outcome::Rejected;
-            visit.status(refusal.response.status());
-            return self.without(body, &head, leave.answer_self(refusal.response, visit));
-        }
-        if matches!(leave, Leave::Divert(_)) {
-            return self.pass_on(head, body, leave, None, visit).await;
-        }
-        match (self.route(&head, client), &site.default) {
-            (Some(group), _) | (None, Destination::Upstreams(group)) => {
-                self.pass_on(head, body, leave, Some(group), visit).await
-            }
-            (None, Destination::Echo) => {
-                let echo = answers::echo(&head, client);
-                self.without(body, &head, answered(echo, leave, visit))
-            }
-            (None, Destination::Answer) => self.without(body, &head, answered(answers::may_pass(), leave, visit)),
-        }
-    }
-
     /// An answer that did not need the request's body.
-    fn without(&self, body: Incoming, head: &Parts, mut response: Response<OutBody>) -> Response<OutBody> {
-        if unread::throw_away(head, body, self.site.gateway.timeouts.body) == After::Close {
+    pub(super) fn without(
+        &self,
+        body: Option<Incoming>,
+        head: &Parts,
+        mut response: Response<OutBody>,
+    ) -> Response<OutBody> {
+        if let Some(body) = body
+            && unread::throw_away(head, body, self.site.gateway.timeouts.body) == After::Close
+        {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
-    }
-
-    /// The upstreams of the route that is for a request.
-    fn route(&self, head: &Parts, client: IpAddr) -> Option<&Group> {
-        if self.site.routes.is_empty() {
-            return None;
-        }
-        let route = self.site.gateway.route(&HttpAttributes::of_head(head, Some(client)))?;
-        self.site.routes.get(route)
-    }
-
-    /// Sends a request on, to the upstreams of its group or to where it is diverted to, and brings the answer.
-    async fn pass_on(
-        self: &Arc<Self>,
-        mut head: Parts,
-        body: Incoming,
-        leave: Leave,
-        group: Option<&Group>,
-        mut visit: Visit,
-    ) -> Response<OutBody> {
-        let upgrade = head::upgrade(&head);
-        // The client's side of the tunnel, if it comes to that.
-        let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let request = Onward { head: &head, facts: &self.facts, upgrade: upgrade.as_ref() };
-        let (body, ending) = self.body(body, &leave);
-        visit.body(ending.as_ref());
-        let began = SystemClock.now();
-        let sent = match (&leave, group) {
-            (_, Some(group)) => self.site.upstreams.send(group, request, body).await,
-            (Leave::Divert(diverted), None) => self.site.upstreams.send_to(diverted.to(), request, body).await,
-            (Leave::Pass(_), None) => Err(Failure::Nowhere),
-        };
-        let Answer { response, from } = match sent {
-            Ok(answer) => answer,
-            Err(failure) => {
-                let response = self.failed(&failure, ending.as_deref(), &mut visit);
-                visit.status(response.status());
-                return leave.answer_self(response, visit);
-            }
-        };
-        visit.answered_by(&from, SystemClock.now().since(began));
-        visit.outcome = if matches!(leave, Leave::Divert(_)) { Outcome::Diverted } else { Outcome::Forwarded };
-        visit.status(response.status());
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return match asked {
-                Some(client) => tunnel::open(Arc::clone(self), client, response, leave, visit),
-                None => {
-                    visit.outcome = Outcome::Failed;
-                    own(
-                        answers::problem(StatusCode::BAD_GATEWAY, "the service changed to what nobody asked for"),
-                        visit,
-                    )
-                }
-            };
-        }
-        leave.answer(response, visit)
-    }
-
-    /// The request's body on its way out, and how it ends.
-    fn body(&self, body: Incoming, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
-        if body.is_end_stream() {
-            return (ClientBody::empty(), None);
-        }
-        let gateway = &self.site.gateway;
-        let deadline = self.site.deadlines.add();
-        let body = leave.request_body(body);
-        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
-        (body, Some(ending))
-    }
-
-    /// What is answered when no answer came. Often it is the client's own fault.
-    fn failed(&self, failure: &Failure, ending: Option<&Ending>, visit: &mut Visit) -> Response<Full<Bytes>> {
-        let Some(fault) = ending.and_then(Ending::fault) else {
-            self.site.metrics.upstream_failed();
-            visit.outcome = if matches!(failure, Failure::Nowhere) { Outcome::Answered } else { Outcome::Failed };
-            return answers::failure(failure);
-        };
-        visit.outcome = Outcome::Rejected;
-        let (status, why) = match fault {
-            BodyFault::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"),
-            BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
-            BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body was no good"),
-        };
-        closing(answers::problem(status, why))
     }
 }
 
@@ -281,15 +162,8 @@ fn fits(site: &Site, head: &Parts) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// An answer of the gateway's own to a request that passed.
-fn answered(response: Response<Full<Bytes>>, leave: Leave, mut visit: Visit) -> Response<OutBody> {
-    visit.outcome = Outcome::Answered;
-    visit.status(response.status());
-    leave.answer_self(response, visit)
-}
-
 /// An answer of the gateway's own, by which the request ends.
-fn own(response: Response<Full<Bytes>>, mut visit: Visit) -> Response<OutBody> {
+pub(super) fn own(response: Response<Full<Bytes>>, mut visit: Visit) -> Response<OutBody> {
     visit.status(response.status());
     response.map(|body| OutBody::own(body, visit))
 }
@@ -301,7 +175,7 @@ fn rejected(response: Response<Full<Bytes>>, mut visit: Visit) -> Response<OutBo
 }
 
 /// After this answer nothing good can come on the connection. (Over HTTP/2, where only the stream ends, hyper leaves it out.)
-fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+pub(super) fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

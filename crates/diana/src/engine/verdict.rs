@@ -212,8 +212,9 @@ impl Verdict {
         only.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// The limit that was asked, if it was one, and here: what most requests are, at a tenth of what finding several costs.
-    fn only(&self) -> Option<Asked<'_>> {
+    /// The limit that was asked, if it was one, and in this process. That is what most requests are, and takes a tenth of what
+    /// going through [`asked`](Self::asked) does.
+    pub fn only(&self) -> Option<Asked<'_>> {
         let (made, found) = (self.made(), self.found());
         let (None, Some(local), [applied]) = (&made.shared, &made.local, found.applied()) else { return None };
         let rule = self.rules().rule(applied.rule)?;

@@ -27,6 +27,8 @@ pub(in crate::gateway) struct Onward<'a> {
 enum Fate {
     GoesOn,
     Ends,
+    /// Who frames the body tells it.
+    Length,
     /// It is told otherwise than the client does.
     Cookie,
     Te,
@@ -37,8 +39,9 @@ enum Fate {
 impl Fate {
     fn of(name: &HeaderName, trust: Trust) -> Self {
         match name.as_str() {
-            // Who frames the message says these.
-            "host" | "content-length" => Self::Ends,
+            // These have been told, or are told by who frames the message.
+            "host" => Self::Ends,
+            "content-length" => Self::Length,
             "cookie" => Self::Cookie,
             "te" => Self::Te,
             // The gateway tells the client to go on, as soon as the upstream wants the body.
@@ -70,14 +73,18 @@ impl Onward<'_> {
     }
 
     /// Tells every field that an upstream gets, the `Host` first, but for those that frame the body. Without a host, as HTTP/1.0
-    /// may be, the upstream's own name is told.
-    pub(in crate::gateway) fn tell(&self, own: &[u8], mut tell: impl FnMut(&HeaderName, &[u8])) {
+    /// may be, the upstream's own name is told. Returns the length of the body, as the client said it.
+    pub(in crate::gateway) fn tell(
+        &self,
+        own: &[u8],
+        mut tell: impl FnMut(&HeaderName, &[u8]),
+    ) -> Option<&HeaderValue> {
         let Self { head, facts, upgrade } = self;
         let host = self.host();
         tell(&HOST, host.unwrap_or(own));
         let named = named(&head.headers);
         let mut said = Said::default();
-        let mut has_cookie = false;
+        let (mut has_cookie, mut length) = (false, None);
         for (name, value) in &head.headers {
             if !named.is_empty() && named.contains(name) {
                 continue;
@@ -98,6 +105,7 @@ impl Onward<'_> {
                     said.te = true;
                     tell(&TE, b"trailers");
                 }
+                Fate::Length => length = Some(value),
                 Fate::Ends | Fate::Cookie | Fate::Said | Fate::Te => {}
             }
         }
@@ -106,6 +114,7 @@ impl Onward<'_> {
             tell(&http::header::CONNECTION, b"upgrade");
             tell(&http::header::UPGRADE, upgrade.as_bytes());
         }
+        length
     }
 
     /// Tells who asks.
@@ -142,14 +151,14 @@ impl Onward<'_> {
         head.version = Version::HTTP_2;
         head.headers = HeaderMap::with_capacity(self.head.headers.len() + 4);
         let without_upgrade = Self { upgrade: None, ..*self };
-        without_upgrade.tell(b"", |name, value| {
+        let length = without_upgrade.tell(b"", |name, value| {
             if *name != HOST
                 && let Ok(value) = HeaderValue::from_bytes(value)
             {
                 head.headers.append(name, value);
             }
         });
-        if let Some(length) = self.head.headers.get(CONTENT_LENGTH) {
+        if let Some(length) = length {
             head.headers.insert(CONTENT_LENGTH, length.clone());
         }
         Request::from_parts(head, body)

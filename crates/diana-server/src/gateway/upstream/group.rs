@@ -98,22 +98,23 @@ impl Upstreams {
         let ready = poll_fn(|context| Poll::Ready(member.free(context))).await;
         // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
         // is light.
-        if let Some(Ready::Http1(connection, reused)) = ready {
-            return match self.send_over_http1(member, connection, reused, request, body).await {
+        let (ready, body) = if let Some(Ready::Http1(connection, reused)) = ready {
+            let sent = self.send_over_http1(member, connection, reused, request, body).await;
+            match sent {
                 Ok(answer) => {
                     member.succeeded();
-                    Ok(answer)
+                    return Ok(answer);
                 }
                 // Closed meanwhile, which is no failure.
-                Err(Unsent { again: Some(body), .. }) => {
-                    Box::pin(self.send_with_care(group, member, None, request, body)).await
-                }
+                Err(Unsent { again: Some(body), .. }) => (None, body),
                 Err(Unsent { failure, again: None }) => {
                     member.failed(&failure, self.deadlines.now());
-                    Err(failure)
+                    return Err(failure);
                 }
-            };
-        }
+            }
+        } else {
+            (ready, body)
+        };
         Box::pin(self.send_with_care(group, member, ready, request, body)).await
     }
 

@@ -164,7 +164,9 @@ impl Http1 {
 
     /// Reads so much at most; its end is a fault.
     fn poll_read(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<(), Fault>> {
-        self.input.reserve(most);
+        if self.input.capacity() - self.input.len() < most.min(HEAD / 2) || most > HEAD {
+            self.input.reserve(most.max(HEAD));
+        }
         match ready!(pin!(self.io.read_buf(&mut self.input)).poll(context)) {
             Ok(0) => Poll::Ready(Err(Fault::Closed)),
             Ok(_) => Poll::Ready(Ok(())),

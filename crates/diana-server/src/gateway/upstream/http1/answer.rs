@@ -3,7 +3,7 @@
 use super::super::Fault;
 use super::chunks::Chunks;
 use crate::gateway::head::{self, Named};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
@@ -12,6 +12,8 @@ use std::mem::MaybeUninit;
 /// How long a head may be, and how many fields it may have.
 const LONGEST: usize = 64 << 10;
 const MOST_FIELDS: usize = 128;
+/// Pieces of a body up to this are copied.
+const SMALL: usize = 2 << 10;
 /// How often an upstream may say that it is still at it.
 pub(super) const MOST_NEWS: usize = 16;
 
@@ -48,23 +50,18 @@ pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Head>,
     };
     let (Some(version), Some(code)) = (parsed.version, parsed.code) else { return Ok(None) };
     let status = StatusCode::from_u16(code).map_err(|_| Fault::NoHttp("its status is none"))?;
-    // Where each field stands, so that they can stay where they are.
+    // Its own copy, in which its fields stay; what comes after it can then be read into the same memory as ever.
+    let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
-    let place = |value: &[u8]| {
-        let from = if value.is_empty() { 0 } else { value.as_ptr().addr() - start };
-        from..from + value.len()
-    };
-    let mut places = smallvec::SmallVec::<[_; 24]>::new();
-    for field in parsed.headers.iter() {
-        places.push((HeaderName::from_bytes(field.name.as_bytes()), place(field.value)));
-    }
-    let head = input.split_to(length).freeze();
-    let mut reading = Reading::new(status, version, asked, places.len());
-    for (name, place) in places {
+    let mut reading = Reading::new(status, version, asked, parsed.headers.len());
+    for field in &*parsed.headers {
+        let name = HeaderName::from_bytes(field.name.as_bytes());
         let name = name.map_err(|_| Fault::NoHttp("a field of its answer has no name"))?;
-        let value = HeaderValue::from_maybe_shared(head.slice(place));
+        let from = if field.value.is_empty() { 0 } else { field.value.as_ptr().addr() - start };
+        let value = HeaderValue::from_maybe_shared(head.slice(from..from + field.value.len()));
         reading.field(name, value.map_err(|_| Fault::NoHttp("a field of its answer is no text"))?)?;
     }
+    input.advance(length);
     reading.end().map(Some)
 }
 
@@ -169,6 +166,17 @@ fn length(value: &HeaderValue) -> Option<u64> {
     is_number.then(|| value.to_str().ok()?.parse().ok()).flatten()
 }
 
+/// Takes a piece from the beginning of what has come.
+pub(super) fn take(input: &mut BytesMut, length: usize) -> Bytes {
+    if length > SMALL {
+        return input.split_to(length).freeze();
+    }
+    // To copy little costs less than to share the memory, and to need other for what comes next.
+    let piece = Bytes::copy_from_slice(&input[..length]);
+    input.advance(length);
+    piece
+}
+
 impl Rest {
     /// The next piece, if there is one in what has come.
     pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, Fault> {
@@ -182,9 +190,9 @@ impl Rest {
                 if *left == 0 {
                     *self = Self::Nothing;
                 }
-                Ok(Some(Frame::data(input.split_to(come).freeze())))
+                Ok(Some(Frame::data(take(input, come))))
             }
-            Self::UntilClosed => Ok(Some(Frame::data(input.split().freeze()))),
+            Self::UntilClosed => Ok(Some(Frame::data(take(input, input.len())))),
         }
     }
 

@@ -230,13 +230,13 @@ fn write_head(text: &mut BytesMut, request: Onward<'_>, own: &[u8], framing: Opt
     text.extend_from_slice(b" ");
     text.extend_from_slice(request.target().as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
-    request.tell(own, |name, value| write_field(text, name.as_str(), value));
+    let length = request.tell(own, |name, value| write_field(text, name.as_str(), value));
     match framing {
         Some(Framing::Length(length)) => put(text, format_args!("content-length: {length}\r\n")),
         Some(Framing::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         None => {
             let asks_with_body = matches!(request.head.method, Method::POST | Method::PUT | Method::PATCH);
-            if asks_with_body || request.head.headers.contains_key(CONTENT_LENGTH) {
+            if asks_with_body || length.is_some() {
                 text.extend_from_slice(b"content-length: 0\r\n");
             }
         }

@@ -1,6 +1,7 @@
 //! A body in chunks, each with its length before it, and perhaps fields behind the last (RFC 9112, section 7.1).
 
 use super::super::Fault;
+use super::answer::take;
 use super::asking::may_trail;
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -59,7 +60,7 @@ impl Chunks {
                     let come = input.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     let left = left - come as u64;
                     *self = if left == 0 { Self::LineEnd } else { Self::Data(left) };
-                    return Ok(Some(Frame::data(input.split_to(come).freeze())));
+                    return Ok(Some(Frame::data(take(input, come))));
                 }
                 Self::LineEnd if input.len() < 2 => return Ok(None),
                 Self::LineEnd => {
