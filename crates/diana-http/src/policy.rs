@@ -3,6 +3,7 @@
 //! Each thread keeps its own, so that threads don't fight over who holds a text how often.
 
 use crate::fields::{self, Text};
+use crate::refusal::Told;
 use bytes::Bytes;
 use diana::Asked;
 use diana::core::{
@@ -27,6 +28,8 @@ pub(crate) struct Policy {
     told: Option<(u64, Option<u64>, HeaderValue)>,
     /// Its part of `RateLimit-Policy`.
     pub(crate) header: HeaderValue,
+    /// What it last answered to those that it alone refuses.
+    pub(crate) refusal: Option<Told>,
     /// The body of a refusal by this limit alone, and the status that it is about.
     problem: Option<(StatusCode, Bytes)>,
     /// What its rule answers in the user's own words, and that as it is sent.
@@ -75,6 +78,7 @@ impl Policy {
             capacity,
             beginning: format!("{name};r=").into(),
             told: None,
+            refusal: None,
             header,
             problem: None,
             own: None,

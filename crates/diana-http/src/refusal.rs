@@ -8,13 +8,14 @@ mod problem;
 use crate::{fields, policy};
 use bytes::Bytes;
 use diana::core::Retry;
-use diana::rules::RateLimitHeaders;
-use diana::{Reason, Verdict};
+use diana::rules::{OwnAnswer, RateLimitHeaders};
+use diana::{Asked, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use manner::Form;
 pub(crate) use manner::Manner;
+use std::sync::Arc;
 
 /// A request that is refused.
 #[derive(Debug)]
@@ -22,6 +23,36 @@ pub struct Refused {
     pub(crate) verdict: Verdict,
     pub(crate) headers: RateLimitHeaders,
     pub(crate) manner: Manner,
+}
+
+/// A refusal by one limit that was told before.
+pub(crate) struct Told {
+    like: Like,
+    /// What the rule answers in the user's own words.
+    answer: Option<Arc<OwnAnswer>>,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// What the words of a refusal depend on, but for the limit itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Like {
+    status: StatusCode,
+    which: RateLimitHeaders,
+    remaining: u64,
+    reset: Option<u64>,
+    retry: Option<u64>,
+}
+
+impl Told {
+    /// The same again, if it is what another refusal would say.
+    fn told(&self, like: &Like, asked: &Asked<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
+        let is_same = match (&self.answer, &asked.rule.answer) {
+            (Some(known), Some(answer)) => Arc::ptr_eq(known, answer),
+            (known, answer) => known.is_none() && answer.is_none(),
+        };
+        (is_same && self.like == *like).then(|| (like.status, self.headers.clone(), self.body.clone()))
+    }
 }
 
 impl Refused {
@@ -38,6 +69,35 @@ impl Refused {
 
     /// The response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
+        let (status, headers, body) = self.answer();
+        let body = if self.manner.has_body { body } else { Bytes::new() };
+        let mut response = Response::new(Full::new(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+
+    /// What is answered. One limit refuses again and again, mostly in the same words: then they are there already.
+    fn answer(&self) -> (StatusCode, HeaderMap, Bytes) {
+        let only = if self.manner.form == Form::Json { self.verdict.only() } else { None };
+        let Some(only) = only else { return self.make() };
+        let like = Like {
+            status: self.status(),
+            which: self.headers,
+            remaining: only.answer.standing.remaining,
+            reset: fields::reset(&only.answer),
+            retry: self.retry_after(),
+        };
+        let known = policy::with(&only, |policy| policy.refusal.as_ref()?.told(&like, &only));
+        known.unwrap_or_else(|| {
+            let (status, headers, body) = self.make();
+            let made = Told { like, answer: only.rule.answer.clone(), headers: headers.clone(), body: body.clone() };
+            policy::with(&only, |policy| policy.refusal = Some(made));
+            (status, headers, body)
+        })
+    }
+
+    fn make(&self) -> (StatusCode, HeaderMap, Bytes) {
         let mut headers = HeaderMap::with_capacity(6);
         let retry = self.retry_after();
         if let Some(seconds) = retry {
@@ -58,11 +118,7 @@ impl Refused {
             (HeaderValue::from_static(problem::TYPE), problem::body(status, &self.verdict, reason))
         };
         headers.insert(CONTENT_TYPE, content_type);
-        let body = if self.manner.has_body { body } else { Bytes::new() };
-        let mut response = Response::new(Full::new(body));
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        response
+        (status, headers, body)
     }
 
     /// In how many seconds it is worth to come again; `None` if it never is.

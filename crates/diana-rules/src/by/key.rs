@@ -53,18 +53,19 @@ impl Share {
 }
 
 /// Writes a part of an address at a place; tells the place behind it.
-fn write_octet(text: &mut [u8; 16], at: usize, octet: u8) -> usize {
-    let digits = [b'0' + octet / 100, b'0' + octet / 10 % 10, b'0' + octet % 10];
-    let from = if octet >= 100 {
-        0
-    } else if octet >= 10 {
-        1
-    } else {
-        2
+fn write_octet(text: &mut [u8; 16], mut at: usize, octet: u8) -> usize {
+    let mut put = |digit: u8| {
+        text[at] = b'0' + digit;
+        at += 1;
     };
-    let end = at + 3 - from;
-    text[at..end].copy_from_slice(&digits[from..]);
-    end
+    if octet >= 100 {
+        put(octet / 100);
+    }
+    if octet >= 10 {
+        put(octet / 10 % 10);
+    }
+    put(octet % 10);
+    at
 }
 
 /// Writes a number: the formatting of the standard library takes three times as long, and this is on every request's way.

@@ -242,21 +242,25 @@ impl Verdict {
 
     /// The rule that refused it, which says what is answered; `None` if it was granted.
     pub fn refused_by(&self) -> Option<&Rule> {
-        if self.is_granted() {
-            return None;
-        }
-        Some(match self.reason()? {
-            Reason::Limit(asked) => asked.rule,
-            Reason::Rule { rule, .. } => rule,
-        })
+        self.refusing().map(RuleInForce::rule)
     }
 
     /// The same, as it is in force.
     fn refusing(&self) -> Option<&RuleInForce> {
-        let rule = self.refused_by()?;
-        let numbers = self.found().refused().iter().map(|refused| refused.rule);
-        let mut numbers = numbers.chain(self.found().applied().iter().map(|applied| applied.rule));
-        numbers.find_map(|number| self.rules().rule(number).filter(|known| std::ptr::eq(known.rule(), rule)))
+        if self.is_granted() {
+            return None;
+        }
+        let found = self.found();
+        match (self.made().refused, found.applied()) {
+            (Some(by), _) => self.rules().rule(by.rule),
+            // Who else could it be?
+            (None, [applied]) => self.rules().rule(applied.rule),
+            (None, applied) => {
+                let Reason::Limit(asked) = self.reason()? else { return None };
+                let mut rules = applied.iter().filter_map(|applied| self.rules().rule(applied.rule));
+                rules.find(|known| std::ptr::eq(known.rule(), asked.rule))
+            }
+        }
     }
 
     /// What a refusal answers; `None` if it was granted.

@@ -44,15 +44,28 @@ pub(in crate::gateway) fn check(head: &Parts) -> Result<(), Rejected> {
 }
 
 fn is_host(host: &HeaderValue) -> bool {
-    // A name or an address, and perhaps a port: what almost all are needs no second look.
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    // A name or an address, and perhaps a port: what almost all are needs no second look. An empty one is what a client sends
+    // that knows no host.
     let bytes = host.as_bytes();
-    let (name, port) = bytes.split_at(bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len()));
-    let is_port = port.is_empty() || ((2..=6).contains(&port.len()) && port[1..].iter().all(u8::is_ascii_digit));
-    // An empty one is what a client sends that knows no host.
-    (is_port && name.iter().all(is_plain))
-        || Authority::try_from(host.as_bytes()).is_ok_and(|host| !host.as_str().contains('@'))
+    let name = bytes.iter().take_while(|byte| IS_PLAIN[usize::from(**byte)]).count();
+    let is_plain = match &bytes[name..] {
+        [] => true,
+        [b':', port @ ..] => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_plain || Authority::try_from(bytes).is_ok_and(|host| !host.as_str().contains('@'))
 }
+
+/// Which bytes names and addresses (but for those of IPv6) are made of.
+const IS_PLAIN: [bool; 256] = {
+    let mut is_plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        is_plain[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+        byte += 1;
+    }
+    is_plain
+};
 
 /// What a client wants its connection to become.
 pub(in crate::gateway) fn upgrade(head: &Parts) -> Option<HeaderValue> {

@@ -46,6 +46,8 @@ pub(in crate::gateway) struct Http1 {
     /// What is still to come of the answer.
     rest: Rest,
     state: State,
+    /// Whether the one who has it has looked for an answer in vain, and is woken when there is more to read.
+    is_watched: bool,
     /// By when the upstream must have said something.
     deadline: Deadline,
     /// When it was last used, on the worker's clock.
@@ -77,6 +79,7 @@ impl Http1 {
             asking: Asking::default(),
             rest: Rest::Nothing,
             state: State::Open,
+            is_watched: false,
             deadline,
             used: 0,
         }
@@ -84,7 +87,8 @@ impl Http1 {
 
     /// Whether it takes a request now: it is open, and the upstream has not said anything, its goodbye for one.
     pub(super) fn is_free(&mut self, context: &mut Context<'_>) -> bool {
-        self.state == State::Open && self.input.is_empty() && self.poll_read(context, 1).is_pending()
+        self.is_watched = self.state == State::Open && self.input.is_empty() && self.poll_read(context, 1).is_pending();
+        self.is_watched
     }
 
     /// Whether it still sends a request. An upstream may answer before it has all of it.
@@ -109,7 +113,10 @@ impl Http1 {
                 Poll::Ready(Err(fault)) => Some(fault),
                 Poll::Ready(Ok(())) | Poll::Pending => None,
             };
-            match (self.poll_head(request, &mut news, context), broken) {
+            // It has just been seen that nothing had come, and nobody answers what he has not read yet.
+            let is_too_early = std::mem::take(&mut self.is_watched) && broken.is_none();
+            let head = if is_too_early { Poll::Pending } else { self.poll_head(request, &mut news, context) };
+            match (head, broken) {
                 (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
                 (Poll::Ready(Err(_)) | Poll::Pending, Some(fault)) | (Poll::Ready(Err(fault)), None) => {
                     Poll::Ready(Err(Failure::Broken(fault)))

@@ -53,7 +53,9 @@ pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Head>,
     // Its own copy, in which its fields stay; what comes after it can then be read into the same memory as ever.
     let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
-    let mut reading = Reading::new(status, version, asked, parsed.headers.len());
+    let ends_here = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("connection");
+    let kept = parsed.headers.len() - parsed.headers.iter().filter(ends_here).count();
+    let mut reading = Reading::new(status, version, asked, kept);
     for field in &*parsed.headers {
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let name = name.map_err(|_| Fault::NoHttp("a field of its answer has no name"))?;
