@@ -9,7 +9,6 @@ use diana::rules::RateLimitHeaders;
 use diana::{Reason, Verdict};
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
-use smallvec::SmallVec;
 use std::time::Duration;
 
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -20,9 +19,8 @@ const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// The most limits that are told; a field has to end somewhere.
 const MOST: usize = 8;
-
-/// A field that is being written.
-pub(crate) type Text = SmallVec<[u8; 256]>;
+/// Mostly enough for what is told about several.
+const ROOM: usize = 480;
 
 /// Tells where a client stands.
 pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
@@ -59,9 +57,12 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
 
 /// What is told about several limits; `None` if there is none.
 fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
-    let (mut policies, mut standings) = (Text::new(), Text::new());
-    for asked in verdict.asked().take(MOST) {
-        if !policies.is_empty() {
+    let (mut policies, mut standings) = (Vec::new(), Vec::new());
+    verdict.asked().take(MOST).for_each(|asked| {
+        if policies.is_empty() {
+            policies.reserve(ROOM);
+            standings.reserve(ROOM);
+        } else {
             policies.extend_from_slice(b", ");
             standings.extend_from_slice(b", ");
         }
@@ -69,7 +70,7 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
             policies.extend_from_slice(policy.header.as_bytes());
             policy.write_standing(&mut standings, asked.answer.standing.remaining, reset(&asked.answer));
         });
-    }
+    });
     if policies.is_empty() {
         return None;
     }

@@ -2,7 +2,7 @@
 //!
 //! Each thread keeps its own, so that threads don't fight over who holds a text how often.
 
-use crate::fields::{self, Text};
+use crate::fields;
 use crate::refusal::Told;
 use bytes::Bytes;
 use diana::Asked;
@@ -97,7 +97,7 @@ impl Policy {
         {
             return told.clone();
         }
-        let mut text = Text::new();
+        let mut text = Vec::with_capacity(96);
         self.write_standing(&mut text, remaining, reset);
         let told = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
         self.told = Some((remaining, reset, told.clone()));
@@ -105,7 +105,7 @@ impl Policy {
     }
 
     /// How much is left, and for how many seconds.
-    pub(crate) fn write_standing(&self, text: &mut Text, remaining: u64, reset: Option<u64>) {
+    pub(crate) fn write_standing(&self, text: &mut Vec<u8>, remaining: u64, reset: Option<u64>) {
         text.extend_from_slice(self.beginning.as_bytes());
         text.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
         if let Some(reset) = reset {
