@@ -19,6 +19,7 @@ use http::Response;
 use http_body::Body;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A request that passes, and what it has taken and holds.
 ///
@@ -62,6 +63,24 @@ impl<S: Store + 'static> Pass<S> {
     /// The request's body, as fast as the rules allow.
     pub fn request_body<B>(&self, body: B) -> Slowed<B> {
         self.pacing.request(body)
+    }
+
+    /// A body of the response that comes otherwise than by [`answer`](Self::answer), such as what flows through an upgraded
+    /// connection, as fast as the rules allow.
+    pub fn response_body<B>(&self, body: B) -> Slowed<B> {
+        self.pacing.response(body)
+    }
+
+    /// Whether the rules slow anything down.
+    pub fn is_slowed(&self) -> bool {
+        !self.pacing.is_none()
+    }
+
+    /// Says that for so long the request's body was waited for: an adaptive limit is not to think that the service took it.
+    pub fn waited_for_client(&mut self, time: Duration) {
+        if let Some(verdict) = &mut self.verdict {
+            verdict.waited_for_client(time);
+        }
     }
 
     /// Says that the request is carried out from now on, so that only what it holds comes back.

@@ -111,6 +111,11 @@ impl RuleSet {
         self.has_load
     }
 
+    /// Who requests are from.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// A rule by its name.
     pub fn named(&self, name: &str) -> Option<&RuleInForce> {
         self.rules.iter().find(|rule| rule.rule().name == name)

@@ -114,6 +114,20 @@ async fn a_request_is_explained_and_not_charged() {
 }
 
 #[tokio::test]
+async fn who_a_request_is_from_is_not_said_twice() {
+    let server =
+        Server::start("identity: {account: header(x-account)}\nrules: [{name: a, by: account, limit: 1/h}]").await;
+    for way in ["account=alice", "set=account%3Dalice"] {
+        let answer = server.get(&format!("/explain?{way}")).await;
+        let why = "`account` comes from the request, as `identity` of the rule file says; describe the request instead, as with \
+                   `header`";
+        assert_eq!((answer.status, &*answer.detail()), (400, why));
+    }
+    let said = server.get("/explain?header=x-account:alice").await.json();
+    assert_eq!(said["rules"][0]["key"], "alice");
+}
+
+#[tokio::test]
 async fn single_counts_are_looked_at_and_changed() {
     let server = Server::start(RULES).await;
     while server.decide("alice").await {}

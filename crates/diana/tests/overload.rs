@@ -127,6 +127,30 @@ fn an_adaptive_limit_learns_from_answers() {
 }
 
 #[test]
+fn the_time_that_a_client_takes_is_none_of_the_services() {
+    let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive}]");
+    let limit = |engine: &Engine| decide(engine, &request()).asked().next().unwrap().answer.standing.limit;
+    let upload = |millis: u64, told: bool| {
+        let mut verdict = decide(&engine, &request());
+        verdict.begin();
+        clock.advance(Duration::from_millis(20 + millis));
+        if told {
+            verdict.waited_for_client(Duration::from_millis(millis));
+        }
+        verdict.answered(Answered::Well);
+        now(engine.finish(verdict));
+    };
+    (0..500).for_each(|_| upload(0, false));
+    let before = limit(&engine);
+    // Uploads of all lengths, of which the service does not take longer.
+    (0..500).for_each(|nth| upload(nth * 10, true));
+    assert_eq!(limit(&engine), before);
+    // Else they would have lowered it.
+    (0..500).for_each(|nth| upload(nth * 10, false));
+    assert!(limit(&engine) < before, "{} of {before}", limit(&engine));
+}
+
+#[test]
 fn an_adaptive_limit_is_lowered_by_answers_that_are_none() {
     let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive, store: local}]");
     for _ in 0..500 {

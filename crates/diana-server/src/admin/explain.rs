@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use diana::{Explanation, RuleExplanation};
-use diana_rules::{DescribedRequest, ExplainedRule, Mode};
+use diana_rules::{DescribedRequest, ExplainedRule, Identity, Mode};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) async fn explain(
     headers: HeaderMap,
     parameters: Parameters,
 ) -> Answer {
-    let request = described(&parameters)?;
+    let request = described(&parameters, state.engine.rules().identity())?;
     let explanation = state.engine.explain(&request).await;
     if wants_text(&headers) {
         return Ok(explanation.to_string().into_response());
@@ -84,7 +84,7 @@ fn rule(said: &RuleExplanation) -> Rule {
     }
 }
 
-fn described(parameters: &Parameters) -> Result<DescribedRequest, Problem> {
+fn described(parameters: &Parameters, identity: &Identity) -> Result<DescribedRequest, Problem> {
     parameters.only(&KNOWN)?;
     let path = parameters.one("path")?.unwrap_or("/");
     if !path.starts_with('/') {
@@ -103,12 +103,17 @@ fn described(parameters: &Parameters) -> Result<DescribedRequest, Problem> {
         let wrong = |_| Problem::bad(format!("`ip` is an address, and not `{ip}`"));
         request = request.ip(ip.parse::<IpAddr>().map_err(wrong)?);
     }
-    if let Some(account) = parameters.one("account")? {
-        request = request.named("account", account);
-    }
+    let mut named = Vec::new();
+    named.extend(parameters.one("account")?.map(|account| ("account", account)));
     for text in parameters.all("set") {
         let wrong = || Problem::bad(format!("`set` is written `name=value`, and not `{text}`"));
-        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        named.push(text.split_once('=').ok_or_else(wrong)?);
+    }
+    for (name, value) in named {
+        if identity.names().any(|known| known == name) {
+            let what = "comes from the request, as `identity` of the rule file says; describe the request instead";
+            return Err(Problem::bad(format!("`{name}` {what}, as with `header`")));
+        }
         request = request.named(name, value);
     }
     Ok(request)

@@ -6,7 +6,9 @@
 
 use super::deadlines::Deadline;
 use bytes::Bytes;
+use diana::core::{Clock, SystemClock, Timestamp};
 use diana_http::Slowed;
+use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::fmt;
@@ -32,7 +34,10 @@ struct Streaming {
     /// When it was last begun to wait, and how long it was waited before, in milliseconds.
     waits_since: Option<u64>,
     waited: u64,
+    /// The same by a clock that knows more than tenths of a second.
+    pending_since: Option<Timestamp>,
     ending: Arc<Ending>,
+    version: Version,
 }
 
 /// How a body gets on, and how it ended if it was not let through to its end: whoever waits for the answer sees only that the
@@ -46,6 +51,8 @@ pub(super) struct Ending {
     moved: AtomicU64,
     /// How many bytes have come.
     come: AtomicU64,
+    /// How long the client was waited for, in nanoseconds.
+    waited: AtomicU64,
 }
 
 /// Why a body was not let through.
@@ -64,6 +71,11 @@ impl Ending {
     /// How many bytes have come.
     pub(super) fn come(&self) -> u64 {
         self.come.load(Ordering::Relaxed)
+    }
+
+    /// How long the client was waited for.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
     /// What was wrong with it.
@@ -104,6 +116,7 @@ impl ClientBody {
         deadline: Deadline,
         timeout: Duration,
         most: Option<u64>,
+        version: Version,
     ) -> (Self, Arc<Ending>) {
         let ending = Arc::new(Ending::default());
         let streaming = Streaming {
@@ -114,7 +127,9 @@ impl ClientBody {
             most: most.unwrap_or(u64::MAX),
             waits_since: None,
             waited: 0,
+            pending_since: None,
             ending: Arc::clone(&ending),
+            version,
         };
         (Self(Some(Box::new(streaming))), ending)
     }
@@ -129,7 +144,11 @@ impl Streaming {
                     self.waited += now.saturating_sub(since);
                     self.deadline.clear();
                 }
-                let Some(frame) = frame else { return Poll::Ready(None) };
+                let Some(frame) = frame else {
+                    // A client of HTTP/2 that takes its request back looks to hyper as if it had come to its end.
+                    let is_cut = self.version == Version::HTTP_2 && !self.body.is_end_stream();
+                    return Poll::Ready(is_cut.then_some(Err(BodyFault::Broken)));
+                };
                 let frame = frame.map_err(|_| BodyFault::Broken)?;
                 self.come += frame.data_ref().map_or(0, |data| data.len() as u64);
                 let is_too_long = self.come > self.most;
@@ -147,6 +166,21 @@ impl Streaming {
     }
 }
 
+impl Streaming {
+    /// Notes how long the client was waited for.
+    fn note_wait(&mut self, is_pending: bool) {
+        match (is_pending, self.pending_since) {
+            (true, None) => self.pending_since = Some(SystemClock.now()),
+            (false, Some(since)) => {
+                self.pending_since = None;
+                let time = u64::try_from(SystemClock.now().since(since).as_nanos()).unwrap_or(u64::MAX);
+                self.ending.waited.fetch_add(time, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Body for ClientBody {
     type Data = Bytes;
     type Error = BodyFault;
@@ -157,6 +191,7 @@ impl Body for ClientBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         let Some(streaming) = &mut self.0 else { return Poll::Ready(None) };
         let polled = streaming.poll(context);
+        streaming.note_wait(polled.is_pending());
         streaming.ending.waits.store(polled.is_pending(), Ordering::Relaxed);
         if polled.is_ready() {
             streaming.ending.moved.fetch_add(1, Ordering::Relaxed);

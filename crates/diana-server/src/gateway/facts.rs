@@ -18,6 +18,8 @@ pub(super) struct Facts {
     pub(super) forwarded: HeaderValue,
     /// For `X-Forwarded-Proto`.
     pub(super) proto: HeaderValue,
+    /// These three as HTTP/1 writes them, which is what almost every request of an untrusted client needs.
+    pub(super) lines: Box<str>,
 }
 
 /// Whether somebody's word about the client is believed.
@@ -35,6 +37,7 @@ impl Facts {
             IpAddr::V4(ip) => format!("for={ip};proto={scheme}"),
             IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={scheme}"),
         };
+        let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {node}\r\nx-forwarded-proto: {scheme}\r\n");
         let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
         Self {
             peer,
@@ -42,6 +45,7 @@ impl Facts {
             forwarded_for: value(&peer.to_string()),
             forwarded: value(&node),
             proto: value(scheme.as_str()),
+            lines: lines.into(),
         }
     }
 }

@@ -11,9 +11,9 @@ mod check;
 mod onward;
 
 pub(super) use check::{Rejected, check, upgrade};
-pub(super) use onward::Onward;
+pub(super) use onward::{Onward, Told, goes_on};
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use smallvec::SmallVec;
 
 /// Headers that a connection names as its own. Hardly ever there is one.
@@ -45,8 +45,9 @@ pub(super) fn name(list: &HeaderValue, named: &mut Named) {
     }
     let words = list.to_str().unwrap_or_default().split(',');
     let names = words.filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok());
-    // Nobody may make a request one for no host, or a message one without an end.
-    named.extend(names.filter(|name| *name != HOST && *name != CONTENT_LENGTH));
+    // Nobody may make a request one for no host, or a message one without an end. `TE` is for each connection anyway, and what
+    // it says about trailers is told to the next.
+    named.extend(names.filter(|name| *name != HOST && *name != CONTENT_LENGTH && *name != TE));
 }
 
 /// Whether a list of words has this one.

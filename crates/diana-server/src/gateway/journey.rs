@@ -19,7 +19,7 @@ use diana::core::{Clock, SystemClock};
 use diana_http::HttpAttributes;
 use diana_rules::Upstream;
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Version};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -35,6 +35,8 @@ pub(super) struct Journey {
     head: Parts,
     /// There until it goes on its way.
     body: Option<Incoming>,
+    /// How the body gets on, once it is on its way.
+    ending: Option<Arc<Ending>>,
     client: IpAddr,
     leave: Leave,
     visit: Visit,
@@ -50,8 +52,8 @@ enum End {
         /// The client's side of the tunnel, if it comes to that.
         asked: Option<OnUpgrade>,
     },
-    /// No answer came; how the request's body ended.
-    Failed(Failure, Option<Arc<Ending>>),
+    /// No answer came.
+    Failed(Failure),
 }
 
 impl Journey {
@@ -63,7 +65,7 @@ impl Journey {
         leave: Leave,
         visit: Visit,
     ) -> Self {
-        Self { connection, head, body: Some(body), client, leave, visit }
+        Self { connection, head, body: Some(body), ending: None, client, leave, visit }
     }
 
     /// Goes there, and back with an answer.
@@ -76,7 +78,7 @@ impl Journey {
 
     /// Goes all the way to an answer.
     async fn go(&mut self) -> End {
-        let Self { connection, head, body, client, leave, visit } = self;
+        let Self { connection, head, body, ending, client, leave, visit } = self;
         let (site, client) = (&*connection.site, *client);
         // What a filter behind refuses has still been asked: else guessing at it would be free.
         leave.begin();
@@ -94,8 +96,9 @@ impl Journey {
         };
         let upgrade = head::upgrade(head);
         let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let (body, ending) = connection.body(body.take(), leave);
-        visit.body(ending.as_ref());
+        let (body, come) = connection.body(body.take(), head.version, leave);
+        visit.body(come.as_ref());
+        *ending = come;
         let request = Onward { head, facts: &connection.facts, upgrade: upgrade.as_ref() };
         let began = SystemClock.now();
         let sent = match to {
@@ -104,15 +107,18 @@ impl Journey {
         };
         match sent {
             Ok(answer) => End::Answered { answer, took: SystemClock.now().since(began), asked },
-            Err(failure) => End::Failed(failure, ending),
+            Err(failure) => End::Failed(failure),
         }
     }
 
     /// What the client gets.
     fn end(self, end: End) -> Response<OutBody> {
-        let Self { connection, head, body, leave, mut visit, .. } = self;
+        let Self { connection, head, body, ending, mut leave, mut visit, .. } = self;
         match end {
             End::Answered { answer: Answer { response, from }, took, asked } => {
+                if let Some(ending) = &ending {
+                    leave.waited_for_client(ending.waited());
+                }
                 visit.answered_by(&from, took);
                 visit.outcome = if matches!(leave, Leave::Divert(_)) { Outcome::Diverted } else { Outcome::Forwarded };
                 visit.status(response.status());
@@ -131,7 +137,7 @@ impl Journey {
                 visit.status(response.status());
                 connection.without(body, &head, leave.answer_self(response, visit))
             }
-            End::Failed(failure, ending) => {
+            End::Failed(failure) => {
                 let response = connection.failed(&failure, ending.as_deref(), &mut visit);
                 visit.status(response.status());
                 leave.answer_self(response, visit)
@@ -157,12 +163,12 @@ impl Connection {
     }
 
     /// The request's body on its way out, and how it ends.
-    fn body(&self, body: Option<Incoming>, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
+    fn body(&self, body: Option<Incoming>, version: Version, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
         let Some(body) = body.filter(|body| !body.is_end_stream()) else { return (ClientBody::empty(), None) };
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
         let body = leave.request_body(body);
-        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
+        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body, version);
         (body, Some(ending))
     }
 

@@ -9,7 +9,7 @@ use diana::Verdict;
 use diana_http::{Diverted, Pacing, Pass, Slowed};
 use http::{HeaderName, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use std::time::Duration;
 
 /// What an upstream says that a request cost, which is not for clients.
 pub(super) const COST: HeaderName = HeaderName::from_static("x-diana-cost");
@@ -35,11 +35,31 @@ impl Leave {
         }
     }
 
-    /// The request's body, as slow as the rules say.
-    pub(super) fn request_body(&self, body: Incoming) -> Slowed<Incoming> {
+    /// So long the request's body was waited for.
+    pub(super) fn waited_for_client(&mut self, time: Duration) {
+        if let Self::Pass(pass) = self {
+            pass.waited_for_client(time);
+        }
+    }
+
+    /// Whether the rules say how fast bodies flow.
+    pub(super) fn is_slowed(&self) -> bool {
+        matches!(self, Self::Pass(pass) if pass.is_slowed())
+    }
+
+    /// What comes from the client, as slow as the rules say.
+    pub(super) fn request_body<B>(&self, body: B) -> Slowed<B> {
         match self {
             Self::Pass(pass) => pass.request_body(body),
             Self::Divert(_) => Pacing::default().request(body),
+        }
+    }
+
+    /// What goes to the client, as slow as the rules say.
+    pub(super) fn response_body<B>(&self, body: B) -> Slowed<B> {
+        match self {
+            Self::Pass(pass) => pass.response_body(body),
+            Self::Divert(_) => Pacing::default().response(body),
         }
     }
 

@@ -6,18 +6,23 @@ use super::service::Connection;
 use super::site::Site;
 use super::upstream::UpstreamBody;
 use super::visit::Visit;
+use bytes::{Bytes, BytesMut};
+use diana_http::Slowed;
 use http::Response;
 use http::header::{CONNECTION, HeaderValue};
-use http_body_util::Full;
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, Full};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional, split};
+
+/// How much is read at once of a tunnel that is slowed down.
+const PIECE: usize = 8 << 10;
 
 /// Tells the client that its connection has become what it asked for, and carries bytes from then on.
 ///
@@ -34,26 +39,37 @@ pub(super) fn open(
     head.headers.remove(COST);
     if let Some(upstream) = body.into_connection() {
         tokio::spawn(async move {
-            let _leave = leave;
             let Ok(client) = client.await else { return };
-            let timeout = connection.site.gateway.timeouts.tunnel;
-            carry(&connection.site, TokioIo::new(client), upstream.into_io(), timeout).await;
+            carry(&connection.site, &leave, TokioIo::new(client), upstream.into_io()).await;
         });
     }
     Response::from_parts(head, OutBody::own(Full::default(), visit))
 }
 
-/// Carries bytes both ways until both sides are done, nothing has moved for `timeout`, or the gateway stops.
+/// Carries bytes both ways until both sides are done, nothing has moved for as long as a tunnel may be silent, or the gateway
+/// stops.
 async fn carry(
     site: &Site,
+    leave: &Leave,
     client: impl AsyncRead + AsyncWrite + Unpin,
     upstream: impl AsyncRead + AsyncWrite + Unpin,
-    timeout: Duration,
 ) {
     let moved = AtomicU64::new(0);
     let mut client = Noticed { stream: client, moved: &moved };
     let mut upstream = Noticed { stream: upstream, moved: &moved };
-    let mut carrying = pin!(tokio::io::copy_bidirectional(&mut client, &mut upstream));
+    if leave.is_slowed() {
+        let ((from_client, to_client), (from_upstream, to_upstream)) = (split(client), split(upstream));
+        let up = pour(leave.request_body(Pieces::of(from_client)), to_upstream);
+        let down = pour(leave.response_body(Pieces::of(from_upstream)), to_client);
+        watch(site, &moved, pin!(async { tokio::try_join!(up, down) })).await;
+    } else {
+        watch(site, &moved, pin!(copy_bidirectional(&mut client, &mut upstream))).await;
+    }
+}
+
+/// Lets bytes be carried as long as they move, and the gateway does not stop.
+async fn watch(site: &Site, moved: &AtomicU64, mut carrying: Pin<&mut impl Future>) {
+    let timeout = site.gateway.timeouts.tunnel;
     let deadline = site.deadlines.add();
     deadline.set(timeout);
     let mut seen = 0;
@@ -69,6 +85,41 @@ async fn carry(
         deadline.poll(context)
     })
     .await;
+}
+
+/// Pours all pieces into a stream, and then ends it.
+async fn pour<R: AsyncRead + Unpin>(mut from: Slowed<Pieces<R>>, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
+    while let Some(frame) = from.frame().await {
+        if let Ok(piece) = frame?.into_data() {
+            to.write_all(&piece).await?;
+            to.flush().await?;
+        }
+    }
+    to.shutdown().await
+}
+
+/// A stream in pieces, as rules that slow bodies down want it.
+struct Pieces<R> {
+    stream: R,
+    buffer: BytesMut,
+}
+
+impl<R> Pieces<R> {
+    fn of(stream: R) -> Self {
+        Self { stream, buffer: BytesMut::new() }
+    }
+}
+
+impl<R: AsyncRead + Unpin> Body for Pieces<R> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Self { stream, buffer } = self.get_mut();
+        buffer.reserve(PIECE);
+        let read = ready!(pin!(stream.read_buf(buffer)).poll(context))?;
+        Poll::Ready((read > 0).then(|| Ok(Frame::data(buffer.split().freeze()))))
+    }
 }
 
 /// A stream of which is noticed when bytes move.
@@ -93,7 +144,11 @@ impl<I: AsyncRead + Unpin> AsyncRead for Noticed<'_, I> {
 
 impl<I: AsyncWrite + Unpin> AsyncWrite for Noticed<'_, I> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if written.is_ready() {
+            self.moved.fetch_add(1, Ordering::Relaxed);
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -159,6 +159,29 @@ fn what_an_upgrade_holds_is_held_until_it_ends() {
     wait_until("the place to be given back", LONG, again).unwrap();
 }
 
+/// What a tunnel lets through is bounded by the rate, so it is no matter how quick the machine is.
+#[test]
+fn an_upgrade_is_as_slow_as_the_rules_say() {
+    let upstream = Upstream::start(|talk| {
+        talk.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")?;
+        std::io::copy(&mut talk.stream.try_clone()?, &mut talk.stream)?;
+        Ok(Then::Close)
+    });
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: slow, by: ip, bandwidth: {{rate: 1KiB/h, burst: 4KiB, of: response}}}}]\n",
+        upstream.url()
+    ));
+    let mut client = Client::connect(diana.port());
+    client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+    assert_eq!(client.head().unwrap().status, 101);
+    client.send("x".repeat(16 << 10));
+    // All that may go at once does; the rest would take half a day.
+    assert_eq!(client.exactly(4 << 10).unwrap(), vec![b'x'; 4 << 10]);
+    client.stream().set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    let mut more = [0; 64];
+    assert!(client.stream().read(&mut more).is_err(), "more than the rate came");
+}
+
 #[test]
 fn an_answer_that_refuses_to_change_is_an_answer() {
     let upstream = Upstream::echo();

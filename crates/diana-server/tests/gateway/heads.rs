@@ -201,3 +201,24 @@ fn the_body_of_a_refused_request_is_thrown_away() {
     assert!(upstream.seen().iter().all(|seen| seen.target() == "/well"));
     assert_eq!(upstream.count(), 7);
 }
+
+/// What is not believed before a body is not believed behind it either.
+#[test]
+fn trailers_say_no_more_than_headers_may() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let request = "POST / HTTP/1.1\r\nhost: a\r\nconnection: x-mine\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n\
+                   2\r\nab\r\n0\r\nX-Sum: 42\r\nX-Forwarded-For: 127.0.0.1\r\nForwarded: for=127.0.0.1\r\nX-Real-IP: 127.0.0.1\r\n\
+                   x_forwarded_for: 127.0.0.1\r\nCookie: a=b\r\nx-mine: 1\r\nHost: b\r\nContent-Length: 7\r\n\r\n";
+    assert_eq!(ask(diana.port(), request).unwrap().status, 200);
+    let seen = upstream.last();
+    assert_eq!((seen.body, seen.trailers), (b"ab".to_vec(), vec![("x-sum".to_owned(), "42".to_owned())]));
+}
+
+#[test]
+fn an_address_with_a_query_alone_has_a_path() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    assert_eq!(ask(diana.port(), "GET http://a.example?x=1 HTTP/1.1\r\nhost: b\r\n\r\n").unwrap().status, 200);
+    assert_eq!(upstream.last().line(), "GET /?x=1 HTTP/1.1");
+}

@@ -1,9 +1,9 @@
 //! HTTP/2 without TLS: it is told apart by its first bytes, and everything holds that holds for HTTP/1.
 
-use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM};
+use crate::support::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PING, RST_STREAM};
 use crate::support::http2::{Service, connect, full, get, request, whole};
 use crate::support::program::{Diana, LONG};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Seen, Upstream};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body_util::combinators::BoxBody;
@@ -185,4 +185,37 @@ fn requests_that_are_none_do_not_reach_the_upstream() {
         }
         assert_eq!(upstream.count(), 0, "{fields:?} got through: {:?}", upstream.seen());
     }
+}
+
+/// hyper tells of a request that its client takes back without any reproach as if its body had come to its end.
+#[test]
+fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let head = |length: &[(&str, &str)]| {
+        let fields = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/cut")];
+        frames::block(&[&fields[..], length].concat())
+    };
+    let no_error = 0_u32.to_be_bytes();
+    for (nth, length) in [&[("content-length", "100")][..], &[]].into_iter().cycle().take(40).enumerate() {
+        let mut client = Frames::connect(diana.port(), &[]);
+        let mut all = frames::frame(HEADERS, END_HEADERS, 1, &head(length));
+        // With a piece of its body, or none; all at once, or the end a little later.
+        if nth % 4 > 1 {
+            all.extend(frames::frame(DATA, 0, 1, b"x"));
+        }
+        let end = frames::frame(RST_STREAM, 0, 1, &no_error);
+        if nth % 8 > 3 {
+            client.send_raw(&all).unwrap();
+            all.clear();
+        }
+        all.extend(end);
+        client.send_raw(&all).unwrap();
+        client.send(PING, 0, 0, &[7; 8]).unwrap();
+        while client.next_of(PING).unwrap().flags != ACK {}
+    }
+    assert_eq!(crate::support::client::get(diana.port(), "/whole").status, 200);
+    assert!(!diana.said().contains("left out"), "{}", diana.said());
+    let whole: Vec<_> = upstream.seen().into_iter().filter(|seen| seen.is_whole).collect();
+    assert_eq!(whole.iter().map(Seen::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
 }

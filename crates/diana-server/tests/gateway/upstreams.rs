@@ -5,6 +5,7 @@ use crate::support::program::Diana;
 use crate::support::upstream::{Then, Upstream};
 use diana_testing::Port;
 use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn named(name: &'static str) -> Upstream {
     Upstream::start(move |talk| {
@@ -179,4 +180,23 @@ fn rules_divert_to_another_upstream() {
     ));
     let answers: Vec<String> = (0..4).map(|_| get(diana.port(), "/").text()).collect();
     assert_eq!(answers, ["first", "first", "second", "second"]);
+}
+
+/// Asking twice is for connections that were closed meanwhile.
+#[test]
+fn what_is_answered_badly_is_not_asked_again() {
+    let asked = AtomicUsize::new(0);
+    let upstream = Upstream::start(move |talk| {
+        if asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            return talk.answer("200 OK", "", b"");
+        }
+        talk.send("HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n")?;
+        Ok(Then::Close)
+    });
+    let diana =
+        Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));
+    let mut client = Client::connect(diana.port());
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(client.get("/").status, 502);
+    assert_eq!((upstream.count(), upstream.connections()), (2, 1));
 }

@@ -3,6 +3,7 @@
 use super::Verdict;
 use super::asks::{Asks, Part};
 use diana_core::{Adaptive, Sample, SampleKind};
+use std::time::Duration;
 
 /// How the answer to a request came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +20,14 @@ impl Verdict {
     pub fn begin(&mut self) {
         if self.rules().has_adaptive() && self.made().begun.is_none() {
             self.made_mut().begun = self.made().held.as_ref().map(|counts| counts.now());
+        }
+    }
+
+    /// Says that for so long nobody but the client could do anything, such as while it sent a body: how long an answer took
+    /// is reckoned without that.
+    pub fn waited_for_client(&mut self, time: Duration) {
+        if let Some(begun) = &mut self.made_mut().begun {
+            *begun = *begun + time;
         }
     }
 

@@ -7,6 +7,7 @@ use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderNam
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
 use http::{Request, Uri, Version};
+use std::borrow::Cow;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -21,6 +22,26 @@ pub(in crate::gateway) struct Onward<'a> {
     pub(in crate::gateway) facts: &'a Facts,
     /// What the client wants its connection to become.
     pub(in crate::gateway) upgrade: Option<&'a HeaderValue>,
+}
+
+/// Who is told the fields of a request.
+pub(in crate::gateway) trait Told {
+    fn field(&mut self, name: &HeaderName, value: &[u8]);
+
+    /// Who asks, if that is all that is known: the peer and what it speaks.
+    fn peer(&mut self, facts: &Facts) {
+        self.field(&X_FORWARDED_FOR, facts.forwarded_for.as_bytes());
+        self.field(&FORWARDED, facts.forwarded.as_bytes());
+        self.field(&X_FORWARDED_PROTO, facts.proto.as_bytes());
+    }
+}
+
+impl Told for HeaderMap {
+    fn field(&mut self, name: &HeaderName, value: &[u8]) {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            self.append(name, value);
+        }
+    }
 }
 
 /// What becomes of a client's header.
@@ -57,12 +78,19 @@ impl Fate {
     }
 }
 
+/// Whether what a client says under this name goes on as it is.
+pub(in crate::gateway) fn goes_on(name: &HeaderName, trust: Trust) -> bool {
+    matches!(Fate::of(name, trust), Fate::GoesOn)
+}
+
 impl Onward<'_> {
     /// Where on the upstream it goes.
-    pub(in crate::gateway) fn target(&self) -> &str {
-        match self.head.uri.path_and_query() {
-            Some(target) if !target.as_str().is_empty() => target.as_str(),
-            _ => "/",
+    pub(in crate::gateway) fn target(&self) -> Cow<'_, str> {
+        match self.head.uri.path_and_query().map(PathAndQuery::as_str) {
+            None | Some("") => Cow::Borrowed("/"),
+            // An absolute address may have a query and no path.
+            Some(query) if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+            Some(target) => Cow::Borrowed(target),
         }
     }
 
@@ -74,14 +102,10 @@ impl Onward<'_> {
 
     /// Tells every field that an upstream gets, the `Host` first, but for those that frame the body. Without a host, as HTTP/1.0
     /// may be, the upstream's own name is told. Returns the length of the body, as the client said it.
-    pub(in crate::gateway) fn tell(
-        &self,
-        own: &[u8],
-        mut tell: impl FnMut(&HeaderName, &[u8]),
-    ) -> Option<&HeaderValue> {
+    pub(in crate::gateway) fn tell(&self, own: &[u8], told: &mut impl Told) -> Option<&HeaderValue> {
         let Self { head, facts, upgrade } = self;
         let host = self.host();
-        tell(&HOST, host.unwrap_or(own));
+        told.field(&HOST, host.unwrap_or(own));
         let named = named(&head.headers);
         let mut said = Said::default();
         let (mut has_cookie, mut length) = (false, None);
@@ -90,50 +114,53 @@ impl Onward<'_> {
                 continue;
             }
             match Fate::of(name, facts.trust) {
-                Fate::GoesOn => tell(name, value.as_bytes()),
-                Fate::Cookie if head.version != Version::HTTP_2 => tell(name, value.as_bytes()),
+                Fate::GoesOn => told.field(name, value.as_bytes()),
+                Fate::Cookie if head.version != Version::HTTP_2 => told.field(name, value.as_bytes()),
                 // HTTP/2 may send them in several headers, which compress better; HTTP/1 has them in one.
                 Fate::Cookie if !has_cookie => {
                     has_cookie = true;
-                    tell(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
+                    told.field(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
                 }
                 Fate::Said if facts.trust == Trust::Trusted => {
                     said.note(name);
-                    tell(name, value.as_bytes());
+                    told.field(name, value.as_bytes());
                 }
                 Fate::Te if !said.te && names(&head.headers, TE, "trailers") => {
                     said.te = true;
-                    tell(&TE, b"trailers");
+                    told.field(&TE, b"trailers");
                 }
                 Fate::Length => length = Some(value),
                 Fate::Ends | Fate::Cookie | Fate::Said | Fate::Te => {}
             }
         }
-        self.tell_who(host, &named, said, &mut tell);
+        self.tell_who(host, &named, said, told);
         if let Some(upgrade) = upgrade {
-            tell(&http::header::CONNECTION, b"upgrade");
-            tell(&http::header::UPGRADE, upgrade.as_bytes());
+            told.field(&http::header::CONNECTION, b"upgrade");
+            told.field(&http::header::UPGRADE, upgrade.as_bytes());
         }
         length
     }
 
     /// Tells who asks.
-    fn tell_who(&self, host: Option<&[u8]>, named: &Named, said: Said, tell: &mut impl FnMut(&HeaderName, &[u8])) {
+    fn tell_who(&self, host: Option<&[u8]>, named: &Named, said: Said, told: &mut impl Told) {
         let Self { head, facts, .. } = self;
-        for (list, hop) in [(&X_FORWARDED_FOR, &facts.forwarded_for), (&FORWARDED, &facts.forwarded)] {
-            let is_believed = facts.trust == Trust::Trusted && !named.contains(list) && head.headers.contains_key(list);
-            if is_believed {
+        if facts.trust == Trust::Nobody {
+            told.peer(facts);
+        } else {
+            for (list, hop) in [(&X_FORWARDED_FOR, &facts.forwarded_for), (&FORWARDED, &facts.forwarded)] {
                 let before = joined(&head.headers, list, b", ");
-                tell(list, &[&before, &b", "[..], hop.as_bytes()].concat());
-            } else {
-                tell(list, hop.as_bytes());
+                if before.is_empty() || named.contains(list) {
+                    told.field(list, hop.as_bytes());
+                } else {
+                    told.field(list, &[&before, &b", "[..], hop.as_bytes()].concat());
+                }
+            }
+            if !said.proto {
+                told.field(&X_FORWARDED_PROTO, facts.proto.as_bytes());
             }
         }
-        if !said.proto {
-            tell(&X_FORWARDED_PROTO, facts.proto.as_bytes());
-        }
         if let Some(host) = host.filter(|_| !said.host) {
-            tell(&X_FORWARDED_HOST, host);
+            told.field(&X_FORWARDED_HOST, host);
         }
     }
 
@@ -145,19 +172,14 @@ impl Onward<'_> {
         let is_tls = upstream.scheme == Scheme::Https;
         uri.scheme = Some(if is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         uri.authority = authority.or_else(|| Authority::try_from(upstream.authority()).ok());
-        uri.path_and_query = PathAndQuery::try_from(self.target()).ok();
+        uri.path_and_query = PathAndQuery::try_from(&*self.target()).ok();
         head.uri = Uri::from_parts(uri).unwrap_or_default();
         head.method = self.head.method.clone();
         head.version = Version::HTTP_2;
         head.headers = HeaderMap::with_capacity(self.head.headers.len() + 4);
         let without_upgrade = Self { upgrade: None, ..*self };
-        let length = without_upgrade.tell(b"", |name, value| {
-            if *name != HOST
-                && let Ok(value) = HeaderValue::from_bytes(value)
-            {
-                head.headers.append(name, value);
-            }
-        });
+        let length = without_upgrade.tell(b"", &mut head.headers);
+        head.headers.remove(HOST);
         if let Some(length) = length {
             head.headers.insert(CONTENT_LENGTH, length.clone());
         }

@@ -21,10 +21,8 @@ fn sent(request: http::request::Builder, facts: &Facts) -> (String, HeaderMap) {
     let upgrade = upgrade(&head);
     let onward = Onward { head: &head, facts, upgrade: upgrade.as_ref() };
     let mut fields = HeaderMap::new();
-    onward.tell(b"backend:50051", |name, value| {
-        fields.append(name, HeaderValue::from_bytes(value).unwrap());
-    });
-    (onward.target().to_owned(), fields)
+    onward.tell(b"backend:50051", &mut fields);
+    (onward.target().into_owned(), fields)
 }
 
 fn value<'a>((_, fields): &'a (String, HeaderMap), name: &str) -> Option<&'a str> {
@@ -68,7 +66,7 @@ fn what_a_client_may_not_ask_is_rejected() {
 fn what_concerns_one_connection_goes_no_further() {
     let request = Request::get("/")
         .header("host", "a")
-        .header("connection", "close, X-Mine, host")
+        .header("connection", "close, X-Mine, host, TE")
         .header("x-mine", "1")
         .header("keep-alive", "timeout=5")
         .header("proxy-connection", "keep-alive")
@@ -120,6 +118,8 @@ fn what_a_trusted_proxy_says_goes_on_with_the_proxy_behind_it() {
         .header("x-forwarded-host", "shop.example");
     let head = sent(request, &from("10.1.2.3:1"));
     assert_eq!(value(&head, "x-forwarded-for"), Some("1.2.3.4, 5.6.7.8, 10.1.2.3"));
+    let empty = sent(Request::get("/").header("host", "a").header("x-forwarded-for", ""), &from("10.1.2.3:1"));
+    assert_eq!(value(&empty, "x-forwarded-for"), Some("10.1.2.3"));
     assert_eq!(value(&head, "x-forwarded-proto"), Some("https"));
     assert_eq!(value(&head, "x-forwarded-host"), Some("shop.example"));
     assert_eq!(value(&head, "forwarded"), Some("for=10.1.2.3;proto=http"));
@@ -127,6 +127,7 @@ fn what_a_trusted_proxy_says_goes_on_with_the_proxy_behind_it() {
 
 #[test]
 fn the_host_of_an_absolute_address_counts() {
+    assert_eq!(sent(Request::get("http://real.example?b=c"), &from("203.0.113.7:1")).0, "/?b=c");
     let head = sent(Request::get("http://real.example/a?b=c").header("host", "other"), &from("203.0.113.7:1"));
     assert_eq!((value(&head, "host"), &*head.0), (Some("real.example"), "/a?b=c"));
 }

@@ -79,25 +79,28 @@ impl Body for UpstreamBody {
                 Pin::new(body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Fault::Http2)))
             }
         };
-        let deadline = match &self.flows {
-            Flows::Http1(connection, _) => connection.deadline(),
-            Flows::Http2(_, deadline) => deadline,
-            Flows::Over => return Poll::Ready(None),
-        };
-        match polled {
-            Poll::Ready(frame) => {
-                deadline.clear();
-                // The next request may need the connection before anybody asks whether this was the last piece.
-                self.give_back_at_end();
-                Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)))
+        if let Poll::Ready(frame) = polled {
+            match &self.flows {
+                Flows::Http1(connection, _) => connection.deadline().clear(),
+                Flows::Http2(_, deadline) => deadline.clear(),
+                Flows::Over => {}
             }
-            Poll::Pending => {
-                if !deadline.is_set() {
-                    deadline.set(self.timeout);
-                }
-                deadline.poll(context).map(|()| Some(Err(BodyError::TimedOut)))
-            }
+            // The next request may need the connection before anybody asks whether this was the last piece.
+            self.give_back_at_end();
+            return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
         }
+        let timeout = self.timeout;
+        let is_late = match &mut self.flows {
+            Flows::Over => return Poll::Ready(None),
+            Flows::Http1(connection, _) => connection.poll_stillness(context),
+            Flows::Http2(_, deadline) => {
+                if !deadline.is_set() {
+                    deadline.set(timeout);
+                }
+                deadline.poll(context)
+            }
+        };
+        is_late.map(|()| Some(Err(BodyError::TimedOut)))
     }
 
     fn is_end_stream(&self) -> bool {

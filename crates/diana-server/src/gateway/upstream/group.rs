@@ -3,7 +3,7 @@
 use super::http1::{self, Http1};
 use super::http2;
 use super::member::{Member, Ready, Reused};
-use super::{Connector, Failure, Health, UpstreamBody};
+use super::{Connector, Failure, Fault, Health, UpstreamBody};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
 use crate::gateway::head::Onward;
@@ -201,9 +201,11 @@ impl Upstreams {
                 }
                 Ok(Answer { response, from: Arc::clone(member) })
             }
-            http1::Sent::Untouched(failure) => Err(Unsent { failure, again: Some(ClientBody::empty()) }),
+            http1::Sent::Untouched(body, failure) => Err(Unsent { failure, again: Some(body) }),
             http1::Sent::Failed(failure) => {
-                let is_closed = reused == Reused::Before && matches!(failure, Failure::Broken(_));
+                // What an upstream answers badly it would answer badly again.
+                let is_broken = matches!(failure, Failure::Broken(Fault::Closed | Fault::Io(_)));
+                let is_closed = reused == Reused::Before && is_broken && connection.is_silent();
                 let again = is_closed && !had_body && is_harmless(request);
                 Err(Unsent { failure, again: again.then(ClientBody::empty) })
             }

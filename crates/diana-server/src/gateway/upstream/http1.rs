@@ -31,6 +31,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
+use tokio::task::unconstrained;
 
 /// How much is read at once: of a head, and of a body of which more is to come.
 const HEAD: usize = 4 << 10;
@@ -48,8 +49,11 @@ pub(in crate::gateway) struct Http1 {
     state: State,
     /// Whether the one who has it has looked for an answer in vain, and is woken when there is more to read.
     is_watched: bool,
-    /// By when the upstream must have said something.
+    /// By when the upstream must have said something, and how long it has each time.
     deadline: Deadline,
+    timeout: Duration,
+    /// How many bytes it had taken when it was last looked.
+    seen: u64,
     /// When it was last used, on the worker's clock.
     pub(super) used: u64,
 }
@@ -66,8 +70,8 @@ enum State {
 /// What became of a request that was sent.
 pub(super) enum Sent {
     Answered(Response<()>),
-    /// Not one byte of it went out.
-    Untouched(Failure),
+    /// Not one byte of it went out; its body can go elsewhere.
+    Untouched(ClientBody, Failure),
     Failed(Failure),
 }
 
@@ -81,19 +85,26 @@ impl Http1 {
             state: State::Open,
             is_watched: false,
             deadline,
+            timeout: Duration::ZERO,
+            seen: 0,
             used: 0,
         }
     }
 
     /// Whether it takes a request now: it is open, and the upstream has not said anything, its goodbye for one.
     pub(super) fn is_free(&mut self, context: &mut Context<'_>) -> bool {
-        self.is_watched = self.state == State::Open && self.input.is_empty() && self.poll_read(context, 1).is_pending();
+        if self.state != State::Open || !self.input.is_empty() {
+            return false;
+        }
+        self.input.reserve(1);
+        // It must really be looked, however much the task has done already.
+        self.is_watched = pin!(unconstrained(self.io.read_buf(&mut self.input))).poll(context).is_pending();
         self.is_watched
     }
 
     /// Whether it still sends a request. An upstream may answer before it has all of it.
     pub(super) fn is_sending(&self) -> bool {
-        !self.asking.is_over()
+        self.asking.is_under_way()
     }
 
     /// By when the upstream must have said something.
@@ -105,6 +116,7 @@ impl Http1 {
     pub(super) async fn send(&mut self, request: Onward<'_>, own: &[u8], body: ClientBody, timeout: Duration) -> Sent {
         let mut patience = Patience::new(&body, timeout);
         self.asking.begin(request, own, body);
+        self.timeout = timeout;
         self.deadline.set(timeout);
         let mut news = 0;
         let sent = poll_fn(|context| {
@@ -117,7 +129,12 @@ impl Http1 {
             let is_too_early = std::mem::take(&mut self.is_watched) && broken.is_none();
             let head = if is_too_early { Poll::Pending } else { self.poll_head(request, &mut news, context) };
             match (head, broken) {
-                (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
+                (Poll::Ready(Ok(head)), None) => Poll::Ready(Ok(head)),
+                // What has gone out is no whole request: nothing can follow it.
+                (Poll::Ready(Ok(head)), Some(_)) => {
+                    self.end_after_this();
+                    Poll::Ready(Ok(head))
+                }
                 (Poll::Ready(Err(_)) | Poll::Pending, Some(fault)) | (Poll::Ready(Err(fault)), None) => {
                     Poll::Ready(Err(Failure::Broken(fault)))
                 }
@@ -131,9 +148,19 @@ impl Http1 {
             Err(failure) => {
                 self.state = State::Closed;
                 let failure = patience.blame(failure);
-                if self.asking.is_untouched() { Sent::Untouched(failure) } else { Sent::Failed(failure) }
+                if self.asking.is_untouched() {
+                    Sent::Untouched(self.asking.take_back(), failure)
+                } else {
+                    Sent::Failed(failure)
+                }
             }
         }
+    }
+
+    /// Uses it no more after the answer that comes.
+    fn end_after_this(&mut self) {
+        self.state = State::Last;
+        self.asking.give_up();
     }
 
     fn begin_answer(&mut self, head: Head) -> Response<()> {
@@ -185,8 +212,7 @@ impl Http1 {
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         if self.is_sending() && matches!(self.asking.poll(&mut self.io, context), Poll::Ready(Err(_))) {
             // The answer may be whole all the same.
-            self.state = State::Last;
-            self.asking.give_up();
+            self.end_after_this();
         }
         loop {
             match self.rest.take(&mut self.input) {
@@ -228,13 +254,40 @@ impl Http1 {
         if self.input.capacity() > 2 * HEAD {
             self.input = BytesMut::from(&self.input[..]);
         }
+        self.asking.trim();
         self.state == State::Open && self.input.is_empty()
     }
 
-    /// Drives it until the request that it sends has gone out; the connection, if all went well. The client has its own time.
+    /// Whether nothing of an answer has come.
+    pub(super) fn is_silent(&self) -> bool {
+        self.input.is_empty()
+    }
+
+    /// Ready when the upstream has been still for too long: it neither sends anything nor takes what there is for it. As long
+    /// as it is the client that is waited for, who has a time of its own, it may be.
+    pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.deadline.is_set() {
+            self.deadline.set(self.timeout);
+        }
+        ready!(self.deadline.poll(context));
+        let written = self.asking.written();
+        let has_moved = std::mem::replace(&mut self.seen, written) != written;
+        if has_moved || (self.is_sending() && !self.asking.is_blocked()) {
+            self.deadline.set(self.timeout);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// Drives it until the request that it sends has gone out; the connection, if all went well.
     pub(super) async fn sent(mut self: Box<Self>) -> Option<Box<Self>> {
-        let sent = poll_fn(|context| self.asking.poll(&mut self.io, context)).await;
-        sent.is_ok().then_some(self)
+        self.deadline.clear();
+        let is_sent = poll_fn(|context| match self.asking.poll(&mut self.io, context) {
+            Poll::Ready(sent) => Poll::Ready(sent.is_ok()),
+            Poll::Pending => self.poll_stillness(context).map(|()| false),
+        })
+        .await;
+        is_sent.then_some(self)
     }
 
     /// What it is made of, now that it has become something else (an upgrade).

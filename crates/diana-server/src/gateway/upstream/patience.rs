@@ -1,6 +1,6 @@
 //! How long an answer is waited for.
 
-use super::Failure;
+use super::{Failure, Fault};
 use crate::gateway::client_body::{ClientBody, Ending};
 use crate::gateway::deadlines::Deadline;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ impl Patience {
 
     /// Whose fault it is that no answer came: an upstream that is sent half a request can't help it.
     pub(super) fn blame(&self, failure: Failure) -> Failure {
-        let is_by_client = self.body.as_ref().is_some_and(|body| body.fault().is_some());
+        let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
+        let is_by_client = has_fault || matches!(failure, Failure::Broken(Fault::Body));
         if is_by_client { Failure::ByClient } else { failure }
     }
 

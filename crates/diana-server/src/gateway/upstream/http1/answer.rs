@@ -53,10 +53,14 @@ pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Head>,
     // Its own copy, in which its fields stay; what comes after it can then be read into the same memory as ever.
     let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
-    let ends_here = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("connection");
-    let kept = parsed.headers.len() - parsed.headers.iter().filter(ends_here).count();
+    let is_plain = |field: &httparse::Header<'_>| plain_connection(field.name, field.value).is_some();
+    let kept = parsed.headers.iter().filter(|field| !is_plain(field)).count();
     let mut reading = Reading::new(status, version, asked, kept);
     for field in &*parsed.headers {
+        if let Some(keeps) = plain_connection(field.name, field.value) {
+            reading.keeps(keeps);
+            continue;
+        }
         let name = HeaderName::from_bytes(field.name.as_bytes());
         let name = name.map_err(|_| Fault::NoHttp("a field of its answer has no name"))?;
         let from = if field.value.is_empty() { 0 } else { field.value.as_ptr().addr() - start };
@@ -114,13 +118,7 @@ impl Reading {
             self.is_chunked = true;
         } else if name == CONNECTION {
             let words = value.to_str().unwrap_or_default().split(',').map(str::trim);
-            for word in words {
-                if word.eq_ignore_ascii_case("close") {
-                    self.keeps = Some(false);
-                } else if word.eq_ignore_ascii_case("keep-alive") && self.keeps.is_none() {
-                    self.keeps = Some(true);
-                }
-            }
+            words.filter_map(|word| keeps(word.as_bytes())).for_each(|keeps| self.keeps(keeps));
             head::name(&value, &mut self.named);
         } else if name == UPGRADE {
             if self.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -130,6 +128,11 @@ impl Reading {
             self.headers.append(name, value);
         }
         Ok(())
+    }
+
+    /// The upstream says whether it keeps the connection. Who says both ends it.
+    fn keeps(&mut self, keeps: bool) {
+        self.keeps = Some(keeps && self.keeps != Some(false));
     }
 
     fn end(mut self) -> Result<Head, Fault> {
@@ -159,6 +162,22 @@ impl Reading {
         *response.version_mut() = Version::HTTP_11;
         *response.headers_mut() = self.headers;
         Ok(Head { response, rest, is_last })
+    }
+}
+
+/// What almost every `Connection` says: whether the upstream keeps it, and nothing else.
+fn plain_connection(name: &str, value: &[u8]) -> Option<bool> {
+    if name.eq_ignore_ascii_case("connection") { keeps(value) } else { None }
+}
+
+/// What a word of `Connection` says about the connection itself.
+fn keeps(word: &[u8]) -> Option<bool> {
+    if word.eq_ignore_ascii_case(b"keep-alive") {
+        Some(true)
+    } else if word.eq_ignore_ascii_case(b"close") {
+        Some(false)
+    } else {
+        None
     }
 }
 

@@ -3,10 +3,11 @@
 use super::super::Fault;
 use super::super::connector::UpstreamIo;
 use crate::gateway::client_body::ClientBody;
-use crate::gateway::head::{Onward, ends_here};
+use crate::gateway::facts::{Facts, Trust};
+use crate::gateway::head::{self, Named, Onward, Told, ends_here, goes_on};
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, Method};
+use http::{HeaderMap, HeaderName, Method};
 use http_body::Body;
 use std::io::{IoSlice, Write};
 use std::pin::Pin;
@@ -25,12 +26,16 @@ pub(super) struct Asking {
     behind: &'static [u8],
     body: Option<Sending>,
     progress: Progress,
+    written: u64,
 }
 
 /// A body that is being sent.
 struct Sending {
     body: ClientBody,
     framing: Framing,
+    /// Whether the client is believed, and the fields that are for its connection only.
+    trust: Trust,
+    named: Named,
 }
 
 /// How the upstream knows where a body ends.
@@ -47,6 +52,8 @@ enum Progress {
     Begun,
     #[default]
     Over,
+    /// What has gone out is no whole request, and will never be.
+    Broken,
 }
 
 impl Asking {
@@ -57,29 +64,66 @@ impl Asking {
         self.progress = Progress::Untouched;
         let framing = framing(request, &body);
         write_head(&mut self.text, request, own, framing.as_ref());
-        self.body = framing.map(|framing| Sending { body, framing });
+        self.body = framing.map(|framing| Sending {
+            body,
+            framing,
+            trust: request.facts.trust,
+            named: head::named(&request.head.headers),
+        });
     }
 
-    /// Whether all of it has gone out.
-    pub(super) fn is_over(&self) -> bool {
-        self.progress == Progress::Over
+    /// Whether more of it is to go out.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(self.progress, Progress::Untouched | Progress::Begun)
     }
 
     /// Whether nothing of it has gone out, nor been taken from the client.
     pub(super) fn is_untouched(&self) -> bool {
-        self.progress == Progress::Untouched && self.body.is_none()
+        self.progress == Progress::Untouched
+    }
+
+    /// The body of a request of which nothing has gone out.
+    pub(super) fn take_back(&mut self) -> ClientBody {
+        self.body.take().map_or_else(ClientBody::empty, |sending| sending.body)
+    }
+
+    /// Whether there is something that the upstream does not take.
+    pub(super) fn is_blocked(&self) -> bool {
+        !(self.text.is_empty() && self.piece.is_empty() && self.behind.is_empty())
+    }
+
+    /// How many bytes have gone out, of all requests.
+    pub(super) fn written(&self) -> u64 {
+        self.written
     }
 
     /// Sends no more of it.
     pub(super) fn give_up(&mut self) {
-        *self = Self::default();
+        *self = Self { written: self.written, progress: Progress::Broken, ..Self::default() };
     }
 
-    /// Ready when all of it has gone out.
-    pub(super) fn poll(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        if self.is_over() {
-            return Poll::Ready(Ok(()));
+    /// Keeps no more memory than most heads need.
+    pub(super) fn trim(&mut self) {
+        if self.text.capacity() > SMALL {
+            self.text = BytesMut::new();
         }
+    }
+
+    /// Ready when all of it has gone out. One that broke stays broken.
+    pub(super) fn poll(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        match self.progress {
+            Progress::Over => return Poll::Ready(Ok(())),
+            Progress::Broken => return Poll::Ready(Err(Fault::Body)),
+            Progress::Untouched | Progress::Begun => {}
+        }
+        let polled = self.go_on(io, context);
+        if matches!(polled, Poll::Ready(Err(_))) && !self.is_untouched() {
+            self.progress = Progress::Broken;
+        }
+        polled
+    }
+
+    fn go_on(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         loop {
             let filled = self.fill(context);
             if let Poll::Ready(Err(fault)) = filled {
@@ -100,7 +144,7 @@ impl Asking {
 
     /// Writes what there is to write.
     fn write(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
-        while !(self.text.is_empty() && self.piece.is_empty() && self.behind.is_empty()) {
+        while self.is_blocked() {
             let io = Pin::new(&mut *io);
             let written = if self.piece.is_empty() && self.behind.is_empty() {
                 ready!(io.poll_write(context, &self.text))?
@@ -112,6 +156,7 @@ impl Asking {
                 return Poll::Ready(Err(Fault::Closed));
             }
             self.progress = Progress::Begun;
+            self.written += written as u64;
             let of_text = written.min(self.text.len());
             let of_piece = (written - of_text).min(self.piece.len());
             self.text.advance(of_text);
@@ -129,16 +174,17 @@ impl Asking {
             if !self.behind.is_empty() || !self.piece.is_empty() || self.text.len() > SMALL {
                 break;
             }
-            let frame = match ready!(Pin::new(&mut sending.body).poll_frame(context)) {
+            let frame = ready!(Pin::new(&mut sending.body).poll_frame(context));
+            self.progress = Progress::Begun;
+            let frame = match frame {
                 Some(Ok(frame)) => frame,
                 Some(Err(_)) => return Poll::Ready(Err(Fault::Body)),
                 None => {
-                    let end = sending.framing.end(&mut self.text, None);
+                    sending.framing.end(&mut self.text)?;
                     self.body = None;
-                    return Poll::Ready(end);
+                    break;
                 }
             };
-            self.progress = Progress::Begun;
             match frame.into_data() {
                 Ok(data) => {
                     let behind = sending.framing.begin_piece(&mut self.text, data.len() as u64)?;
@@ -154,9 +200,10 @@ impl Asking {
                     }
                 }
                 Err(frame) => {
-                    let end = sending.framing.end(&mut self.text, frame.trailers_ref());
-                    self.body = None;
-                    return Poll::Ready(end);
+                    if let Some(trailers) = frame.trailers_ref() {
+                        sending.end_with(&mut self.text, trailers)?;
+                        self.body = None;
+                    }
                 }
             }
         }
@@ -180,27 +227,36 @@ impl Framing {
         Ok(b"")
     }
 
-    /// Writes what stands behind a body.
-    fn end(&self, text: &mut BytesMut, trailers: Option<&HeaderMap>) -> Result<(), Fault> {
+    /// Writes what ends a body.
+    fn end(&self, text: &mut BytesMut) -> Result<(), Fault> {
         match self {
-            Self::Length(0) => {}
-            Self::Length(_) => return Err(Fault::Body),
+            Self::Length(0) => Ok(()),
+            Self::Length(_) => Err(Fault::Body),
             Self::Chunks => {
-                text.extend_from_slice(b"0\r\n");
-                for (name, value) in trailers.into_iter().flatten() {
-                    if may_trail(name) {
-                        write_field(text, name.as_str(), value.as_bytes());
-                    }
-                }
-                text.extend_from_slice(b"\r\n");
+                text.extend_from_slice(b"0\r\n\r\n");
+                Ok(())
             }
         }
+    }
+}
+
+impl Sending {
+    /// Writes what ends a body that has fields behind it. What a client may not say before its body it may not say behind it.
+    fn end_with(&self, text: &mut BytesMut, trailers: &HeaderMap) -> Result<(), Fault> {
+        let Framing::Chunks = self.framing else { return self.framing.end(text) };
+        text.extend_from_slice(b"0\r\n");
+        for (name, value) in trailers {
+            if may_trail(name) && goes_on(name, self.trust) && !self.named.contains(name) {
+                write_field(text, name.as_str(), value.as_bytes());
+            }
+        }
+        text.extend_from_slice(b"\r\n");
         Ok(())
     }
 }
 
 /// Whether a field may stand behind a body: what says how to read a message must stand before it.
-pub(super) fn may_trail(name: &http::HeaderName) -> bool {
+pub(super) fn may_trail(name: &HeaderName) -> bool {
     let frames = matches!(
         name.as_str(),
         "content-length"
@@ -230,7 +286,7 @@ fn write_head(text: &mut BytesMut, request: Onward<'_>, own: &[u8], framing: Opt
     text.extend_from_slice(b" ");
     text.extend_from_slice(request.target().as_bytes());
     text.extend_from_slice(b" HTTP/1.1\r\n");
-    let length = request.tell(own, |name, value| write_field(text, name.as_str(), value));
+    let length = request.tell(own, &mut Text(text));
     match framing {
         Some(Framing::Length(length)) => put(text, format_args!("content-length: {length}\r\n")),
         Some(Framing::Chunks) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
@@ -242,6 +298,19 @@ fn write_head(text: &mut BytesMut, request: Onward<'_>, own: &[u8], framing: Opt
         }
     }
     text.extend_from_slice(b"\r\n");
+}
+
+/// A head that is being written.
+struct Text<'a>(&'a mut BytesMut);
+
+impl Told for Text<'_> {
+    fn field(&mut self, name: &HeaderName, value: &[u8]) {
+        write_field(self.0, name.as_str(), value);
+    }
+
+    fn peer(&mut self, facts: &Facts) {
+        self.0.extend_from_slice(facts.lines.as_bytes());
+    }
 }
 
 fn write_field(text: &mut BytesMut, name: &str, value: &[u8]) {
