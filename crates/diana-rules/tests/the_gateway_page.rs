@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 use diana_rules::{Bounds, Document, Registry, RuleFile, Timeouts};
-use std::collections::BTreeSet;
-use std::path::Path;
 
 const PAGE: &str = include_str!("../../../docs/gateway.md");
 
@@ -62,22 +60,4 @@ fn the_defaults_are_those_of_the_program() {
     assert_eq!((row("`bounds.body`")[1], body), ("any length", None));
     assert_eq!(row("`bounds.connections`")[1], connections.to_string());
     assert_eq!(row("`bounds.streams`")[1], streams.to_string());
-}
-
-#[test]
-fn every_link_leads_somewhere() {
-    let anchors = PAGE.lines().filter_map(|line| line.strip_prefix("## ")).map(|heading| {
-        let kept = heading.to_lowercase().replace(' ', "-");
-        kept.chars().filter(|character| character.is_alphanumeric() || *character == '-').collect::<String>()
-    });
-    let anchors = anchors.collect::<BTreeSet<_>>();
-    let links = PAGE.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect::<BTreeSet<_>>();
-    let dead = links.iter().filter(|link| !anchors.contains(**link)).collect::<Vec<_>>();
-    assert!(dead.is_empty(), "{dead:?} lead nowhere; there is {anchors:?}");
-    assert!(links.len() > 5);
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));
-    for file in PAGE.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-        let is_local = !file.is_empty() && !file.contains("://");
-        assert!(!is_local || folder.join(file).exists(), "{file} is not there");
-    }
 }

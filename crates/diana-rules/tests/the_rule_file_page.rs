@@ -191,21 +191,3 @@ fn every_field_and_every_word_is_on_the_page() {
     assert!(missing.is_empty(), "the page does not mention {missing:?}");
     assert!(names.len() > 110, "only {} names were found: {names:?}", names.len());
 }
-
-#[test]
-fn every_link_leads_somewhere() {
-    let anchors = PAGE.lines().filter_map(|line| line.strip_prefix("## ")).map(|heading| {
-        let kept = heading.to_lowercase().replace(' ', "-");
-        kept.chars().filter(|character| character.is_alphanumeric() || *character == '-').collect::<String>()
-    });
-    let anchors = anchors.collect::<BTreeSet<_>>();
-    let links = PAGE.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect::<BTreeSet<_>>();
-    let dead = links.iter().filter(|link| !anchors.contains(**link)).collect::<Vec<_>>();
-    assert!(dead.is_empty(), "{dead:?} lead nowhere; there is {anchors:?}");
-    assert!(links.len() > 10);
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
-    for file in PAGE.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-        let is_local = !file.is_empty() && !file.contains("://");
-        assert!(!is_local || std::path::Path::new(folder).join(file).exists(), "{file} is not there");
-    }
-}
