@@ -1,0 +1,80 @@
+//! Until when which host is left alone.
+
+use super::MOST;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Until when which host is left alone.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    until: Mutex<HashMap<Box<str>, Instant>>,
+    longest: Duration,
+}
+
+impl Pauses {
+    pub(super) fn new(longest: Duration) -> Self {
+        Self { until: Mutex::default(), longest }
+    }
+
+    /// How long a host is still left alone.
+    pub(super) fn left(&self, host: &str, now: Instant) -> Option<Duration> {
+        let mut until = self.until.lock();
+        let left = until.get(host)?.saturating_duration_since(now);
+        if left.is_zero() {
+            until.remove(host);
+            return None;
+        }
+        Some(left)
+    }
+
+    /// Leaves a host alone for a while. What it said before holds if that is longer.
+    pub(super) fn pause(&self, host: &str, time: Duration, now: Instant) {
+        let end = now + time.min(self.longest);
+        let mut until = self.until.lock();
+        if let Some(known) = until.get_mut(host) {
+            *known = end.max(*known);
+            return;
+        }
+        if until.len() >= MOST {
+            until.retain(|_, end| *end > now);
+        }
+        if until.len() >= MOST {
+            // The one that is over first is the least to be sorry for.
+            let first = until.iter().min_by_key(|(_, end)| **end).map(|(host, _)| host.clone());
+            first.and_then(|first| until.remove(&first));
+        }
+        until.insert(host.into(), end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_hosts_are_remembered_than_there_is_room_for() {
+        let (pauses, now) = (Pauses::new(Duration::from_secs(100)), Instant::now());
+        pauses.pause("long", Duration::from_secs(99), now);
+        for number in 0..2 * MOST {
+            pauses.pause(&format!("host-{number}"), Duration::from_secs(10), now);
+        }
+        assert_eq!(pauses.until.lock().len(), MOST);
+        assert_eq!(pauses.left("long", now), Some(Duration::from_secs(99)));
+        // Those that are over make room.
+        pauses.pause("new", Duration::from_secs(1_000), now + Duration::from_secs(50));
+        assert_eq!(pauses.until.lock().len(), 2);
+        assert_eq!(pauses.left("long", now + Duration::from_secs(99)), None);
+        assert_eq!(pauses.left("new", now + Duration::from_secs(50)), Some(Duration::from_secs(100)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shorter_pause_does_not_end_a_longer_one() {
+        let (pauses, now) = (Pauses::new(Duration::from_secs(100)), Instant::now());
+        for seconds in [5, 20, 1] {
+            pauses.pause("a", Duration::from_secs(seconds), now);
+        }
+        assert_eq!((pauses.left("a", now), pauses.left("b", now)), (Some(Duration::from_secs(20)), None));
+    }
+}

@@ -1,0 +1,112 @@
+//! A client that is told to come again later does, to the millisecond, and other hosts are none of its business.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
+
+use diana::core::Retry;
+use diana::rules::{Document, Registry, RuleFile};
+use diana::{Engine, EngineOptions};
+use diana_http::{DianaLayer, HeedLayer, OutgoingError};
+use http::{Request, Response};
+use http_body_util::Full;
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+
+type Seen = Arc<Mutex<Vec<(u128, String)>>>;
+
+fn call(uri: &str) -> Request<()> {
+    Request::get(uri).body(()).unwrap()
+}
+
+/// A service that answers `status`, with a field, to whom asks for a path that begins with it; and when it was asked.
+fn partner(
+    seen: &Seen,
+) -> impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone {
+    let (start, seen) = (Instant::now(), Arc::clone(seen));
+    service_fn(move |request: Request<()>| {
+        let path = request.uri().path().to_owned();
+        seen.lock().push((start.elapsed().as_millis(), format!("{}{path}", request.uri().host().unwrap())));
+        async move {
+            if path.contains("slow") {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            let response = Response::builder();
+            let response = match &*path {
+                "/busy" => response.status(429).header("retry-after", "3"),
+                "/slow-and-busier" => response.status(503).header("retry-after", "10"),
+                "/last" => response.header("ratelimit", "\"a\";r=0;t=2"),
+                "/for-ever" => response.status(429).header("retry-after", "999999999"),
+                _ => response,
+            };
+            Ok(response.body(()).unwrap())
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_wait_until_the_other_side_wants_them() {
+    let seen = Seen::default();
+    let client = ServiceBuilder::new().layer(HeedLayer::new()).service(partner(&seen));
+    for path in ["a/busy", "a/x", "b/x", "a/last", "a/y", "a/z"] {
+        client.clone().oneshot(call(&format!("http://{path}"))).await.unwrap();
+    }
+    let seen = seen.lock().clone();
+    let expected = [(0, "a/busy"), (3_000, "a/x"), (3_000, "b/x"), (3_000, "a/last"), (5_000, "a/y"), (5_000, "a/z")];
+    assert_eq!(seen, expected.map(|(at, what)| (at, what.to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_hear_of_a_longer_pause() {
+    let seen = Seen::default();
+    let client = ServiceBuilder::new().layer(HeedLayer::new()).service(partner(&seen));
+    // One is under way when another is told to wait; its answer comes while a third waits for that.
+    let (slow, busy) = (call("http://a/slow-and-busier"), call("http://a/busy"));
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        client.clone().oneshot(call("http://a/x")).await.unwrap();
+    };
+    let _ = tokio::join!(client.clone().oneshot(slow), client.clone().oneshot(busy), late);
+    assert_eq!(seen.lock().last().unwrap(), &(11_000, "a/x".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_too_long_fails_at_once_and_unsent() {
+    let seen = Seen::default();
+    let layer = HeedLayer::new().longest(Duration::from_secs(60)).patience(Duration::from_secs(4));
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    client.clone().oneshot(call("http://a/for-ever")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let start = Instant::now();
+    match client.clone().oneshot(call("http://a/x")).await {
+        Err(OutgoingError::TooBusy(busy)) => {
+            assert_eq!((&*busy.limit, busy.retry), ("a", Retry::After(Duration::from_secs(10))));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((start.elapsed(), seen.lock().len()), (Duration::ZERO, 1));
+    // Whatever it said, it is asked again after a minute.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(client.oneshot(call("http://a/x")).await.is_ok());
+}
+
+/// Both sides are Diana's: who heeds what the layer says is never refused.
+#[tokio::test(start_paused = true)]
+async fn who_heeds_a_diana_is_never_refused() {
+    let rules = Document::new("diana.yaml", "rules: [{name: few, limit: 3/10s, algorithm: fixed_window, status: 429}]");
+    let file = RuleFile::read(&rules, &Registry::default()).unwrap();
+    let engine: Engine = EngineOptions::of(&file).clock(diana::core::TokioClock::new()).build(&file);
+    let limited = ServiceBuilder::new()
+        .layer(DianaLayer::with_engine(Arc::new(engine)))
+        .service(service_fn(|_: Request<_>| async { Ok::<_, Infallible>(Response::new(Full::<&[u8]>::default())) }));
+    let client = ServiceBuilder::new().layer(HeedLayer::new()).service(limited);
+    let start = Instant::now();
+    for number in 0..10 {
+        let asked = Request::get("http://a/").body(Full::<&[u8]>::default()).unwrap();
+        let response = client.clone().oneshot(asked).await.unwrap();
+        assert_eq!(response.status(), 200, "call {number} at {:?}", start.elapsed());
+    }
+    assert!(start.elapsed() >= Duration::from_secs(20), "{:?}", start.elapsed());
+}
