@@ -53,8 +53,7 @@ pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Head>,
     // Its own copy, in which its fields stay; what comes after it can then be read into the same memory as ever.
     let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
-    let is_plain = |field: &httparse::Header<'_>| plain_connection(field.name, field.value).is_some();
-    let kept = parsed.headers.iter().filter(|field| !is_plain(field)).count();
+    let kept = parsed.headers.iter().filter(|field| !is_connection(field.name)).count();
     let mut reading = Reading::new(status, version, asked, kept);
     for field in &*parsed.headers {
         if let Some(keeps) = plain_connection(field.name, field.value) {
@@ -167,7 +166,11 @@ impl Reading {
 
 /// What almost every `Connection` says: whether the upstream keeps it, and nothing else.
 fn plain_connection(name: &str, value: &[u8]) -> Option<bool> {
-    if name.eq_ignore_ascii_case("connection") { keeps(value) } else { None }
+    if is_connection(name) { keeps(value) } else { None }
+}
+
+fn is_connection(name: &str) -> bool {
+    name.eq_ignore_ascii_case("connection")
 }
 
 /// What a word of `Connection` says about the connection itself.
