@@ -2,7 +2,7 @@
 
 use super::names;
 use diana_http::has_dot_segments;
-use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
+use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{Method, StatusCode, Version};
@@ -30,9 +30,16 @@ pub(in crate::gateway) fn check(head: &Parts) -> Result<(), Rejected> {
         return bad("the address is neither http nor https");
     }
     let host = head.headers.get(HOST);
-    // Only if some header is there twice it may be this one.
-    if head.headers.len() > head.headers.keys_len() && head.headers.get_all(HOST).iter().nth(1).is_some() {
-        return bad("there is more than one Host");
+    // Only if some header is there twice it may be one of these.
+    if head.headers.len() > head.headers.keys_len() {
+        let is_twice = |name| head.headers.get_all(name).iter().nth(1).is_some();
+        if is_twice(HOST) {
+            return bad("there is more than one Host");
+        }
+        // The rules would go by one, and the service perhaps by the other.
+        if is_twice(AUTHORIZATION) {
+            return bad("there is more than one Authorization");
+        }
     }
     match (host, head.uri.authority()) {
         (Some(host), _) if !is_host(host) => bad("the Host is no host"),

@@ -56,6 +56,11 @@ fn what_a_client_may_not_ask_is_rejected() {
         why(Request::get("/").header("host", "a").header("host", "a")),
         Some((400, "there is more than one Host"))
     );
+    assert_eq!(
+        why(Request::get("/").header("host", "a").header("authorization", "a").header("authorization", "b")),
+        Some((400, "there is more than one Authorization"))
+    );
+    assert_eq!(why(Request::get("/").header("host", "a").header("x", "a").header("x", "b")), None);
     assert_eq!(why(Request::get("/").header("host", "a b")), Some((400, "the Host is no host")));
     assert_eq!(why(Request::get("/").header("host", "x@y")), Some((400, "the Host is no host")));
     assert_eq!(why(Request::get("ftp://a/").header("host", "a")), Some((400, "the address is neither http nor https")));
