@@ -1,9 +1,9 @@
 //! What is known about a client's connection before its first request, and is the same for all of them.
 
-use http::HeaderValue;
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::OnceLock;
 
 /// What is known about a client's connection.
 #[derive(Debug)]
@@ -12,14 +12,22 @@ pub(super) struct Facts {
     pub(super) peer: IpAddr,
     /// Whether the other end's word about the client is believed.
     pub(super) trust: Trust,
+    scheme: Scheme,
+    /// Written when the first request goes on: under attack most connections have none that does.
+    hop: OnceLock<Box<Hop>>,
+}
+
+/// What upstreams are told about the other end.
+#[derive(Debug)]
+pub(super) struct Hop {
     /// The peer's address, for `X-Forwarded-For`.
-    pub(super) forwarded_for: HeaderValue,
+    pub(super) forwarded_for: String,
     /// `for=...;proto=...`, for `Forwarded`.
-    pub(super) forwarded: HeaderValue,
+    pub(super) forwarded: String,
     /// For `X-Forwarded-Proto`.
-    pub(super) proto: HeaderValue,
+    pub(super) proto: String,
     /// These three as HTTP/1 writes them, which is what almost every request of an untrusted client needs.
-    pub(super) lines: Box<str>,
+    pub(super) lines: String,
 }
 
 /// Whether somebody's word about the client is believed.
@@ -33,20 +41,23 @@ impl Facts {
     pub(super) fn new(peer: SocketAddr, trusted: &[IpNet], scheme: Scheme) -> Self {
         let peer = peer.ip().to_canonical();
         let trust = if is_trusted(peer, trusted) { Trust::Trusted } else { Trust::Nobody };
-        let node = match peer {
+        Self { peer, trust, scheme, hop: OnceLock::new() }
+    }
+
+    /// What upstreams are told about the other end.
+    pub(super) fn hop(&self) -> &Hop {
+        self.hop.get_or_init(|| Box::new(Hop::new(self.peer, &self.scheme)))
+    }
+}
+
+impl Hop {
+    fn new(peer: IpAddr, scheme: &Scheme) -> Self {
+        let forwarded = match peer {
             IpAddr::V4(ip) => format!("for={ip};proto={scheme}"),
             IpAddr::V6(ip) => format!("for=\"[{ip}]\";proto={scheme}"),
         };
-        let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {node}\r\nx-forwarded-proto: {scheme}\r\n");
-        let value = |text: &str| HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"));
-        Self {
-            peer,
-            trust,
-            forwarded_for: value(&peer.to_string()),
-            forwarded: value(&node),
-            proto: value(scheme.as_str()),
-            lines: lines.into(),
-        }
+        let lines = format!("x-forwarded-for: {peer}\r\nforwarded: {forwarded}\r\nx-forwarded-proto: {scheme}\r\n");
+        Self { forwarded_for: peer.to_string(), forwarded, proto: scheme.to_string(), lines }
     }
 }
 

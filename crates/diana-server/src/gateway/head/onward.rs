@@ -1,7 +1,7 @@
 //! A request's head as an upstream gets it. The client's own stays as it came, so that another upstream can be asked the same.
 
 use super::{Named, ends_here, named, names};
-use crate::gateway::facts::{Facts, Trust};
+use crate::gateway::facts::{Facts, Hop, Trust};
 use diana_rules::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use http::request::Parts;
@@ -29,10 +29,10 @@ pub(in crate::gateway) trait Told {
     fn field(&mut self, name: &HeaderName, value: &[u8]);
 
     /// Who asks, if that is all that is known: the peer and what it speaks.
-    fn peer(&mut self, facts: &Facts) {
-        self.field(&X_FORWARDED_FOR, facts.forwarded_for.as_bytes());
-        self.field(&FORWARDED, facts.forwarded.as_bytes());
-        self.field(&X_FORWARDED_PROTO, facts.proto.as_bytes());
+    fn hop(&mut self, hop: &Hop) {
+        self.field(&X_FORWARDED_FOR, hop.forwarded_for.as_bytes());
+        self.field(&FORWARDED, hop.forwarded.as_bytes());
+        self.field(&X_FORWARDED_PROTO, hop.proto.as_bytes());
     }
 }
 
@@ -143,20 +143,20 @@ impl Onward<'_> {
 
     /// Tells who asks.
     fn tell_who(&self, host: Option<&[u8]>, named: &Named, said: Said, told: &mut impl Told) {
-        let Self { head, facts, .. } = self;
-        if facts.trust == Trust::Nobody {
-            told.peer(facts);
+        let (headers, hop) = (&self.head.headers, self.facts.hop());
+        if self.facts.trust == Trust::Nobody {
+            told.hop(hop);
         } else {
-            for (list, hop) in [(&X_FORWARDED_FOR, &facts.forwarded_for), (&FORWARDED, &facts.forwarded)] {
-                let before = joined(&head.headers, list, b", ");
+            for (list, own) in [(&X_FORWARDED_FOR, &hop.forwarded_for), (&FORWARDED, &hop.forwarded)] {
+                let before = joined(headers, list, b", ");
                 if before.is_empty() || named.contains(list) {
-                    told.field(list, hop.as_bytes());
+                    told.field(list, own.as_bytes());
                 } else {
-                    told.field(list, &[&before, &b", "[..], hop.as_bytes()].concat());
+                    told.field(list, &[&before, &b", "[..], own.as_bytes()].concat());
                 }
             }
             if !said.proto {
-                told.field(&X_FORWARDED_PROTO, facts.proto.as_bytes());
+                told.field(&X_FORWARDED_PROTO, hop.proto.as_bytes());
             }
         }
         if let Some(host) = host.filter(|_| !said.host) {

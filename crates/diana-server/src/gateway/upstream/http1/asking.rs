@@ -3,7 +3,7 @@
 use super::super::Fault;
 use super::super::connector::UpstreamIo;
 use crate::gateway::client_body::ClientBody;
-use crate::gateway::facts::{Facts, Trust};
+use crate::gateway::facts::{Hop, Trust};
 use crate::gateway::head::{self, Named, Onward, Told, ends_here, goes_on};
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
@@ -308,8 +308,8 @@ impl Told for Text<'_> {
         write_field(self.0, name.as_str(), value);
     }
 
-    fn peer(&mut self, facts: &Facts) {
-        self.0.extend_from_slice(facts.lines.as_bytes());
+    fn hop(&mut self, hop: &Hop) {
+        self.0.extend_from_slice(hop.lines.as_bytes());
     }
 }
 
