@@ -44,7 +44,7 @@ pub(super) async fn open(
     let mut socket = socket;
     let (mut peer, mut first) = (peer, Bytes::new());
     if gateway.proxy_protocol {
-        let Some((client, rest)) = introduced(&mut socket, peer, gateway).await? else { return Ok(None) };
+        let Some((client, rest)) = Box::pin(introduced(&mut socket, peer, gateway)).await? else { return Ok(None) };
         peer = client;
         first = rest;
     }
@@ -54,7 +54,8 @@ pub(super) async fn open(
         let Some((speaks, first)) = speaks(&mut socket, first).await? else { return Ok(None) };
         return Ok(Some(Opened { stream: Stream::Plain(Begun::new(first, socket)), facts, speaks }));
     };
-    let stream = tls.accept(Begun::new(first, socket)).await?;
+    // In a box, as is all that is not for plain HTTP/1: a connection is as large as the largest thing that it may be at.
+    let stream = Box::pin(tls.accept(Begun::new(first, socket))).await?;
     let speaks = if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Speaks::Http2 } else { Speaks::Http1 };
     Ok(Some(Opened { stream: Stream::Tls(Box::new(Begun::new(Bytes::new(), stream))), facts, speaks }))
 }

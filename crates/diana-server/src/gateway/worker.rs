@@ -193,8 +193,8 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
             builder
                 .max_concurrent_streams(bounds.streams)
                 .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX));
-            let connection = builder.serve_connection(io, service);
-            drive(pin!(connection), &phase, http2::Connection::graceful_shutdown).await
+            let mut connection = Box::pin(builder.serve_connection(io, service));
+            drive(connection.as_mut(), &phase, http2::Connection::graceful_shutdown).await
         }
     };
     if let Err(error) = ended {
