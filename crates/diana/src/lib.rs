@@ -3,6 +3,7 @@
 //! # Where to begin
 //! - Rules in a file, one decision for each request: [`Engine`].
 //! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
+//! - Streams, queues and bytes at an even rate: `pace`.
 //! - What users write: [`rules`]. Counts that many processes share: `redis`.
 //!
 //! ```
@@ -38,6 +39,8 @@ mod engine;
 #[cfg(feature = "sources")]
 mod follow;
 mod load;
+#[cfg(feature = "pace")]
+pub mod pace;
 #[cfg(feature = "redis")]
 mod shared;
 

@@ -1,0 +1,49 @@
+//! Streams, queues and bytes at an even rate.
+//!
+//! | what | how |
+//! |---|---|
+//! | a stream, such as the consumer of a message queue | [`StreamExt::rate_limited`] |
+//! | a sink | [`SinkExt::rate_limited`] |
+//! | an iterator, on a thread that may block | [`IteratorExt::rate_limited`] |
+//! | bytes: tokio's `AsyncRead` and `AsyncWrite`, `std::io::Read` and `Write` | [`Throttled`] |
+//!
+//! Each takes a [`Limiter`](crate::core::Limiter), or an `Arc` of one: whatever has a clone of the same `Arc` shares one
+//! budget. A quota's burst passes at once, and the rest evenly; with a burst of 1 all of it is even.
+//!
+//! # How it works
+//! An item is taken from its source first; then permits are taken for it, at once or by a reservation that is waited for; then
+//! it passes. So an idle queue holds no permit. Whoever stops polling while it waits, or is woken
+//! late, keeps its place and finds the item ready, so that item may pass close to the next: what is even is what is granted.
+//!
+//! # What always holds (tests/pace.rs, tests/pace_blocking.rs, tests/pace_bytes.rs)
+//! - Everything passes, in order, once.
+//! - In every span `t` at most `burst + rate × t` are granted, over all that share a limiter.
+//! - Nothing is too large. An item that costs more than the capacity is paid for in instalments, and passes when the last is
+//!   paid: it is late by as much as it is large. (It passes in one instant, so that instant exceeds the burst; the rate it
+//!   keeps.)
+//! - A limit that will never grant again (a [`Total`](crate::core::Total) that is used up) is not waited for: a stream or an
+//!   iterator ends, a sink, a reader or a writer fails with [`UsedUp`].
+//! - Whatever is dropped while it waits gives back the reservation, if nobody was promised a time behind it. Instalments that
+//!   were paid before stay paid.
+//!
+//! What passes gives nothing back, so a limit of [`Concurrency`](crate::core::Concurrency), which only gets its permits back from
+//! those who hold them, does not fit here.
+
+mod iterator;
+mod pay;
+mod piece;
+mod sink;
+mod stream;
+mod throttled;
+mod till;
+
+pub use iterator::{IteratorExt, PacedIterator};
+pub use pay::UsedUp;
+pub use sink::{PacedSink, SinkError, SinkExt};
+pub use stream::{PacedStream, StreamExt};
+pub use throttled::Throttled;
+
+/// What an item costs unless somebody says otherwise.
+fn one<T>(_: &T) -> u64 {
+    1
+}

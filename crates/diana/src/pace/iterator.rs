@@ -1,0 +1,123 @@
+//! An iterator at an even rate, on a thread that may block.
+
+use super::one;
+use super::pay::pay;
+use diana_core::Limiter;
+use std::fmt;
+use std::sync::Arc;
+
+/// Iterators that go no faster than a limiter allows.
+pub trait IteratorExt: Iterator {
+    /// The same items; each blocks this thread until `limiter` grants it: one permit an item, unless
+    /// [`cost`](PacedIterator::cost) says otherwise.
+    ///
+    /// ```
+    /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
+    /// use diana::pace::IteratorExt;
+    ///
+    /// let clock = ManualClock::new(); // Waiting moves it, and takes no time.
+    /// let limiter = Limiter::new(Quota::per_second(2)?).with_clock(clock.clone());
+    ///
+    /// let passed = (1..=4).rate_limited(limiter).map(|item| (item, clock.now().as_nanos() / 1_000_000));
+    /// assert_eq!(passed.collect::<Vec<_>>(), [(1, 0), (2, 0), (3, 500), (4, 1_000)]);
+    /// # Ok::<(), diana::core::InvalidQuota>(())
+    /// ```
+    fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedIterator<Self, fn(&Self::Item) -> u64>
+    where
+        Self: Sized,
+    {
+        PacedIterator { iterator: self, cost: one, held: None, limiter: limiter.into() }
+    }
+}
+
+impl<I: Iterator> IteratorExt for I {}
+
+/// An iterator that goes no faster than a limiter allows: what [`IteratorExt::rate_limited`] makes.
+///
+/// An item that costs more than the capacity is paid for in instalments, and passes when the last is paid. If the limit is used
+/// up for good, the iterator ends; asked again, it asks again.
+pub struct PacedIterator<I: Iterator, F> {
+    iterator: I,
+    cost: F,
+    /// The one that the limit was used up for.
+    held: Option<(I::Item, u64)>,
+    limiter: Arc<Limiter>,
+}
+
+impl<I: Iterator, F> PacedIterator<I, F> {
+    /// Each item takes as many permits as `cost` says; with zero it is free.
+    ///
+    /// ```
+    /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
+    /// use diana::pace::IteratorExt;
+    ///
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::new(Quota::per_second(10)?).with_clock(clock.clone());
+    ///
+    /// assert_eq!(["a", "bcd"].iter().rate_limited(limiter).cost(|text| 10 * text.len() as u64).count(), 2);
+    /// assert_eq!(clock.now(), Timestamp::from_secs(3)); // Ten at once, and then thirty at ten a second.
+    /// # Ok::<(), diana::core::InvalidQuota>(())
+    /// ```
+    pub fn cost<G>(self, cost: G) -> PacedIterator<I, G>
+    where
+        G: FnMut(&I::Item) -> u64,
+    {
+        let Self { iterator, held, limiter, .. } = self;
+        PacedIterator { iterator, cost, held, limiter }
+    }
+
+    /// The iterator, and the item that it held when the limit was used up.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Total};
+    /// use diana::pace::IteratorExt;
+    ///
+    /// let mut trial = (1..=5).rate_limited(Limiter::with_algorithm(Total::new(2)?));
+    /// assert_eq!(trial.by_ref().collect::<Vec<_>>(), [1, 2]);
+    /// assert_eq!(trial.into_parts(), (4..=5, Some(3)));
+    /// # Ok::<(), diana::core::InvalidQuota>(())
+    /// ```
+    pub fn into_parts(self) -> (I, Option<I::Item>) {
+        (self.iterator, self.held.map(|(item, _)| item))
+    }
+}
+
+impl<I, F> Iterator for PacedIterator<I, F>
+where
+    I: Iterator,
+    F: FnMut(&I::Item) -> u64,
+{
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        let (item, due) = match self.held.take() {
+            Some(held) => held,
+            None => {
+                let item = self.iterator.next()?;
+                let due = (self.cost)(&item);
+                (item, due)
+            }
+        };
+        match pay(&self.limiter, due) {
+            Ok(()) => Some(item),
+            Err(_used_up) => {
+                self.held = Some((item, due));
+                None
+            }
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let held = usize::from(self.held.is_some());
+        let (_, most) = self.iterator.size_hint();
+        // A limit may be used up at any time, and the iterator ends.
+        (0, most.and_then(|most| most.checked_add(held)))
+    }
+}
+
+impl<I: Iterator + fmt::Debug, F> fmt::Debug for PacedIterator<I, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("PacedIterator");
+        fields.field("iterator", &self.iterator).field("limiter", &self.limiter).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,213 @@
+//! A sink at an even rate.
+
+use super::one;
+use super::pay::UsedUp;
+use super::till::Till;
+use diana_core::Limiter;
+use futures_sink::Sink;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Sinks that take no more than a limiter allows.
+pub trait SinkExt<Item>: Sink<Item> {
+    /// The same sink, which gets each item as soon as `limiter` grants it: one permit an item, unless
+    /// [`cost`](PacedSink::cost) says otherwise.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::pace::SinkExt as _;
+    /// use futures_util::{SinkExt as _, sink};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new("10/s".parse::<Quota>()?.with_burst(1)?);
+    /// # let limiter = limiter.with_clock(TokioClock::new());
+    /// let began = tokio::time::Instant::now();
+    ///
+    /// let mut outbox = Box::pin(sink::drain().rate_limited(limiter));
+    /// for mail in ["one", "two", "three"] {
+    ///     outbox.send(mail).await?;
+    /// }
+    /// assert_eq!(began.elapsed(), Duration::from_millis(200));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedSink<Self, Item, fn(&Item) -> u64>
+    where
+        Self: Sized,
+    {
+        PacedSink { sink: self, cost: one, held: None, till: Till::new(limiter.into()) }
+    }
+}
+
+impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
+
+/// Why an item did not get through a [`PacedSink`].
+///
+/// ```
+/// use diana::core::{Limiter, Total};
+/// use diana::pace::{SinkError, SinkExt as _};
+/// use futures_util::{SinkExt as _, sink};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut trial = sink::drain().rate_limited(Limiter::with_algorithm(Total::new(1)?));
+/// trial.send("one").await?;
+/// assert!(matches!(trial.send("two").await, Err(SinkError::UsedUp(_))));
+/// assert_eq!(trial.into_parts().1, Some("two"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SinkError<E> {
+    /// The sink itself failed.
+    Sink(E),
+    /// The limit will never grant it. The item is still held, and the next call asks again.
+    UsedUp(UsedUp),
+}
+
+impl<E: fmt::Display> fmt::Display for SinkError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sink(error) => error.fmt(f),
+            Self::UsedUp(used_up) => used_up.fmt(f),
+        }
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for SinkError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Sink(error) => error.source(),
+            Self::UsedUp(_) => None,
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A sink that takes no more than a limiter allows: what [`SinkExt::rate_limited`] makes.
+    ///
+    /// It holds the one item whose turn has not come: flush or close it before it is dropped, as any sink that buffers, or
+    /// save the item by [`into_parts`](Self::into_parts). Dropped while it waits, it gives back its place.
+    ///
+    /// An item that costs more than the capacity is paid for in instalments, and passes when the last is paid.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer; and when an item is sent before it is ready, as `Sink`
+    /// says.
+    pub struct PacedSink<S, Item, F> {
+        #[pin]
+        sink: S,
+        cost: F,
+        held: Option<(Item, u64)>,
+        till: Till,
+    }
+}
+
+impl<S, Item, F> PacedSink<S, Item, F> {
+    /// Each item takes as many permits as `cost` says; with zero it is free.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota};
+    /// use diana::pace::SinkExt as _;
+    /// use futures_util::{SinkExt as _, sink};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = std::sync::Arc::new(Limiter::new(Quota::per_hour(100)?));
+    /// let mut outbox = sink::drain().rate_limited(limiter.clone()).cost(|mail: &&str| mail.len() as u64);
+    /// outbox.send("ten bytes.").await?;
+    /// assert_eq!(limiter.standing().remaining, 90);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cost<G>(self, cost: G) -> PacedSink<S, Item, G>
+    where
+        G: FnMut(&Item) -> u64,
+    {
+        let Self { sink, held, till, .. } = self;
+        PacedSink { sink, cost, held, till }
+    }
+
+    /// The sink, and the item whose turn had not come.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota};
+    /// use diana::pace::SinkExt as _;
+    /// use futures_util::{FutureExt as _, SinkExt as _, sink};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut slow = sink::drain().rate_limited(Limiter::new(Quota::per_hour(1)?));
+    /// slow.send(1).await?;
+    /// assert!(slow.send(2).now_or_never().is_none());
+    /// assert_eq!(slow.into_parts().1, Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_parts(self) -> (S, Option<Item>) {
+        (self.sink, self.held.map(|(item, _)| item))
+    }
+}
+
+impl<S: Sink<Item>, Item, F> PacedSink<S, Item, F> {
+    /// Sends what is held on, when it is its turn.
+    fn poll_held(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), SinkError<S::Error>>> {
+        let mut this = self.project();
+        let Some((_, due)) = this.held else { return Poll::Ready(Ok(())) };
+        // Ready first, paid then: what was paid passes at once, and a sink that is stuck keeps nobody waiting.
+        match this.sink.as_mut().poll_ready(context).map_err(SinkError::Sink) {
+            Poll::Ready(ready) => ready?,
+            Poll::Pending => {
+                this.till.leave();
+                return Poll::Pending;
+            }
+        }
+        ready!(this.till.poll_pay(context, *due)).map_err(SinkError::UsedUp)?;
+        let Some((item, _)) = this.held.take() else { return Poll::Ready(Ok(())) };
+        Poll::Ready(this.sink.start_send(item).map_err(SinkError::Sink))
+    }
+}
+
+impl<S, Item, F> Sink<Item> for PacedSink<S, Item, F>
+where
+    S: Sink<Item>,
+    F: FnMut(&Item) -> u64,
+{
+    type Error = SinkError<S::Error>;
+
+    fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.poll_held(context)
+    }
+
+    fn start_send(self: Pin<&mut Self>, item: Item) -> Result<(), Self::Error> {
+        let this = self.project();
+        assert!(this.held.is_none(), "an item was sent before the sink was ready");
+        let due = (this.cost)(&item);
+        *this.held = Some((item, due));
+        Ok(())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        let held = self.as_mut().poll_held(context)?;
+        // What has passed need not wait for what has not.
+        let flushed = self.project().sink.poll_flush(context).map_err(SinkError::Sink)?;
+        if held.is_ready() { flushed.map(Ok) } else { Poll::Pending }
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        ready!(self.as_mut().poll_held(context))?;
+        self.project().sink.poll_close(context).map_err(SinkError::Sink)
+    }
+}
+
+impl<S: fmt::Debug, Item, F> fmt::Debug for PacedSink<S, Item, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("PacedSink");
+        fields.field("sink", &self.sink).field("holds_one", &self.held.is_some()).field("till", &self.till).finish()
+    }
+}

@@ -1,0 +1,157 @@
+//! A stream at an even rate.
+
+use super::one;
+use super::till::Till;
+use diana_core::Limiter;
+use futures_core::Stream;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Streams that flow no faster than a limiter allows.
+pub trait StreamExt: Stream {
+    /// The same items, each as soon as `limiter` grants it: one permit an item, unless [`cost`](PacedStream::cost) says
+    /// otherwise.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::pace::StreamExt as _;
+    /// use futures_util::{StreamExt as _, stream};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), diana::core::InvalidQuota> {
+    /// let limiter = Limiter::new("10/s".parse::<Quota>()?.with_burst(1)?);
+    /// # let limiter = limiter.with_clock(TokioClock::new());
+    /// let began = tokio::time::Instant::now();
+    ///
+    /// let messages = stream::iter(["one", "two", "three"]).rate_limited(limiter);
+    /// assert_eq!(messages.collect::<Vec<_>>().await, ["one", "two", "three"]);
+    /// assert_eq!(began.elapsed(), Duration::from_millis(200));
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn rate_limited(self, limiter: impl Into<Arc<Limiter>>) -> PacedStream<Self, fn(&Self::Item) -> u64>
+    where
+        Self: Sized,
+    {
+        PacedStream { stream: self, cost: one, held: None, till: Till::new(limiter.into()) }
+    }
+}
+
+impl<S: Stream> StreamExt for S {}
+
+pin_project_lite::pin_project! {
+    /// A stream that flows no faster than a limiter allows: what [`StreamExt::rate_limited`] makes.
+    ///
+    /// It takes an item first and then waits for it, so while it waits it holds one. A future of `next()` can be dropped
+    /// and made anew: the item, and its place, stay. Dropping the stream drops the item and gives the place back;
+    /// [`into_parts`](Self::into_parts) saves the item.
+    ///
+    /// An item that costs more than the capacity is paid for in instalments, and passes when the last is paid. If the limit
+    /// is used up for good, the stream ends; polled again, it asks again.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
+    pub struct PacedStream<S, F>
+    where
+        S: Stream,
+    {
+        #[pin]
+        stream: S,
+        cost: F,
+        held: Option<(S::Item, u64)>,
+        till: Till,
+    }
+}
+
+impl<S: Stream, F> PacedStream<S, F> {
+    /// Each item takes as many permits as `cost` says; with zero it is free.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota, TokioClock};
+    /// use diana::pace::StreamExt as _;
+    /// use futures_util::{StreamExt as _, stream};
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), diana::core::InvalidQuota> {
+    /// // Ten at once and ten a second: the text of thirty takes two more seconds.
+    /// let limiter = Limiter::new(Quota::per_second(10)?);
+    /// # let limiter = limiter.with_clock(TokioClock::new());
+    /// let began = tokio::time::Instant::now();
+    ///
+    /// let texts = stream::iter(["x".repeat(30)]).rate_limited(limiter).cost(|text| text.len() as u64);
+    /// assert_eq!(texts.count().await, 1);
+    /// assert_eq!(began.elapsed(), Duration::from_secs(2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn cost<G>(self, cost: G) -> PacedStream<S, G>
+    where
+        G: FnMut(&S::Item) -> u64,
+    {
+        let Self { stream, held, till, .. } = self;
+        PacedStream { stream, cost, held, till }
+    }
+
+    /// The stream, and the item that was held while it waited.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota};
+    /// use diana::pace::StreamExt as _;
+    /// use futures_util::{FutureExt as _, StreamExt as _, stream};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), diana::core::InvalidQuota> {
+    /// let mut slow = stream::iter(1..=3).rate_limited(Limiter::new(Quota::per_hour(1)?));
+    /// assert_eq!(slow.next().await, Some(1));
+    /// assert_eq!(slow.next().now_or_never(), None);
+    ///
+    /// let (rest, held) = slow.into_parts();
+    /// assert_eq!(held, Some(2));
+    /// assert_eq!(rest.collect::<Vec<_>>().await, [3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_parts(self) -> (S, Option<S::Item>) {
+        (self.stream, self.held.map(|(item, _)| item))
+    }
+}
+
+impl<S, F> Stream for PacedStream<S, F>
+where
+    S: Stream,
+    F: FnMut(&S::Item) -> u64,
+{
+    type Item = S::Item;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let this = self.project();
+        if this.held.is_none() {
+            let Some(item) = ready!(this.stream.poll_next(context)) else { return Poll::Ready(None) };
+            let due = (this.cost)(&item);
+            *this.held = Some((item, due));
+        }
+        let due = this.held.as_ref().map_or(0, |(_, due)| *due);
+        match ready!(this.till.poll_pay(context, due)) {
+            Ok(()) => Poll::Ready(this.held.take().map(|(item, _)| item)),
+            Err(_used_up) => Poll::Ready(None),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let held = usize::from(self.held.is_some());
+        let (_, most) = self.stream.size_hint();
+        // A limit may be used up at any time, and the stream ends.
+        (0, most.and_then(|most| most.checked_add(held)))
+    }
+}
+
+impl<S: Stream + fmt::Debug, F> fmt::Debug for PacedStream<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("PacedStream");
+        fields.field("stream", &self.stream).field("holds_one", &self.held.is_some()).field("till", &self.till).finish()
+    }
+}
