@@ -55,6 +55,8 @@ use parking_lot::Mutex;
 pub use settle::Settled;
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "macros")]
+pub(crate) use verdict::time;
 pub use verdict::{Asked, Reason, Verdict};
 
 /// Decides about requests by rules. `S` is the store that many processes share, if there is one.

@@ -4,6 +4,7 @@
 //! - Rules in a file, one decision for each request: [`Engine`].
 //! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace`.
+//! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`).
 //! - What users write: [`rules`]. Counts that many processes share: `redis`.
 //!
 //! ```
@@ -38,6 +39,8 @@
 mod engine;
 #[cfg(feature = "sources")]
 mod follow;
+#[cfg(feature = "macros")]
+pub mod limited;
 mod load;
 #[cfg(feature = "pace")]
 pub mod pace;
@@ -45,6 +48,12 @@ pub mod pace;
 mod shared;
 
 pub use diana_core as core;
+#[cfg(feature = "macros")]
+#[doc = include_str!("limited/count_limit.md")]
+pub use diana_macros::count_limit;
+#[cfg(feature = "macros")]
+#[doc = include_str!("limited/rate_limit.md")]
+pub use diana_macros::rate_limit;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
 pub use diana_rules as rules;
@@ -56,6 +65,8 @@ pub use engine::{
 };
 #[cfg(feature = "sources")]
 pub use follow::{Follower, sources};
+#[cfg(feature = "macros")]
+pub use limited::Limited;
 pub use load::LoadMeter;
 #[cfg(feature = "redis")]
 pub use shared::{connect, registry};

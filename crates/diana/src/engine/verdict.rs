@@ -353,7 +353,7 @@ impl fmt::Display for Verdict {
 }
 
 /// A time as people say it: rounded up to three places, in the largest unit that it has.
-pub(super) fn time(duration: Duration) -> String {
+pub(crate) fn time(duration: Duration) -> String {
     const UNITS: [(u128, &str); 6] = [
         (86_400_000_000_000, "day"),
         (3_600_000_000_000, "h"),

@@ -1,0 +1,81 @@
+//! The values of options: numbers, times, texts, each with what to write instead where it isn't one.
+
+use crate::period;
+use syn::spanned::Spanned;
+use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
+
+/// The most that a count can be; `diana_core::MAX_PERMITS`.
+const MOST: u64 = 1 << 53;
+
+/// Permits a second: a number above 0, with or without a fraction.
+pub(crate) fn rate(value: &Expr) -> Result<f64> {
+    let read = match literal(value) {
+        Some(Lit::Float(number)) => number.base10_parse().ok(),
+        Some(Lit::Int(number)) => number.base10_parse().ok(),
+        _ => None,
+    };
+    read.filter(|rate: &f64| *rate > 0.0 && rate.is_finite()).ok_or_else(|| {
+        Error::new(value.span(), "`rate` is calls a second: a number above 0, as `rate = 5.0` or `rate = 0.5`")
+    })
+}
+
+/// How many calls: a whole number above 0.
+pub(crate) fn count(value: &Expr) -> Result<u64> {
+    let read = match literal(value) {
+        Some(Lit::Int(number)) => number.base10_parse().ok(),
+        _ => None,
+    };
+    read.filter(|count| (1..=MOST).contains(count)).ok_or_else(|| {
+        Error::new(value.span(), format!("`limit` is a whole number of calls from 1 to {MOST}, as `limit = 5`"))
+    })
+}
+
+/// A time in nanoseconds: a text such as `"2s"`.
+pub(crate) fn time(name: &str, value: &Expr) -> Result<u64> {
+    let Some(Lit::Str(text)) = literal(value) else {
+        let problem = format!("`{name}` is a time in quotes, as `{name} = \"2s\"` or `{name} = \"500ms\"`");
+        return Err(Error::new(value.span(), problem));
+    };
+    period::nanos(&text.value())
+        .map_err(|problem| Error::new(value.span(), format!("`{name}` is a time, as `{name} = \"2s\"`: {problem}")))
+}
+
+/// A text in quotes.
+pub(crate) fn text(name: &str, value: &Expr, example: &str) -> Result<LitStr> {
+    match literal(value) {
+        Some(Lit::Str(text)) => Ok(text.clone()),
+        _ => Err(Error::new(value.span(), format!("`{name}` is a text in quotes, as `{name} = {example}`"))),
+    }
+}
+
+pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
+    match value {
+        Expr::Lit(ExprLit { lit, .. }) => Some(lit),
+        Expr::Group(group) => literal(&group.expr),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, count, rate};
+    use syn::parse_quote;
+
+    #[test]
+    fn knows_the_most_that_a_count_can_be() {
+        assert_eq!(MOST, diana_core::MAX_PERMITS);
+        assert_eq!(count(&parse_quote!(9_007_199_254_740_992)).ok(), Some(MOST));
+        assert!(count(&parse_quote!(9_007_199_254_740_993)).is_err());
+        assert!(count(&parse_quote!(0)).is_err());
+        assert!(count(&parse_quote!(-1)).is_err());
+    }
+
+    #[test]
+    fn a_rate_is_a_finite_number_above_zero() {
+        assert_eq!(rate(&parse_quote!(5)).ok(), Some(5.0));
+        assert_eq!(rate(&parse_quote!(0.5)).ok(), Some(0.5));
+        for wrong in [parse_quote!(0), parse_quote!(0.0), parse_quote!(-1.0), parse_quote!(1e999), parse_quote!("5")] {
+            assert!(rate(&wrong).is_err());
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Limits on functions: what `#[rate_limit]` and `#[count_limit]` do at run time.
+//!
+//! # The life of a call
+//! ```text
+//!  #[rate_limit(..)]            ┌──────┐  once, and after each install  ┌────────┐
+//!  async fn search(..) ───────▶ │ Site │ ─────────────────────────────▶ │ Limits │ whose counts, which clock
+//!        │                      └──────┘                                └────────┘
+//!        │  whose call it is        │ every call
+//!        └──────────▶ Key ─────────▶│──▶ granted: the body runs, after its wait
+//!            Caller's ip, user,     └──▶ `Limited`: an error of the function's own type, or what `on_limit` makes of it
+//!            the arguments
+//! ```
+//!
+//! 1. Each attribute is a place in the code with a static of its own, the site. A generic function has one for all its instances.
+//! 2. The site finds its counts in the [`Limits`] that are installed. It remembers them until others are installed.
+//! 3. The key is written to the stack: the [`Caller`]'s address or user, or what stands in braces.
+//! 4. A refusal becomes a [`Limited`], and that the function's own answer. The body does not run.
+//!
+//! # What always holds (tests/limited.rs, tests/limited_async.rs, tests/limited_install.rs)
+//! - A call that is refused has charged nothing, and its body has not begun.
+//! - Nothing here is without a limit for want of knowledge: whose address or user isn't known counts under one key, with all
+//!   others of whom it isn't, and without installed [`Limits`] every call is refused with an error that says what to write.
+//! - No panic: what is wrong is an error, as a refusal is. (Only a tokio runtime without a timer panics, when a call must wait.)
+
+mod caller;
+mod cause;
+mod key;
+mod limits;
+mod says;
+#[doc(hidden)]
+pub mod site;
+
+pub use caller::Caller;
+pub use cause::{Cause, Limited};
+pub use limits::Limits;
+pub use says::SaysLimited;

@@ -1,0 +1,36 @@
+#[diana::rate_limit(rate = 5.0, burst = "two seconds")]
+fn burst() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 5.0, burst = 2.0)]
+fn burst_in_seconds() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 0)]
+fn rate() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 5.0, rate = 6.0)]
+fn twice() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::rate_limit(rate = 5.0, burst = "2min", expire = "60s")]
+fn expires_too_early() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::count_limit(limit = 2.5, period = "1min")]
+fn limit() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+#[diana::count_limit(limit = 5, period = "0s")]
+fn period() -> Result<(), diana::Limited> {
+    Ok(())
+}
+
+fn main() {}
