@@ -103,7 +103,8 @@ impl RedisSentinel {
     ///
     /// For after a master was killed or frozen; with one that is well it returns at once.
     pub fn wait_for_failover(&self) -> io::Result<u16> {
-        wait_until("sentinels to fail over", LONG, || self.agreed_master().ok()?)
+        // Sentinels that vote for each other try again only after a while, and may do so more than once.
+        wait_until("sentinels to fail over", LONG * 4, || self.agreed_master().ok()?)
     }
 
     fn agreed_master(&self) -> io::Result<Option<u16>> {
