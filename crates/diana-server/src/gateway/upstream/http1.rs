@@ -3,7 +3,7 @@
 //! # Why there is one of our own
 //! hyper's client is made for many users of one connection: a channel before it, a task behind it, a map of headers that is built
 //! to be written once. Here one request at a time has the connection, so a head is written as it is read, and the answer is read
-//! by whoever waits for it. That halves the instructions that a forwarded request takes.
+//! by whoever waits for it. That took a third off the instructions of a forwarded request.
 //!
 //! # What always holds
 //! - What is no HTTP/1 ends the connection, and never the next request's answer: of an answer whose end is in doubt, nothing
