@@ -13,7 +13,7 @@ use crate::filter::Inner;
 use crate::settling;
 use diana::core::{MemoryStore, Store};
 use diana::rules::Home;
-use diana::{Answered, Keeping, Settled, Verdict};
+use diana::{Answered, Keeping, Left, Settled, Verdict};
 use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
@@ -32,27 +32,19 @@ pub struct Pass<S: Store + 'static = MemoryStore> {
     filter: Arc<Inner<S>>,
     /// What slows its bodies down.
     pacing: Pacing,
-    stage: Stage,
+    /// How far the request is, if it ended now.
+    left: Left,
     /// What the response says it cost, if that is still to be told to the shared store.
     costs: Option<Box<Settled>>,
     /// Keeps what it holds in the shared store for as long as it runs.
     keeping: Option<Keeping>,
 }
 
-/// How far the request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It may still be given up as if it had never been.
-    Waiting,
-    /// It is being carried out.
-    Running,
-}
-
 impl<S: Store + 'static> Pass<S> {
     pub(crate) fn new(verdict: Verdict, filter: Arc<Inner<S>>) -> Self {
         let pacing = Pacing::of(&filter.engine, &verdict);
         let keeping = filter.engine.keep(&verdict);
-        Self { verdict: Some(verdict), filter, pacing, stage: Stage::Waiting, costs: None, keeping }
+        Self { verdict: Some(verdict), filter, pacing, left: Left::Unbegun, costs: None, keeping }
     }
 
     /// What was decided.
@@ -85,7 +77,7 @@ impl<S: Store + 'static> Pass<S> {
 
     /// Says that the request is carried out from now on, so that only what it holds comes back.
     pub fn begin(&mut self) {
-        self.stage = Stage::Running;
+        self.left = Left::Done;
         if let Some(verdict) = &mut self.verdict {
             verdict.begin();
         }
@@ -128,42 +120,14 @@ impl<S: Store + 'static> Pass<S> {
 
 impl<S: Store + 'static> Drop for Pass<S> {
     fn drop(&mut self) {
-        let Some(verdict) = &self.verdict else { return };
-        let is_over = self.stage == Stage::Running;
-        if is_over && self.costs.is_none() && (!verdict.found().is_held() || !self.is_shared()) {
-            // A verdict that is dropped gives back what it holds in this process.
-            return;
-        }
-        self.give_back();
-    }
-}
-
-impl<S: Store + 'static> Pass<S> {
-    #[cold]
-    fn give_back(&mut self) {
-        let (is_over, is_shared) = (self.stage == Stage::Running, self.is_shared());
-        let Some(mut verdict) = self.verdict.take() else { return };
+        let Some(verdict) = self.verdict.take() else { return };
         self.keeping = None;
-        let (engine, costs) = (Arc::clone(&self.filter.engine), self.costs.take());
-        let giving_back = async move {
-            if let Some(costs) = costs {
-                engine.settle(&mut verdict, &costs).await;
-            }
-            if is_over {
-                engine.finish(verdict).await;
-            } else {
-                engine.refund(verdict).await;
-            }
-        };
-        // What is counted here is given back at once.
-        let here = if is_shared { self.filter.engine.carry_out(giving_back).err() } else { Some(giving_back) };
-        // Without a runtime, what is shared comes back with time.
-        let _ = here.map(FutureExt::now_or_never);
+        self.filter.engine.leave(verdict, self.left, self.costs.take());
     }
 }
 
 impl<S: Store + 'static> fmt::Debug for Pass<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("verdict", &self.verdict).field("stage", &self.stage).finish()
+        f.debug_struct("Pass").field("verdict", &self.verdict).field("left", &self.left).finish()
     }
 }

@@ -2,26 +2,29 @@
 //!
 //! ```text
 //!  async fn search(user: &User) -> Result<Page, Error> {
-//!      {
+//!      let _pass = {
 //!          static SITE: Site = ..;                    what the attribute says
 //!          let mut key = Key::new();                  whose call it is
 //!          key.part(&(user.id));
-//!          if let Err(limited) = SITE.check(&key) {   or `wait`, or `wait_async(..).await`
-//!              return SaysLimited::limited(limited);  or `on_limit(limited)`
+//!          match SITE.check(&key) {                   or `wait`, or `wait_async(..).await`
+//!              Ok(pass) => pass,
+//!              Err(limited) => return SaysLimited::limited(limited),      or `on_limit(limited)`
 //!          }
-//!      }
+//!      };
 //!      ..                                             the body as it was
 //!  }
 //! ```
 //!
-//! A static in a function is one for all instances of a generic function, and one for each attribute.
+//! A static in a function is one for all instances of a generic function, and one for each attribute. What a rule lets through
+//! may hold something until the function returns, so the pass lives as long as the body; for other limits it is `()`.
 
-use crate::options::{Allows, By, Kind, Options};
+use crate::body::{self, Manner};
+use crate::options::{Allows, Asks, By, Kind, Options, Own, Rule, Store};
 use crate::text::Piece;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Ident, Item, ItemFn, Result, ReturnType, Signature, Stmt, Type};
+use syn::{Error, Ident, Item, ItemFn, Result, ReturnType, Signature, Type, parse_quote_spanned};
 
 /// The function with its limit, or as it was and the error.
 pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
@@ -34,8 +37,9 @@ pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> Tok
 fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let mut function = function(kind, item)?;
     let options = Options::read(kind, options)?;
-    let question = question(&options, &function.sig)?;
-    function.block.stmts.insert(0, Stmt::Expr(Expr::Verbatim(question), None));
+    let (manner, body) = body::of(&function.sig, &mut function.block);
+    let question = question(&options, &function.sig, manner)?;
+    body.stmts.insert(0, parse_quote_spanned!(Span::mixed_site()=> #question));
     Ok(function.into_token_stream())
 }
 
@@ -75,14 +79,17 @@ fn named(item: &Item) -> Span {
 }
 
 /// How the function answers a call that is refused.
-fn refusal(options: &Options, signature: &Signature, limited: &Ident) -> Result<TokenStream> {
+fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &Ident) -> Result<TokenStream> {
     const WRITE: &str = "so it can't say that a call is limited: return `Result<_, E>` with an `E: From<diana::Limited>`, or write \
                          `on_limit = path`, for a `fn(diana::Limited)` that makes what this function returns";
     if let Some(path) = &options.on_limit {
         return Ok(quote_spanned!(path.span()=> #path(#limited)));
     }
     let name = &signature.ident;
+    let says = |span| quote_spanned!(span=> ::diana::limited::SaysLimited::limited(#limited));
     match &signature.output {
+        // What a future brings, the compiler knows.
+        _ if manner == Manner::Future => Ok(says(name.span())),
         ReturnType::Default => Err(Error::new(name.span(), format!("`{name}` returns nothing, {WRITE}"))),
         ReturnType::Type(_, returned) => match &**returned {
             Type::Array(_)
@@ -94,63 +101,114 @@ fn refusal(options: &Options, signature: &Signature, limited: &Ident) -> Result<
             | Type::Slice(_)
             | Type::Tuple(_) => Err(Error::new_spanned(returned, format!("`{name}` returns no `Result`, {WRITE}"))),
             // The compiler knows what hides behind a name, and the trait tells it what to say.
-            _ => Ok(quote_spanned!(returned.span()=> ::diana::limited::SaysLimited::limited(#limited))),
+            _ => Ok(says(returned.span())),
         },
     }
 }
 
 /// What is put before the body.
-fn question(options: &Options, signature: &Signature) -> Result<TokenStream> {
+fn question(options: &Options, signature: &Signature, manner: Manner) -> Result<TokenStream> {
     // Names of our own, which no argument is hidden by: a function may well have one that is called `key`.
-    let (key, limited) = (Ident::new("key", Span::mixed_site()), Ident::new("limited", Span::mixed_site()));
-    let refusal = refusal(options, signature, &limited)?;
-    let says = says(options, signature);
-    let site = quote!(::diana::limited::site);
-    let begins = match options.by {
-        By::Function => quote!(new),
-        By::Ip => quote!(by_ip),
-        By::User => quote!(by_user),
-    };
-    let parts = options.key.iter().map(|piece| match piece {
-        Piece::Same(text) => quote!(#key.text(#text);),
-        Piece::Differs(expression) => quote_spanned!(expression.span()=> #key.part(&(#expression));),
-    });
-    let ask = match (options.timeout_nanos, signature.asyncness) {
-        (0, _) => quote!(__DIANA_SITE.check(&#key)),
-        (_, None) => quote!(__DIANA_SITE.wait(&#key)),
-        (_, Some(_)) => quote!(__DIANA_SITE.wait_async(#key).await),
-    };
-    Ok(quote! {
-        #[allow(unused_mut, unused_parens, clippy::all, clippy::pedantic, clippy::nursery)]
-        {
-            static __DIANA_SITE: #site::Site = #site::Site::new(#says);
-            let mut #key = #site::Key::#begins();
-            #(#parts)*
-            if let ::core::result::Result::Err(#limited) = #ask {
-                return #refusal;
-            }
-        }
-    })
-}
-
-/// What the attribute says, as a `Says`.
-fn says(options: &Options, signature: &Signature) -> TokenStream {
-    let site = quote!(::diana::limited::site);
-    let (prefix, function) = (&options.prefix, signature.ident.to_string());
-    let (length, timeout) = (prefix.len(), options.timeout_nanos);
+    let (pass, limited) = (Ident::new("_pass", Span::mixed_site()), Ident::new("limited", Span::mixed_site()));
+    let refusal = refusal(options, signature, manner, &limited)?;
     let instance = match &options.instance {
         Some(name) => quote!(::core::option::Option::Some(#name)),
         None => quote!(::core::option::Option::None),
     };
-    let by = match options.by {
+    let Asking { site, before, ask } = match &options.asks {
+        Asks::Own(own) => ask_own(own, &instance, signature, manner),
+        Asks::Rule(rule) => ask_rule(rule, &instance, signature, manner),
+    };
+    Ok(quote! {
+        #[allow(unused_mut, unused_parens, clippy::all, clippy::pedantic, clippy::nursery)]
+        let #pass = {
+            #site
+            #before
+            match #ask {
+                ::core::result::Result::Ok(pass) => pass,
+                ::core::result::Result::Err(#limited) => return #refusal,
+            }
+        };
+    })
+}
+
+/// A question, in its parts.
+struct Asking {
+    /// The static of the attribute.
+    site: TokenStream,
+    /// What is written down about the call.
+    before: TokenStream,
+    /// The question itself.
+    ask: TokenStream,
+}
+
+/// Asks a limit of the function's own.
+fn ask_own(own: &Own, instance: &TokenStream, signature: &Signature, manner: Manner) -> Asking {
+    let (site, key) = (quote!(::diana::limited::site), Ident::new("key", Span::mixed_site()));
+    let begins = match own.by {
+        By::Function => quote!(new),
+        By::Ip => quote!(by_ip),
+        By::User => quote!(by_user),
+    };
+    let parts = write(&own.key, &key);
+    let says = says(own, instance, signature);
+    let kind = match own.store {
+        Store::Local => quote!(Site),
+        Store::Shared => quote!(SharedSite),
+    };
+    let ask = match (own.store, own.timeout_nanos, manner) {
+        (Store::Local, 0, _) => quote!(__DIANA_SITE.check(&#key)),
+        (_, _, Manner::Blocking) => quote!(__DIANA_SITE.wait(&#key)),
+        (_, _, Manner::Async | Manner::Future) => quote!(__DIANA_SITE.wait_async(#key).await),
+    };
+    Asking {
+        site: quote!(static __DIANA_SITE: #site::#kind = #site::#kind::new(#says);),
+        before: quote!(let mut #key = #site::Key::#begins(); #parts),
+        ask,
+    }
+}
+
+/// Asks a rule.
+fn ask_rule(rule: &Rule, instance: &TokenStream, signature: &Signature, manner: Manner) -> Asking {
+    let (site, told) = (quote!(::diana::limited::site), Ident::new("told", Span::mixed_site()));
+    let (name, function) = (&rule.name, signature.ident.to_string());
+    let tells = rule.tells.iter().map(|(name, pieces)| {
+        let parts = write(pieces, &told);
+        quote!(#told.name(#name); #parts)
+    });
+    let path = quote!(::core::concat!(::core::module_path!(), "::", #function));
+    Asking {
+        site: quote!(static __DIANA_SITE: #site::RuleSite = #site::RuleSite::new(#path, #instance, #name);),
+        before: quote!(let mut #told = #site::Told::new(); #(#tells)*),
+        ask: match manner {
+            Manner::Blocking => quote!(__DIANA_SITE.wait(&#told)),
+            Manner::Async | Manner::Future => quote!(__DIANA_SITE.wait_async(#told).await),
+        },
+    }
+}
+
+/// Writes a text down.
+fn write(pieces: &[Piece], to: &Ident) -> TokenStream {
+    let parts = pieces.iter().map(|piece| match piece {
+        Piece::Same(text) => quote!(#to.text(#text);),
+        Piece::Differs(expression) => quote_spanned!(expression.span()=> #to.part(&(#expression));),
+    });
+    quote!(#(#parts)*)
+}
+
+/// What the attribute says, as a `Says`.
+fn says(own: &Own, instance: &TokenStream, signature: &Signature) -> TokenStream {
+    let site = quote!(::diana::limited::site);
+    let (prefix, function) = (&own.prefix, signature.ident.to_string());
+    let (length, timeout) = (prefix.len(), own.timeout_nanos);
+    let by = match own.by {
         By::Function => quote!(Function),
         By::Ip => quote!(Ip),
         By::User => quote!(User),
     };
-    let one_key =
-        matches!(options.by, By::Function) && !options.key.iter().any(|piece| matches!(piece, Piece::Differs(_)));
+    let one_key = matches!(own.by, By::Function) && !own.key.iter().any(|piece| matches!(piece, Piece::Differs(_)));
     let keys = if one_key { quote!(One) } else { quote!(Many) };
-    let allows = match options.allows {
+    let allows = match own.allows {
         Allows::Rate { rate, burst_nanos } => {
             quote!(Rate { rate: #rate, burst: ::core::time::Duration::from_nanos(#burst_nanos) })
         }

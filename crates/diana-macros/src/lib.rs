@@ -8,12 +8,14 @@
 //! - Whatever can be known from the attribute is checked here, and an error points at the very value and says what would do
 //!   (`crates/diana/tests/limited_errors/`).
 //! - What is written is short: a static, a key, one call. All else is code in `diana::limited`, which is compiled once.
+//! - A function that hands out a future asks in that future, when it is first polled: `async fn`, and what `async_trait` makes of
+//!   one.
 //! - A function that can't be limited is handed back as it is, next to the error, so that one mistake is one error.
 
+mod body;
 mod expand;
 mod number;
 mod options;
-mod period;
 mod text;
 
 use options::Kind;
@@ -29,4 +31,10 @@ pub fn rate_limit(options: TokenStream, function: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn count_limit(options: TokenStream, function: TokenStream) -> TokenStream {
     expand::expand(Kind::Count, options.into(), function.into()).into()
+}
+
+/// Puts a rule of the rule file on a function: see the crate `diana`.
+#[proc_macro_attribute]
+pub fn limited(options: TokenStream, function: TokenStream) -> TokenStream {
+    expand::expand(Kind::Rule, options.into(), function.into()).into()
 }

@@ -1,11 +1,8 @@
 //! The values of options: numbers, times, texts, each with what to write instead where it isn't one.
 
-use crate::period;
+use diana_core::{InvalidQuota, MAX_PERMITS, parse_duration};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
-
-/// The most that a count can be; `diana_core::MAX_PERMITS`.
-const MOST: u64 = 1 << 53;
 
 /// Permits a second: a number above 0, with or without a fraction.
 pub(crate) fn rate(value: &Expr) -> Result<f64> {
@@ -25,8 +22,8 @@ pub(crate) fn count(value: &Expr) -> Result<u64> {
         Some(Lit::Int(number)) => number.base10_parse().ok(),
         _ => None,
     };
-    read.filter(|count| (1..=MOST).contains(count)).ok_or_else(|| {
-        Error::new(value.span(), format!("`limit` is a whole number of calls from 1 to {MOST}, as `limit = 5`"))
+    read.filter(|count| (1..=MAX_PERMITS).contains(count)).ok_or_else(|| {
+        Error::new(value.span(), format!("`limit` is a whole number of calls from 1 to {MAX_PERMITS}, as `limit = 5`"))
     })
 }
 
@@ -36,8 +33,14 @@ pub(crate) fn time(name: &str, value: &Expr) -> Result<u64> {
         let problem = format!("`{name}` is a time in quotes, as `{name} = \"2s\"` or `{name} = \"500ms\"`");
         return Err(Error::new(value.span(), problem));
     };
-    period::nanos(&text.value())
-        .map_err(|problem| Error::new(value.span(), format!("`{name}` is a time, as `{name} = \"2s\"`: {problem}")))
+    let time = parse_duration(&text.value()).map_err(|error| {
+        let problem = match error {
+            InvalidQuota::Text { problem, .. } => problem,
+            other => other.to_string(),
+        };
+        Error::new(value.span(), format!("`{name}` is a time, as `{name} = \"2s\"`: {problem}"))
+    })?;
+    Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// A text in quotes.
@@ -58,13 +61,13 @@ pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST, count, rate};
+    use super::{count, rate};
+    use diana_core::MAX_PERMITS;
     use syn::parse_quote;
 
     #[test]
     fn knows_the_most_that_a_count_can_be() {
-        assert_eq!(MOST, diana_core::MAX_PERMITS);
-        assert_eq!(count(&parse_quote!(9_007_199_254_740_992)).ok(), Some(MOST));
+        assert_eq!(count(&parse_quote!(9_007_199_254_740_992)).ok(), Some(MAX_PERMITS));
         assert!(count(&parse_quote!(9_007_199_254_740_993)).is_err());
         assert!(count(&parse_quote!(0)).is_err());
         assert!(count(&parse_quote!(-1)).is_err());

@@ -74,6 +74,11 @@ impl SharedLimiter {
         Self { store: store.clone(), limit: Limit::new(name, algorithm), lines: Arc::default() }
     }
 
+    /// Where it is counted.
+    pub fn store(&self) -> &RedisStore {
+        &self.store
+    }
+
     /// The limit.
     pub fn limit(&self) -> &Limit {
         &self.limit

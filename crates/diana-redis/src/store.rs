@@ -148,7 +148,7 @@ impl RedisStore {
     }
 
     /// The runtime that the store lives in.
-    pub(crate) fn runtime(&self) -> &Handle {
+    pub fn runtime(&self) -> &Handle {
         &self.inner.runtime
     }
 

@@ -83,6 +83,24 @@ impl By {
         Ok(())
     }
 
+    /// A key as people read it: its parts, with a comma between them.
+    ///
+    /// ```
+    /// use diana_rules::{Document, Registry, RuleFile};
+    ///
+    /// let document = Document::new("diana.yaml", "rules: [{name: a, by: [account, ip], limit: 5/s}]");
+    /// let file = RuleFile::read(&document, &Registry::default())?;
+    /// assert_eq!(file.rules[0].by.shown(b"5:alice9:192.0.2.1"), "alice, 192.0.2.1");
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn shown(&self, key: &[u8]) -> String {
+        if self.parts.len() < 2 {
+            return String::from_utf8_lossy(key).into_owned();
+        }
+        let parts = key::parts(key).map(String::from_utf8_lossy).collect::<Vec<_>>();
+        parts.join(", ")
+    }
+
     /// Writes the key that stands for `values`, one for each part, as a file writes them.
     pub(crate) fn key_of(&self, values: &[&str]) -> KeyBytes {
         let mut key = KeyBytes::new();

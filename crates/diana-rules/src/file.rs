@@ -148,7 +148,8 @@ impl RuleFile {
             rules: Vec::new(),
         };
         file.check_listening(admin_at, problems);
-        let vocabulary = Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None };
+        let vocabulary =
+            Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
@@ -183,7 +184,7 @@ impl RuleFile {
         let identity = identity.unwrap_or_else(|| self.identity.clone());
         let file = Self { revision, identity, status, answer, ..self.clone() };
         let vocabulary =
-            Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None };
+            Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None, call: None };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
         fields.finish(problems);
         Some(Self { rules: rules.unwrap_or_default(), ..file })

@@ -124,6 +124,12 @@ impl Identity {
         }
     }
 
+    /// The names that stand for this very thing.
+    pub(crate) fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
+        let is_it = move |source: &Source| matches!(source, Source::Of(own) if own == attribute);
+        self.sources.iter().filter(move |(_, source)| is_it(source)).map(|(name, _)| &**name)
+    }
+
     fn source(&self, name: &str) -> Option<&Source> {
         self.sources.iter().find(|(known, _)| **known == *name).map(|(_, source)| source)
     }
@@ -174,8 +180,8 @@ impl<A: ?Sized> fmt::Debug for Identified<'_, A> {
     }
 }
 
-/// Why a rule could not call somebody so.
-fn no_name(name: &str) -> Option<(String, &'static str)> {
+/// Why a rule could not call somebody, or something, so.
+pub(crate) fn no_name(name: &str) -> Option<(String, &'static str)> {
     if TAKEN.contains(&name) {
         return Some((format!("`{name}` means something else in a rule"), "another name"));
     }

@@ -58,8 +58,8 @@ pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
 pub use ruleset::{
-    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Move, RefusedBy, Resource,
-    RuleInForce, RuleSet, Why,
+    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Move, NoSuchRule, RefusedBy,
+    Resource, RuleInForce, RuleSet, Why,
 };
 pub use schema::schema;
 pub use secret::Secret;

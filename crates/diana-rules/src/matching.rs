@@ -1,6 +1,7 @@
 //! Which requests a rule is about: `match: {path: /search/**, method: GET, host: ..., header: {...}, ip: [...], when: '...'}`.
 //!
 //! Everything that is said must hold; of several values in one place, one must. A rule without `match` is about all requests.
+//! One with `call` is about none: it is there for those who ask for it by its name.
 
 pub(crate) mod glob;
 pub(crate) mod host;
@@ -38,6 +39,8 @@ pub struct Match {
     pub(crate) networks: Networks,
     pub(crate) when: Option<Expression>,
     pub(crate) others: Vec<OtherMatch>,
+    /// If no request is meant, but calls that name the rule: what they tell.
+    pub(crate) call: Option<Vec<Box<str>>>,
 }
 
 /// A header that must have one of a few values.
@@ -59,6 +62,8 @@ pub(crate) struct OtherMatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
+    /// It is a request, and the rule is only for calls that name it.
+    Call,
     /// Its path is another.
     Path,
     /// Its method is another.
@@ -94,6 +99,9 @@ pub(crate) enum When {
 impl Match {
     /// Whether the rule is about this request; else the first thing that it lacks.
     pub(crate) fn check(&self, seen: &Seen<'_>, proved: Proved) -> Result<When, Mismatch> {
+        if self.call.is_some() {
+            return Err(Mismatch::Call);
+        }
         if proved == Proved::Nothing {
             self.check_place(seen)?;
         }
@@ -111,6 +119,16 @@ impl Match {
                 return Err(Mismatch::Header(header.clone()));
             }
         }
+        self.check_rest(seen)
+    }
+
+    /// Whether the rule is about a call that names it. Who names a rule for requests means the limit, wherever requests go.
+    pub(crate) fn check_call(&self, seen: &Seen<'_>) -> Result<When, Mismatch> {
+        if self.call.is_some() { self.check_rest(seen) } else { Ok(When::Holds) }
+    }
+
+    /// What may be said about requests and calls.
+    fn check_rest(&self, seen: &Seen<'_>) -> Result<When, Mismatch> {
         if !self.networks.is_empty() && !seen.ip().is_some_and(|address| self.networks.contains(address)) {
             return Err(Mismatch::Ip);
         }
@@ -152,17 +170,17 @@ impl Match {
 
     /// Whether it is about all requests.
     pub fn is_everything(&self) -> bool {
-        let Self { paths, methods, hosts, headers, networks, when, others } = self;
+        let Self { paths, methods, hosts, headers, networks, when, others, call } = self;
         let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
-        is_empty && networks.is_empty() && when.is_none() && others.is_empty()
+        is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
     }
 }
 
 impl PartialEq for Match {
     /// Whether both say the same.
     fn eq(&self, other: &Self) -> bool {
-        let Self { paths, methods, hosts, headers, networks, when, others } = self;
-        let same = *paths == other.paths && *methods == other.methods && *hosts == other.hosts;
+        let Self { paths, methods, hosts, headers, networks, when, others, call } = self;
+        let same = *paths == other.paths && *methods == other.methods && *hosts == other.hosts && *call == other.call;
         let same = same && *headers == other.headers && *networks == other.networks && *when == other.when;
         let written = |other: &OtherMatch| (other.name, other.written.clone());
         same && others.iter().map(written).eq(other.others.iter().map(written))
@@ -176,6 +194,9 @@ impl fmt::Display for Match {
             return f.write_str("all requests");
         }
         let mut parts = Vec::new();
+        if self.call.is_some() {
+            parts.push("calls that name it".to_owned());
+        }
         let what = [self.methods.join(" or "), either(&self.paths)];
         parts.push(what.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" "));
         if !self.hosts.is_empty() {
@@ -199,6 +220,7 @@ fn either(values: &[impl fmt::Display]) -> String {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Call => f.write_str("it is for calls that name it"),
             Self::Path => f.write_str("the path is another"),
             Self::Method => f.write_str("the method is another"),
             Self::Host => f.write_str("the host is another"),

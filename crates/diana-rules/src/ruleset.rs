@@ -3,6 +3,7 @@
 //! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
 
 mod by_hand;
+mod by_name;
 mod counted;
 mod explain;
 mod found;
@@ -16,6 +17,7 @@ use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
 pub use by_hand::InvalidKey;
+pub use by_name::NoSuchRule;
 pub use counted::{Counted, Fate};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
@@ -50,6 +52,8 @@ pub use in_force::{LimitInForce, Move, RuleInForce};
 pub struct RuleSet {
     rules: Vec<RuleInForce>,
     index: Index,
+    /// The numbers of the rules, by their names.
+    by_name: HashMap<Box<str>, u32>,
     identity: Identity,
     /// What the rules look at, so that nothing else is asked for.
     looks: Looks,
@@ -71,14 +75,15 @@ impl RuleSet {
     /// (`store`), is another one.
     #[must_use]
     pub fn changed_to(&self, file: &RuleFile) -> Self {
-        let by_name = self.rules.iter().map(|known| (known.rule().name.as_str(), known)).collect::<HashMap<_, _>>();
-        Self::build(file, |name| by_name.get(name).copied())
+        Self::build(file, |name| self.named(name))
     }
 
     fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a RuleInForce>) -> Self {
         let index = Index::new(file.rules.iter().map(|rule| &rule.matches));
         let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name)));
         let rules = rules.collect::<Vec<_>>();
+        let numbers = rules.iter().zip(0_u32..);
+        let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number)).collect();
         let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
@@ -87,6 +92,7 @@ impl RuleSet {
         Self {
             rules,
             index,
+            by_name,
             identity: file.identity.clone(),
             looks,
             asks_identity,
@@ -118,7 +124,7 @@ impl RuleSet {
 
     /// A rule by its name.
     pub fn named(&self, name: &str) -> Option<&RuleInForce> {
-        self.rules.iter().find(|rule| rule.rule().name == name)
+        self.rule(*self.by_name.get(name)?)
     }
 
     /// Whether a rule goes by how long answers take.
@@ -140,8 +146,7 @@ impl RuleSet {
     /// The keys that have another limit once `after` are in force, because an override came or went. What they have used can be
     /// taken along where it is counted in this process.
     pub fn moves_to<'a>(&'a self, after: &'a Self) -> Vec<Move<'a>> {
-        let by_name = after.rules.iter().map(|rule| (rule.rule().name.as_str(), rule)).collect::<HashMap<_, _>>();
-        let same = self.rules.iter().filter_map(|rule| Some((rule, *by_name.get(rule.rule().name.as_str())?)));
+        let same = self.rules.iter().filter_map(|rule| Some((rule, after.named(&rule.rule().name)?)));
         let same = same.filter(|(before, after)| before.rule().by == after.rule().by);
         same.flat_map(|(before, after)| before.moves_to(after)).collect()
     }
@@ -168,7 +173,7 @@ impl RuleSet {
             let Some(rule) = self.rule(candidate.rule) else { continue };
             match rule.rule().matches.check(&seen, candidate.proved) {
                 Ok(when) => {
-                    let failed = rule.apply(candidate.rule, &seen, found) == Expressions::Failed;
+                    let failed = rule.apply(candidate.rule, &seen, rule.rule().missing, found) == Expressions::Failed;
                     if failed || when == When::Failed {
                         rule.count_failure();
                     }

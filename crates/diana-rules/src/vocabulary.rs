@@ -4,6 +4,7 @@ use crate::attributes::Attribute;
 use crate::document::node::{Node, Span};
 use crate::expression::{Expression, Kind};
 use crate::identity::Identity;
+use crate::matching::Match;
 use crate::matching::path::PathPattern;
 use crate::problem::Problem;
 use crate::registry::Registry;
@@ -17,6 +18,8 @@ pub(crate) struct Vocabulary<'a> {
     pub(crate) gateway: bool,
     /// The paths of the rule, where they are known: what they don't name is no parameter.
     pub(crate) paths: Option<&'a [PathPattern]>,
+    /// What calls tell that name the rule, if it is for them.
+    pub(crate) call: Option<&'a [Box<str>]>,
 }
 
 /// What an expression is for.
@@ -31,14 +34,16 @@ pub(crate) enum Wanted {
 pub(crate) const STANDARD: [&str; 2] = ["account", "device"];
 
 impl Vocabulary<'_> {
-    /// The words of a rule that is about these paths.
-    pub(crate) fn in_paths<'b>(&'b self, paths: Option<&'b [PathPattern]>) -> Vocabulary<'b> {
-        Vocabulary { paths, ..*self }
+    /// The words of a rule with this `match`, if that could be read.
+    pub(crate) fn of_rule<'b>(&'b self, matches: Option<&'b Match>) -> Vocabulary<'b> {
+        let call = matches.and_then(|matches| matches.call.as_deref());
+        Vocabulary { paths: matches.map(|matches| &*matches.paths), call, ..*self }
     }
 
     /// The names that `by` and expressions may use.
     pub(crate) fn names(&self) -> Vec<&str> {
-        let mut names = self.identity.names().chain(STANDARD).collect::<Vec<_>>();
+        let told = self.call.unwrap_or_default().iter().map(|name| &**name);
+        let mut names = self.identity.names().chain(STANDARD).chain(told).collect::<Vec<_>>();
         names.sort_unstable();
         names.dedup();
         names
@@ -106,6 +111,8 @@ impl Vocabulary<'_> {
                 let problem = Problem::new(span, format!("`{attribute}` needs to know how tokens are verified"));
                 problems.push(problem.expected("`identity: {jwt: {secret: '${JWT_SECRET}'}}`, or `{verify: false}`"));
             }
+            // A call may tell it, or who makes the call.
+            Attribute::Named(_) if self.call.is_some() => {}
             Attribute::Named(name) if self.gateway && !self.identity.names().any(|known| *known == **name) => {
                 let problem = Problem::new(span, format!("nobody says where `{name}` comes from"));
                 problems.push(problem.expected(format!("`identity: {{{name}: header(x-{name}-id)}}`")));

@@ -373,6 +373,43 @@ fn a_parameter_that_no_path_names_is_told() {
 }
 
 #[test]
+fn a_rule_for_calls_knows_what_they_tell_and_has_no_place() {
+    check(
+        &[
+            ("match: {call: phone}\nby: phone\nlimit: 5/s", &["nothing"]),
+            ("match: {call: true}\nby: account\nlimit: 5/s", &["nothing"]),
+            (
+                "match: {call: [phone, text], when: 'text != \"\"', ip: 10.0.0.0/8}\nby: [phone, ip]\nlimit: 5/s",
+                &["nothing"],
+            ),
+            (
+                "match: {call: phone}\nby: phon\nlimit: 5/s",
+                &["[phon] `phon` is nothing that requests are told apart by: did you mean `phone`?"],
+            ),
+            (
+                "match: {call: phone, path: /sms}\nlimit: 5/s",
+                &["[/sms] a call has no `path`: leave it out; or leave out `call`, for requests with this `path`"],
+            ),
+            ("match: {call: [ip]}\nlimit: 5/s", &["[ip] `ip` means something else in a rule: another name"]),
+            (
+                "match: {call: false}\nlimit: 5/s",
+                &["[false] `call` is only for rules that are about calls: leave it out, or `call: true`"],
+            ),
+            (
+                "match: {call: []}\nlimit: 5/s",
+                &["[[] `call` is empty, so no request can reach this rule: leave it out for all requests"],
+            ),
+        ],
+        rule,
+    );
+    // Calls name the one that they mean, so two may say the same; and none of them is for a gateway to know.
+    let twins = "rules: [{name: a, match: {call: true}, limit: 5/s}, {name: b, match: {call: true}, limit: 5/s}]";
+    assert_eq!(told(twins), ["nothing"]);
+    let gateway = "gateway: {upstream: http://127.0.0.1:3000}\nrules: [{name: a, match: {call: phone}, by: [account, phone], limit: 5/s}]";
+    assert_eq!(told(gateway), ["nothing"]);
+}
+
+#[test]
 fn what_is_wrong_with_an_expression_is_pointed_at() {
     check(
         &[

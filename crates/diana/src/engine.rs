@@ -19,11 +19,14 @@ mod asking;
 mod asks;
 mod behind;
 mod by_hand;
+mod by_name;
 mod counts;
 mod deciding;
 mod explain;
 #[cfg(feature = "wait")]
 mod holding;
+#[cfg(feature = "wait")]
+mod leaving;
 #[cfg(feature = "wait")]
 mod line;
 mod made;
@@ -50,6 +53,8 @@ use diana_rules::{Attributes, Move, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
 #[cfg(feature = "wait")]
 pub use holding::Keeping;
+#[cfg(feature = "wait")]
+pub use leaving::Left;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
 pub use settle::Settled;
@@ -241,12 +246,17 @@ impl<S: Store> Engine<S> {
         self.shared.as_deref()
     }
 
-    /// Carries out some work behind requests that are over, such as giving back what they held, in a runtime that outlives them:
-    /// the one that the engine was made in if that has threads of its own, else the current one. Without any the work comes
-    /// back as it is.
-    #[cfg(feature = "wait")]
-    pub fn carry_out<W: Future<Output = ()> + Send + 'static>(&self, work: W) -> Result<(), W> {
-        self.behind.carry_out(work)
+    /// The runtime that the engine's own work goes on in: the one that it was made in if that has threads of its own, else the
+    /// current one.
+    #[cfg(feature = "macros")]
+    pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
+        self.behind.runtime()
+    }
+
+    /// Blocks this thread until `time` has come by the engine's clock.
+    #[cfg(feature = "macros")]
+    pub(crate) fn park_until(&self, time: Timestamp) {
+        self.counts.park_until(time);
     }
 
     /// Waits until all is done that is carried out behind requests: for the end of a program, whose runtime would throw it away.

@@ -4,7 +4,7 @@
 //! - Rules in a file, one decision for each request: [`Engine`].
 //! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace`.
-//! - A limit on a function: `#[rate_limit]`, `#[count_limit]` and the module `limited` (feature `macros`).
+//! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
 //! - What users write: [`rules`]. Counts that many processes share: `redis`.
 //!
 //! ```
@@ -52,13 +52,16 @@ pub use diana_core as core;
 #[doc = include_str!("limited/count_limit.md")]
 pub use diana_macros::count_limit;
 #[cfg(feature = "macros")]
+#[doc = include_str!("limited/limited.md")]
+pub use diana_macros::limited;
+#[cfg(feature = "macros")]
 #[doc = include_str!("limited/rate_limit.md")]
 pub use diana_macros::rate_limit;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
 pub use diana_rules as rules;
 #[cfg(feature = "wait")]
-pub use engine::{Admitting, Begun, Keeping, Unfinished};
+pub use engine::{Admitting, Begun, Keeping, Left, Unfinished};
 pub use engine::{
     Answered, Asked, ByHandError, Deciding, Engine, EngineOptions, Explanation, KeyStanding, LimitStanding, Reason,
     RuleExplanation, Settled, Verdict,

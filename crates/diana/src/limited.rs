@@ -1,4 +1,4 @@
-//! Limits on functions: what `#[rate_limit]` and `#[count_limit]` do at run time.
+//! Limits on functions: what `#[rate_limit]`, `#[count_limit]` and `#[limited]` do at run time.
 //!
 //! # The life of a call
 //! ```text
@@ -24,13 +24,14 @@
 
 mod caller;
 mod cause;
+mod installed;
 mod key;
 mod limits;
 mod says;
 #[doc(hidden)]
 pub mod site;
 
-pub use caller::Caller;
+pub use caller::{Caller, Scoped};
 pub use cause::{Cause, Limited};
 pub use limits::Limits;
 pub use says::SaysLimited;

@@ -165,8 +165,11 @@ fn counts_by_address_and_all_without_one_together() {
     let mapped: Ipv6Addr = "::ffff:192.0.2.1".parse().unwrap();
     assert_eq!(call([192, 0, 2, 1].into()), "ran");
     assert_eq!(call(mapped.into()), "limited for 192.0.2.1: come again in 1h");
-    assert_eq!(call(Ipv6Addr::LOCALHOST.into()), "ran");
-    assert_eq!(call(Ipv6Addr::LOCALHOST.into()), "limited for ::1: come again in 1h");
+    // A customer has a whole /64.
+    let v6 = |text: &str| call(text.parse::<Ipv6Addr>().unwrap().into());
+    assert_eq!(v6("2001:db8:0:1::1"), "ran");
+    assert_eq!(v6("2001:db8:0:1:ffff::"), "limited for 2001:db8:0:1::/64: come again in 1h");
+    assert_eq!(v6("2001:db8:0:2::1"), "ran");
     assert_eq!(heard(by_ip()), "ran");
     assert_eq!(heard(by_ip()), "limited for (nobody): come again in 1h");
     let limited = Caller::new().with_user("ann").enter(by_ip).unwrap_err();

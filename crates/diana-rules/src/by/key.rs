@@ -17,6 +17,17 @@ pub(super) fn with_length<E>(key: &mut KeyBytes, write: impl FnOnce(&mut KeyByte
     Ok(())
 }
 
+/// What was written with its length in front, one by one. What was not written so ends it.
+pub(super) fn parts(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let colon = key.iter().position(|byte| *byte == b':')?;
+        let length = std::str::from_utf8(key.get(..colon)?).ok()?.parse::<usize>().ok()?;
+        let (part, rest) = key.get(colon + 1..)?.split_at_checked(length)?;
+        key = rest;
+        Some(part)
+    })
+}
+
 /// The shares of an address that make up a key: so many bits of IPv4, and of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {

@@ -23,7 +23,11 @@ impl By {
     /// Reads `by`: a word, or a list of them. What is wrong is told in `problems`.
     pub fn read(node: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
         let identity = Identity::default();
-        Self::read_with(node, &Vocabulary { registry, identity: &identity, gateway: false, paths: None }, problems)
+        Self::read_with(
+            node,
+            &Vocabulary { registry, identity: &identity, gateway: false, paths: None, call: None },
+            problems,
+        )
     }
 
     pub(crate) fn read_with(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
@@ -89,6 +93,10 @@ fn part(
     // What is registered comes first, so that a new word of ours never takes a user's away.
     if let Some((name, of)) = vocabulary.registry.find_key(text) {
         return Ok(Some(Part::Registered(name, of)));
+    }
+    // Calls know by themselves what `identity` finds in requests.
+    if vocabulary.call.is_some() && vocabulary.names().contains(&text) {
+        return Ok(Some(Part::Of(Attribute::Named(text.into()))));
     }
     // What a name stands for is known now, and need not be looked up for each request.
     if let Some(source) = vocabulary.identity.attribute(text) {

@@ -24,7 +24,7 @@ pub(super) fn check(
         .filter(enforced)
         .find(|rule| rule.matches.is_everything() && rule.deny.networks.is_everything() && rule.allow.is_empty());
     if let Some(closed) = closed {
-        for rule in rules.iter().filter(|rule| rule.span > closed.span) {
+        for rule in rules.iter().filter(|rule| rule.span > closed.span && rule.matches.call.is_none()) {
             let what = format!("no request can reach rule `{}`: `{}` denies every address", rule.name, closed.name);
             problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
         }
@@ -41,7 +41,9 @@ pub(super) fn check(
     // By all that they say, so that a hundred thousand rules are not compared pairwise, whatever they differ in. Behind each
     // text stand those that only look the same, which are very few.
     let mut known: HashMap<String, Vec<(&Rule, Says<'_>)>> = HashMap::new();
-    for rule in rules.iter().filter(enforced).filter(limits).filter(|rule| sound(rule)) {
+    // Calls name the one that they mean.
+    let is_for_requests = |rule: &&Rule| rule.matches.call.is_none();
+    for rule in rules.iter().filter(enforced).filter(limits).filter(is_for_requests).filter(|rule| sound(rule)) {
         let says = Says::of(rule);
         let alike = known.entry(says.looks()).or_default();
         if let Some((twin, _)) = alike.iter().find(|(_, earlier)| *earlier == says) {

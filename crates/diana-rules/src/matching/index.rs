@@ -74,7 +74,7 @@ struct Bucket {
 impl Index {
     pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Match>) -> Self {
         let mut index = Self::default();
-        for (number, own) in rules.enumerate() {
+        for (number, own) in rules.enumerate().filter(|(_, own)| own.call.is_none()) {
             let rule = u32::try_from(number).unwrap_or(u32::MAX);
             if own.hosts.is_empty() {
                 index.any_host.add(own, rule, Proved::Place);

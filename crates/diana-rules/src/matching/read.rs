@@ -8,12 +8,15 @@ use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::document::node::{Node, Value};
 use crate::fields::{Fields, nearest};
+use crate::identity::no_name;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::vocabulary::{Vocabulary, Wanted};
 
 /// The fields of `match` that are always there.
-pub(crate) const FIELDS: [&str; 6] = ["path", "method", "host", "header", "ip", "when"];
+pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];
+/// Those that only requests have.
+const OF_REQUESTS: [&str; 4] = ["path", "method", "host", "header"];
 /// Those that say where a request goes.
 pub(crate) const PLACE: [&str; 2] = ["host", "path"];
 /// The methods that are not worth a second look.
@@ -29,11 +32,22 @@ impl Match {
     pub(crate) fn read(node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = Fields::of(node, "`match`", Self::fields(vocabulary), problems)?;
         let (mut own, before) = (Self::default(), problems.len());
+        if let Some(node) = fields.take("call") {
+            own.call = Some(call(node, problems));
+            for name in OF_REQUESTS {
+                if let Some(node) = fields.take(name) {
+                    let problem = Problem::new(node.span, format!("a call has no `{name}`"));
+                    problems.push(
+                        problem.expected(format!("leave it out; or leave out `call`, for requests with this `{name}`")),
+                    );
+                }
+            }
+        }
         if let Some(node) = fields.take("path") {
             own.paths = each(node, "`path`", problems, PathPattern::read);
         }
         // What a path that can't be read would name, nobody knows.
-        let vocabulary = vocabulary.in_paths((problems.len() == before).then_some(&own.paths));
+        let is_known = problems.len() == before;
         if let Some(node) = fields.take("method") {
             own.methods = each(node, "`method`", problems, method);
         }
@@ -51,9 +65,10 @@ impl Match {
             });
             own.networks = networks.into_iter().collect();
         }
-        own.when = fields
+        let words = vocabulary.of_rule(is_known.then_some(&own));
+        let when = fields
             .take("when")
-            .and_then(|node| vocabulary.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
+            .and_then(|node| words.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
             .and_then(|(node, when)| {
                 match when.constant() {
                     Some(false) => {
@@ -66,6 +81,7 @@ impl Match {
                     None => Some(when),
                 }
             });
+        own.when = when;
         for (name, build) in vocabulary.registry.each_matcher() {
             let Some(node) = fields.take(name) else { continue };
             if let Some(matcher) = build(node, problems) {
@@ -89,6 +105,23 @@ impl Match {
         fields.finish(problems);
         Some(own)
     }
+}
+
+/// What calls tell that name the rule: nothing (`true`), or values by these names.
+fn call(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
+    match node.value {
+        Value::Bool(true) => return Vec::new(),
+        Value::Bool(false) => {
+            let problem = Problem::new(node.span, "`call` is only for rules that are about calls");
+            problems.push(problem.expected("leave it out, or `call: true`"));
+            return Vec::new();
+        }
+        _ => {}
+    }
+    each(node, "`call`", problems, |text| match no_name(text) {
+        None => Ok(text.into()),
+        Some((wrong, expected)) => Err((wrong, expected)),
+    })
 }
 
 /// A text or a list of texts, each read by `read`.

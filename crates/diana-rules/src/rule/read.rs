@@ -72,8 +72,7 @@ impl Rule {
             None => Some(Match::default()),
         };
         // What a path that can't be read would name, nobody knows.
-        let paths = matches.as_ref().filter(|_| problems.len() == before).map(|matches| &*matches.paths);
-        let vocabulary = &vocabulary.in_paths(paths);
+        let vocabulary = &vocabulary.of_rule(matches.as_ref().filter(|_| problems.len() == before));
         let by = match fields.take("by") {
             Some(node) => By::read_with(node, vocabulary, problems),
             None => Some(By::everyone()),

@@ -206,8 +206,9 @@ impl RuleInForce {
         self.counted().shadow_refused
     }
 
-    /// Finds whose a request is that the rule is about, and what it costs.
-    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, found: &mut Found) -> Expressions {
+    /// Finds whose a request is that the rule is about, and what it costs. `missing` says what becomes of one that does not tell
+    /// whose it is.
+    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, missing: Missing, found: &mut Found) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
@@ -220,13 +221,13 @@ impl RuleInForce {
             return expressions;
         }
         let start = found.keys.len();
-        if let Err(missing) = rule.by.key(request, &mut found.keys) {
+        if let Err(lack) = rule.by.key(request, &mut found.keys) {
             // Whoever can make an expression fail must not get round the rule by that: they are counted together.
-            if missing.is_failure() {
+            if lack.is_failure() {
                 expressions = Expressions::Failed;
             }
-            match rule.missing {
-                Missing::Skip if !missing.is_failure() => return expressions,
+            match missing {
+                Missing::Skip if !lack.is_failure() => return expressions,
                 Missing::Deny => {
                     found.refuse(number, Why::Missing);
                     return expressions;

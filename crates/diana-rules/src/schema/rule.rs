@@ -180,6 +180,11 @@ pub(super) fn match_field(name: &str) -> Value {
         }
         "ip" => one_or_more(json!({"$ref": "#/$defs/network"}), "the client's address", &["10.0.0.0/8"]),
         "when" => such_as("text", "an expression that must hold (CEL)", &["request.headers[\"x-test\"] != \"1\""]),
+        "call" => {
+            let names = one_or_more(text(), "what calls tell", &["phone"]);
+            let what = "for no request, but for functions that name the rule; the names of what they tell";
+            json!({"description": what, "anyOf": [{"const": true}, names]})
+        }
         _ => json!({"description": "registered by this program"}),
     }
 }

@@ -6,7 +6,7 @@ use super::made::Shadow;
 use super::there::{Said, UnderWay};
 use super::{Engine, Verdict};
 use diana_core::{Decision, LocalStore, Patience, Store};
-use diana_rules::{Applied, Attributes, Home, Mode, RuleInForce, Why};
+use diana_rules::{Applied, Attributes, Home, Mode, NoSuchRule, RuleInForce, Why};
 
 /// What somebody does whose turn has not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,22 @@ impl<S: Store + 'static> Engine<S> {
     pub(super) fn first_look(&self, request: &dyn Attributes, in_line: InLine) -> (GivesBack<'_>, Next) {
         let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
         verdict.find(request);
+        self.look_at(verdict, in_line)
+    }
+
+    /// All that can be said about a call by the rule that it names, without waiting for anything.
+    pub(super) fn first_look_by(
+        &self,
+        rule: &str,
+        call: &dyn Attributes,
+        in_line: InLine,
+    ) -> Result<(GivesBack<'_>, Next), NoSuchRule> {
+        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
+        verdict.find_by(rule, call)?;
+        Ok(self.look_at(verdict, in_line))
+    }
+
+    fn look_at(&self, mut verdict: Verdict, in_line: InLine) -> (GivesBack<'_>, Next) {
         if verdict.rules().has_load() {
             self.shed(&mut verdict);
         }

@@ -34,7 +34,7 @@ impl Behind {
 #[cfg(feature = "wait")]
 impl Behind {
     /// Where work is carried out; nowhere if there is no runtime.
-    fn runtime(&self) -> Option<Handle> {
+    pub(super) fn runtime(&self) -> Option<Handle> {
         let outlives = |runtime: &&Handle| runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
         let current = || Handle::try_current().ok();
         self.made_in.as_ref().filter(outlives).cloned().or_else(current).or_else(|| self.made_in.clone())

@@ -41,6 +41,18 @@ impl Counts {
         }
     }
 
+    /// Blocks this thread until `time` has come.
+    #[cfg(feature = "macros")]
+    pub(super) fn park_until(&self, time: Timestamp) {
+        let clock: &dyn Clock = self.clock.as_ref().map_or(&SystemClock, |clock| &**clock);
+        // A thread may be woken early.
+        while let left = time.since(clock.now())
+            && !left.is_zero()
+        {
+            clock.park(left);
+        }
+    }
+
     /// Which line is the one for a count.
     pub(super) fn line(&self, limit: LimitId, key: &[u8]) -> u64 {
         self.hasher.hash_one((limit, key))

@@ -34,6 +34,22 @@ impl<'e, S: Store> Deciding<'e, S> {
     }
 }
 
+#[cfg(feature = "macros")]
+impl<'e, S: Store> Deciding<'e, S> {
+    /// The verdict, if it is there; else itself.
+    pub(crate) fn now(mut self) -> Result<Verdict, Self> {
+        match &mut self.0 {
+            State::Made(begun) => begun.hand_out().ok_or(self),
+            State::Asking(_) => Err(self),
+        }
+    }
+
+    /// The same, for those who don't know which store it is.
+    pub(crate) fn whichever_store(self) -> Deciding<'e> {
+        Deciding(self.0, PhantomData)
+    }
+}
+
 impl<S: Store> Future for Deciding<'_, S> {
     type Output = Verdict;
 

@@ -49,7 +49,7 @@ impl<S: Store> Engine<S> {
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
                 let applied = verdict.found().applied().iter().enumerate();
                 if let Some((nth, applied)) = applied.clone().find(|(_, applied)| applied.rule as usize == number) {
-                    key = String::from_utf8_lossy(verdict.found().key(applied)).into_owned();
+                    key = rule.by.shown(verdict.found().key(applied));
                     cost = applied.cost.get();
                     let made = self.look(&verdict, Part::Shadow(nth), applied.home).await;
                     let names =

@@ -5,7 +5,7 @@ use super::asks::{Asks, Part};
 use super::counts::Counts;
 use super::made::{Made, Rules, Shadow};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{Attributes, Fate, Found, Home, Mode, Over, RefusedBy, Rule, RuleInForce, RuleSet, Why};
+use diana_rules::{Attributes, Fate, Found, Home, Mode, NoSuchRule, Over, RefusedBy, Rule, RuleInForce, RuleSet, Why};
 use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
@@ -66,6 +66,15 @@ impl Verdict {
         let Made { rules, found, .. } = self.made_mut();
         if let Some(rules) = rules {
             rules.find(request, found);
+        }
+    }
+
+    /// Asks the rule that a call names.
+    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), NoSuchRule> {
+        let Made { rules, found, .. } = self.made_mut();
+        match rules {
+            Some(rules) => rules.find_named(rule, call, found),
+            None => Ok(()),
         }
     }
 
@@ -337,7 +346,7 @@ impl fmt::Display for Verdict {
                 let by = if self.is_granted() { ", closest to" } else { " by" };
                 write!(f, "{by} `{}`", asked.limit.name())?;
                 if !asked.key.is_empty() {
-                    write!(f, " for {}", String::from_utf8_lossy(asked.key))?;
+                    write!(f, " for {}", asked.rule.by.shown(asked.key))?;
                 }
                 let standing = asked.answer.standing;
                 write!(f, ": {} of {} left", standing.remaining, standing.limit)?;

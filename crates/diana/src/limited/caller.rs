@@ -1,16 +1,25 @@
-//! Whose call it is: the address and the user that `by = ip` and `by = user` count by.
+//! Whose call it is: the address and the user that `by = ip` and `by = user` count by, and what else rules ask for by name.
 //!
 //! A function seldom has them among its arguments; who took the request knows them. So they travel with the task, as a
 //! security context does in other frameworks: set once around the handler, read wherever a limit asks.
 
+use pin_project_lite::pin_project;
+use std::fmt;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
     static CALLER: Caller;
 }
 
+/// What rules call the user.
+const ACCOUNT: &str = "account";
+
 /// Whose call it is. Set around a task with [`scope`](Self::scope), around plain code with [`enter`](Self::enter).
+/// `diana_http::DianaLayer` does it for every request that it lets through, with its feature `macros`.
 ///
 /// A limit that counts by something the caller does not say counts such calls together, under the key `(nobody)`: one limit
 /// for all of whom it isn't known, never none.
@@ -43,6 +52,7 @@ tokio::task_local! {
 pub struct Caller {
     ip: Option<IpAddr>,
     user: Option<Arc<str>>,
+    others: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl Caller {
@@ -51,19 +61,36 @@ impl Caller {
         Self::default()
     }
 
-    /// The same caller at this address. An IPv4 address in IPv6's clothes (`::ffff:192.0.2.1`) is that IPv4 address.
-    ///
-    /// Who should count together must come with one address: give the first address of the network where a client has a
-    /// whole one, as with IPv6.
+    /// The same caller at this address. An IPv4 address in IPv6's clothes (`::ffff:192.0.2.1`) is that IPv4 address. Limits count
+    /// an IPv6 address as its /64.
     #[must_use]
     pub fn with_ip(self, ip: impl Into<IpAddr>) -> Self {
         Self { ip: Some(ip.into().to_canonical()), ..self }
     }
 
-    /// The same caller as this user: a name or an id.
+    /// The same caller as this user: a name or an id. Rules know it as `account`.
     #[must_use]
     pub fn with_user(self, user: impl Into<Arc<str>>) -> Self {
         Self { user: Some(user.into()), ..self }
+    }
+
+    /// The same caller, of whom this is known too: `device`, `tenant`, whatever rules ask for by name.
+    ///
+    /// ```
+    /// use diana::limited::Caller;
+    ///
+    /// let caller = Caller::new().with_user("alice").with("tenant", "acme");
+    /// assert_eq!((caller.get("tenant"), caller.get("account")), (Some("acme"), Some("alice")));
+    /// ```
+    #[must_use]
+    pub fn with(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        let (name, value) = (name.into(), value.into());
+        if *name == *ACCOUNT {
+            return self.with_user(value);
+        }
+        self.others.retain(|(known, _)| *known != name);
+        self.others.push((name, value));
+        self
     }
 
     /// The address, if it is known.
@@ -76,9 +103,17 @@ impl Caller {
         self.user.as_deref()
     }
 
+    /// What is known by this name; `account` is the user.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        if name == ACCOUNT {
+            return self.user();
+        }
+        self.others.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
+    }
+
     /// Runs a future as this caller's.
-    pub fn scope<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
-        CALLER.scope(self, future)
+    pub fn scope<F: Future>(self, future: F) -> Scoped<F> {
+        Scoped { future: CALLER.scope(self, future) }
     }
 
     /// Runs plain code as this caller's.
@@ -118,5 +153,27 @@ impl Caller {
             Ok(seen) => seen,
             Err(_) => look(None),
         }
+    }
+}
+
+pin_project! {
+    /// A future that runs as somebody's: what [`Caller::scope`] makes.
+    pub struct Scoped<F> {
+        #[pin]
+        future: TaskLocalFuture<Caller, F>,
+    }
+}
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().future.poll(context)
+    }
+}
+
+impl<F> fmt::Debug for Scoped<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scoped").finish_non_exhaustive()
     }
 }

@@ -67,13 +67,35 @@ pub enum Cause {
         /// When the call would be granted.
         retry: Retry,
     },
+    /// The rule that the function names with `#[limited]` refuses the call.
+    Rule {
+        /// The rule's name.
+        rule: &'static str,
+        /// What the rule answers, where an answer has a status.
+        status: u16,
+        /// When the call would be granted.
+        retry: Retry,
+    },
     /// Nobody has installed [`Limits`](super::Limits) to count by.
     NotInstalled {
         /// The name that the attribute asks for with `in`, if it does.
         instance: Option<&'static str>,
     },
+    /// The function has `store = shared`, and the installed limits know no such [store](super::Limits::with_shared).
+    NotShared,
+    /// The function has `store = shared`, and another one with the same path and prefix has these counts already.
+    NameTaken,
+    /// The function names a rule, and the installed limits know no [rules](super::Limits::with_rules).
+    NoRules,
+    /// The function names a rule that is not among the rules in force.
+    NoSuchRule {
+        /// The name.
+        rule: &'static str,
+    },
     /// The call would have to wait, and there is no tokio runtime to wait in.
     NoRuntime,
+    /// The function is not async and has to ask over the network, and is called in a runtime that has only this thread.
+    WouldBlock,
     /// The numbers in the attribute make no limit, which the compiler has not seen.
     Unusable {
         /// What is wrong with them.
@@ -110,8 +132,18 @@ impl Limited {
     /// [`cause`](Self::cause) says what does.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
-            Cause::Used { retry: Retry::After(wait) } => Some(wait),
+            Cause::Used { retry: Retry::After(wait) } | Cause::Rule { retry: Retry::After(wait), .. } => Some(wait),
             _ => None,
+        }
+    }
+
+    /// The status that a server answers with: the rule's, if a rule refused the call; 429 if a limit of the function's own did;
+    /// 500 if something is to be set right in the program.
+    pub fn status(&self) -> u16 {
+        match self.cause {
+            Cause::Used { .. } => 429,
+            Cause::Rule { status, .. } => status,
+            _ => 500,
         }
     }
 
@@ -123,20 +155,30 @@ impl Limited {
     }
 }
 
+impl Limited {
+    fn whose_and_when(&self, retry: Retry, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = self.key() {
+            write!(f, " for {key}")?;
+        }
+        match retry {
+            Retry::After(wait) => write!(f, ": come again in {}", time(wait)),
+            Retry::WhenReturned => write!(f, ": come again when another call is over"),
+            Retry::Never => write!(f, ": coming again won't help"),
+        }
+    }
+}
+
 impl fmt::Display for Limited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let function = self.function();
         match &self.cause {
             Cause::Used { retry } => {
                 write!(f, "`{function}` is limited")?;
-                if let Some(key) = self.key() {
-                    write!(f, " for {key}")?;
-                }
-                match retry {
-                    Retry::After(wait) => write!(f, ": come again in {}", time(*wait)),
-                    Retry::WhenReturned => write!(f, ": come again when another call is over"),
-                    Retry::Never => write!(f, ": coming again won't help"),
-                }
+                self.whose_and_when(*retry, f)
+            }
+            Cause::Rule { rule, retry, .. } => {
+                write!(f, "`{function}` is limited by rule `{rule}`")?;
+                self.whose_and_when(*retry, f)
             }
             Cause::NotInstalled { instance: None } => write!(
                 f,
@@ -148,10 +190,34 @@ impl fmt::Display for Limited {
                 "`{function}` has a limit in `{name}`, which is not installed: call \
                  `diana::limited::Limits::new().install_as({name:?})` when the program starts"
             ),
+            Cause::NotShared => write!(
+                f,
+                "`{function}` has a limit with `store = shared`, but the installed limits have no store to share: install \
+                 `Limits::new().with_shared(store)` (feature `redis`)"
+            ),
+            Cause::NameTaken => write!(
+                f,
+                "another function is called `{}` and has shared counts, so they would be counted together: give one of them a \
+                 `prefix`",
+                self.name
+            ),
+            Cause::NoRules => write!(
+                f,
+                "`{function}` names a rule, but the installed limits have none: install `Limits::new().with_rules(engine)`"
+            ),
+            Cause::NoSuchRule { rule } => write!(
+                f,
+                "`{function}` names the rule `{rule}`, which is not in force: add it to the rule file, or name another"
+            ),
             Cause::NoRuntime => write!(
                 f,
-                "`{function}` is limited and would wait, but runs outside of a tokio runtime: call it in one, or leave out \
-                 `timeout`"
+                "`{function}` is limited and has to wait, but runs outside of a tokio runtime: call it in one, or leave out \
+                 what it waits for (`timeout`, `store = shared`)"
+            ),
+            Cause::WouldBlock => write!(
+                f,
+                "`{function}` has to ask over the network, and would block the only thread of its runtime: make it an \
+                 `async fn`, or call it outside of the runtime"
             ),
             Cause::Unusable { problem } => write!(f, "`{function}` has no limit that can be counted: {problem}"),
         }

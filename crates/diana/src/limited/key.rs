@@ -8,7 +8,7 @@
 use super::Caller;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How a key shows what is not known.
 pub(super) const NOBODY: &str = "(nobody)";
@@ -43,7 +43,7 @@ impl Key {
         Self::default()
     }
 
-    /// The caller's address.
+    /// The caller's address; of IPv6 its /64, as rules `by: ip` have it.
     #[inline]
     pub fn by_ip() -> Self {
         let mut key = Self::new();
@@ -54,7 +54,8 @@ impl Key {
             }
             Some(IpAddr::V6(ip)) => {
                 key.bytes.push(V6);
-                key.bytes.extend_from_slice(&ip.octets());
+                // A customer has a whole /64; counting its addresses one by one would limit nobody.
+                key.bytes.extend_from_slice(&ip.octets()[..8]);
             }
             None => key.bytes.push(UNKNOWN),
         }
@@ -96,8 +97,11 @@ impl Key {
     pub(super) fn shown(&self, by: By) -> Option<Box<str>> {
         let (whose, rest) = match (by, self.as_bytes()) {
             (By::Function, rest) => (None, rest),
-            (By::Ip, [V4, rest @ ..]) => split(rest, |octets: [u8; 4]| octets.into()),
-            (By::Ip, [V6, rest @ ..]) => split(rest, |octets: [u8; 16]| octets.into()),
+            (By::Ip, [V4, rest @ ..]) => split(rest, |octets: [u8; 4]| Ipv4Addr::from(octets).to_string()),
+            (By::Ip, [V6, rest @ ..]) => split(rest, |network: [u8; 8]| {
+                let first = u128::from(u64::from_be_bytes(network)) << 64;
+                format!("{}/64", Ipv6Addr::from_bits(first))
+            }),
             (By::Ip, rest) => (Some(NOBODY.to_owned()), rest.get(1..).unwrap_or_default()),
             (By::User, bytes) => {
                 let end = bytes.iter().position(|byte| *byte == END).unwrap_or(bytes.len());
@@ -123,10 +127,10 @@ impl Write for Key {
     }
 }
 
-/// An address of `N` octets, and what follows it.
-fn split<const N: usize>(bytes: &[u8], address: fn([u8; N]) -> IpAddr) -> (Option<String>, &[u8]) {
+/// An address in `N` octets, as people read it, and what follows it.
+fn split<const N: usize>(bytes: &[u8], shown: fn([u8; N]) -> String) -> (Option<String>, &[u8]) {
     match bytes.split_first_chunk::<N>() {
-        Some((octets, rest)) => (Some(address(*octets).to_string()), rest),
+        Some((octets, rest)) => (Some(shown(*octets)), rest),
         None => (None, bytes),
     }
 }

@@ -1,17 +1,18 @@
 //! Where the counts of limited functions live.
-//!
-//! One [`Limits`] is installed for the program, others by name for those attributes that ask for them with `in`. Sites
-//! remember what they found, so each install raises a number that they compare with.
 
-use super::site::{Limit, Site};
-use diana_core::{Clock, KeyedLimiter, TableOptions, Timestamp};
+use super::Cause;
+use super::installed;
+use super::site::{Limit, Rules};
+use crate::engine::Engine;
+use diana_core::{Clock, KeyedLimiter, Store, TableOptions, Timestamp};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Where the counts of limited functions live: one table of keys for each function, with a ceiling on its memory, and a clock.
+/// If functions have limits that many processes share, or rules, it knows the [store](Self::with_shared) and the
+/// [engine](Self::with_rules) as well.
 ///
 /// Functions count in the one that is [installed](Self::install), or in one that they [name](Self::install_as) with `in`. A clone is
 /// another handle to the same counts.
@@ -41,21 +42,29 @@ pub struct Limits {
 
 #[derive(Debug, Default)]
 struct Inner {
-    options: TableOptions,
-    clock: Option<SharedClock>,
+    set: Set,
     /// By where the attribute's static is: two functions may have the same path, as methods of different types have.
     sites: Mutex<HashMap<usize, Arc<Limit>>>,
+    /// Where the static is whose function has this name, of those whose counts are shared.
+    #[cfg(feature = "redis")]
+    names: Mutex<HashMap<&'static str, usize>>,
 }
 
-/// What is installed.
-struct Installed {
-    main: Option<Limits>,
-    named: BTreeMap<Box<str>, Limits>,
+/// How it is set up.
+#[derive(Clone, Debug, Default)]
+struct Set {
+    options: TableOptions,
+    clock: Option<SharedClock>,
+    #[cfg(feature = "redis")]
+    shared: Option<diana_redis::RedisStore>,
+    rules: Option<Arc<dyn Rules>>,
 }
 
-static INSTALLED: Mutex<Installed> = Mutex::new(Installed { main: None, named: BTreeMap::new() });
-/// How often something was installed; 0 before the first time. Changed only while `INSTALLED` is locked.
-static INSTALLS: AtomicU64 = AtomicU64::new(0);
+impl From<Set> for Limits {
+    fn from(set: Set) -> Self {
+        Self { inner: Arc::new(Inner { set, ..Inner::default() }) }
+    }
+}
 
 impl Limits {
     /// Nothing counted yet, by the system's clock, with 64 MiB at most for the keys of each function.
@@ -74,21 +83,76 @@ impl Limits {
     /// ```
     #[must_use]
     pub fn with_options(self, options: TableOptions) -> Self {
-        Self { inner: Arc::new(Inner { options, clock: self.inner.clock.clone(), sites: Mutex::default() }) }
+        Set { options, ..self.inner.set.clone() }.into()
     }
 
     /// The same, unused, on another clock. For functions that wait asynchronously that is tokio's, whose timer wakes them:
-    /// [`TokioClock`](diana_core::TokioClock) in tests with paused time.
+    /// [`TokioClock`](diana_core::TokioClock) in tests with paused time. Rules and shared counts have clocks of their own.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
-        let clock = Some(SharedClock(Arc::new(clock)));
-        Self { inner: Arc::new(Inner { options: self.inner.options, clock, sites: Mutex::default() }) }
+        Set { clock: Some(SharedClock(Arc::new(clock))), ..self.inner.set.clone() }.into()
+    }
+
+    /// The same, unused, with a store for the attributes that say `store = shared`: all processes that have a function of the
+    /// same path (and `prefix`) on the same Redis count it together.
+    ///
+    /// While Redis is away, calls are answered as the store's [`when_down`](diana_redis::Options::when_down) says: by default
+    /// by counts of this process.
+    ///
+    /// ```no_run
+    /// use diana::limited::Limits;
+    /// use diana::redis::{Options, RedisStore};
+    ///
+    /// #[diana::rate_limit(rate = 5.0, by = user, store = shared)]
+    /// async fn export() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::connect("redis://127.0.0.1:6379", Options::default()).await?;
+    /// Limits::new().with_shared(store).install();
+    /// export().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn with_shared(self, store: diana_redis::RedisStore) -> Self {
+        Set { shared: Some(store), ..self.inner.set.clone() }.into()
+    }
+
+    /// The same, unused, with the rules that `#[limited("name")]` names. What changes in the engine's rules counts from the next
+    /// call on.
+    ///
+    /// ```
+    /// use diana::Engine;
+    /// use diana::limited::Limits;
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use std::sync::Arc;
+    ///
+    /// #[diana::limited("sms", phone = "{phone}")]
+    /// fn send_code(phone: &str) -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// let file = Document::new("diana.yaml", "rules: [{name: sms, match: {call: phone}, by: phone, limit: 1/min}]");
+    /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
+    /// Limits::new().with_rules(Arc::new(engine)).install();
+    ///
+    /// assert!(send_code("555-1234").is_ok());
+    /// assert!(send_code("555-1234").is_err());
+    /// # Ok::<(), diana::rules::Problems>(())
+    /// ```
+    #[must_use]
+    pub fn with_rules<S: Store + 'static>(self, engine: Arc<Engine<S>>) -> Self {
+        Set { rules: Some(Arc::new(engine)), ..self.inner.set.clone() }.into()
     }
 
     /// Makes this the one that the program's functions count in, in place of the one before. Calls that wait go on waiting
     /// for the turn that they were promised.
     pub fn install(&self) {
-        self.install_with(|installed| installed.main = Some(self.clone()));
+        installed::install(None, self.clone());
     }
 
     /// Makes this the one that functions with `in = "name"` count in, in place of the one before.
@@ -109,18 +173,10 @@ impl Limits {
     /// assert!(newsletter().is_ok());
     /// ```
     pub fn install_as(&self, name: &str) {
-        self.install_with(|installed| {
-            installed.named.insert(name.into(), self.clone());
-        });
+        installed::install(Some(name), self.clone());
     }
 
-    fn install_with(&self, put: impl FnOnce(&mut Installed)) {
-        let mut installed = INSTALLED.lock();
-        put(&mut installed);
-        INSTALLS.fetch_add(1, Ordering::Release);
-    }
-
-    /// How many attributes have counted here so far.
+    /// How many attributes have counted here so far, but for those whose counts are elsewhere.
     pub fn len(&self) -> usize {
         self.inner.sites.lock().len()
     }
@@ -141,41 +197,42 @@ impl Limits {
         limits.iter().for_each(|limit| limit.reclaim());
     }
 
-    /// How often something was installed.
-    #[inline]
-    pub(super) fn installs() -> u64 {
-        INSTALLS.load(Ordering::Acquire)
-    }
-
-    /// The one that is installed, by name or for the program, and how often something was installed till then.
-    pub(super) fn find(name: Option<&str>) -> Option<(Self, u64)> {
-        let installed = INSTALLED.lock();
-        let limits = match name {
-            Some(name) => installed.named.get(name),
-            None => installed.main.as_ref(),
-        };
-        limits.map(|limits| (limits.clone(), Self::installs()))
-    }
-
-    /// The counts of one attribute, made by `make` if this is the first call.
-    pub(super) fn of_site<E>(
+    /// The counts of the attribute whose static is at `place`, made by `make` if this is the first call.
+    pub(super) fn of_site(
         &self,
-        site: &'static Site,
-        make: impl FnOnce(TableOptions) -> Result<Limit, E>,
-    ) -> Result<Arc<Limit>, E> {
+        place: usize,
+        make: impl FnOnce(TableOptions) -> Result<Limit, Cause>,
+    ) -> Result<Arc<Limit>, Cause> {
         let mut sites = self.inner.sites.lock();
-        let place = std::ptr::from_ref(site).addr();
         if let Some(limit) = sites.get(&place) {
             return Ok(Arc::clone(limit));
         }
-        let limit = make(self.inner.options)?;
-        let limit = match &self.inner.clock {
+        let limit = make(self.inner.set.options)?;
+        let limit = match &self.inner.set.clock {
             Some(clock) => KeyedLimiter::with_clock(limit, clock.clone()),
             None => limit,
         };
         let limit = Arc::new(limit);
         sites.insert(place, Arc::clone(&limit));
         Ok(limit)
+    }
+
+    /// The rules that functions name.
+    pub(super) fn rules(&self) -> Option<&Arc<dyn Rules>> {
+        self.inner.set.rules.as_ref()
+    }
+
+    /// The store that many processes share.
+    #[cfg(feature = "redis")]
+    pub(super) fn shared(&self) -> Option<&diana_redis::RedisStore> {
+        self.inner.set.shared.as_ref()
+    }
+
+    /// Gives a name of shared counts to the attribute whose static is at `place`, unless another one has it.
+    #[cfg(feature = "redis")]
+    pub(super) fn claim(&self, name: &'static str, place: usize) -> Result<(), Cause> {
+        let owner = *self.inner.names.lock().entry(name).or_insert(place);
+        if owner == place { Ok(()) } else { Err(Cause::NameTaken) }
     }
 }
 

@@ -1,0 +1,45 @@
+//! Where a function's body is, and whether it may wait.
+
+use syn::{Block, Expr, ExprAsync, Signature, Stmt};
+
+/// How a function runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// On the caller's thread.
+    Blocking,
+    /// As an `async fn`.
+    Async,
+    /// As a future that it makes: the body is an `async` block, in a box or not. That is what `async_trait` makes of an
+    /// `async fn`.
+    Future,
+}
+
+/// How a function runs, and the block that is its body.
+pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (Manner, &'a mut Block) {
+    if signature.asyncness.is_some() {
+        return (Manner::Async, block);
+    }
+    match future(block).is_some() {
+        true => (Manner::Future, future(block).map_or_else(|| unreachable!("it is there"), |inner| &mut inner.block)),
+        false => (Manner::Blocking, block),
+    }
+}
+
+/// The `async` block that a function ends with.
+fn future(block: &mut Block) -> Option<&mut ExprAsync> {
+    match block.stmts.last_mut()? {
+        Stmt::Expr(Expr::Async(inner), None) => Some(inner),
+        Stmt::Expr(Expr::Call(call), None) if is_pin(&call.func) => match call.args.first_mut()? {
+            Expr::Async(inner) => Some(inner),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether it is `Box::pin`, by whichever path.
+fn is_pin(function: &Expr) -> bool {
+    let Expr::Path(path) = function else { return false };
+    let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
+    names.next().is_some_and(|name| name == "pin") && names.next().is_some_and(|name| name == "Box")
+}

@@ -1,0 +1,72 @@
+//! What is given, before anybody asks what it means.
+
+use super::Kind;
+use crate::number;
+use proc_macro2::{Span, TokenStream};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::{Error, Expr, Ident, LitStr, Result, Token};
+
+/// `name = value`.
+pub(super) struct Given {
+    pub(super) name: Ident,
+    pub(super) value: Expr,
+}
+
+impl Parse for Given {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        // `in` is a keyword, as other names may be.
+        let name = input.call(Ident::parse_any)?.unraw();
+        input.parse::<Token![=]>()?;
+        Ok(Self { name, value: input.parse()? })
+    }
+}
+
+/// All that is given, each once and known.
+pub(super) struct AllGiven {
+    pub(super) kind: Kind,
+    /// The text in front: the name of a rule.
+    pub(super) first: Option<LitStr>,
+    pub(super) all: Vec<Given>,
+}
+
+impl AllGiven {
+    pub(super) fn read(kind: Kind, tokens: TokenStream) -> Result<Self> {
+        let (first, all) = (|input: ParseStream<'_>| in_order(kind, input)).parse2(tokens)?;
+        for (nth, Given { name, .. }) in all.iter().enumerate() {
+            if let Some(known) = kind.known().filter(|known| !known.iter().any(|known| name == known)) {
+                let known = known.join("`, `");
+                let problem = format!("`{}` has no option `{name}`; it has `{known}`", kind.name());
+                return Err(Error::new(name.span(), problem));
+            }
+            if all[..nth].iter().any(|before| before.name == *name) {
+                return Err(Error::new(name.span(), format!("`{name}` is given twice; write it once")));
+            }
+        }
+        Ok(Self { kind, first, all })
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Expr> {
+        self.all.iter().find(|given| given.name == name).map(|given| &given.value)
+    }
+
+    pub(super) fn need(&self, name: &str, example: &str) -> Result<&Expr> {
+        let problem = || format!("`{}` needs `{name}`: write `{name} = {example}`", self.kind.name());
+        self.get(name).ok_or_else(|| Error::new(Span::call_site(), problem()))
+    }
+
+    pub(super) fn time(&self, name: &str) -> Result<Option<u64>> {
+        self.get(name).map(|value| number::time(name, value)).transpose()
+    }
+}
+
+fn in_order(kind: Kind, input: ParseStream<'_>) -> Result<(Option<LitStr>, Vec<Given>)> {
+    let mut first = None;
+    if matches!(kind, Kind::Rule) && input.peek(LitStr) {
+        first = Some(input.parse()?);
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok((first, input.parse_terminated(Given::parse, Token![,])?.into_iter().collect()))
+}

@@ -1,0 +1,125 @@
+//! A limit of the function's own: `#[rate_limit]`, `#[count_limit]`.
+
+use super::Kind;
+use super::given::AllGiven;
+use crate::number;
+use crate::text::{self, Piece};
+use syn::spanned::Spanned;
+use syn::{Error, Expr, Ident, Lit, Result};
+
+/// A limit of the function's own.
+pub(crate) struct Own {
+    pub(crate) allows: Allows,
+    pub(crate) by: By,
+    pub(crate) key: Vec<Piece>,
+    pub(crate) prefix: String,
+    pub(crate) timeout_nanos: u64,
+    pub(crate) store: Store,
+}
+
+/// How much it grants.
+pub(crate) enum Allows {
+    Rate { rate: f64, burst_nanos: u64 },
+    Count { limit: u64, period_nanos: u64 },
+}
+
+/// Whose calls count together, besides the key.
+pub(crate) enum By {
+    Function,
+    Ip,
+    User,
+}
+
+/// Where it is counted.
+#[derive(Clone, Copy)]
+pub(crate) enum Store {
+    Local,
+    Shared,
+}
+
+/// Guava's own burst.
+const SECOND: u64 = 1_000_000_000;
+
+impl Own {
+    pub(super) fn read(given: &AllGiven) -> Result<Self> {
+        let timeout_nanos = given.time("timeout")?.unwrap_or(0);
+        let allows = match given.kind {
+            Kind::Count => count(given)?,
+            _ => rate(given, timeout_nanos)?,
+        };
+        let (by, mut key) = given.get("by").map_or(Ok((By::Function, Vec::new())), by)?;
+        if let Some(value) = given.get("key") {
+            if !key.is_empty() {
+                let problem =
+                    "`by` has a text already; write all of it there, as `by = \"{user.id} {item}\"`, or only `key`";
+                return Err(Error::new(value.span(), problem));
+            }
+            key = text::pieces(&number::text("key", value, "\"{user.id}\"")?)?;
+        }
+        let prefix = match given.get("prefix") {
+            Some(value) => number::text("prefix", value, "\"api:\"")?.value(),
+            None => String::new(),
+        };
+        let store = given.get("store").map_or(Ok(Store::Local), store)?;
+        Ok(Self { allows, by, key, prefix, timeout_nanos, store })
+    }
+}
+
+fn rate(given: &AllGiven, timeout_nanos: u64) -> Result<Allows> {
+    let rate = number::rate(given.need("rate", "5.0")?)?;
+    let burst_nanos = given.time("burst")?.unwrap_or(SECOND);
+    if let (Some(expire), Some(value)) = (given.time("expire")?, given.get("expire"))
+        && expire < burst_nanos.saturating_add(timeout_nanos)
+    {
+        // A key that is forgotten too early comes back with a full store.
+        let problem = "`expire` is shorter than `burst` and `timeout` together: a key would be forgotten while its calls still \
+                       count; write a longer time, or leave `expire` out";
+        return Err(Error::new(value.span(), problem));
+    }
+    Ok(Allows::Rate { rate, burst_nanos })
+}
+
+fn count(given: &AllGiven) -> Result<Allows> {
+    let limit = number::count(given.need("limit", "5")?)?;
+    let period = given.need("period", "\"1min\"")?;
+    match number::time("period", period)? {
+        0 => Err(Error::new(period.span(), "`period` is a time above 0, as `period = \"1min\"`")),
+        period_nanos => Ok(Allows::Count { limit, period_nanos }),
+    }
+}
+
+fn by(value: &Expr) -> Result<(By, Vec<Piece>)> {
+    const WRITE: &str =
+        "write `by = ip`, `by = user`, `by = method`, or a text over the arguments, as `by = \"{user.id}\"`";
+    if let Some(Lit::Str(text)) = number::literal(value) {
+        let pieces = text::pieces(text)?;
+        return match pieces.iter().any(|piece| matches!(piece, Piece::Differs(_))) {
+            true => Ok((By::Function, pieces)),
+            false => Err(Error::new(value.span(), format!("`by` is the same text for every call; {WRITE}"))),
+        };
+    }
+    match word(value).as_deref() {
+        Some("ip") => Ok((By::Ip, Vec::new())),
+        Some("user") => Ok((By::User, Vec::new())),
+        Some("method") => Ok((By::Function, Vec::new())),
+        Some(other) => Err(Error::new(value.span(), format!("`by` knows no `{other}`; {WRITE}"))),
+        None => Err(Error::new(value.span(), WRITE)),
+    }
+}
+
+fn store(value: &Expr) -> Result<Store> {
+    match word(value).as_deref() {
+        Some("local") => Ok(Store::Local),
+        Some("shared") => Ok(Store::Shared),
+        _ => {
+            let problem = "write `store = shared`, for counts that many processes share, or `store = local`";
+            Err(Error::new(value.span(), problem))
+        }
+    }
+}
+
+/// A single word.
+fn word(value: &Expr) -> Option<String> {
+    let Expr::Path(path) = value else { return None };
+    path.path.get_ident().map(Ident::to_string)
+}

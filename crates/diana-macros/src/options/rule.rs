@@ -1,0 +1,50 @@
+//! A rule of the rule file: `#[limited("sms", phone = "{phone}")]`.
+
+use super::given::AllGiven;
+use crate::number;
+use crate::text::{self, Piece};
+use proc_macro2::Span;
+use syn::{Error, Result};
+
+/// A rule of the rule file, by its name.
+pub(crate) struct Rule {
+    pub(crate) name: String,
+    /// What it is told about the call.
+    pub(crate) tells: Vec<(String, Vec<Piece>)>,
+}
+
+/// Options, which are told to nobody.
+const OPTIONS: [&str; 2] = ["in", "on_limit"];
+/// Words that mean something else in a rule.
+const TAKEN: [&str; 12] =
+    ["global", "resource", "ip", "host", "method", "path", "request", "header", "cookie", "query", "param", "cel"];
+/// The longest name of a rule.
+const LONGEST: usize = 128;
+
+impl Rule {
+    pub(super) fn read(given: &AllGiven) -> Result<Self> {
+        let Some(name) = &given.first else {
+            let problem = "`limited` needs the name of a rule first: write `#[limited(\"sms\")]`, and behind it what the rule \
+                           is told, as `phone = \"{phone}\"`";
+            return Err(Error::new(Span::call_site(), problem));
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if !(1..=LONGEST).contains(&name.value().len()) || !name.value().chars().all(is_name) {
+            let problem = "no rule has such a name: it is letters, digits, `.`, `_` and `-`, at most 128 of them";
+            return Err(Error::new(name.span(), problem));
+        }
+        let mut tells = Vec::new();
+        for told in given.all.iter().filter(|told| !OPTIONS.iter().any(|option| told.name == option)) {
+            let word = told.name.to_string();
+            if TAKEN.contains(&&*word) {
+                let problem = format!(
+                    "`{word}` means something else in a rule; write another name, and that name in the rule's `match: {{call: ...}}`"
+                );
+                return Err(Error::new(told.name.span(), problem));
+            }
+            let text = number::text(&word, &told.value, &format!("\"{{{word}}}\""))?;
+            tells.push((word, text::pieces(&text)?));
+        }
+        Ok(Self { name: name.value(), tells })
+    }
+}
