@@ -8,6 +8,7 @@
 use std::time::Instant;
 
 pub mod cpu;
+pub mod instructions;
 pub mod report;
 pub mod rounds;
 

@@ -22,6 +22,11 @@ const BENCHES: &[(&str, &str, &str)] = &[
          many-forward, many-refuse, half-load, idle, rules, redis",
     ),
     (
+        "macros",
+        "bench-macros",
+        "a function with a limit on it beside a check written by hand: time, instructions (valgrind); --quick for some 10 s",
+    ),
+    (
         "redis",
         "bench-redis",
         "the store on Redis, beside a bare INCR: its CPU, commands and memory; --quick for some 20 s",

@@ -3,14 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]
 
-mod instructions;
 mod load;
 mod setup;
 
 use diana::core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MemoryStore, Patience, SystemClock, TokenBucket};
-use diana_bench::length;
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
+use diana_bench::{instructions, length};
 use setup::{Request, decide, engine};
 use std::hint::black_box;
 
@@ -18,11 +17,8 @@ use std::hint::black_box;
 const COUNTS: [usize; 4] = [1, 10, 1_000, 10_000];
 
 fn main() {
-    let args = std::env::args().collect::<Vec<_>>();
-    if let [_, count, what, rules, operations] = &args[..]
-        && count == "--count"
-    {
-        return run(what, rules.parse().unwrap(), operations.parse().unwrap());
+    if let Some(what) = instructions::wanted() {
+        return run(&what[0], what[1].parse().unwrap());
     }
     let length = match length("rules") {
         Ok(length) => length,
@@ -87,8 +83,8 @@ fn a_second(times: &Times, nth: usize) -> f64 {
     1e3 / times.ns(nth)
 }
 
-/// What valgrind runs: so many operations.
-fn run(what: &str, rules: usize, operations: u64) {
+/// What valgrind runs.
+fn run(what: &str, rules: usize) {
     let (engine, request) = (engine(rules), Request::new(rules));
     let (bucket, key) = core_limit();
     let (store, limit) = (MemoryStore::default(), Limit::new("each-account", bucket));
@@ -101,29 +97,24 @@ fn run(what: &str, rules: usize, operations: u64) {
         "keyed" => keyed.check(black_box(&key)).is_granted(),
         other => panic!("there is no `{other}` to count"),
     };
-    // What is done once is not counted.
-    assert!(check());
-    measured_operations(&check, operations);
+    instructions::run(&check);
 }
 
-/// What is counted. Valgrind knows it by its name.
-#[inline(never)]
-fn measured_operations(check: &dyn Fn() -> bool, operations: u64) {
-    for _ in 0..operations {
-        assert!(black_box(check()));
-    }
+/// The instructions of one operation of `what` with so many rules.
+fn count(what: &str, rules: usize) -> Result<f64, String> {
+    instructions::count(&[what, &rules.to_string()])
 }
 
 fn counted(report: &mut Report) {
     report.section("instructions a decision (callgrind)");
-    let core = match instructions::count("store", 1) {
+    let core = match count("store", 1) {
         Ok(core) => core,
         Err(problem) => return report.figure("  not counted", String::new(), problem),
     };
-    let keyed = instructions::count("keyed", 1).unwrap_or(f64::NAN);
+    let keyed = count("keyed", 1).unwrap_or(f64::NAN);
     let mut ten = f64::NAN;
     for rules in COUNTS {
-        let own = instructions::count("engine", rules).unwrap_or(f64::NAN);
+        let own = count("engine", rules).unwrap_or(f64::NAN);
         let shown = |count: f64| format!("{count:.0}");
         match rules {
             1 => {

@@ -43,7 +43,8 @@ pub struct KeyedLimiter<K: ?Sized> {
     budget: Arc<Budget>,
     lines: Lines,
     time: Time,
-    key: PhantomData<fn(&K)>,
+    /// Keys are only looked at, so one for texts that live for ever is one for all texts.
+    key: PhantomData<fn() -> *const K>,
 }
 
 impl<K: Hash + ?Sized> KeyedLimiter<K> {

@@ -145,27 +145,47 @@ struct Asking {
 /// Asks a limit of the function's own.
 fn ask_own(own: &Own, instance: &TokenStream, signature: &Signature, manner: Manner) -> Asking {
     let (site, key) = (quote!(::diana::limited::site), Ident::new("key", Span::mixed_site()));
-    let begins = match own.by {
-        By::Function => quote!(new),
-        By::Ip => quote!(by_ip),
-        By::User => quote!(by_user),
-    };
-    let parts = write(&own.key, &key);
     let says = says(own, instance, signature);
     let kind = match own.store {
         Store::Local => quote!(Site),
         Store::Shared => quote!(SharedSite),
     };
-    let ask = match (own.store, own.timeout_nanos, manner) {
-        (Store::Local, 0, _) => quote!(__DIANA_SITE.check(&#key)),
-        (_, _, Manner::Blocking) => quote!(__DIANA_SITE.wait(&#key)),
-        (_, _, Manner::Async | Manner::Future) => quote!(__DIANA_SITE.wait_async(#key).await),
+    let (before, ask) = match (own.store, own.timeout_nanos, manner) {
+        (Store::Local, 0, _) => (TokenStream::new(), with_key(own, &key, &quote!(__DIANA_SITE.check(&#key)))),
+        (_, _, Manner::Blocking) => (TokenStream::new(), with_key(own, &key, &quote!(__DIANA_SITE.wait(&#key)))),
+        // What it borrows from must not be there while it waits: not all of that can go from thread to thread.
+        (_, _, Manner::Async | Manner::Future) => {
+            let owned = with_key(own, &key, &quote!(#key.into_owned()));
+            (quote!(let #key = #owned;), quote!(__DIANA_SITE.wait_async(#key).await))
+        }
     };
-    Asking {
-        site: quote!(static __DIANA_SITE: #site::#kind = #site::#kind::new(#says);),
-        before: quote!(let mut #key = #site::Key::#begins(); #parts),
-        ask,
+    Asking { site: quote!(static __DIANA_SITE: #site::#kind = #site::#kind::new(#says);), before, ask }
+}
+
+/// What `then` makes of the key.
+fn with_key(own: &Own, key: &Ident, then: &TokenStream) -> TokenStream {
+    let site = quote!(::diana::limited::site);
+    // One thing alone is the key as it is. What it borrows from lives until the end of the `match`.
+    if let (By::Function, [Piece::Differs(expression)]) = (&own.by, &*own.key) {
+        let part = quote_spanned!(expression.span()=> #site::part(&(#expression)));
+        return quote! {
+            match #part {
+                part => {
+                    use #site::{OfAnything as _, OfPlain as _, OfShown as _};
+                    let mut #key = #site::Key::new();
+                    (&&&part).write(&mut #key);
+                    #then
+                }
+            }
+        };
     }
+    let begins = match own.by {
+        By::Function => quote!(new),
+        By::Ip => quote!(by_ip),
+        By::User => quote!(by_user),
+    };
+    let parts = write(&own.key, key);
+    quote!({ let mut #key = #site::Key::#begins(); #parts #then })
 }
 
 /// Asks a rule.

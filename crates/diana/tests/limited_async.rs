@@ -50,7 +50,7 @@ fn a_call_that_must_wait_outside_of_a_runtime_is_told_so() {
     assert_eq!(alone().now_or_never(), Some(Ok(())));
     let limited = alone().now_or_never().unwrap().unwrap_err();
     assert_eq!(limited.cause(), &Cause::NoRuntime);
-    assert!(limited.to_string().contains("leave out `timeout`"), "{limited}");
+    assert!(limited.to_string().contains("leave out what it waits for (`timeout`"), "{limited}");
 }
 
 struct Shop(String);
@@ -107,4 +107,29 @@ async fn arguments_may_be_called_as_our_own_names_and_futures_be_sent() {
     for task in join_all(tasks).await {
         assert_eq!(task.unwrap().unwrap(), 7);
     }
+}
+
+struct Session(std::sync::Mutex<String>);
+
+impl Session {
+    #[rate_limit(rate = 1000, burst = "0s", timeout = "10s", by = "{self.0.lock().unwrap()}", in = "guards")]
+    async fn touch(&self) -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[count_limit(limit = 1, period = "1h", by = "{self.0.lock().unwrap()}", in = "guards")]
+    async fn once(&self) -> Result<(), Limited> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_a_key_is_made_of_is_not_held_while_a_call_waits() {
+    Limits::new().install_as("guards");
+    let session = Box::leak(Box::new(Session(std::sync::Mutex::new("ann".to_owned()))));
+    // A guard that were still there could not go from thread to thread, nor let the second call look.
+    for task in [tokio::spawn(session.touch()), tokio::spawn(session.touch()), tokio::spawn(session.once())] {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(session.once().await.unwrap_err().key(), Some("ann"));
 }

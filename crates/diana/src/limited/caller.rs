@@ -103,6 +103,11 @@ impl Caller {
         self.user.as_deref()
     }
 
+    /// The user, to be kept.
+    pub(super) fn user_name(&self) -> Option<&Arc<str>> {
+        self.user.as_ref()
+    }
+
     /// What is known by this name; `account` is the user.
     pub fn get(&self, name: &str) -> Option<&str> {
         if name == ACCOUNT {

@@ -1,14 +1,16 @@
-//! The key of one call, in bytes on the stack.
+//! The key of one call.
 //!
-//! Limiters keep 64 keyed bits of a key and not the key itself, so nothing needs to be a `String`: an address is its octets, a
-//! user its name, a text what `Display` writes. Texts are UTF-8, in which the bytes 0xFE and 0xFF never occur; they end a part and
-//! stand for what is not known. So no two keys are written alike: `{a}{b}` tells `1`, `23` from `12`, `3`, and a user who is
-//! called `(nobody)` is not nobody.
+//! Limiters keep 64 keyed bits of a key and not the key itself, so nothing needs to be a text: an address is its number, and so
+//! is a number among the arguments. What has several parts is written to the stack, one behind the other. Texts are UTF-8, in
+//! which the bytes 0xFE and 0xFF never occur; they end a part and stand for what is not known. So no two keys of a function
+//! are alike: `{a}{b}` tells `1`, `23` from `12`, `3`, and a user who is called `(nobody)` is not nobody.
 
 use super::Caller;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// How a key shows what is not known.
 pub(super) const NOBODY: &str = "(nobody)";
@@ -19,10 +21,29 @@ const END: u8 = 0xFF;
 const V4: u8 = 4;
 const V6: u8 = 6;
 
-/// The key of one call. Written by what the attributes write; no part of the API.
+/// The bytes of a key.
+pub(super) type Bytes = SmallVec<[u8; 64]>;
+
+/// The key of one call. Made by what the attributes write; no part of the API.
 #[derive(Clone, Debug, Default)]
-pub struct Key {
-    bytes: SmallVec<[u8; 64]>,
+pub struct Key<'a>(Whole<'a>);
+
+/// A key that is one thing, or several that are written behind each other.
+#[derive(Clone, Debug, Default)]
+enum Whole<'a> {
+    /// All calls of the function share it.
+    #[default]
+    Nothing,
+    Unsigned(u64),
+    Signed(i64),
+    V4(Ipv4Addr),
+    /// The /64, since a customer has that much; counting its addresses one by one would limit nobody.
+    V6(u64),
+    User(Arc<str>),
+    Text(&'a str),
+    /// Neither the address nor the user is known.
+    Nobody,
+    Written(Bytes),
 }
 
 /// What a key begins with.
@@ -36,7 +57,7 @@ pub enum By {
     User,
 }
 
-impl Key {
+impl<'a> Key<'a> {
     /// The key that all calls of a function share.
     #[inline]
     pub fn new() -> Self {
@@ -46,38 +67,54 @@ impl Key {
     /// The caller's address; of IPv6 its /64, as rules `by: ip` have it.
     #[inline]
     pub fn by_ip() -> Self {
-        let mut key = Self::new();
-        match Caller::look(|caller| caller.and_then(Caller::ip)) {
-            Some(IpAddr::V4(ip)) => {
-                key.bytes.push(V4);
-                key.bytes.extend_from_slice(&ip.octets());
-            }
-            Some(IpAddr::V6(ip)) => {
-                key.bytes.push(V6);
-                // A customer has a whole /64; counting its addresses one by one would limit nobody.
-                key.bytes.extend_from_slice(&ip.octets()[..8]);
-            }
-            None => key.bytes.push(UNKNOWN),
-        }
-        key
+        Self(match Caller::look(|caller| caller.and_then(Caller::ip)) {
+            Some(IpAddr::V4(ip)) => Whole::V4(ip),
+            Some(IpAddr::V6(ip)) => Whole::V6(network(ip)),
+            None => Whole::Nobody,
+        })
     }
 
     /// The caller's user.
     #[inline]
     pub fn by_user() -> Self {
-        let mut key = Self::new();
-        Caller::look(|caller| match caller.and_then(Caller::user) {
-            Some(user) => key.bytes.extend_from_slice(user.as_bytes()),
-            None => key.bytes.push(UNKNOWN),
-        });
-        key.bytes.push(END);
-        key
+        Self(Caller::look(|caller| caller.and_then(Caller::user_name).cloned()).map_or(Whole::Nobody, Whole::User))
+    }
+
+    #[inline]
+    pub(super) fn unsigned(&mut self, number: u64) {
+        self.0 = Whole::Unsigned(number);
+    }
+
+    #[inline]
+    pub(super) fn signed(&mut self, number: i64) {
+        self.0 = Whole::Signed(number);
+    }
+
+    /// One text, which is the whole key.
+    #[inline]
+    pub(super) fn borrowed(&mut self, text: &'a str) {
+        self.0 = Whole::Text(text);
+    }
+
+    /// The same, for as long as it takes.
+    pub fn into_owned(self) -> Key<'static> {
+        Key(match self.0 {
+            Whole::Nothing => Whole::Nothing,
+            Whole::Unsigned(number) => Whole::Unsigned(number),
+            Whole::Signed(number) => Whole::Signed(number),
+            Whole::V4(ip) => Whole::V4(ip),
+            Whole::V6(network) => Whole::V6(network),
+            Whole::User(user) => Whole::User(user),
+            Whole::Nobody => Whole::Nobody,
+            Whole::Text(text) => Whole::Written(Bytes::from_slice(text.as_bytes())),
+            Whole::Written(bytes) => Whole::Written(bytes),
+        })
     }
 
     /// Text that is the same for all calls.
     #[inline]
     pub fn text(&mut self, text: &str) {
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.written().extend_from_slice(text.as_bytes());
     }
 
     /// What stands in one pair of braces.
@@ -85,29 +122,64 @@ impl Key {
     pub fn part(&mut self, part: impl fmt::Display) {
         // A `Display` that fails has written what it has: the key is that.
         let _failed = write!(self, "{part}");
-        self.bytes.push(END);
+        self.written().push(END);
     }
 
+    /// The key as bytes, to write more behind them.
     #[inline]
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+    fn written(&mut self) -> &mut Bytes {
+        match &self.0 {
+            Whole::Written(_) => {}
+            Whole::Nothing => self.0 = Whole::Written(Bytes::new()),
+            _ => self.0 = Whole::Written(self.to_bytes()),
+        }
+        match &mut self.0 {
+            Whole::Written(bytes) => bytes,
+            _ => unreachable!("it has just been written"),
+        }
+    }
+
+    /// The key in bytes, for other processes.
+    pub(super) fn to_bytes(&self) -> Bytes {
+        let mut bytes = Bytes::new();
+        match &self.0 {
+            Whole::Nothing => {}
+            Whole::Unsigned(number) => bytes.extend_from_slice(number.to_string().as_bytes()),
+            Whole::Signed(number) => bytes.extend_from_slice(number.to_string().as_bytes()),
+            Whole::V4(ip) => {
+                bytes.push(V4);
+                bytes.extend_from_slice(&ip.octets());
+            }
+            Whole::V6(network) => {
+                bytes.push(V6);
+                bytes.extend_from_slice(&network.to_be_bytes());
+            }
+            Whole::User(user) => {
+                bytes.extend_from_slice(user.as_bytes());
+                bytes.push(END);
+            }
+            Whole::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            Whole::Nobody => bytes.extend_from_slice(&[UNKNOWN, END]),
+            Whole::Written(written) => bytes.clone_from(written),
+        }
+        bytes
     }
 
     /// The key as people read it.
     pub(super) fn shown(&self, by: By) -> Option<Box<str>> {
-        let (whose, rest) = match (by, self.as_bytes()) {
+        let bytes = self.to_bytes();
+        let (whose, rest) = match (by, &*bytes) {
             (By::Function, rest) => (None, rest),
+            (_, [UNKNOWN, END, rest @ ..]) => (Some(NOBODY.to_owned()), rest),
             (By::Ip, [V4, rest @ ..]) => split(rest, |octets: [u8; 4]| Ipv4Addr::from(octets).to_string()),
             (By::Ip, [V6, rest @ ..]) => split(rest, |network: [u8; 8]| {
                 let first = u128::from(u64::from_be_bytes(network)) << 64;
                 format!("{}/64", Ipv6Addr::from_bits(first))
             }),
-            (By::Ip, rest) => (Some(NOBODY.to_owned()), rest.get(1..).unwrap_or_default()),
+            (By::Ip, rest) => (None, rest),
             (By::User, bytes) => {
                 let end = bytes.iter().position(|byte| *byte == END).unwrap_or(bytes.len());
-                let user = &bytes[..end];
-                let name = if user == [UNKNOWN] { NOBODY.to_owned() } else { readable(user) };
-                (Some(name), bytes.get(end + 1..).unwrap_or_default())
+                (Some(readable(&bytes[..end])), bytes.get(end + 1..).unwrap_or_default())
             }
         };
         match (whose, readable(rest)) {
@@ -119,12 +191,35 @@ impl Key {
     }
 }
 
-impl Write for Key {
+impl Hash for Key<'_> {
+    /// Keys of one function are of one kind, but for those whose caller is not known; so all that is needed is what differs.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match &self.0 {
+            Whole::Nothing => {}
+            Whole::Unsigned(number) => state.write_u64(*number),
+            Whole::Signed(number) => state.write_i64(*number),
+            Whole::V4(ip) => state.write_u32(ip.to_bits()),
+            Whole::V6(network) => state.write_u64(*network),
+            Whole::User(user) => state.write(user.as_bytes()),
+            Whole::Text(text) => state.write(text.as_bytes()),
+            Whole::Nobody => state.write_u8(UNKNOWN),
+            Whole::Written(bytes) => state.write(bytes),
+        }
+    }
+}
+
+impl Write for Key<'_> {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.text(text);
         Ok(())
     }
+}
+
+fn network(ip: Ipv6Addr) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = ip.octets();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// An address in `N` octets, as people read it, and what follows it.

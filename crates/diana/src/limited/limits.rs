@@ -4,7 +4,7 @@ use super::Cause;
 use super::installed;
 use super::site::{Limit, Rules};
 use crate::engine::Engine;
-use diana_core::{Clock, KeyedLimiter, Store, TableOptions, Timestamp};
+use diana_core::{Clock, Store, TableOptions, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl Limits {
         self.len() == 0
     }
 
-    /// Bytes that all keys take.
+    /// Bytes that all keys take; a function without keys takes none.
     pub fn memory_used(&self) -> usize {
         self.inner.sites.lock().values().map(|limit| limit.memory_used()).sum()
     }
@@ -209,7 +209,7 @@ impl Limits {
         }
         let limit = make(self.inner.set.options)?;
         let limit = match &self.inner.set.clock {
-            Some(clock) => KeyedLimiter::with_clock(limit, clock.clone()),
+            Some(clock) => limit.with_clock(clock.clone()),
             None => limit,
         };
         let limit = Arc::new(limit);

@@ -11,15 +11,18 @@
 
 mod block;
 mod found;
+mod limit;
 mod own;
+mod part;
 mod rule;
 mod says;
 mod shared;
 mod told;
 
 pub use super::key::{By, Key};
-pub(super) use own::Limit;
+pub(super) use limit::Limit;
 pub use own::Site;
+pub use part::{OfAnything, OfPlain, OfShown, part};
 pub(super) use rule::Rules;
 pub use rule::{Pass, RuleSite};
 pub use says::{Allows, Keys, Says};

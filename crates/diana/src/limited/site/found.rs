@@ -1,14 +1,18 @@
 //! What a site has found in the limits that are installed, held until others are.
+//!
+//! Most programs install once, before any call. So what is found first has a place of its own, where looking at it costs next to
+//! nothing; it is kept for as long as the program runs, used or not. What is found after another install is swapped.
 
 use crate::limited::installed::{find, installs};
 use crate::limited::{Cause, Limits};
 use arc_swap::ArcSwapOption;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What a site has found, if it has been called yet.
 #[derive(Debug)]
 pub(super) struct Found<L> {
-    held: ArcSwapOption<Held<L>>,
+    first: OnceLock<Held<L>>,
+    later: ArcSwapOption<Held<L>>,
 }
 
 #[derive(Debug)]
@@ -18,9 +22,9 @@ struct Held<L> {
     what: L,
 }
 
-impl<L> Found<L> {
+impl<L: Clone> Found<L> {
     pub(super) const fn new() -> Self {
-        Self { held: ArcSwapOption::const_empty() }
+        Self { first: OnceLock::new(), later: ArcSwapOption::const_empty() }
     }
 
     /// Asks what was found; if something was installed since, it is looked up with `look_up` first.
@@ -31,23 +35,29 @@ impl<L> Found<L> {
         look_up: impl FnOnce(&Limits) -> Result<L, Cause>,
         ask: impl FnOnce(&L) -> R,
     ) -> Result<R, Cause> {
-        let held = self.held.load();
-        match &*held {
+        match self.first.get() {
             Some(held) if held.installs == installs() => Ok(ask(&held.what)),
-            _ => self.find(instance, look_up).map(|held| ask(&held.what)),
+            _ => self.later(instance, look_up).map(|what| ask(&what)),
         }
     }
 
     #[cold]
-    fn find(
+    fn later(
         &self,
         instance: Option<&'static str>,
         look_up: impl FnOnce(&Limits) -> Result<L, Cause>,
-    ) -> Result<Arc<Held<L>>, Cause> {
+    ) -> Result<L, Cause> {
+        if let Some(held) = &*self.later.load()
+            && held.installs == installs()
+        {
+            return Ok(held.what.clone());
+        }
         let (limits, installs) = find(instance).ok_or(Cause::NotInstalled { instance })?;
-        let held = Arc::new(Held { installs, what: look_up(&limits)? });
+        let what = look_up(&limits)?;
         // Two calls may do so at once, after two installs even: whichever is held, the next call compares the number.
-        self.held.store(Some(Arc::clone(&held)));
-        Ok(held)
+        if let Err(held) = self.first.set(Held { installs, what: what.clone() }) {
+            self.later.store(Some(Arc::new(held)));
+        }
+        Ok(what)
     }
 }

@@ -1,14 +1,12 @@
 //! An attribute that counts in this process.
 
 use super::found::Found;
-use super::says::{Counting, unusable};
-use super::{Key, Keys, Says};
+use super::limit::Limit;
+use super::says::unusable;
+use super::{Key, Says};
 use crate::limited::{Cause, Limited, Limits};
-use diana_core::{Answer, KeyedLimiter, Outcome, Retry, TableOptions};
+use diana_core::{Answer, Outcome, Retry};
 use std::sync::Arc;
-
-/// The counts of one attribute.
-pub(in crate::limited) type Limit = KeyedLimiter<[u8]>;
 
 /// An attribute that counts in this process.
 #[derive(Debug)]
@@ -25,8 +23,8 @@ impl Site {
 
     /// Takes one permit, now or not at all.
     #[inline]
-    pub fn check(&'static self, key: &Key) -> Result<(), Limited> {
-        let check = |limit: &Arc<Limit>| limit.check(key.as_bytes());
+    pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+        let check = |limit: &Arc<Limit>| limit.check(key);
         match self.found.ask(self.says.instance, |limits| self.look_up(limits), check) {
             Ok(answer) => self.told(key, answer),
             Err(cause) => Err(self.says.limited(key, cause)),
@@ -34,20 +32,20 @@ impl Site {
     }
 
     /// Takes one permit, blocking this thread for at most the attribute's time-out.
-    pub fn wait(&'static self, key: &Key) -> Result<(), Limited> {
+    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         // Who need not wait need not hold the counts either.
         match self.check(key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             answered => return answered,
         }
-        match self.limit(key)?.try_acquire(key.as_bytes(), 1, self.says.timeout) {
+        match self.limit(key)?.try_acquire(key, self.says.timeout) {
             Ok(answer) => self.told(key, answer),
             Err(error) => Err(self.says.limited(key, unusable(error))),
         }
     }
 
     /// Takes one permit, waiting for at most the attribute's time-out. Dropped, it gives its permit back if it is the last.
-    pub async fn wait_async(&'static self, key: Key) -> Result<(), Limited> {
+    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         match self.check(&key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             answered => return answered,
@@ -56,7 +54,7 @@ impl Site {
             return Err(self.says.limited(&key, Cause::NoRuntime));
         }
         let limit = self.limit(&key)?;
-        match limit.try_acquire_async(key.as_bytes(), 1, self.says.timeout).await {
+        match limit.try_acquire_async(&key, self.says.timeout).await {
             Ok(answer) => self.told(&key, answer),
             Err(error) => Err(self.says.limited(&key, unusable(error))),
         }
@@ -68,7 +66,7 @@ impl Site {
     }
 
     #[inline]
-    fn told(&self, key: &Key, answer: Answer) -> Result<(), Limited> {
+    fn told(&self, key: &Key<'_>, answer: Answer) -> Result<(), Limited> {
         match answer.outcome {
             Outcome::Granted { .. } => Ok(()),
             Outcome::Denied { retry } => Err(self.refused(key, retry)),
@@ -76,27 +74,16 @@ impl Site {
     }
 
     #[cold]
-    fn refused(&self, key: &Key, retry: Retry) -> Limited {
+    fn refused(&self, key: &Key<'_>, retry: Retry) -> Limited {
         self.says.limited(key, Cause::Used { retry })
     }
 
-    fn limit(&'static self, key: &Key) -> Result<Arc<Limit>, Limited> {
+    fn limit(&'static self, key: &Key<'_>) -> Result<Arc<Limit>, Limited> {
         let found = self.found.ask(self.says.instance, |limits| self.look_up(limits), Arc::clone);
         found.map_err(|cause| self.says.limited(key, cause))
     }
 
     fn look_up(&'static self, limits: &Limits) -> Result<Arc<Limit>, Cause> {
-        limits.of_site(std::ptr::from_ref(self).addr(), |options| self.make(options))
-    }
-
-    fn make(&self, options: TableOptions) -> Result<Limit, Cause> {
-        let options = match self.says.keys {
-            Keys::One => options.shards(1),
-            Keys::Many => options,
-        };
-        Ok(match self.says.counting()? {
-            Counting::Rate(smooth) => KeyedLimiter::with_options(smooth, options),
-            Counting::Count(window) => KeyedLimiter::with_options(window, options),
-        })
+        limits.of_site(std::ptr::from_ref(self).addr(), |options| Limit::new(&self.says, options))
     }
 }

@@ -73,7 +73,7 @@ impl Says {
         })
     }
 
-    pub(super) fn limited(&self, key: &Key, cause: Cause) -> Limited {
+    pub(super) fn limited(&self, key: &Key<'_>, cause: Cause) -> Limited {
         Limited::new(self.name, self.prefix, key.shown(self.by), cause)
     }
 }

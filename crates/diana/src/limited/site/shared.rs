@@ -30,9 +30,9 @@ impl SharedSite {
     }
 
     /// Takes one permit, blocking this thread for at most the attribute's time-out.
-    pub fn wait(&'static self, key: &Key) -> Result<(), Limited> {
+    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let limiter = self.limiter(key)?;
-        let asking = limiter.try_acquire(key.as_bytes(), 1, self.says.timeout);
+        let asking = limiter.try_acquire(key.to_bytes(), 1, self.says.timeout);
         match block::on(Some(limiter.store().runtime()), asking) {
             Ok(answered) => self.told(key, answered),
             Err(cause) => Err(self.says.limited(key, cause)),
@@ -40,15 +40,15 @@ impl SharedSite {
     }
 
     /// Takes one permit, waiting for at most the attribute's time-out. Dropped, it gives its permit back.
-    pub async fn wait_async(&'static self, key: Key) -> Result<(), Limited> {
+    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         if Handle::try_current().is_err() {
             return Err(self.says.limited(&key, Cause::NoRuntime));
         }
         let limiter = self.limiter(&key)?;
-        self.told(&key, limiter.try_acquire(key.as_bytes(), 1, self.says.timeout).await)
+        self.told(&key, limiter.try_acquire(key.to_bytes(), 1, self.says.timeout).await)
     }
 
-    fn told(&self, key: &Key, answered: Result<Decision, AcquireError>) -> Result<(), Limited> {
+    fn told(&self, key: &Key<'_>, answered: Result<Decision, AcquireError>) -> Result<(), Limited> {
         let cause = match answered {
             Ok(decision) if decision.is_granted() => return Ok(()),
             Ok(decision) => Cause::Used { retry: decision.retry().unwrap_or(Retry::Never) },
@@ -57,7 +57,7 @@ impl SharedSite {
         Err(self.says.limited(key, cause))
     }
 
-    fn limiter(&'static self, key: &Key) -> Result<SharedLimiter, Limited> {
+    fn limiter(&'static self, key: &Key<'_>) -> Result<SharedLimiter, Limited> {
         let found = self.found.ask(self.says.instance, |limits| self.look_up(limits), Clone::clone);
         found.map_err(|cause| self.says.limited(key, cause))
     }
@@ -82,12 +82,12 @@ impl SharedSite {
     }
 
     /// Takes nothing.
-    pub fn wait(&'static self, key: &Key) -> Result<(), Limited> {
+    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         Err(self.says.limited(key, Cause::NotShared))
     }
 
     /// Takes nothing.
-    pub async fn wait_async(&'static self, key: Key) -> Result<(), Limited> {
+    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         self.wait(&key)
     }
 }

@@ -1,0 +1,45 @@
+//! Instructions of one operation, by callgrind: the same on every machine, whoever else is on it.
+//!
+//! A bench runs itself under valgrind, which counts only what happens within [`measured_operations`].
+
+use std::hint::black_box;
+use std::process::Command;
+
+/// How many operations are counted.
+const OPERATIONS: u64 = 2_000;
+
+/// The instructions of one operation of what the bench does when it is started with `--count` and `what`; what is in the way,
+/// if they can't be counted.
+pub fn count(what: &[&str]) -> Result<f64, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured_operations*"])
+        .arg(program);
+    valgrind.arg("--count").args(what);
+    let output =
+        valgrind.output().map_err(|error| format!("valgrind can't be started (apt install valgrind): {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let collected = text.lines().find_map(|line| line.split_once("Collected :")?.1.trim().parse::<f64>().ok());
+    collected.map(|all| all / OPERATIONS as f64).ok_or_else(|| format!("valgrind counted nothing: {text}"))
+}
+
+/// What to count, if the bench was started for that.
+pub fn wanted() -> Option<Vec<String>> {
+    let mut args = std::env::args().skip(1);
+    (args.next()? == "--count").then(|| args.collect())
+}
+
+/// Does what is counted. What is done only once is done before.
+pub fn run(check: &dyn Fn() -> bool) {
+    assert!(check());
+    measured_operations(check);
+}
+
+/// Valgrind knows it by its name.
+#[inline(never)]
+fn measured_operations(check: &dyn Fn() -> bool) {
+    for _ in 0..OPERATIONS {
+        assert!(black_box(check()));
+    }
+}

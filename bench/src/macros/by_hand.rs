@@ -1,0 +1,70 @@
+//! The same checks, as somebody writes them who has no attributes.
+
+use crate::attributed::engine;
+use diana::Engine;
+use diana::core::{Answer, FixedWindow, KeyedLimiter, Limiter, Opens, Quota, SmoothBursty, Starts};
+use diana::rules::{Attribute, Attributes};
+use futures_util::FutureExt;
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
+use std::sync::LazyLock;
+
+/// What a function returns whose limit is written by hand.
+pub(crate) type Checked = Result<(), Box<Answer>>;
+
+fn window() -> FixedWindow {
+    FixedWindow::new("1000000000000/h".parse::<Quota>().unwrap()).opens(Opens::FirstRequest)
+}
+
+fn checked(answer: Answer) -> Checked {
+    if answer.is_granted() { Ok(()) } else { Err(Box::new(answer)) }
+}
+
+static COUNTED: LazyLock<KeyedLimiter<str>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
+static PACED: LazyLock<KeyedLimiter<str>> =
+    LazyLock::new(|| KeyedLimiter::with_algorithm(SmoothBursty::new(1e9).unwrap().starting(Starts::Full)));
+static NUMBERED: LazyLock<KeyedLimiter<u64>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
+static ADDRESSED: LazyLock<KeyedLimiter<Ipv4Addr>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
+static TOGETHER: LazyLock<Limiter> = LazyLock::new(|| Limiter::with_algorithm(window()));
+static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
+
+#[inline(never)]
+pub(crate) fn counted(user: &str) -> Checked {
+    checked(COUNTED.check(user))
+}
+
+#[inline(never)]
+pub(crate) fn paced(user: &str) -> Checked {
+    checked(PACED.check(user))
+}
+
+#[inline(never)]
+pub(crate) fn numbered(id: u64) -> Checked {
+    checked(NUMBERED.check(&id))
+}
+
+#[inline(never)]
+pub(crate) fn addressed(ip: Ipv4Addr) -> Checked {
+    checked(ADDRESSED.check(&ip))
+}
+
+#[inline(never)]
+pub(crate) fn together() -> Checked {
+    checked(TOGETHER.check())
+}
+
+struct Call<'a> {
+    user: &'a str,
+}
+
+impl Attributes for Call<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        matches!(attribute, Attribute::Named(name) if &**name == "user").then_some(Cow::Borrowed(self.user))
+    }
+}
+
+#[inline(never)]
+pub(crate) fn by_rule(user: &str) -> Result<(), ()> {
+    let verdict = ENGINE.decide_by("each-user", &Call { user }).unwrap().now_or_never().unwrap();
+    if verdict.is_granted() { Ok(()) } else { Err(()) }
+}
