@@ -3,6 +3,7 @@
 
 mod support;
 
+use diana_rules::{Document, Registry, RuleFile, Span};
 use diana_server::import::{Imported, import_nginx};
 use std::path::Path;
 use std::process::Command;
@@ -298,4 +299,37 @@ fn a_location_may_be_any_text() {
         assert_eq!(rules.contains("\n      path: "), is_field, "{rules}");
         assert_eq!(rules.contains("\n      when: "), !is_field, "{rules}");
     }
+}
+
+/// The page shows what is imported: each of its blocks of nginx becomes the rules of the block behind it.
+#[test]
+fn the_page_coming_from_shows_what_is_imported() {
+    let page = include_str!("../../../docs/coming-from.md");
+    // What they say, wherever it stands.
+    let rules = |text: &str| {
+        let file = RuleFile::read_with(&Document::new("diana.yaml", text), &Registry::default(), |_| None);
+        let mut rules = file.unwrap_or_else(|problems| panic!("{problems}\n{text}")).rules;
+        for rule in &mut rules {
+            rule.span = Span::default();
+            rule.limits.iter_mut().for_each(|limit| limit.span = Span::default());
+        }
+        rules
+    };
+    let mut compared = 0;
+    for part in page.split("```nginx\n").skip(1) {
+        let (conf, rest) = part.split_once("```\n").unwrap();
+        let shown = rest.strip_prefix("\n```yaml\n").unwrap_or_else(|| panic!("no rules behind\n{conf}"));
+        let shown = shown.split_once("```\n").unwrap().0;
+        compared += 1;
+
+        let whole = std::env::temp_dir().join(format!("diana-page-{}-{compared}.conf", std::process::id()));
+        std::fs::write(&whole, format!("events {{}}\nhttp {{\n{conf}}}\n")).unwrap();
+        nginx_takes(&whole);
+        std::fs::remove_file(&whole).unwrap();
+
+        let imported = imported(conf);
+        assert_eq!(told(&imported), [""; 0]);
+        assert_eq!(rules(&imported.rules), rules(shown), "the page should show:\n{}", imported.rules);
+    }
+    assert!(compared >= 5, "only {compared} were found");
 }

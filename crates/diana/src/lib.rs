@@ -73,3 +73,8 @@ pub use limited::Limited;
 pub use load::LoadMeter;
 #[cfg(feature = "redis")]
 pub use shared::{connect, registry};
+
+/// The page's code, so that it is tested.
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
+#[doc = include_str!("../../../docs/coming-from.md")]
+struct ComingFrom;
