@@ -12,6 +12,7 @@
 
 mod address;
 mod body;
+mod caller;
 mod future;
 mod service;
 
@@ -61,6 +62,10 @@ use tower_layer::Layer;
 /// request's extensions; with the feature `axum`, for axum's `ConnectInfo<SocketAddr>` too; or asks
 /// [your own function](Self::client_address). What trusted proxies say is believed as `trusted_proxies` of the file's
 /// `gateway` says.
+///
+/// With the feature `macros`, the handlers run as a [`Caller`](diana::limited::Caller) who has that address and what the file's
+/// `identity` knows (`account` is the user), so that limits on functions can count by it. What tokens claim is verified once
+/// more for that.
 ///
 /// # Bodies
 /// The inner service gets its request bodies as [`Slowed<B>`](crate::Slowed), so that `bandwidth` of requests can hold them

@@ -42,6 +42,8 @@
 mod attributes;
 mod bandwidth;
 mod body;
+#[cfg(feature = "macros")]
+mod call_refused;
 mod chain;
 mod checking;
 mod client;
@@ -63,6 +65,8 @@ mod signature;
 pub use attributes::HttpAttributes;
 pub use bandwidth::{Pacing, Slowed};
 pub use body::PassBody;
+#[cfg(feature = "macros")]
+pub use call_refused::CallRefused;
 pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
 pub use checking::Checking;
 pub use client::client_address;

@@ -3,7 +3,7 @@
 mod grpc;
 mod manner;
 mod page;
-mod problem;
+pub(crate) mod problem;
 
 use crate::{fields, policy};
 use bytes::Bytes;

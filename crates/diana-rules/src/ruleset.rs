@@ -10,7 +10,7 @@ mod found;
 mod in_force;
 mod pairs;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
@@ -120,6 +120,30 @@ impl RuleSet {
     /// Who requests are from.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// What the file's `identity` knows about a request: each name, and what it stands for, is handed to `tell`.
+    ///
+    /// ```
+    /// use diana_rules::{DescribedRequest, Document, Registry, RuleFile, RuleSet};
+    ///
+    /// let document = Document::new("diana.yaml", "identity: {account: header(x-account), device: cookie(d)}\nrules: []");
+    /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let request = DescribedRequest::new("GET", "/").header("x-account", "alice");
+    /// let known = rules.identify(&request, vec![], |mut known, name, value| {
+    ///     known.push(format!("{name} is {value}"));
+    ///     known
+    /// });
+    /// assert_eq!(known, ["account is alice"]);
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn identify<T>(&self, request: &dyn Attributes, to: T, tell: impl Fn(T, &str, &str) -> T) -> T {
+        let normalised = Normalised(request);
+        let identified = self.identity.of(&normalised);
+        self.identity.names().fold(to, |to, name| match identified.get(&Attribute::Named(name.into())) {
+            Some(value) => tell(to, name, &value),
+            None => to,
+        })
     }
 
     /// A rule by its name.

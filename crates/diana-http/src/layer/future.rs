@@ -1,6 +1,7 @@
 //! A request behind the layer: decided about, then carried out, then answered.
 
 use super::body::DianaBody;
+use super::caller::{By, Call};
 use super::{DivertedTo, Diverting};
 use crate::bandwidth::Slowed;
 use crate::body::PassBody;
@@ -17,6 +18,7 @@ use http_body::Body;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
@@ -43,16 +45,17 @@ pin_project! {
         S: 'static,
     {
         Checking { checking: Checking<S>, request: Option<Waiting<C, B>> },
-        Calling { #[pin] call: C::Future, way: Option<Way<S>> },
+        Calling { #[pin] call: Call<C::Future>, way: Option<Way<S>> },
     }
 }
 
 /// A request that waits for its decision, and who carries it out.
-struct Waiting<C, B> {
-    head: Parts,
-    body: B,
-    inner: C,
-    diverting: Diverting,
+pub(super) struct Waiting<C, B> {
+    pub(super) head: Parts,
+    pub(super) body: B,
+    pub(super) inner: C,
+    pub(super) client: Option<IpAddr>,
+    pub(super) diverting: Diverting,
 }
 
 /// How a request came to the inner service.
@@ -66,8 +69,8 @@ where
     C: Service<Request<Slowed<B>>>,
     S: Store + 'static,
 {
-    pub(super) fn new(checking: Checking<S>, head: Parts, body: B, inner: C, diverting: Diverting) -> Self {
-        Self { state: State::Checking { checking, request: Some(Waiting { head, body, inner, diverting }) } }
+    pub(super) fn new(checking: Checking<S>, request: Waiting<C, B>) -> Self {
+        Self { state: State::Checking { checking, request: Some(request) } }
     }
 }
 
@@ -81,20 +84,22 @@ where
     where
         S: Store + 'static,
     {
-        let Self { mut head, body, mut inner, diverting } = self;
+        let Self { mut head, body, mut inner, client, diverting } = self;
         if has_dot_segments(head.uri.path()) {
             return Err(no_good_path().map(DianaBody::refused));
         }
         match checked {
             Checked::Pass(mut pass) => {
+                let by = By::of(pass.verdict().rules(), &head, client);
                 let request = Request::from_parts(head, pass.request_body(body));
                 pass.begin();
-                Ok(State::Calling { call: inner.call(request), way: Some(Way::Passed(pass)) })
+                Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Passed(pass)) })
             }
             Checked::Divert(diverted) if diverting == Diverting::Pass => {
+                let by = By::of(diverted.verdict().rules(), &head, client);
                 head.extensions.insert(DivertedTo(diverted.to().clone()));
                 let request = Request::from_parts(head, Slowed::freely(body));
-                Ok(State::Calling { call: inner.call(request), way: Some(Way::Diverted(diverted)) })
+                Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Diverted(diverted)) })
             }
             Checked::Divert(diverted) => Err(diverted.refuse(&head).into_response().map(DianaBody::refused)),
             Checked::Refuse(refused) => Err(refused.into_response().map(DianaBody::refused)),

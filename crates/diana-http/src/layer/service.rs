@@ -2,7 +2,7 @@
 
 use super::Set;
 use super::body::DianaBody;
-use super::future::DianaFuture;
+use super::future::{DianaFuture, Waiting};
 use crate::bandwidth::Slowed;
 use diana::core::{MemoryStore, Store};
 use http::{Request, Response};
@@ -51,7 +51,7 @@ where
         // The one that is ready makes the call; a clone need not be.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        DianaFuture::new(checking, head, body, inner, self.set.diverting)
+        DianaFuture::new(checking, Waiting { head, body, inner, client, diverting: self.set.diverting })
     }
 }
 

@@ -7,7 +7,7 @@ use diana::{Reason, Verdict};
 use http::StatusCode;
 use std::fmt::Write;
 
-pub(super) const TYPE: &str = "application/problem+json";
+pub(crate) const TYPE: &str = "application/problem+json";
 
 /// The body.
 pub(super) fn body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<'_>>) -> Bytes {
@@ -33,7 +33,8 @@ pub(super) fn body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<
     }
 }
 
-fn written(status: StatusCode, violated: &[&str], detail: Option<&str>) -> Bytes {
+/// The body, of the policies that stand in the way, or with some other detail.
+pub(crate) fn written(status: StatusCode, violated: &[&str], detail: Option<&str>) -> Bytes {
     let mut text = String::with_capacity(256);
     text.push_str("{\"type\":\"");
     let title = match (violated, status) {

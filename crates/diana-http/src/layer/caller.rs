@@ -1,0 +1,73 @@
+//! Who makes a request, for limits on the functions that handle it (feature `macros`).
+
+#[cfg(feature = "macros")]
+pub(super) use known::{By, Call};
+#[cfg(not(feature = "macros"))]
+pub(super) use nobody::{By, Call};
+
+#[cfg(feature = "macros")]
+mod known {
+    use crate::attributes::HttpAttributes;
+    use diana::limited::{Caller, Scoped};
+    use diana::rules::RuleSet;
+    use http::Request;
+    use http::request::Parts;
+    use std::net::IpAddr;
+    use tower_service::Service;
+
+    /// A call of the inner service, as the request's sender.
+    pub(in super::super) type Call<F> = Scoped<F>;
+
+    /// Who makes a request.
+    pub(in super::super) struct By(Caller);
+
+    impl By {
+        /// Its address, and what the `identity` of the file knows. Rules have found the same by the same means, but not kept it.
+        pub(in super::super) fn of(rules: &RuleSet, head: &Parts, client: Option<IpAddr>) -> Self {
+            let caller = client.map_or_else(Caller::new, |client| Caller::new().with_ip(client));
+            let request = HttpAttributes::of_head(head, client);
+            Self(rules.identify(&request, caller, |caller, name, value| caller.with(name, value)))
+        }
+
+        /// Calls the inner service.
+        pub(in super::super) fn call<B, C: Service<Request<B>>>(
+            self,
+            inner: &mut C,
+            request: Request<B>,
+        ) -> Call<C::Future> {
+            let Self(caller) = self;
+            let call = caller.clone().enter(|| inner.call(request));
+            caller.scope(call)
+        }
+    }
+}
+
+#[cfg(not(feature = "macros"))]
+mod nobody {
+    use diana::rules::RuleSet;
+    use http::Request;
+    use http::request::Parts;
+    use std::net::IpAddr;
+    use tower_service::Service;
+
+    /// A call of the inner service.
+    pub(in super::super) type Call<F> = F;
+
+    /// Nobody asks who makes a request.
+    pub(in super::super) struct By;
+
+    impl By {
+        pub(in super::super) fn of(_: &RuleSet, _: &Parts, _: Option<IpAddr>) -> Self {
+            Self
+        }
+
+        /// Calls the inner service.
+        pub(in super::super) fn call<B, C: Service<Request<B>>>(
+            self,
+            inner: &mut C,
+            request: Request<B>,
+        ) -> Call<C::Future> {
+            inner.call(request)
+        }
+    }
+}
