@@ -1,0 +1,114 @@
+//! The service: its routes, the rules before them, and what limited functions count in.
+
+use crate::{database::Database, feed, partner::Partner, shop};
+use axum::Router;
+use axum::extract::{Path as Segment, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use diana::limited::Limits;
+use diana::redis::{Options, RedisStore};
+use diana::rules::{Document, RuleFile, Running};
+use diana::{Engine, Follower};
+use diana_http::{CallRefused, DianaLayer};
+use http::StatusCode;
+use serde::Deserialize;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// The service, and what watches its rules.
+pub(crate) struct App {
+    router: Router,
+    _watching: Running,
+}
+
+/// What handlers share.
+#[derive(Clone)]
+struct Parts {
+    database: Database,
+    partner: Partner,
+}
+
+/// Reads the rules, installs the limits, and starts to watch the file.
+pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<dyn Error>> {
+    let document = Document::new(rules.display().to_string(), std::fs::read_to_string(rules)?);
+    let file = RuleFile::read(&document, &diana::registry())?;
+    let engine = Arc::new(Engine::new(&file));
+
+    let mut limits = Limits::new().with_rules(Arc::clone(&engine));
+    if let Some(url) = redis {
+        limits = limits.with_shared(RedisStore::connect(url, Options::default()).await?);
+    }
+    limits.install();
+
+    let follower = Follower::new(Arc::clone(&engine), diana::registry());
+    let watching = diana::sources(rules, &file)?.start(follower).await?;
+    let parts = Parts { database: Database::new()?, partner: Partner::start().await? };
+    let shared = redis.is_some();
+    let router = Router::new()
+        .route("/", get(async || "hello\n"))
+        .route("/search", get(search))
+        .route("/codes/{phone}", post(code))
+        .route("/export", if shared { get(shop::export_for_all) } else { get(shop::export) })
+        .route("/upload", post(upload))
+        .route("/orders", get(orders))
+        .route("/rates", get(rates))
+        .route("/feed", get(feed::lines))
+        .route("/film", get(feed::film))
+        .with_state(parts)
+        // A layer is around what was added before it. It also tells the functions inside who asks.
+        .layer(DianaLayer::with_engine(engine));
+    Ok(App { router, _watching: watching })
+}
+
+impl App {
+    pub(crate) async fn serve(self, listener: TcpListener) -> io::Result<()> {
+        // This is what tells Diana who is connected.
+        axum::serve(listener, self.router.into_make_service_with_connect_info::<SocketAddr>()).await
+    }
+}
+
+#[derive(Deserialize)]
+struct Search {
+    words: String,
+}
+
+async fn search(Query(search): Query<Search>) -> Result<String, CallRefused> {
+    shop::search(&search.words).await
+}
+
+async fn code(Segment(phone): Segment<String>) -> Result<String, CallRefused> {
+    shop::send_code(&shop::Phone(phone)).await
+}
+
+async fn upload(body: axum::body::Bytes) -> String {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    format!("{} bytes, thank you\n", body.len())
+}
+
+async fn orders(State(parts): State<Parts>) -> Result<String, Busy> {
+    Ok(parts.database.connection().await?.query("select * from orders").await)
+}
+
+async fn rates(State(parts): State<Parts>) -> Result<String, Busy> {
+    Ok(parts.partner.rates().await?)
+}
+
+/// Somebody behind us has no room: the database, or the partner.
+struct Busy(Box<dyn Error + Send + Sync>);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Busy {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Busy {
+    fn into_response(self) -> Response {
+        (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")], format!("{}\n", self.0)).into_response()
+    }
+}

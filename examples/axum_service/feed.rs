@@ -1,0 +1,29 @@
+//! What flows: lines at an even rate, and bytes.
+
+use axum::body::{Body, Bytes};
+use diana::core::{Limiter, Quota};
+use diana::pace::StreamExt as _;
+use diana_http::CallRefused;
+use futures_util::{StreamExt as _, stream};
+use http::StatusCode;
+use std::convert::Infallible;
+
+/// Five lines a second for each who listens, none of them early: the burst is one.
+pub(crate) async fn lines() -> Result<Body, StatusCode> {
+    let quota = Quota::per_second(5).and_then(|quota| quota.with_burst(1));
+    let limiter = Limiter::new(quota.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?);
+    let lines =
+        stream::iter(1..=20).rate_limited(limiter).map(|number| Ok::<_, Infallible>(format!("line {number}\n")));
+    Ok(Body::from_stream(lines))
+}
+
+/// 200 KiB at 50 KiB/s: each piece costs its bytes. An address may begin two a second.
+#[diana::rate_limit(rate = 2, by = ip)]
+pub(crate) async fn film() -> Result<Body, CallRefused> {
+    let Ok(quota) = Quota::per_second(50 << 10).and_then(|quota| quota.with_burst(4 << 10)) else {
+        return Ok(Body::empty());
+    };
+    let pieces = stream::iter((0..100).map(|_| Bytes::from_static(&[0; 2 << 10])));
+    let pieces = pieces.rate_limited(Limiter::new(quota)).cost(|piece| piece.len() as u64);
+    Ok(Body::from_stream(pieces.map(Ok::<_, Infallible>)))
+}

@@ -1,0 +1,60 @@
+//! A web shop with all that Diana has for a service:
+//!
+//! | where | what |
+//! |---|---|
+//! | `app.rs` | rules of a file before all handlers, watched while the program runs |
+//! | `shop.rs` | limits on functions: by account, by address, by argument, by a rule of the file |
+//! | `database.rs` | a pool of connections, with a line before it |
+//! | `feed.rs` | a stream at an even rate, and a download at so many bytes a second |
+//! | `partner.rs` | calls to somebody else's service, as many as that allows |
+//!
+//! ```text
+//! cargo run --example axum_service                     # counts in this process
+//! REDIS_URL=redis://127.0.0.1 cargo run --example axum_service -- 127.0.0.1:3001      # counts that all instances share
+//! ```
+
+mod app;
+mod database;
+mod feed;
+mod partner;
+mod shop;
+
+use std::error::Error;
+use std::path::Path;
+use tokio::net::TcpListener;
+
+/// What to try, and how.
+const TRY: [(&str, &str); 9] = [
+    ("each client has a limit, and hears where it stands", "curl -i URL/"),
+    (
+        "2 a second for each account, and some more at first; who is over waits for a second at most",
+        "for i in 1 2 3 4 5 6 7; do curl -H 'x-account: ann' 'URL/search?words=crab'; done",
+    ),
+    (
+        "one code a minute for each phone, by the rule `codes`",
+        "for i in 1 2; do curl -i -X POST URL/codes/555-1234; done",
+    ),
+    (
+        "3 a minute for each account, over all instances if there is Redis",
+        "for i in 1 2 3 4; do curl -i -H 'x-account: ann' URL/export; done",
+    ),
+    ("two uploads at a time, the third stands in line", "for i in 1 2 3; do curl -d file URL/upload & done; wait"),
+    ("a database that takes 2 at a time", "for i in 1 2 3; do curl URL/orders & done; wait"),
+    ("five lines a second", "curl -N URL/feed"),
+    ("200 KiB at 50 KiB/s", "curl -o /dev/null URL/film"),
+    ("a partner who allows 2 calls a second", "for i in 1 2 3 4; do curl URL/rates; done"),
+];
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
+    let listener = TcpListener::bind(&address).await.map_err(|error| format!("can't listen on {address}: {error}"))?;
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("axum_service/rules.yaml");
+    let app = app::start(&rules, std::env::var("REDIS_URL").ok().as_deref()).await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    println!("{url}, by the rules in {}. Try:", rules.display());
+    for (what, command) in TRY {
+        println!("\n  # {what}\n  {}", command.replace("URL", &url));
+    }
+    Ok(app.serve(listener).await?)
+}

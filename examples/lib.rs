@@ -1,0 +1,5 @@
+//! Programs that show Diana at work. Each is started with `cargo run --example NAME`, explains itself, and is tested.
+//!
+//! | example | what it shows |
+//! |---|---|
+//! | `axum_service` | a web shop with all that Diana has for a service |

@@ -1,0 +1,47 @@
+//! An example, as the program that users start.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    dead_code,
+    reason = "a test that can't go on should stop; each takes what it needs"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+/// An example that runs until this is dropped.
+pub(crate) struct Program(Child);
+
+impl Program {
+    /// How an example is started: cargo builds them beside the tests.
+    pub(crate) fn of(example: &str) -> Command {
+        let test = std::env::current_exe().unwrap();
+        let folder = test.parent().and_then(|folder| folder.parent()).unwrap().join("examples");
+        let program = folder.join(example);
+        assert!(program.exists(), "{} is not built: `cargo build --examples` first", program.display());
+        Command::new(program)
+    }
+
+    /// Starts an example that goes on, and waits for a line that it prints.
+    pub(crate) fn start(mut command: Command, is_it: impl Fn(&str) -> bool) -> (Self, String) {
+        let mut program = Self(command.stdout(Stdio::piped()).spawn().unwrap());
+        let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let Some(line) = lines.find(|line| is_it(line)) else { panic!("it ended: {:?}", program.0.wait()) };
+        // What else it prints must go somewhere.
+        std::thread::spawn(move || lines.for_each(drop));
+        (program, line)
+    }
+
+    /// Runs an example to its end; what it printed.
+    pub(crate) fn run(mut command: Command) -> (String, Output) {
+        let output = command.output().unwrap();
+        (String::from_utf8_lossy(&output.stdout).into_owned(), output)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
