@@ -74,6 +74,17 @@ fn what_identity_finds_in_requests_a_call_knows_itself() {
 }
 
 #[test]
+fn what_a_call_tells_is_meant_whatever_identity_calls_so() {
+    let file = "
+identity: {client: ip}
+rules:
+  - {name: told, match: {call: client}, by: client, limit: 1/h}
+";
+    let call = Call { told: &[("client", "alice")], ip: Some([192, 0, 2, 1].into()) };
+    assert_eq!(key(file, "told", &call), "alice");
+}
+
+#[test]
 fn a_call_that_does_not_tell_whose_it_is_counts_with_its_like() {
     assert_eq!(key(FILE, "sms", &told(&[])), "");
     assert_eq!(key(FILE, "account", &told(&[])), "");

@@ -107,6 +107,9 @@ fn what_a_rule_denies_is_refused_for_good_and_what_it_lacks_counts_together() {
     assert_eq!(acme("good"), "ran");
     assert_eq!(acme("good"), "ran");
     assert_eq!(acme("x"), "ran");
+    // What the call itself tells is meant, whatever is known about who makes it.
+    let thief = Caller::new().with("tenant", "acme").with("device", "thief");
+    assert_eq!(heard(thief.enter(|| listed("z"))), "ran");
     assert_eq!(acme("x"), "`limited_rules::listed` is limited by rule `lists` for acme, x: come again in 1h");
     assert_eq!(heard(listed("x")), "ran");
     assert_eq!(heard(listed("y")), "`limited_rules::listed` is limited by rule `lists`: come again in 1h");
