@@ -78,3 +78,8 @@ pub use shared::{connect, registry};
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
 #[doc = include_str!("../../../docs/coming-from.md")]
 struct ComingFrom;
+
+/// The page's code, so that it is tested.
+#[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
+#[doc = include_str!("../../../docs/in-your-code.md")]
+struct InYourCode;
