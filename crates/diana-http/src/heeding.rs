@@ -11,12 +11,15 @@
 mod pauses;
 mod said;
 mod service;
+mod waiting;
 
+use crate::call::HttpCall;
 use pauses::Pauses;
 pub use service::{Heeding, HeedingFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
+use waiting::Waiting;
 
 /// How many hosts are remembered.
 const MOST: usize = 1_024;
@@ -81,12 +84,17 @@ impl HeedLayer {
     pub fn longest(self, longest: Duration) -> Self {
         Self { pauses: Arc::new(Pauses::new(longest)), ..self }
     }
+
+    /// Waits until a call's host wants it.
+    pub(crate) fn wait(&self, call: &impl HttpCall) -> Waiting {
+        Waiting::new(call, Arc::clone(&self.pauses), self.patience)
+    }
 }
 
 impl<C> Layer<C> for HeedLayer {
     type Service = Heeding<C>;
 
     fn layer(&self, inner: C) -> Heeding<C> {
-        Heeding::new(inner, Arc::clone(&self.pauses), self.patience)
+        Heeding::new(inner, self.clone())
     }
 }

@@ -42,6 +42,7 @@
 mod attributes;
 mod bandwidth;
 mod body;
+mod call;
 mod chain;
 mod checking;
 mod client;
@@ -63,6 +64,7 @@ mod signature;
 pub use attributes::HttpAttributes;
 pub use bandwidth::{Pacing, Slowed};
 pub use body::PassBody;
+pub use call::{HttpAnswer, HttpCall};
 pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
 pub use checking::Checking;
 pub use client::client_address;

@@ -92,6 +92,28 @@ async fn who_would_wait_too_long_fails_at_once_and_unsent() {
     assert!(client.oneshot(call("http://a/x")).await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn patience_may_have_no_end() {
+    let (seen, start) = (Seen::default(), Instant::now());
+    let layer = HeedLayer::new().longest(Duration::MAX).patience(Duration::MAX);
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    for path in ["for-ever", "x"] {
+        client.clone().oneshot(call(&format!("http://a/{path}"))).await.unwrap();
+    }
+    assert_eq!((start.elapsed().as_secs(), seen.lock().len()), (999_999_999, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_the_same_however_it_is_spelled_and_errors_tell_no_password() {
+    let seen = Seen::default();
+    let layer = HeedLayer::new().patience(Duration::ZERO);
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    client.clone().oneshot(call("http://me:secret@A.example:80/busy")).await.unwrap();
+    let error = client.clone().oneshot(call("http://a.example/x")).await.unwrap_err();
+    assert_eq!(error.to_string(), "limit `a.example` has no room within 0ns, and nothing was sent: try again in 3s");
+    client.oneshot(call("http://a.example:81/x")).await.unwrap();
+}
+
 /// Both sides are Diana's: who heeds what the layer says is never refused.
 #[tokio::test(start_paused = true)]
 async fn who_heeds_a_diana_is_never_refused() {
