@@ -58,6 +58,8 @@ mod pass;
 mod path;
 mod policy;
 mod refusal;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod settling;
 mod signature;
 
