@@ -78,7 +78,7 @@ pub use load::LoadSampler;
 pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
 pub use outgoing::{
-    ByKey, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
+    ByKey, NoLimit, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
 };
 pub use pass::Pass;
 pub use path::{has_dot_segments, normal_path};

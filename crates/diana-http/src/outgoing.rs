@@ -18,12 +18,12 @@ mod waiting;
 use crate::filter::Filter;
 use diana::core::{KeyedLimiter, Limiter, Permits, Store};
 pub use error::{OutgoingError, TooBusy};
-pub use limit::{ByKey, NoTurn, OutgoingLimit, Turn};
+pub use limit::{ByKey, NoLimit, NoTurn, OutgoingLimit, Turn};
 pub use service::{Outgoing, OutgoingFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
-use waiting::Waiting;
+pub(crate) use waiting::Waiting;
 
 /// How long a call waits for its turn unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use diana::core::Store;
 use http::{Extensions, HeaderMap, StatusCode, Uri};
 use reqwest_middleware::{Error, Middleware, Next, Result};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,8 +74,7 @@ impl<L: OutgoingLimit<Request>> Middleware for OutgoingLayer<L> {
 ///
 /// let each_host = KeyedLimiter::new("10/s".parse::<Quota>()?);
 /// let client = ClientBuilder::new(reqwest::Client::new())
-///     .with(OutgoingLayer::keyed("each-host", each_host, HttpCall::host))
-///     .with(HeedLayer::new()) // the last one hears first
+///     .with(HeedLayer::new().limit(OutgoingLayer::keyed("each-host", each_host, HttpCall::host)))
 ///     .build();
 /// # drop(client);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -83,10 +83,10 @@ impl<L: OutgoingLimit<Request>> Middleware for OutgoingLayer<L> {
 /// A call that would have to wait too long fails as one does that has no turn: with a [`TooBusy`](crate::TooBusy) inside of
 /// `Error::Middleware`, whose `limit` is the host. If a redirect led to the one who asks for a pause, both hosts are left alone.
 #[async_trait]
-impl Middleware for HeedLayer {
+impl<L: OutgoingLimit<Request>> Middleware for HeedLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let mut waiting = self.wait(&request);
-        (&mut waiting).await.map_err(Error::middleware)?;
+        let _held = poll_fn(|context| waiting.poll(&request, context)).await.map_err(Error::middleware)?;
         let response = next.run(request, extensions).await?;
         waiting.heard(&response);
         Ok(response)

@@ -13,11 +13,8 @@ use tokio::time::Instant;
 pub(crate) fn polite(quota: Quota) -> reqwest::Result<ClientWithMiddleware> {
     // Redirects are links to us: so each has its own turn, and none leads to a host that we have no business with.
     let client = Client::builder().user_agent("polite-crawler").redirect(Policy::none()).build()?;
-    Ok(ClientBuilder::new(client)
-        .with(OutgoingLayer::keyed("each-host", KeyedLimiter::new(quota), HttpCall::host))
-        .with(HeedLayer::new())
-        .with(Departures)
-        .build())
+    let limit = OutgoingLayer::keyed("each-host", KeyedLimiter::new(quota), HttpCall::host);
+    Ok(ClientBuilder::new(client).with(HeedLayer::new().limit(limit)).with(Departures).build())
 }
 // docs: end
 

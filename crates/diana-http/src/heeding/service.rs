@@ -3,7 +3,7 @@
 use super::HeedLayer;
 use super::waiting::Waiting;
 use crate::call::{HttpAnswer, HttpCall};
-use crate::outgoing::OutgoingError;
+use crate::outgoing::{NoLimit, OutgoingError, OutgoingLimit};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
@@ -11,26 +11,33 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 /// A client that heeds what the other side says: what [`HeedLayer`] makes.
-#[derive(Clone, Debug)]
-pub struct Heeding<C> {
+#[derive(Debug)]
+pub struct Heeding<C, L = NoLimit> {
     inner: C,
-    layer: HeedLayer,
+    layer: HeedLayer<L>,
 }
 
-impl<C> Heeding<C> {
-    pub(super) fn new(inner: C, layer: HeedLayer) -> Self {
+impl<C, L> Heeding<C, L> {
+    pub(super) fn new(inner: C, layer: HeedLayer<L>) -> Self {
         Self { inner, layer }
     }
 }
 
-impl<R, C> Service<R> for Heeding<C>
+impl<C: Clone, L> Clone for Heeding<C, L> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), self.layer.clone())
+    }
+}
+
+impl<R, L, C> Service<R> for Heeding<C, L>
 where
     R: HttpCall,
+    L: OutgoingLimit<R>,
     C: Service<R, Response: HttpAnswer> + Clone,
 {
     type Response = C::Response;
     type Error = OutgoingError<C::Error>;
-    type Future = HeedingFuture<R, C>;
+    type Future = HeedingFuture<R, L, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context).map_err(OutgoingError::Client)
@@ -47,23 +54,25 @@ where
 
 pin_project! {
     /// A call that waits for a pause to end, and then is made.
-    pub struct HeedingFuture<R, C: Service<R>> {
-        waiting: Waiting,
+    pub struct HeedingFuture<R, L: OutgoingLimit<R>, C: Service<R>> {
+        waiting: Waiting<R, L>,
         #[pin]
-        state: State<R, C>,
+        state: State<R, L::Held, C>,
     }
 }
 
 pin_project! {
     #[project = StateNow]
-    enum State<R, C: Service<R>> {
+    enum State<R, H, C: Service<R>> {
         Waiting { asked: Option<(R, C)> },
-        Calling { #[pin] call: C::Future },
+        Calling { #[pin] call: C::Future, held: Option<H> },
     }
 }
 
-impl<R, C> Future for HeedingFuture<R, C>
+impl<R, L, C> Future for HeedingFuture<R, L, C>
 where
+    R: HttpCall,
+    L: OutgoingLimit<R>,
     C: Service<R, Response: HttpAnswer>,
 {
     type Output = Result<C::Response, OutgoingError<C::Error>>;
@@ -73,12 +82,15 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateNow::Waiting { asked } => {
-                    ready!(Pin::new(&mut *this.waiting).poll(context)).map_err(OutgoingError::TooBusy)?;
                     // Whoever asks again has had the answer.
+                    let Some((request, _)) = asked else { return Poll::Pending };
+                    let turn = ready!(this.waiting.poll(request, context));
                     let Some((request, mut client)) = asked.take() else { return Poll::Pending };
-                    State::Calling { call: client.call(request) }
+                    let held = turn.map_err(OutgoingError::TooBusy)?;
+                    State::Calling { call: client.call(request), held }
                 }
-                StateNow::Calling { call } => {
+                // What it holds goes back when the future is dropped, right after this.
+                StateNow::Calling { call, .. } => {
                     let response = ready!(call.poll(context)).map_err(OutgoingError::Client)?;
                     this.waiting.heard(&response);
                     return Poll::Ready(Ok(response));
@@ -89,7 +101,7 @@ where
     }
 }
 
-impl<R, C: Service<R>> fmt::Debug for HeedingFuture<R, C> {
+impl<R, L: OutgoingLimit<R>, C: Service<R>> fmt::Debug for HeedingFuture<R, L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HeedingFuture").field("host", &self.waiting.host()).finish_non_exhaustive()
     }

@@ -1,9 +1,9 @@
-//! The step that all clients share: a call waits until its host wants it, and passes on what the answer says.
+//! The step that all clients share: a call waits until its host wants it and its turn is, and passes on what the answer says.
 
-use super::pauses::Pauses;
+use super::HeedLayer;
 use super::said;
 use crate::call::{HttpAnswer, HttpCall};
-use crate::outgoing::TooBusy;
+use crate::outgoing::{self, OutgoingLimit, TooBusy};
 use diana::core::Retry;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,21 +11,65 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// A call that waits until its host wants it. Once it is done, the call may be made; [`heard`](Self::heard) takes its answer.
-pub(crate) struct Waiting {
+/// A call that waits until its host wants it, and for its turn if there is a limit as well. Then the call may be made;
+/// [`heard`](Self::heard) takes its answer.
+pub(crate) struct Waiting<R, L: OutgoingLimit<R>> {
+    layer: HeedLayer<L>,
     host: Arc<str>,
-    pauses: Arc<Pauses>,
-    patience: Duration,
     since: Instant,
     /// Boxed, since few calls wait.
     sleep: Option<Pin<Box<Sleep>>>,
+    turn: Option<outgoing::Waiting<L::Held>>,
 }
 
-impl Waiting {
-    pub(super) fn new(call: &impl HttpCall, pauses: Arc<Pauses>, patience: Duration) -> Self {
+impl<R: HttpCall, L: OutgoingLimit<R>> Waiting<R, L> {
+    pub(super) fn new(call: &R, layer: HeedLayer<L>) -> Self {
         // Those that name nobody go to the same one, as far as anybody can tell.
         let host = call.host().unwrap_or_default().into();
-        Self { host, pauses, patience, since: Instant::now(), sleep: None }
+        Self { layer, host, since: Instant::now(), sleep: None, turn: None }
+    }
+
+    /// What the call, which is the one that it began with, holds while it is under way.
+    pub(crate) fn poll(&mut self, call: &R, context: &mut Context<'_>) -> Poll<Result<Option<L::Held>, TooBusy>> {
+        loop {
+            if let Some(turn) = &mut self.turn {
+                let held = ready!(Pin::new(turn).poll(context));
+                self.turn = None;
+                let held = held?;
+                // Its turn may come during a pause that began meanwhile. Then it stands in line again after that, or else all whose
+                // turn came would go out together when the pause is over.
+                if self.pause().is_none() {
+                    return Poll::Ready(Ok(Some(held)));
+                }
+            }
+            ready!(self.poll_pause(context))?;
+            let Some(limit) = &self.layer.limit else { return Poll::Ready(Ok(None)) };
+            self.turn = Some(limit.turn(call));
+        }
+    }
+}
+
+impl<R, L: OutgoingLimit<R>> Waiting<R, L> {
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TooBusy>> {
+        loop {
+            if let Some(sleep) = &mut self.sleep {
+                ready!(sleep.as_mut().poll(context));
+                self.sleep = None;
+            }
+            // Others may have been told to wait longer meanwhile.
+            let Some(left) = self.pause() else { return Poll::Ready(Ok(())) };
+            let patience = self.layer.patience;
+            if self.since.elapsed().saturating_add(left) > patience {
+                let (limit, retry) = (Arc::clone(&self.host), Retry::After(left));
+                return Poll::Ready(Err(TooBusy { limit, patience, retry }));
+            }
+            self.sleep = Some(Box::pin(tokio::time::sleep(left)));
+        }
+    }
+
+    /// How long the host is still left alone.
+    fn pause(&self) -> Option<Duration> {
+        self.layer.pauses.left(&self.host, Instant::now())
     }
 
     pub(super) fn host(&self) -> &str {
@@ -36,30 +80,9 @@ impl Waiting {
     pub(crate) fn heard(&self, answer: &impl HttpAnswer) {
         let Some(time) = said::pause(answer.status(), answer.headers()) else { return };
         let now = Instant::now();
-        self.pauses.pause(&self.host, time, now);
+        self.layer.pauses.pause(&self.host, time, now);
         if let Some(other) = answer.answered_by().filter(|other| **other != *self.host) {
-            self.pauses.pause(&other, time, now);
-        }
-    }
-}
-
-impl Future for Waiting {
-    type Output = Result<(), TooBusy>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        loop {
-            if let Some(sleep) = &mut self.sleep {
-                ready!(sleep.as_mut().poll(context));
-                self.sleep = None;
-            }
-            let now = Instant::now();
-            // Others may have been told to wait longer meanwhile.
-            let Some(left) = self.pauses.left(&self.host, now) else { return Poll::Ready(Ok(())) };
-            if (now - self.since).saturating_add(left) > self.patience {
-                let (limit, patience) = (Arc::clone(&self.host), self.patience);
-                return Poll::Ready(Err(TooBusy { limit, patience, retry: Retry::After(left) }));
-            }
-            self.sleep = Some(Box::pin(tokio::time::sleep(left)));
+            self.layer.pauses.pause(&other, time, now);
         }
     }
 }

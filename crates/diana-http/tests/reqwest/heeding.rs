@@ -2,7 +2,7 @@
 
 use crate::site::Site;
 use crate::world::{World, at, call, plain};
-use diana::core::{Limiter, Quota, Retry, TokioClock};
+use diana::core::{Limiter, Permits, Quota, Retry, TokioClock};
 use diana_http::{HeedLayer, OutgoingError, OutgoingLayer};
 use std::time::Duration;
 use tower::{ServiceBuilder, ServiceExt};
@@ -74,22 +74,49 @@ async fn behind_a_redirect_both_hosts_are_left_alone() {
     assert_eq!((a.asked(), b.asked()), (vec!["/to".to_owned()], vec!["/busy".to_owned()]));
 }
 
-/// Those that had their turn already when the host asked for a pause.
+/// Those whose turn comes during the pause stand in line again.
 #[tokio::test(start_paused = true)]
-async fn behind_a_limit_it_hears_first() {
+async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
     let (world, site) = (World::new(), Site::start().await);
     let limiter = Limiter::new("1/s".parse::<Quota>().unwrap()).with_clock(TokioClock::new());
-    let limit = OutgoingLayer::new("own", limiter);
-    let client = world.client(|builder| builder.with(limit).with(HeedLayer::new()));
-    let [busy, first, second] = ["/busy", "/1", "/2"].map(|path| call(&client, &site.url(path)));
+    let layer = HeedLayer::new().limit(OutgoingLayer::new("own", limiter).patience(Duration::from_secs(2)));
+    let client = world.client(|builder| builder.with(layer));
+    let [busy, first, second, third] = ["/busy", "/1", "/2", "/3"].map(|path| call(&client, &site.url(path)));
     assert_eq!(busy.await.unwrap().unwrap(), 429);
+    assert_eq!(&*third.await.unwrap().unwrap_err().limit, "own");
     for _ in 0..2 {
         world.pass(1_000).await;
         assert_eq!(world.departures(), [at(0, "/busy")]);
     }
     world.pass(1_000).await;
-    assert_eq!((first.await.unwrap().unwrap(), second.await.unwrap().unwrap()), (200, 200));
-    assert_eq!(world.departures()[1..], [at(3_000, "/1"), at(3_000, "/2")]);
+    assert_eq!(first.await.unwrap().unwrap(), 200);
+    world.pass(999).await;
+    assert_eq!(world.departures()[1..], [at(3_000, "/1")]);
+    world.pass(1).await;
+    assert_eq!(second.await.unwrap().unwrap(), 200);
+    assert_eq!(world.departures()[2..], [at(4_000, "/2")]);
+    assert_eq!(site.asked(), ["/busy", "/1", "/2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_comes_back_when_the_call_is_answered_or_dropped() {
+    let (world, site) = (World::new(), Site::start().await);
+    let permits = Permits::new("own", 1).unwrap().with_clock(TokioClock::new());
+    let layer = HeedLayer::new().limit(OutgoingLayer::at_a_time("own", permits.clone()));
+    let client = world.client(|builder| builder.with(layer));
+    let under_way = call(&client, &site.url("/never"));
+    site.is_asked().await;
+    assert_eq!(permits.available(), 0);
+    under_way.abort();
+    assert!(under_way.await.unwrap_err().is_cancelled());
+    assert_eq!(permits.available(), 1);
+    assert_eq!(call(&client, &site.url("/busy")).await.unwrap().unwrap(), 429);
+    // Who waits for the pause to end keeps nobody from a place.
+    let waits = call(&client, &site.url("/1"));
+    world.pass(2_999).await;
+    assert_eq!((permits.available(), waits.is_finished()), (1, false));
+    waits.abort();
+    assert!(waits.await.unwrap_err().is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]
