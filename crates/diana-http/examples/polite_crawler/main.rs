@@ -27,6 +27,7 @@ use reqwest::Url;
 use site::Site;
 use std::error::Error;
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 /// How many pages of a site that is not its own are looked at.
 const PAGES: usize = 50;
@@ -34,10 +35,31 @@ const PAGES: usize = 50;
 const EACH_HOST: &str = "20/s burst 1";
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    if let Some(url) = std::env::args().nth(1) {
-        return run(vec![url.parse()?], &mut io::stdout()).await;
+async fn main() -> ExitCode {
+    let done = match std::env::args().nth(1) {
+        Some(url) => named_site(&url).await,
+        None => own_site().await,
+    };
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    eprintln!("polite_crawler: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        eprintln!("  since {error}");
+        cause = error.source();
     }
+    ExitCode::FAILURE
+}
+
+async fn named_site(url: &str) -> Result<(), Box<dyn Error>> {
+    let root =
+        url.parse::<Url>().map_err(|error| format!("`{url}`: {error}; it takes one like http://127.0.0.1:3000/"))?;
+    if root.scheme() != "http" {
+        return Err(format!("`{url}`: only http:// here; for https, give reqwest one of its TLS features").into());
+    }
+    run(vec![root], &mut io::stdout()).await
+}
+
+async fn own_site() -> Result<(), Box<dyn Error>> {
     let site = Site::start().await?;
     run(site.roots()?, &mut io::stdout()).await?;
     println!("the hosts themselves counted {:?} requests, with those for robots.txt", site.asked());
