@@ -5,7 +5,7 @@
 //! - as middleware of `reqwest_middleware`, if you want to go on writing `client.get(url).send()`. This is the one to begin with;
 //! - as tower layers, since the client is a `Service<reqwest::Request>`, if you have a stack of tower layers anyway.
 //!
-//! # What always holds (tests/reqwest.rs)
+//! # What always holds (tests/reqwest)
 //! - What `OutgoingLayer` and `HeedLayer` promise: these are the same waits, not others like them.
 //! - A call whose turn does not come is never sent, and the error inside is a [`TooBusy`](crate::TooBusy).
 //! - A call that is dropped, before or after it is sent, gives back what it took.

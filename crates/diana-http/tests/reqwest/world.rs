@@ -22,7 +22,7 @@ impl World {
     /// For a test with `start_paused = true`.
     pub(crate) fn new() -> Self {
         let (time, over) = mpsc::channel();
-        tokio::task::spawn_blocking(move || over.recv_timeout(Duration::from_secs(10)));
+        tokio::task::spawn_blocking(move || over.recv_timeout(Duration::from_secs(60)));
         Self { start: Instant::now(), departures: Arc::default(), _time: time }
     }
 
