@@ -6,17 +6,22 @@
 //! # What always holds (tests/heeding.rs)
 //! - After an answer that says when to come again, no call goes out to that host before; others are not held back.
 //! - A call that would have to wait longer than its patience fails at once, unsent.
+//! - With a limit, no more calls go out than it grants, not even when a pause is over.
 //! - No answer holds calls back for longer than the layer allows, and no more than [`MOST`] hosts are remembered.
 
 mod pauses;
 mod said;
 mod service;
+mod waiting;
 
+use crate::call::HttpCall;
+use crate::outgoing::{NoLimit, OutgoingLayer, OutgoingLimit};
 use pauses::Pauses;
 pub use service::{Heeding, HeedingFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
+use waiting::Waiting;
 
 /// How many hosts are remembered.
 const MOST: usize = 1_024;
@@ -27,7 +32,7 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// Makes a client of HTTP heed `Retry-After` and `RateLimit`: calls to a host that asked for a pause wait until it is over.
 ///
 /// The call that was refused is not made again: whether that does no harm, only its caller knows. To keep under a limit of one's
-/// own as well, put an [`OutgoingLayer`](crate::OutgoingLayer) before it.
+/// own as well: [`limit`](Self::limit).
 ///
 /// ```
 /// use diana_http::HeedLayer;
@@ -51,10 +56,11 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
-pub struct HeedLayer {
+#[derive(Debug)]
+pub struct HeedLayer<L = NoLimit> {
     pauses: Arc<Pauses>,
     patience: Duration,
+    limit: Option<OutgoingLayer<L>>,
 }
 
 impl Default for HeedLayer {
@@ -67,10 +73,30 @@ impl HeedLayer {
     /// One with 30 seconds of patience, which no answer holds back for more than an hour. Clones, and all clients that it is put
     /// before, know of the same pauses.
     pub fn new() -> Self {
-        Self { pauses: Arc::new(Pauses::new(LONGEST)), patience: PATIENCE }
+        Self { pauses: Arc::new(Pauses::new(LONGEST)), patience: PATIENCE, limit: None }
+    }
+}
+
+impl<L> HeedLayer<L> {
+    /// Keeps calls under a limit of one's own as well: each waits for the pause to end, and then for its turn. It is one layer for
+    /// both, since a call whose turn comes during a pause must stand in line again. Next to each other, two layers would let those
+    /// go out together when the pause is over, or, the other way round, let them go out during it.
+    ///
+    /// ```
+    /// use diana::core::{Limiter, Quota};
+    /// use diana_http::{HeedLayer, OutgoingLayer};
+    ///
+    /// let limit = OutgoingLayer::new("partner", Limiter::new("10/s".parse::<Quota>()?));
+    /// let layer = HeedLayer::new().limit(limit);
+    /// # drop(layer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn limit<N>(self, limit: OutgoingLayer<N>) -> HeedLayer<N> {
+        HeedLayer { pauses: self.pauses, patience: self.patience, limit: Some(limit) }
     }
 
-    /// How long a call waits for a pause to end; beyond it, it fails at once, unsent.
+    /// How long a call waits for pauses to end; beyond it, it fails at once, unsent. A limit has a patience of its own.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -81,12 +107,26 @@ impl HeedLayer {
     pub fn longest(self, longest: Duration) -> Self {
         Self { pauses: Arc::new(Pauses::new(longest)), ..self }
     }
+
+    /// Waits until a call's host wants it, and its turn is.
+    pub(crate) fn wait<R: HttpCall>(&self, call: &R) -> Waiting<R, L>
+    where
+        L: OutgoingLimit<R>,
+    {
+        Waiting::new(call, self.clone())
+    }
 }
 
-impl<C> Layer<C> for HeedLayer {
-    type Service = Heeding<C>;
+impl<L, C> Layer<C> for HeedLayer<L> {
+    type Service = Heeding<C, L>;
 
-    fn layer(&self, inner: C) -> Heeding<C> {
-        Heeding::new(inner, Arc::clone(&self.pauses), self.patience)
+    fn layer(&self, inner: C) -> Heeding<C, L> {
+        Heeding::new(inner, self.clone())
+    }
+}
+
+impl<L> Clone for HeedLayer<L> {
+    fn clone(&self) -> Self {
+        Self { pauses: Arc::clone(&self.pauses), patience: self.patience, limit: self.limit.clone() }
     }
 }

@@ -42,6 +42,7 @@
 mod attributes;
 mod bandwidth;
 mod body;
+mod call;
 #[cfg(feature = "macros")]
 mod call_refused;
 mod chain;
@@ -59,12 +60,15 @@ mod pass;
 mod path;
 mod policy;
 mod refusal;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod settling;
 mod signature;
 
 pub use attributes::HttpAttributes;
 pub use bandwidth::{Pacing, Slowed};
 pub use body::PassBody;
+pub use call::{HttpAnswer, HttpCall};
 #[cfg(feature = "macros")]
 pub use call_refused::CallRefused;
 pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
@@ -78,7 +82,7 @@ pub use load::LoadSampler;
 pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
 pub use outgoing::{
-    ByKey, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
+    ByKey, NoLimit, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
 };
 pub use pass::Pass;
 pub use path::{has_dot_segments, normal_path};

@@ -11,17 +11,19 @@
 
 mod error;
 mod limit;
-mod rules;
+pub(crate) mod rules;
 mod service;
+mod waiting;
 
 use crate::filter::Filter;
 use diana::core::{KeyedLimiter, Limiter, Permits, Store};
 pub use error::{OutgoingError, TooBusy};
-pub use limit::{ByKey, NoTurn, OutgoingLimit, Turn};
+pub use limit::{ByKey, NoLimit, NoTurn, OutgoingLimit, Turn};
 pub use service::{Outgoing, OutgoingFuture};
 use std::sync::Arc;
 use std::time::Duration;
 use tower_layer::Layer;
+pub(crate) use waiting::Waiting;
 
 /// How long a call waits for its turn unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -101,13 +103,21 @@ impl<L> OutgoingLayer<L> {
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
+
+    /// Waits for the turn of a call.
+    pub(crate) fn turn<R>(&self, call: &R) -> Waiting<L::Held>
+    where
+        L: OutgoingLimit<R>,
+    {
+        Waiting::new(Arc::clone(&self.limit).turn(call, self.patience), Arc::clone(&self.name), self.patience)
+    }
 }
 
 impl<L, C> Layer<C> for OutgoingLayer<L> {
     type Service = Outgoing<L, C>;
 
     fn layer(&self, inner: C) -> Outgoing<L, C> {
-        Outgoing::new(inner, Arc::clone(&self.limit), Arc::clone(&self.name), self.patience)
+        Outgoing::new(inner, self.clone())
     }
 }
 

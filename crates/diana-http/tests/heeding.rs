@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-use diana::core::Retry;
+use diana::core::{Limiter, Permits, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions};
-use diana_http::{DianaLayer, HeedLayer, OutgoingError};
+use diana_http::{DianaLayer, HeedLayer, OutgoingError, OutgoingLayer};
 use http::{Request, Response};
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -92,12 +92,62 @@ async fn who_would_wait_too_long_fails_at_once_and_unsent() {
     assert!(client.oneshot(call("http://a/x")).await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
+    let seen = Seen::default();
+    let limiter = Limiter::new("1/2s".parse::<Quota>().unwrap()).with_clock(TokioClock::new());
+    let layer = HeedLayer::new().limit(OutgoingLayer::new("own", limiter));
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    // All stand in line when the first one is told, after a second, to stay away for ten; so their turns come during the pause.
+    let calls =
+        ["slow-and-busier", "1", "2", "3"].map(|path| client.clone().oneshot(call(&format!("http://a/{path}"))));
+    for answer in futures_util::future::join_all(calls).await {
+        answer.unwrap();
+    }
+    let expected = [(0, "a/slow-and-busier"), (11_000, "a/1"), (13_000, "a/2"), (15_000, "a/3")];
+    assert_eq!(*seen.lock(), expected.map(|(at, what)| (at, what.to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_limit_a_place_is_held_until_the_answer() {
+    let seen = Seen::default();
+    let permits = Permits::new("own", 1).unwrap().with_clock(TokioClock::new());
+    let layer = HeedLayer::new().limit(OutgoingLayer::at_a_time("own", permits.clone()));
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    let calls = ["slow-1", "slow-2"].map(|path| client.clone().oneshot(call(&format!("http://a/{path}"))));
+    futures_util::future::join_all(calls).await;
+    assert_eq!(*seen.lock(), [(0, "a/slow-1".to_owned()), (1_000, "a/slow-2".to_owned())]);
+    assert_eq!(permits.available(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_may_have_no_end() {
+    let (seen, start) = (Seen::default(), Instant::now());
+    let layer = HeedLayer::new().longest(Duration::MAX).patience(Duration::MAX);
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    for path in ["for-ever", "x"] {
+        client.clone().oneshot(call(&format!("http://a/{path}"))).await.unwrap();
+    }
+    assert_eq!((start.elapsed().as_secs(), seen.lock().len()), (999_999_999, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_the_same_however_it_is_spelled_and_errors_tell_no_password() {
+    let seen = Seen::default();
+    let layer = HeedLayer::new().patience(Duration::ZERO);
+    let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
+    client.clone().oneshot(call("http://me:secret@A.example:80/busy")).await.unwrap();
+    let error = client.clone().oneshot(call("http://a.example/x")).await.unwrap_err();
+    assert_eq!(error.to_string(), "limit `a.example` has no room within 0ns, and nothing was sent: try again in 3s");
+    client.oneshot(call("http://a.example:81/x")).await.unwrap();
+}
+
 /// Both sides are Diana's: who heeds what the layer says is never refused.
 #[tokio::test(start_paused = true)]
 async fn who_heeds_a_diana_is_never_refused() {
     let rules = Document::new("diana.yaml", "rules: [{name: few, limit: 3/10s, algorithm: fixed_window, status: 429}]");
     let file = RuleFile::read(&rules, &Registry::default()).unwrap();
-    let engine: Engine = EngineOptions::of(&file).clock(diana::core::TokioClock::new()).build(&file);
+    let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
     let limited = ServiceBuilder::new()
         .layer(DianaLayer::with_engine(Arc::new(engine)))
         .service(service_fn(|_: Request<_>| async { Ok::<_, Infallible>(Response::new(Full::<&[u8]>::default())) }));

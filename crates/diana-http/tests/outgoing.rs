@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 use diana::core::{KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
-use diana_http::{OutgoingError, OutgoingLayer};
+use diana::rules::{Document, Registry, RuleFile};
+use diana::{Engine, EngineOptions};
+use diana_http::{Filter, OutgoingError, OutgoingLayer};
+use http::Request;
 use parking_lot::Mutex;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -110,4 +113,23 @@ async fn a_place_is_given_back_when_the_response_is_there() {
     let error = answers.into_iter().last().unwrap().unwrap_err();
     assert!(error.to_string().ends_with("try again when other calls are done"), "{error}");
     assert_eq!(permits.available(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn patience_may_have_no_end() {
+    let file = Document::new("diana.yaml", "rules: [{name: one, limit: 1/s}]");
+    let file = RuleFile::read(&file, &Registry::default()).unwrap();
+    let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
+    let rules = OutgoingLayer::by_rules(Filter::new(Arc::new(engine))).patience(Duration::MAX);
+    let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
+    let limit = OutgoingLayer::new("partner", limiter).patience(Duration::MAX);
+    let permits = Permits::new("partner", 1).unwrap().with_clock(TokioClock::new());
+    let place = OutgoingLayer::at_a_time("partner", permits).patience(Duration::MAX);
+    let call = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(()) });
+    let client = ServiceBuilder::new().layer(rules).layer(limit).layer(place).service(call);
+    let start = Instant::now();
+    for _ in 0..3 {
+        client.clone().oneshot(Request::new(())).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), ms(2_000));
 }

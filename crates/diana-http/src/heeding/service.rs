@@ -1,125 +1,98 @@
 //! The client behind the layer, and the call that waits for a pause to end.
 
-use super::pauses::Pauses;
-use super::said;
-use crate::outgoing::{OutgoingError, TooBusy};
-use diana::core::Retry;
-use http::header::HOST;
-use http::{Request, Response};
+use super::HeedLayer;
+use super::waiting::Waiting;
+use crate::call::{HttpAnswer, HttpCall};
+use crate::outgoing::{NoLimit, OutgoingError, OutgoingLimit};
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-use tokio::time::{Instant, Sleep};
 use tower_service::Service;
 
-/// A client that heeds what the other side says: what [`HeedLayer`](super::HeedLayer) makes.
-#[derive(Clone, Debug)]
-pub struct Heeding<C> {
+/// A client that heeds what the other side says: what [`HeedLayer`] makes.
+#[derive(Debug)]
+pub struct Heeding<C, L = NoLimit> {
     inner: C,
-    pauses: Arc<Pauses>,
-    patience: Duration,
+    layer: HeedLayer<L>,
 }
 
-impl<C> Heeding<C> {
-    pub(super) fn new(inner: C, pauses: Arc<Pauses>, patience: Duration) -> Self {
-        Self { inner, pauses, patience }
+impl<C, L> Heeding<C, L> {
+    pub(super) fn new(inner: C, layer: HeedLayer<L>) -> Self {
+        Self { inner, layer }
     }
 }
 
-impl<B, R, C> Service<Request<B>> for Heeding<C>
+impl<C: Clone, L> Clone for Heeding<C, L> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), self.layer.clone())
+    }
+}
+
+impl<R, L, C> Service<R> for Heeding<C, L>
 where
-    C: Service<Request<B>, Response = Response<R>> + Clone,
+    R: HttpCall,
+    L: OutgoingLimit<R>,
+    C: Service<R, Response: HttpAnswer> + Clone,
 {
-    type Response = Response<R>;
+    type Response = C::Response;
     type Error = OutgoingError<C::Error>;
-    type Future = HeedingFuture<B, C>;
+    type Future = HeedingFuture<R, L, C>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context).map_err(OutgoingError::Client)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: R) -> Self::Future {
+        let waiting = self.layer.wait(&request);
         // The one that is ready makes the call; a clone need not be.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
-        HeedingFuture {
-            host: host(&request),
-            pauses: Arc::clone(&self.pauses),
-            patience: self.patience,
-            end: Instant::now() + self.patience,
-            state: State::Asking { sleep: None, asked: Some((request, client)) },
-        }
+        HeedingFuture { waiting, state: State::Waiting { asked: Some((request, client)) } }
     }
-}
-
-/// Whom a call goes to.
-fn host<B>(request: &Request<B>) -> Arc<str> {
-    let of_address = request.uri().authority().map(http::uri::Authority::as_str);
-    let of_header = || request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    // Those that name nobody go to the same one, as far as anybody can tell.
-    of_address.or_else(of_header).unwrap_or_default().into()
 }
 
 pin_project! {
     /// A call that waits for a pause to end, and then is made.
-    pub struct HeedingFuture<B, C: Service<Request<B>>> {
-        host: Arc<str>,
-        pauses: Arc<Pauses>,
-        patience: Duration,
-        end: Instant,
+    pub struct HeedingFuture<R, L: OutgoingLimit<R>, C: Service<R>> {
+        waiting: Waiting<R, L>,
         #[pin]
-        state: State<B, C>,
+        state: State<R, L::Held, C>,
     }
 }
 
 pin_project! {
     #[project = StateNow]
-    enum State<B, C: Service<Request<B>>> {
-        Asking { sleep: Option<Pin<Box<Sleep>>>, asked: Option<(Request<B>, C)> },
-        Calling { #[pin] call: C::Future },
+    enum State<R, H, C: Service<R>> {
+        Waiting { asked: Option<(R, C)> },
+        Calling { #[pin] call: C::Future, held: Option<H> },
     }
 }
 
-impl<B, R, C> Future for HeedingFuture<B, C>
+impl<R, L, C> Future for HeedingFuture<R, L, C>
 where
-    C: Service<Request<B>, Response = Response<R>>,
+    R: HttpCall,
+    L: OutgoingLimit<R>,
+    C: Service<R, Response: HttpAnswer>,
 {
-    type Output = Result<Response<R>, OutgoingError<C::Error>>;
+    type Output = Result<C::Response, OutgoingError<C::Error>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Asking { sleep, asked } => {
-                    if let Some(sleep) = sleep {
-                        ready!(sleep.as_mut().poll(context));
-                    }
-                    let now = Instant::now();
-                    // Others may have been told to wait longer meanwhile.
-                    match this.pauses.left(this.host, now) {
-                        Some(left) if now + left > *this.end => {
-                            let (limit, retry) = (Arc::clone(this.host), Retry::After(left));
-                            let busy = TooBusy { limit, patience: *this.patience, retry };
-                            return Poll::Ready(Err(OutgoingError::TooBusy(busy)));
-                        }
-                        Some(left) => {
-                            *sleep = Some(Box::pin(tokio::time::sleep(left)));
-                            continue;
-                        }
-                        None => {}
-                    }
+                StateNow::Waiting { asked } => {
                     // Whoever asks again has had the answer.
+                    let Some((request, _)) = asked else { return Poll::Pending };
+                    let turn = ready!(this.waiting.poll(request, context));
                     let Some((request, mut client)) = asked.take() else { return Poll::Pending };
-                    State::Calling { call: client.call(request) }
+                    let held = turn.map_err(OutgoingError::TooBusy)?;
+                    State::Calling { call: client.call(request), held }
                 }
-                StateNow::Calling { call } => {
+                // What it holds goes back when the future is dropped, right after this.
+                StateNow::Calling { call, .. } => {
                     let response = ready!(call.poll(context)).map_err(OutgoingError::Client)?;
-                    if let Some(time) = said::pause(response.status(), response.headers()) {
-                        this.pauses.pause(this.host, time, Instant::now());
-                    }
+                    this.waiting.heard(&response);
                     return Poll::Ready(Ok(response));
                 }
             };
@@ -128,8 +101,8 @@ where
     }
 }
 
-impl<B, C: Service<Request<B>>> fmt::Debug for HeedingFuture<B, C> {
+impl<R, L: OutgoingLimit<R>, C: Service<R>> fmt::Debug for HeedingFuture<R, L, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HeedingFuture").field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("HeedingFuture").field("host", &self.waiting.host()).finish_non_exhaustive()
     }
 }

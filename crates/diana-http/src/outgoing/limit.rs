@@ -49,6 +49,18 @@ impl<R> OutgoingLimit<R> for Permits {
     }
 }
 
+/// The limit of who has none: there is no such value.
+#[derive(Clone, Copy, Debug)]
+pub enum NoLimit {}
+
+impl<R> OutgoingLimit<R> for NoLimit {
+    type Held = ();
+
+    fn turn(self: Arc<Self>, _request: &R, _patience: Duration) -> Turn<()> {
+        match *self {}
+    }
+}
+
 /// A limit for each key of a call.
 pub struct ByKey<F> {
     limiter: Arc<KeyedLimiter<str>>,

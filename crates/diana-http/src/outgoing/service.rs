@@ -1,33 +1,31 @@
 //! The client behind the layer, and the call that waits.
 
-use super::error::{OutgoingError, TooBusy};
-use super::limit::{NoTurn, OutgoingLimit, Turn};
+use super::OutgoingLayer;
+use super::error::OutgoingError;
+use super::limit::OutgoingLimit;
+use super::waiting::Waiting;
 use pin_project_lite::pin_project;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tower_service::Service;
 
-/// A client whose calls wait for their turn: what [`OutgoingLayer`](super::OutgoingLayer) makes.
+/// A client whose calls wait for their turn: what [`OutgoingLayer`] makes.
 #[derive(Debug)]
 pub struct Outgoing<L, C> {
     inner: C,
-    limit: Arc<L>,
-    name: Arc<str>,
-    patience: Duration,
+    layer: OutgoingLayer<L>,
 }
 
 impl<L, C> Outgoing<L, C> {
-    pub(super) fn new(inner: C, limit: Arc<L>, name: Arc<str>, patience: Duration) -> Self {
-        Self { inner, limit, name, patience }
+    pub(super) fn new(inner: C, layer: OutgoingLayer<L>) -> Self {
+        Self { inner, layer }
     }
 }
 
 impl<L, C: Clone> Clone for Outgoing<L, C> {
     fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), Arc::clone(&self.limit), Arc::clone(&self.name), self.patience)
+        Self::new(self.inner.clone(), self.layer.clone())
     }
 }
 
@@ -45,12 +43,11 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let turn = Arc::clone(&self.limit).turn(&request, self.patience);
+        let waiting = self.layer.turn(&request);
         // The one that is ready makes the call; a clone need not be.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
-        let waiting = Waiting { request, client, name: Arc::clone(&self.name), patience: self.patience };
-        OutgoingFuture { state: State::Waiting { turn, waiting: Some(waiting) } }
+        OutgoingFuture { state: State::Waiting { waiting, asked: Some((request, client)) } }
     }
 }
 
@@ -65,16 +62,9 @@ pin_project! {
 pin_project! {
     #[project = StateNow]
     enum State<R, H, C: Service<R>> {
-        Waiting { turn: Turn<H>, waiting: Option<Waiting<R, C>> },
+        Waiting { #[pin] waiting: Waiting<H>, asked: Option<(R, C)> },
         Calling { #[pin] call: C::Future, held: H },
     }
-}
-
-struct Waiting<R, C> {
-    request: R,
-    client: C,
-    name: Arc<str>,
-    patience: Duration,
 }
 
 impl<R, H, C: Service<R>> Future for OutgoingFuture<R, H, C> {
@@ -84,19 +74,15 @@ impl<R, H, C: Service<R>> Future for OutgoingFuture<R, H, C> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Waiting { turn, waiting } => {
-                    let turn = ready!(turn.as_mut().poll(context));
+                StateNow::Waiting { waiting, asked } => {
                     // Whoever asks again has had the answer.
-                    let Some(Waiting { request, mut client, name, patience }) = waiting.take() else {
+                    if asked.is_none() {
                         return Poll::Pending;
-                    };
-                    match turn {
-                        Ok(held) => State::Calling { call: client.call(request), held },
-                        Err(NoTurn { limit, retry }) => {
-                            let busy = TooBusy { limit: limit.unwrap_or(name), patience, retry };
-                            return Poll::Ready(Err(OutgoingError::TooBusy(busy)));
-                        }
                     }
+                    let turn = ready!(waiting.poll(context));
+                    let Some((request, mut client)) = asked.take() else { return Poll::Pending };
+                    let held = turn.map_err(OutgoingError::TooBusy)?;
+                    State::Calling { call: client.call(request), held }
                 }
                 // What it holds goes back when the future is dropped, right after this.
                 StateNow::Calling { call, .. } => return call.poll(context).map_err(OutgoingError::Client),

@@ -1,0 +1,39 @@
+//! The client: who waits for what before a request goes out.
+
+use diana::core::{KeyedLimiter, Quota};
+use diana_http::{HeedLayer, HttpCall, OutgoingLayer};
+use http::Extensions;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Request, Response};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Middleware, Next};
+use tokio::time::Instant;
+
+// docs: begin
+/// A client that makes no more calls to each host than `quota` says, and none while a host asks for a pause. Clones share it.
+pub(crate) fn polite(quota: Quota) -> reqwest::Result<ClientWithMiddleware> {
+    // Redirects are links to us: so each has its own turn, and none leads to a host that we have no business with.
+    let client = Client::builder().user_agent("polite-crawler").redirect(Policy::none()).build()?;
+    let limit = OutgoingLayer::keyed("each-host", KeyedLimiter::new(quota), HttpCall::host);
+    Ok(ClientBuilder::new(client).with(HeedLayer::new().limit(limit)).with(Departures).build())
+}
+// docs: end
+
+/// When a call went out, after all that it waited for.
+#[derive(Clone, Copy)]
+pub(crate) struct Departed(pub(crate) Instant);
+
+/// Notes when each call goes out. It stands behind the others, and so comes after them.
+struct Departures;
+
+#[async_trait::async_trait]
+impl Middleware for Departures {
+    async fn handle(
+        &self,
+        request: Request,
+        extensions: &mut Extensions,
+        next: Next<'_>,
+    ) -> reqwest_middleware::Result<Response> {
+        extensions.insert(Departed(Instant::now()));
+        next.run(request, extensions).await
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked for: breadth first, each page once, so many at a time, and again if it was refused.
+
+use super::fetch::{Fetched, Outcome, fetch};
+use super::robots::Robots;
+use super::summary::Summary;
+use diana_http::HttpCall;
+use reqwest::{Method, Request, Url};
+use reqwest_middleware::ClientWithMiddleware;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::error::Error;
+use std::io::{self, Write};
+use tokio::task::JoinSet;
+
+/// How many calls to a host are under way, or wait, at a time: one that pauses does not keep the others waiting.
+const AT_A_TIME: usize = 2;
+/// How often a page is asked for, if its host refuses.
+const ATTEMPTS: u32 = 3;
+
+/// Crawls the hosts of `roots`, no more than `most` pages, and tells of each call.
+pub(crate) async fn crawl(
+    client: &ClientWithMiddleware,
+    roots: Vec<Url>,
+    most: usize,
+    out: &mut impl Write,
+) -> Result<Summary, Box<dyn Error>> {
+    let mut hosts = HashMap::new();
+    for root in &roots {
+        hosts.insert(host(root), Host { robots: Robots::ask(client, root).await?, under_way: 0 });
+    }
+    let crawl = Crawl { hosts, most, known: HashSet::new(), queue: VecDeque::new(), summary: Summary::new() };
+    crawl.run(client, roots, out).await
+}
+
+struct Crawl {
+    /// The hosts that are crawled; no other is asked for anything.
+    hosts: HashMap<String, Host>,
+    most: usize,
+    /// All pages that ever were in the queue.
+    known: HashSet<Url>,
+    queue: VecDeque<Call>,
+    summary: Summary,
+}
+
+struct Host {
+    robots: Robots,
+    under_way: usize,
+}
+
+struct Call {
+    url: Url,
+    attempt: u32,
+}
+
+impl Crawl {
+    async fn run(
+        mut self,
+        client: &ClientWithMiddleware,
+        roots: Vec<Url>,
+        out: &mut impl Write,
+    ) -> Result<Summary, Box<dyn Error>> {
+        self.add(roots);
+        let mut calls = JoinSet::new();
+        loop {
+            while let Some(call) = self.next() {
+                let client = client.clone();
+                calls.spawn(async move { (fetch(client, call.url).await, call.attempt) });
+            }
+            let Some(done) = calls.join_next().await else { return Ok(self.summary) };
+            let (fetched, attempt) = done?;
+            self.done(fetched, attempt, out)?;
+        }
+    }
+
+    /// The first in the queue whose host has room.
+    fn next(&mut self) -> Option<Call> {
+        let has_room = |call: &Call| self.hosts.get(&host(&call.url)).is_some_and(|host| host.under_way < AT_A_TIME);
+        let call = self.queue.iter().position(has_room).and_then(|place| self.queue.remove(place))?;
+        self.hosts.get_mut(&host(&call.url))?.under_way += 1;
+        Some(call)
+    }
+
+    fn done(&mut self, fetched: Fetched, attempt: u32, out: &mut impl Write) -> io::Result<()> {
+        let name = host(&fetched.url);
+        if let Some(host) = self.hosts.get_mut(&name) {
+            host.under_way -= 1;
+        }
+        self.summary.add(&name, &fetched);
+        writeln!(out, "{}", self.summary.line(&fetched))?;
+        match fetched.outcome {
+            Outcome::Answered(_, links) => self.add(links),
+            // The client does not send it before the host wants it.
+            Outcome::Refused(_) if attempt < ATTEMPTS => {
+                self.queue.push_front(Call { url: fetched.url, attempt: attempt + 1 });
+            }
+            Outcome::Refused(_) | Outcome::TooBusy(_) | Outcome::Failed(_) => self.summary.given_up += 1,
+        }
+        Ok(())
+    }
+
+    /// Puts pages into the queue: those that are new, on these hosts, and for crawlers, while there is room.
+    fn add(&mut self, urls: Vec<Url>) {
+        for url in urls {
+            let is_welcome = self.hosts.get(&host(&url)).is_some_and(|host| host.robots.allows(&url));
+            if is_welcome && self.known.len() < self.most && self.known.insert(url.clone()) {
+                self.queue.push_back(Call { url, attempt: 1 });
+            }
+        }
+    }
+}
+
+/// The name that the limits go by.
+fn host(url: &Url) -> String {
+    Request::new(Method::GET, url.clone()).host().unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! A small site on two ports, whose pages lead to each other. Both hosts want to be left alone now and then.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{Html, IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use reqwest::Url;
+use std::error::Error;
+use std::fmt::Write;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+
+/// How many pages there are: the even ones on the first host, the odd ones on the second.
+pub(crate) const PAGES: usize = 40;
+
+pub(crate) struct Site {
+    hosts: [SocketAddr; 2],
+    asked: Arc<[AtomicUsize; 2]>,
+}
+
+/// What one host needs to know to answer.
+struct Host {
+    manner: Manner,
+    hosts: [SocketAddr; 2],
+    /// How many requests each host has seen.
+    asked: Arc<[AtomicUsize; 2]>,
+}
+
+/// How a host says that it wants to be left alone.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// Serves every tenth request, too, and says that nothing is left for a second.
+    Tells = 0,
+    /// Refuses every ninth request, and says when to come again.
+    Refuses = 1,
+}
+
+impl Site {
+    pub(crate) async fn start() -> io::Result<Self> {
+        let listeners = [TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?];
+        let hosts = [listeners[0].local_addr()?, listeners[1].local_addr()?];
+        let asked = Arc::<[AtomicUsize; 2]>::default();
+        for (listener, manner) in listeners.into_iter().zip([Manner::Tells, Manner::Refuses]) {
+            let host = Arc::new(Host { manner, hosts, asked: Arc::clone(&asked) });
+            let app = Router::new().fallback(answer).with_state(host);
+            tokio::spawn(async move { axum::serve(listener, app).await });
+        }
+        Ok(Self { hosts, asked })
+    }
+
+    /// Where to begin.
+    pub(crate) fn roots(&self) -> Result<Vec<Url>, Box<dyn Error>> {
+        Ok(vec![self.address(0).parse()?, self.address(1).parse()?])
+    }
+
+    /// Where a page is.
+    pub(crate) fn address(&self, page: usize) -> String {
+        address(self.hosts, page)
+    }
+
+    /// How many requests each host has seen.
+    pub(crate) fn asked(&self) -> [usize; 2] {
+        [self.asked[0].load(Ordering::Relaxed), self.asked[1].load(Ordering::Relaxed)]
+    }
+}
+
+fn address(hosts: [SocketAddr; 2], page: usize) -> String {
+    format!("http://{}/page/{page}", hosts[page % 2])
+}
+
+async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
+    let number = host.asked[host.manner as usize].fetch_add(1, Ordering::Relaxed) + 1;
+    let mut headers = HeaderMap::new();
+    match host.manner {
+        Manner::Refuses if number.is_multiple_of(9) => {
+            return (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "1")]).into_response();
+        }
+        Manner::Tells if number.is_multiple_of(10) => {
+            headers.insert("ratelimit", HeaderValue::from_static("\"site\";r=0;t=1"));
+        }
+        Manner::Tells | Manner::Refuses => {}
+    }
+    let page = request.uri().path().strip_prefix("/page/").and_then(|page| page.parse().ok());
+    match (request.uri().path(), page) {
+        ("/robots.txt", _) => (headers, "User-agent: *\nDisallow: /private\n").into_response(),
+        (_, Some(page)) if page < PAGES => (headers, Html(html(host.hosts, page))).into_response(),
+        _ => (StatusCode::NOT_FOUND, headers).into_response(),
+    }
+}
+
+/// A page that leads to three others, back to the first, and to where crawlers are not welcome.
+fn html(hosts: [SocketAddr; 2], page: usize) -> String {
+    let mut html =
+        format!("<h1>Page {page}</h1> <a href=\"{}\">home</a> <a href=\"/private\">.</a>", address(hosts, 0));
+    for next in (page * 3 + 1..=page * 3 + 3).filter(|next| *next < PAGES) {
+        // Writing to a string does not fail.
+        let _ = write!(html, " <a href=\"{}#top\">{next}</a>", address(hosts, next));
+    }
+    html
+}

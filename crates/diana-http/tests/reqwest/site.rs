@@ -1,0 +1,60 @@
+//! The other side: a server on a port of its own, which remembers what it was asked.
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::StatusCode;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+pub(crate) struct Site {
+    /// Its host and port, as errors show it.
+    pub(crate) host: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    came: Arc<Notify>,
+}
+
+impl Site {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let (asked, came) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Notify>::default());
+        let site = Self { host, asked: Arc::clone(&asked), came: Arc::clone(&came) };
+        let app = Router::new().fallback(move |request: Request| {
+            asked.lock().push(request.uri().path().to_owned());
+            came.notify_one();
+            answer(request)
+        });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        site
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.host)
+    }
+
+    /// The paths that it was asked for.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().clone()
+    }
+
+    /// Waits until somebody has asked.
+    pub(crate) async fn is_asked(&self) {
+        self.came.notified().await;
+    }
+}
+
+/// What it says depends on what it is asked for; `/to?http://b/x` leads there, and `/never` is not answered.
+async fn answer(request: Request) -> Response {
+    match request.uri().path() {
+        "/busy" => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "3")]).into_response(),
+        "/closed" => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "120")]).into_response(),
+        "/last" => [("ratelimit", "\"each-client\";r=0;t=2")].into_response(),
+        "/more" => [("ratelimit", "\"each-client\";r=1;t=2")].into_response(),
+        "/to" => Redirect::temporary(request.uri().query().unwrap()).into_response(),
+        "/never" => std::future::pending().await,
+        _ => "hello".into_response(),
+    }
+}
