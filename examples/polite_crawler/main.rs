@@ -1,8 +1,8 @@
 //! A crawler that is a good guest: so many requests a second at each host, and none while a host asks to be left alone.
 //!
 //! ```text
-//! cargo run -p diana-http --features reqwest --example polite_crawler
-//! cargo run -p diana-http --features reqwest --example polite_crawler -- http://127.0.0.1:3000/
+//! cargo run --example polite_crawler
+//! cargo run --example polite_crawler -- http://127.0.0.1:3000/
 //! ```
 //!
 //! Without an address it crawls a small site of its own, on two ports. One says now and then that nothing is left

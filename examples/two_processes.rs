@@ -1,15 +1,15 @@
 //! Two processes that share one limit.
 //!
 //! ```text
-//! cargo run -p diana-redis --example two_processes
-//! cargo run -p diana-redis --example two_processes -- redis://127.0.0.1:6379
+//! cargo run --example two_processes
+//! cargo run --example two_processes -- redis://127.0.0.1:6379
 //! ```
 //!
 //! Without a URL it starts a `redis-server` of its own. Each process asks as fast as it can for three seconds, and says what
 //! it got. Together they get the limit: 50 at once, and 100 a second.
 
-use diana_core::{Clock, Quota, SystemClock, TokenBucket};
-use diana_redis::{Leases, Options, RedisStore, SharedLimiter};
+use diana::core::{Clock, Quota, SystemClock, TokenBucket};
+use diana::redis::{Leases, Options, RedisStore, SharedLimiter};
 use diana_testing::RedisServer;
 use std::error::Error;
 use std::process::{Command, Stdio};
