@@ -6,6 +6,7 @@ use diana_http::CallRefused;
 
 pub(crate) struct Phone(pub(crate) String);
 
+// docs: begin
 /// Two a second for each account, and four at once after a quiet spell. Who is over waits, for a second at most.
 #[rate_limit(rate = 2.0, burst = "2s", timeout = "1s", by = user)]
 pub(crate) async fn search(words: &str) -> Result<String, CallRefused> {
@@ -17,6 +18,7 @@ pub(crate) async fn search(words: &str) -> Result<String, CallRefused> {
 pub(crate) async fn send_code(phone: &Phone) -> Result<String, CallRefused> {
     Ok(format!("a code is on its way to {}\n", phone.0))
 }
+// docs: end
 
 /// Three a minute for each account, in this process.
 #[count_limit(limit = 3, period = "1min", by = user)]

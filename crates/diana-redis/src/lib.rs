@@ -60,8 +60,3 @@ pub use store::RedisStore;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sharing-limits.md")]
 struct SharingLimits;
-
-/// The README's code, so that it is tested.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -83,3 +83,8 @@ struct ComingFrom;
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
 #[doc = include_str!("../../../docs/in-your-code.md")]
 struct InYourCode;
+
+/// The code on the first page, so that it is tested.
+#[cfg(all(doctest, feature = "macros", feature = "redis"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
