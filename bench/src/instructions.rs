@@ -1,6 +1,6 @@
 //! Instructions of one operation, by callgrind: the same on every machine, whoever else is on it.
 //!
-//! A bench runs itself under valgrind, which counts only what happens within [`measured_operations`].
+//! A bench runs itself under valgrind, which counts only what happens within `measured_operations`.
 
 use std::hint::black_box;
 use std::process::Command;

@@ -3,14 +3,14 @@
 
 mod program;
 
+use diana::core::{Clock, SystemClock};
 use program::Program;
-use std::time::Instant;
 
 #[test]
 fn both_together_get_the_limit() {
-    let began = Instant::now();
+    let began = SystemClock.now();
     let (printed, output) = Program::run(Program::of("two_processes"));
-    let seconds = began.elapsed().as_secs() + 1;
+    let seconds = SystemClock.now().since(began).as_secs() + 1;
     assert!(output.status.success(), "{output:?}");
     let together = printed.split_once("together: ").and_then(|(_, rest)| rest.split_once(';')).unwrap().0;
     let together = together.parse::<u64>().unwrap();

@@ -109,15 +109,15 @@ async fn arguments_may_be_called_as_our_own_names_and_futures_be_sent() {
     }
 }
 
-struct Session(std::sync::Mutex<String>);
+struct Session(parking_lot::Mutex<String>);
 
 impl Session {
-    #[rate_limit(rate = 1000, burst = "0s", timeout = "10s", by = "{self.0.lock().unwrap()}", in = "guards")]
+    #[rate_limit(rate = 1000, burst = "0s", timeout = "10s", by = "{self.0.lock()}", in = "guards")]
     async fn touch(&self) -> Result<(), Limited> {
         Ok(())
     }
 
-    #[count_limit(limit = 1, period = "1h", by = "{self.0.lock().unwrap()}", in = "guards")]
+    #[count_limit(limit = 1, period = "1h", by = "{self.0.lock()}", in = "guards")]
     async fn once(&self) -> Result<(), Limited> {
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Session {
 #[tokio::test]
 async fn what_a_key_is_made_of_is_not_held_while_a_call_waits() {
     Limits::new().install_as("guards");
-    let session = Box::leak(Box::new(Session(std::sync::Mutex::new("ann".to_owned()))));
+    let session = Box::leak(Box::new(Session(parking_lot::Mutex::new("ann".to_owned()))));
     // A guard that were still there could not go from thread to thread, nor let the second call look.
     for task in [tokio::spawn(session.touch()), tokio::spawn(session.touch()), tokio::spawn(session.once())] {
         task.await.unwrap().unwrap();
