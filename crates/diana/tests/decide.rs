@@ -59,7 +59,7 @@ fn an_override_takes_the_place_of_the_limit_for_its_key() {
     assert_eq!(said(&engine, &account("bob")), "granted, closest to `a` for bob: 0 of 1 left");
     assert_eq!(
         said(&engine, &account("vip")),
-        "granted, closest to `pair@vip, 203.0.113.7` for 3:vip11:203.0.113.7: 0 of 1 left"
+        "granted, closest to `pair@vip, 203.0.113.7` for vip, 203.0.113.7: 0 of 1 left"
     );
     assert!(said(&engine, &account("vip")).starts_with("denied by `pair@vip, 203.0.113.7`"));
     assert!(decide(&engine, &account("none")).is_granted());
