@@ -91,6 +91,17 @@ async fn a_next_that_is_dropped_loses_neither_the_item_nor_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_that_moves_to_another_task_is_woken_there() {
+    let window = Limiter::with_algorithm(FixedWindow::new(quota("1/s", 1))).with_clock(TokioClock::new());
+    for limiter in [limiter("1/s", 1), Arc::new(window)] {
+        let mut items = stream::iter(1..=2).rate_limited(limiter);
+        assert_eq!(items.next().await, Some(1));
+        assert_eq!(items.next().now_or_never(), None);
+        assert_eq!(tokio::spawn(async move { items.next().await }).await.unwrap(), Some(2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_is_dropped_gives_its_place_back() {
     let limiter = limiter("1/s", 1);
     let mut items = stream::iter(1..=3).rate_limited(Arc::clone(&limiter));
@@ -185,6 +196,16 @@ async fn what_has_passed_is_flushed_while_the_next_waits() {
     sink.feed(1).await.unwrap();
     sink.feed(2).await.unwrap();
     assert_eq!(sink.flush().now_or_never(), None);
+    assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_passed_is_flushed_though_the_limit_is_used_up() {
+    let outbox = Outbox::new();
+    let mut sink = outbox.clone().rate_limited(Limiter::with_algorithm(Total::new(1).unwrap()));
+    sink.feed(1).await.unwrap();
+    sink.feed(2).await.unwrap();
+    assert!(matches!(sink.flush().await, Err(SinkError::UsedUp(_))));
     assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
 }
 

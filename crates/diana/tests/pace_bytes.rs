@@ -172,6 +172,29 @@ async fn who_is_dropped_while_it_waits_gives_its_piece_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_shuts_down_gives_back_the_write_that_it_gave_up() {
+    let budget = limiter(1_000, 100);
+    let mut writer = Throttled::new(Peer::that_takes(1_000)).writes(Arc::clone(&budget));
+    writer.write_all(&bytes(100)).await.unwrap();
+    assert!(timeout(ms(5), writer.write(&bytes(100))).await.is_err());
+    assert_eq!(budget.standing().reset, ms(120 - 5));
+    writer.shutdown().await.unwrap();
+    assert_eq!(budget.standing().reset, ms(100 - 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_buffers_go_at_once_where_nothing_is_throttled() {
+    let (near, _far) = tokio::io::duplex(64);
+    assert!(near.is_write_vectored());
+    let reads = Throttled::new(near).reads(limiter(1_000, 100));
+    assert!(reads.is_write_vectored());
+    let mut writes = reads.writes(limiter(1_000, 100));
+    assert!(!writes.is_write_vectored());
+    let several = [io::IoSlice::new(&[]), io::IoSlice::new(&[7; 5]), io::IoSlice::new(&[7; 6])];
+    assert_eq!(writes.write_vectored(&several).await.unwrap(), 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_later_read_with_less_room_pays_for_what_it_gets() {
     let (budget, film) = (limiter(1_000, 100), bytes(200));
     let mut reader = Throttled::new(&film[..]).reads(Arc::clone(&budget));

@@ -130,7 +130,14 @@ where
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
         let this = self.project();
         if this.held.is_none() {
-            let Some(item) = ready!(this.stream.poll_next(context)) else { return Poll::Ready(None) };
+            let item = match this.stream.poll_next(context) {
+                Poll::Ready(Some(item)) => item,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    this.till.idles();
+                    return Poll::Pending;
+                }
+            };
             let due = (this.cost)(&item);
             *this.held = Some((item, due));
         }

@@ -168,9 +168,9 @@ impl Reading {
         self.rest().len().min(room)
     }
 
-    /// So much of the rest as was paid, and there is room for.
-    fn pass(&mut self, paid: u64, room: usize) -> &[u8] {
-        let length = self.wanted(room).min(usize::try_from(paid).unwrap_or(usize::MAX));
+    /// So much of the rest as was paid.
+    fn pass(&mut self, paid: usize) -> &[u8] {
+        let length = self.rest().len().min(paid);
         let from = self.passed;
         self.passed += length;
         self.buffer.get(from..self.passed).unwrap_or_default()
