@@ -100,7 +100,10 @@ impl<T> Throttled<T> {
     /// ```
     #[must_use]
     pub fn reads(self, limiter: impl Into<Arc<Limiter>>) -> Self {
-        Self { reading: Some(Reading { till: Till::new(limiter.into()), buffer: Vec::new(), passed: 0 }), ..self }
+        Self {
+            reading: Some(Reading { till: Till::new(limiter.into()), buffer: Vec::new(), brought: 0, passed: 0 }),
+            ..self
+        }
     }
 
     /// Throttles what is written to it.
@@ -144,23 +147,26 @@ impl<T> Throttled<T> {
 /// What was read and has not passed yet.
 struct Reading {
     till: Till,
+    /// Room for the largest read so far, of which the first `brought` bytes are what the last one brought.
     buffer: Vec<u8>,
+    brought: usize,
     passed: usize,
 }
 
 impl Reading {
     fn rest(&self) -> &[u8] {
-        self.buffer.get(self.passed..).unwrap_or_default()
+        self.buffer.get(self.passed..self.brought).unwrap_or_default()
     }
 
     /// Fills the buffer by `read`, which is given room for what somebody has room for.
     fn fill<E>(&mut self, room: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<(), E> {
-        self.passed = 0;
-        self.buffer.clear();
-        self.buffer.resize(room.min(MOST_READ), 0);
-        let brought = read(&mut self.buffer);
-        self.buffer.truncate(*brought.as_ref().unwrap_or(&0));
-        brought.map(|_| ())
+        (self.brought, self.passed) = (0, 0);
+        let room = room.min(MOST_READ);
+        if self.buffer.len() < room {
+            self.buffer.resize(room, 0);
+        }
+        self.brought = read(self.buffer.get_mut(..room).unwrap_or_default())?.min(room);
+        Ok(())
     }
 
     /// How much of the rest to ask for, if there is room for so much.
