@@ -164,7 +164,7 @@ impl<S: Source + ?Sized> Drop for Turn<'_, S> {
 /// An answer in which the wait counts from `since`, and not from when the permits were taken.
 pub(crate) fn reckoned(answer: Answer, since: Timestamp) -> Answer {
     match answer.outcome {
-        Outcome::Granted { wait, receipt } => waited(answer, since, receipt.at() + wait),
+        Outcome::Granted { wait, receipt } => waited(answer, since, receipt.at().max(since) + wait),
         Outcome::Denied { .. } => answer,
     }
 }

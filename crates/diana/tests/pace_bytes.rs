@@ -155,6 +155,23 @@ async fn a_write_that_fails_or_is_stuck_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_writer_that_is_stuck_takes_one_piece_from_those_who_are_not() {
+    let budget = limiter(1_000, 20);
+    let stuck = Peer { stuck: true, ..Peer::that_takes(1) };
+    let (mut stuck, mut busy) = (Throttled::new(stuck), Throttled::new(Peer::that_takes(1_000)));
+    (stuck, busy) = (stuck.writes(Arc::clone(&budget)), busy.writes(budget));
+    let start = Instant::now();
+    // In one task, so the one that is stuck is polled whenever the other is.
+    tokio::select! {
+        biased;
+        _ = stuck.write(&[7; 100]) => panic!("it is stuck"),
+        done = busy.write_all(&[7; 1_000]) => done.unwrap(),
+    }
+    // 1,000 bytes, of which 20 go at once, and 20 that the other holds.
+    assert_eq!(start.elapsed(), ms(1_000));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_dropped_while_it_waits_gives_its_piece_back() {
     let (budget, film) = (limiter(1_000, 100), bytes(200));
     let mut reader = Throttled::new(&film[..]).reads(Arc::clone(&budget));

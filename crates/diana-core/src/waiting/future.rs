@@ -31,7 +31,7 @@ pub(crate) async fn acquire_since<S: Source + ?Sized>(
     };
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
     // Others may have asked later and been first, so the receipt says from when on the wait counts.
-    let then = receipt.at() + wait;
+    let then = receipt.at().max(since) + wait;
     let reservation = Reservation { source, key, receipt: Some(receipt) };
     sleep_until(source, then).await;
     reservation.keep();

@@ -24,7 +24,7 @@ pub(crate) fn acquire_since<S: Source + ?Sized>(
     let answer = reserved.unwrap_or_else(|| stand_in_line(source, Turn::new(source, key, cost, since, patience)));
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
     // Others may have asked later and been first, so the receipt says from when on the wait counts.
-    let then = receipt.at() + wait;
+    let then = receipt.at().max(since) + wait;
     sleep_until(source, then);
     waited(answer, since, then)
 }

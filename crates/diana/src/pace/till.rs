@@ -27,6 +27,8 @@ pub(super) struct Till {
 struct Hand {
     taken: Taken,
     used: u64,
+    /// Whether they wait for a peer that takes nothing.
+    stuck: bool,
 }
 
 impl Hand {
@@ -113,10 +115,22 @@ impl Till {
     /// be used for as long as a turn may be late.
     pub(super) fn moved(&mut self, bytes: usize) {
         let Some(hand) = &mut self.hand else { return };
-        hand.used = hand.used.saturating_add(wide(bytes));
+        (hand.used, hand.stuck) = (hand.used.saturating_add(wide(bytes)), false);
         if hand.left() == 0 || self.limiter.refund_rest(&hand.taken.receipt, hand.used) == Refund::Returned {
             self.hand = None;
         }
+    }
+
+    /// Nothing moved, and it is unknown when something will.
+    ///
+    /// What can't be given back is kept until then: whoever is polled for other reasons would else take piece after piece
+    /// from those who are not stuck.
+    pub(super) fn stuck(&mut self) {
+        self.moved(0);
+        if let Some(hand) = &mut self.hand {
+            hand.stuck = true;
+        }
+        self.idles();
     }
 
     /// There is nothing to pass.
@@ -162,7 +176,7 @@ impl Till {
 
     /// Keeps what was taken until it has moved; how many of `bytes` may.
     fn hold(&mut self, taken: Taken, bytes: usize) -> usize {
-        let hand = Hand { taken, used: 0 };
+        let hand = Hand { taken, used: 0, stuck: false };
         self.hand = Some(hand);
         bytes.min(narrow(hand.left()))
     }
@@ -170,7 +184,7 @@ impl Till {
     /// What is left of a piece that could not be given back: how many of `bytes` may move.
     fn in_hand(&mut self, bytes: usize) -> Option<usize> {
         let hand = self.hand?;
-        if self.limiter.clock().now().since(hand.taken.turn) > late::MOST {
+        if !hand.stuck && self.limiter.clock().now().since(hand.taken.turn) > late::MOST {
             self.hand = None;
             return None;
         }

@@ -53,11 +53,8 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
         match &written {
             Poll::Ready(Ok(moved)) => till.moved(*moved),
             Poll::Ready(Err(_)) => till.moved(0),
-            Poll::Pending => {
-                // A writer that is stuck keeps no permits: it takes them again when it can go on.
-                till.moved(0);
-                till.idles();
-            }
+            // A writer that is stuck keeps no permits, if they can be given back: it takes them again when it can go on.
+            Poll::Pending => till.stuck(),
         }
         written
     }
