@@ -5,7 +5,9 @@
 
 use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Quota, Timestamp, TokioClock};
 use diana::pace::{IteratorExt, SinkExt as _, StreamExt as _, Throttled};
+use futures_util::future::join_all;
 use futures_util::{FutureExt, SinkExt, StreamExt, sink, stream};
+use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -178,4 +180,52 @@ async fn a_reader_that_stays_away_catches_up_with_20_ms_and_no_more() {
     }
     // The piece that it waited for, 20 ms of the rate, and what came while it stayed away: the burst.
     assert!((2_100..=2_200).contains(&passed), "{passed}");
+}
+
+/// Consumers of one limit that are away now and then, for so many milliseconds each time; when each item passed.
+async fn consumers(limiter: Arc<Limiter>, away: Vec<Vec<u64>>) -> Vec<u128> {
+    let start = Instant::now();
+    let passed = away.into_iter().map(|away| {
+        let mut items = stream::repeat(()).rate_limited(Arc::clone(&limiter));
+        async move {
+            let mut passed = Vec::new();
+            for pause in away {
+                for _ in 0..40 {
+                    items.next().await;
+                    passed.push(start.elapsed().as_millis());
+                }
+                // Sometimes while an item waits, sometimes between two.
+                if pause.is_multiple_of(2) {
+                    let _ = items.next().now_or_never().map(|_| passed.push(start.elapsed().as_millis()));
+                }
+                sleep(ms(pause)).await;
+            }
+            passed
+        }
+    });
+    let mut all = join_all(passed).await.concat();
+    all.sort_unstable();
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn in_every_span_at_most_20_ms_more_than_the_limit_pass(
+        away in prop::collection::vec(prop::collection::vec(0..60_u64, 1..6), 1..4),
+        rate in prop_oneof![Just(700), Just(1_000), Just(10_000_u64)],
+        burst in 1..4_u64,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let streams = away.len();
+        let passed = runtime.block_on(async { consumers(limiter(rate, burst), away).await });
+        for (from, start) in passed.iter().enumerate() {
+            for (count, end) in (1..).zip(&passed[from..]) {
+                // Times are cut to milliseconds, and each stream may hold one that waited for longer.
+                let most = u128::from(burst) + u128::from(rate) * (end - start + 21) / 1_000;
+                prop_assert!(count <= most + u128::try_from(streams).unwrap(), "{} from {} to {} ms", count, start, end);
+            }
+        }
+    }
 }
