@@ -15,8 +15,8 @@
 //! it passes. So an idle queue holds no permit. Whoever stops polling while it waits keeps its place and finds the item ready.
 //!
 //! What is even is what is granted. Whoever is woken late loses nothing of the rate by it: the turns that came meanwhile are
-//! used at once, those of the last 20 ms. So a rate of 10,000/s with a burst of 1 holds on a timer that counts milliseconds, ten at a
-//! time.
+//! used at once, those of the last 20 ms. So a rate of 10,000/s with a burst of 1 holds on a timer that counts milliseconds,
+//! ten at a time.
 //!
 //! # What always holds (tests/pace*.rs)
 //! - Everything passes, in order, once.

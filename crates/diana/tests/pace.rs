@@ -9,6 +9,7 @@ mod queue_consumer;
 use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::{SinkError, SinkExt as _, StreamExt as _};
 use futures_util::future::join_all;
+use futures_util::stream::FusedStream as _;
 use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -118,6 +119,17 @@ async fn a_stream_ends_when_the_limit_is_used_up_and_goes_on_when_it_is_not() {
     assert_eq!(passed(&mut items).await, [(0, 1), (0, 2)]);
     limiter.reset();
     assert_eq!(passed(&mut items).await, [(0, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_over_when_its_source_is_and_nothing_is_held() {
+    let limiter = Arc::new(Limiter::with_algorithm(Total::new(1).unwrap()));
+    let mut items = stream::iter(1..=2).fuse().rate_limited(Arc::clone(&limiter));
+    assert_eq!((items.next().await, items.next().await), (Some(1), None));
+    assert!(!items.is_terminated());
+    limiter.reset();
+    assert_eq!((items.next().await, items.next().await), (Some(2), None));
+    assert!(items.is_terminated());
 }
 
 #[tokio::test(start_paused = true)]

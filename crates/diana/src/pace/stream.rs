@@ -3,7 +3,7 @@
 use super::one;
 use super::till::Till;
 use diana_core::Limiter;
-use futures_core::Stream;
+use futures_core::stream::{FusedStream, Stream};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -153,6 +153,17 @@ where
         let (_, most) = self.stream.size_hint();
         // A limit may be used up at any time, and the stream ends.
         (0, most.and_then(|most| most.checked_add(held)))
+    }
+}
+
+/// It is over when its source is, and not when a limit is used up: that may be reset.
+impl<S, F> FusedStream for PacedStream<S, F>
+where
+    S: FusedStream,
+    F: FnMut(&S::Item) -> u64,
+{
+    fn is_terminated(&self) -> bool {
+        self.held.is_none() && self.stream.is_terminated()
     }
 }
 

@@ -51,7 +51,7 @@ pin_project_lite::pin_project! {
     /// ```
     ///
     /// A read may have brought bytes whose turn has not come; they are handed on by later reads, and are lost with the reader.
-    /// A write, dropped or not, has taken what it said.
+    /// A write, dropped or not, has taken what it said. There is no seeking, and for `BufRead` put a `BufReader` around it.
     ///
     /// # Errors
     /// If the limit is used up for good: [`UsedUp`](super::UsedUp), in an error of the kind `QuotaExceeded`.
