@@ -15,13 +15,13 @@
 //! it passes. So an idle queue holds no permit. Whoever stops polling while it waits keeps its place and finds the item ready.
 //!
 //! What is even is what is granted. Whoever is woken late loses nothing of the rate by it: the turns that came meanwhile are
-//! used at once, those of the last 20 ms. So a rate of 10,000/s with a burst of 1 holds on a timer that counts milliseconds,
+//! used at once, those of the last 50 ms. So a rate of 10,000/s with a burst of 1 holds on a timer that counts milliseconds,
 //! ten at a time.
 //!
 //! # What always holds (tests/pace*.rs)
 //! - Everything passes, in order, once.
 //! - In every span `t` at most `burst + rate × t` are granted, over all that share a limiter, and at most
-//!   `burst + rate × (t + 20 ms)` pass: a turn is used as soon as it comes, or up to 20 ms late. (One item or piece of each
+//!   `burst + rate × (t + 50 ms)` pass: a turn is used as soon as it comes, or up to 50 ms late. (One item or piece of each
 //!   that was not polled in time may be later than that.)
 //! - Those who share a limiter take turns.
 //! - Nothing is too large. An item that costs more than the capacity is paid for in instalments, and passes when the last is

@@ -1,4 +1,4 @@
-//! Who is woken late loses nothing of the rate, and catches up with no more than 20 ms of it. Time is tokio's, paused (its timer
+//! Who is woken late loses nothing of the rate, and catches up with no more than 50 ms of it. Time is tokio's, paused (its timer
 //! goes by whole milliseconds, so whoever waits for less is late), or a clock that oversleeps: the values are exact.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
@@ -137,14 +137,14 @@ async fn at_once(items: &mut (impl StreamExt + Unpin)) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stays_away_catches_up_with_20_ms_and_no_more() {
+async fn who_stays_away_catches_up_with_50_ms_and_no_more() {
     let mut items = stream::repeat(()).rate_limited(limiter(1_000, 1));
     assert_eq!(items.next().await, Some(()));
     // It waits for its turn and is not polled when that comes.
     assert_eq!(items.next().now_or_never(), None);
     sleep(ms(5_000)).await;
-    // The one that waited, the burst, and 20 ms of the rate.
-    assert_eq!(at_once(&mut items).await, 1 + 1 + 20);
+    // The one that waited, the burst, and 50 ms of the rate.
+    assert_eq!(at_once(&mut items).await, 1 + 1 + 50);
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn a_source_that_was_idle_catches_up_with_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stays_away_catches_up_with_20_ms_and_no_more() {
+async fn a_reader_that_stays_away_catches_up_with_50_ms_and_no_more() {
     let film = vec![7; 100_000];
     let mut reader = Throttled::new(&film[..]).reads(limiter(100_000, 100));
     let mut buffer = vec![0; 50_000];
@@ -178,8 +178,8 @@ async fn a_reader_that_stays_away_catches_up_with_20_ms_and_no_more() {
     while let Ok(read) = timeout(Duration::ZERO, reader.read(&mut buffer)).await {
         passed += read.unwrap();
     }
-    // The piece that it waited for, 20 ms of the rate, and what came while it stayed away: the burst.
-    assert!((2_100..=2_200).contains(&passed), "{passed}");
+    // The piece that it waited for, 50 ms of the rate, and what came while it stayed away: the burst.
+    assert!((5_100..=5_200).contains(&passed), "{passed}");
 }
 
 /// Consumers of one limit that are away now and then, for so many milliseconds each time; when each item passed.
@@ -212,8 +212,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn in_every_span_at_most_20_ms_more_than_the_limit_pass(
-        away in prop::collection::vec(prop::collection::vec(0..60_u64, 1..6), 1..4),
+    fn in_every_span_at_most_50_ms_more_than_the_limit_pass(
+        away in prop::collection::vec(prop::collection::vec(0..90_u64, 1..6), 1..4),
         rate in prop_oneof![Just(700), Just(1_000), Just(10_000_u64)],
         burst in 1..4_u64,
     ) {
@@ -223,7 +223,7 @@ proptest! {
         for (from, start) in passed.iter().enumerate() {
             for (count, end) in (1..).zip(&passed[from..]) {
                 // Times are cut to milliseconds, and each stream may hold one that waited for longer.
-                let most = u128::from(burst) + u128::from(rate) * (end - start + 21) / 1_000;
+                let most = u128::from(burst) + u128::from(rate) * (end - start + 51) / 1_000;
                 prop_assert!(count <= most + u128::try_from(streams).unwrap(), "{} from {} to {} ms", count, start, end);
             }
         }

@@ -17,7 +17,10 @@ use diana_core::Timestamp;
 use std::time::Duration;
 
 /// What is later than this is lost: a flow that stood still for a second must not make up for it in one gush.
-pub(super) const MOST: Duration = Duration::from_millis(20);
+///
+/// A timer is late by a millisecond or two, a thread on a crowded machine by tens of them. Who wants to make up for more
+/// says so by a burst.
+pub(super) const MOST: Duration = Duration::from_millis(50);
 
 /// How late the last turn was used.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@
 //! # What always holds (tests/pace_bytes.rs, tests/pace_short_writes.rs)
 //! - Every byte passes, in order. Errors and the end pass without a wait.
 //! - A byte is paid for once, when it moves. One that does not move costs nothing, unless others were promised times behind
-//!   it: then it waits for the next write, and is lost if that does not come within 20 ms.
+//!   it: then it waits for the next write, and is lost if that does not come within 50 ms.
 
 mod blocking;
 mod polled;
