@@ -1,7 +1,7 @@
 //! What the benches share: the table that they print, and a reading of time, wall and CPU.
 //!
-//! Each bench is a binary of its own: `core` is the library in process, `redis` the store on Redis, `rules` the engine,
-//! `gateway` the program.
+//! Each bench is a binary of its own: `core` is the library in process, `pace` streams and bytes at an even rate, `redis` the
+//! store on Redis, `rules` the engine, `gateway` the program.
 
 #![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
 

@@ -7,6 +7,8 @@ pub enum Goal {
     AtMost(f64),
     /// This or more.
     AtLeast(f64),
+    /// 1, give or take so many percent.
+    Within(f64),
     /// None: the line is there to be known.
     Information,
 }
@@ -43,7 +45,8 @@ impl Report {
         let verdict = match goal {
             Goal::AtMost(most) if ratio <= most => "met",
             Goal::AtLeast(least) if ratio >= least => "met",
-            Goal::AtMost(_) | Goal::AtLeast(_) => "MISSED",
+            Goal::Within(percent) if (ratio - 1.0).abs() * 100.0 <= percent => "met",
+            Goal::AtMost(_) | Goal::AtLeast(_) | Goal::Within(_) => "MISSED",
             Goal::Information => "",
         };
         self.push(what, diana, peer, Some(ratio), goal, verdict);
@@ -55,15 +58,16 @@ impl Report {
     }
 
     fn push(&mut self, what: &str, diana: String, peer: String, ratio: Option<f64>, goal: Goal, verdict: &'static str) {
+        let ratio = ratio.map_or_else(String::new, |ratio| match (goal, ratio) {
+            (Goal::Within(_), _) | (_, 0.0..0.1) => format!("{ratio:.4}"),
+            _ => format!("{ratio:.2}"),
+        });
         let goal = match goal {
             Goal::AtMost(most) => format!("<= {most}"),
             Goal::AtLeast(least) => format!(">= {least}"),
+            Goal::Within(percent) => format!("1 ± {percent} %"),
             Goal::Information => String::new(),
         };
-        let ratio = ratio.map_or_else(String::new, |ratio| match ratio {
-            0.0..0.1 => format!("{ratio:.4}"),
-            _ => format!("{ratio:.2}"),
-        });
         let section = self.section.clone();
         self.rows.push(Row { section, what: what.to_owned(), diana, peer, ratio, goal, verdict });
     }

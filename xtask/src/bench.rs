@@ -27,6 +27,12 @@ const BENCHES: &[(&str, &str, &str)] = &[
         "a function with a limit on it beside a check written by hand: time, instructions (valgrind); --quick for some 10 s",
     ),
     (
+        "pace",
+        "bench-pace",
+        "streams, sinks, iterators, readers and writers at an even rate: how close to it over 10 s, beside governor's \
+         streams, and their CPU; some 40 s, --quick for some 10",
+    ),
+    (
         "redis",
         "bench-redis",
         "the store on Redis, beside a bare INCR: its CPU, commands and memory; --quick for some 20 s",

@@ -76,6 +76,18 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Gives back what `receipt` says was taken, where time has not given it back already.
     fn refund(&self, state: &mut Self::State, now: Timestamp, receipt: &Receipt) -> Refund;
 
+    /// Gives back what of `receipt` is above `used`, as [`refund`](Self::refund) gives back all of it.
+    ///
+    /// Right as it is for an algorithm that takes permits one like the other. One whose grants are more or less than the
+    /// sum of their permits says here what a part is worth.
+    fn refund_rest(&self, state: &mut Self::State, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
+        match Cost::new(receipt.cost().get().saturating_sub(used)) {
+            Ok(rest) => self.refund(state, now, &Receipt::new(rest, receipt.at()).with_mark(receipt.mark())),
+            // All of it was used.
+            Err(_) => Refund::Void,
+        }
+    }
+
     /// Whether nobody could tell this state from a fresh one, so that it may be forgotten.
     fn is_fresh(&self, state: &Self::State, now: Timestamp) -> bool;
 

@@ -84,9 +84,13 @@ impl Time {
     }
 
     pub(crate) fn park(&self, at_most: Duration) {
+        self.as_clock().park(at_most);
+    }
+
+    pub(crate) fn as_clock(&self) -> &dyn Clock {
         match self {
-            Self::System => SystemClock.park(at_most),
-            Self::Other(clock) => clock.park(at_most),
+            Self::System => &SystemClock,
+            Self::Other(clock) => &**clock,
         }
     }
 }

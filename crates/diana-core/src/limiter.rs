@@ -130,6 +130,60 @@ impl Limiter {
         Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::up_to(timeout)).await)
     }
 
+    /// [`check_n`](Self::check_n) by somebody who would have asked at `since`, had it not been woken late.
+    ///
+    /// Whoever waits for its turn is woken a little later than that: a timer has its grain, and a machine its other work.
+    /// If the burst is smaller than what comes back meanwhile, the rest is lost, and the flow is slower than the rate. Asked
+    /// as of a moment that is past, the limit counts from there, and the flow stays where it would be if nobody was late.
+    ///
+    /// The permits are taken as of the first moment from `since` up to now at which there was room, which is `since` and the
+    /// answer's [`wait`](Answer::wait): ask for the next ones as of that. In every span the grants keep to the limit; what
+    /// passes is late by as much as you let it, so bound that. An algorithm that [queues](Waiting::Queues) does not look
+    /// back: it is asked as of now.
+    ///
+    /// ```
+    /// use diana_core::{Clock, Limiter, ManualClock, Quota};
+    /// use std::time::Duration;
+    ///
+    /// let clock = ManualClock::new();
+    /// let limiter = Limiter::new("1000/s burst 1".parse::<Quota>()?).with_clock(clock.clone());
+    /// let mut turn = clock.now();
+    /// assert!(limiter.check().is_granted());
+    ///
+    /// // Three milliseconds pass, and with them the turns of three.
+    /// clock.advance(Duration::from_millis(3));
+    /// for _ in 0..3 {
+    ///     turn = turn + limiter.check_since(1, turn)?.wait().ok_or("denied")?;
+    /// }
+    /// assert_eq!(turn, clock.now());
+    /// assert!(!limiter.check_since(1, turn)?.is_granted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
+        let (cost, now) = (Cost::new(n)?, self.time.now());
+        let since = since.min(now);
+        if Source::waiting(self) == Waiting::Queues {
+            return Ok(crate::waiting::reckoned(Source::check(self, KEY, now, cost), since));
+        }
+        Ok(crate::waiting::reckoned(self.cell.take_since(since, now, cost), since))
+    }
+
+    /// [`acquire`](Self::acquire) by somebody who would have asked at `since`, had it not been woken late. As with
+    /// [`check_since`](Self::check_since), its turn came at `since` and the answer's wait.
+    pub fn acquire_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
+        Ok(thread::acquire_since(self, KEY, Cost::new(n)?, Patience::FOREVER, since))
+    }
+
+    /// [`acquire_since`](Self::acquire_since) as a future. Dropped, it gives its permits back where the algorithm can.
+    ///
+    /// # Panics
+    /// When it must wait and there is no tokio runtime with a timer.
+    #[cfg(feature = "async")]
+    pub async fn acquire_since_async(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
+        let cost = Cost::new(n)?;
+        Ok(crate::waiting::future::acquire_since(self, KEY, cost, Patience::FOREVER, since).await)
+    }
+
     /// Takes `n` permits without asking, even beyond the capacity: corrects what something turned out to cost.
     pub fn charge(&self, n: u64) -> Result<(), InvalidCost> {
         self.cell.charge(self.time.now(), Cost::new(n)?);
@@ -139,6 +193,23 @@ impl Limiter {
     /// Gives back what was granted, as far as time has not.
     pub fn refund(&self, receipt: &Receipt) -> Refund {
         let refund = self.cell.refund(self.time.now(), receipt);
+        self.lines.wake(KEY);
+        refund
+    }
+
+    /// Gives back what of `receipt` is above `used`, as far as time has not.
+    ///
+    /// ```
+    /// use diana_core::{Limiter, Quota, Refund};
+    ///
+    /// let bytes = Limiter::new(Quota::per_hour(1_000)?);
+    /// let receipt = bytes.check_n(500)?.receipt().ok_or("denied")?;
+    /// assert_eq!(bytes.refund_rest(&receipt, 120), Refund::Returned);
+    /// assert_eq!(bytes.standing().remaining, 880);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn refund_rest(&self, receipt: &Receipt, used: u64) -> Refund {
+        let refund = self.cell.refund_rest(self.time.now(), receipt, used);
         self.lines.wake(KEY);
         refund
     }
@@ -159,6 +230,20 @@ impl Limiter {
     /// Where the limit stands.
     pub fn standing(&self) -> Standing {
         self.cell.standing(self.time.now())
+    }
+
+    /// The clock that the limit goes by.
+    ///
+    /// ```
+    /// use diana_core::{Limiter, ManualClock, Quota, Timestamp};
+    ///
+    /// let clock = ManualClock::at(Timestamp::from_secs(100));
+    /// let limiter = Limiter::new(Quota::per_second(2)?).with_clock(clock);
+    /// assert_eq!(limiter.clock().now(), Timestamp::from_secs(100));
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn clock(&self) -> &dyn Clock {
+        self.time.as_clock()
     }
 
     /// How many wait in line. Those with a reservation don't.

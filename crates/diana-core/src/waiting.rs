@@ -76,8 +76,8 @@ pub(crate) struct Turn<'a, S: Source + ?Sized> {
 
 /// How a turn stands.
 pub(crate) enum Step {
-    /// It is over: the answer, and when it was given.
-    Done(Answer, Timestamp),
+    /// It is over.
+    Done(Answer),
     /// Poll again then, or when the waker is called.
     WaitUntil(Timestamp),
 }
@@ -98,16 +98,16 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
                 let answer = self.source.take(self.key, now, self.cost, self.patience(now));
                 let hopeless = answer.retry() == Some(Retry::Never) || self.deadline <= now;
                 if answer.is_granted() || hopeless {
-                    return Step::Done(answer, now);
+                    return Step::Done(answer);
                 }
                 match self.join(now, waker) {
                     Ok(first) => first,
-                    Err(turned_away) => return Step::Done(turned_away, now),
+                    Err(turned_away) => return Step::Done(turned_away),
                 }
             }
             None => match self.join(now, waker) {
                 Ok(first) => first,
-                Err(turned_away) => return Step::Done(turned_away, now),
+                Err(turned_away) => return Step::Done(turned_away),
             },
         };
         if !first {
@@ -117,13 +117,13 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
         let again = match answer.outcome {
             Outcome::Granted { .. } => {
                 self.leave();
-                return Step::Done(answer, now);
+                return Step::Done(answer);
             }
             Outcome::Denied { retry: Retry::After(after) } if now + after <= self.deadline => now + after,
             Outcome::Denied { retry: Retry::WhenReturned } if now < self.deadline => self.deadline,
             Outcome::Denied { .. } => {
                 self.leave();
-                return Step::Done(answer, now);
+                return Step::Done(answer);
             }
         };
         Step::WaitUntil(again)
@@ -144,7 +144,7 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
 
     fn give_up(&mut self, now: Timestamp) -> Step {
         self.leave();
-        Step::Done(self.source.others_are_first(self.key, now), now)
+        Step::Done(self.source.others_are_first(self.key, now))
     }
 
     fn leave(&mut self) {
@@ -158,6 +158,14 @@ impl<S: Source + ?Sized> Drop for Turn<'_, S> {
     /// Who stops waiting leaves the line, and the next one moves up.
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+/// An answer in which the wait counts from `since`, and not from when the permits were taken.
+pub(crate) fn reckoned(answer: Answer, since: Timestamp) -> Answer {
+    match answer.outcome {
+        Outcome::Granted { wait, receipt } => waited(answer, since, receipt.at().max(since) + wait),
+        Outcome::Denied { .. } => answer,
     }
 }
 

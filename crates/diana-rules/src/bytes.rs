@@ -2,6 +2,34 @@
 
 use crate::scalar::wrong_quota;
 use diana_core::{MAX_PERMITS, Quota, parse_duration};
+use std::fmt;
+
+/// Reads how many bytes in how long, as `bandwidth` has it: `512KiB/s`, `100Mbit/s`, `1 GiB/min`. A permit is a byte.
+///
+/// ```
+/// use diana_rules::parse_byte_rate;
+///
+/// assert_eq!(parse_byte_rate("50KiB/s").unwrap().permits(), 51_200);
+/// assert_eq!(parse_byte_rate("50").unwrap_err().to_string(), "`50` is no rate; write an amount and a time, as 512KiB/s");
+/// ```
+///
+/// # Errors
+/// What is wrong, and what would do.
+pub fn parse_byte_rate(text: &str) -> Result<Quota, InvalidByteRate> {
+    rate(text).map_err(InvalidByteRate)
+}
+
+/// Why something is no rate of bytes: what is wrong, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidByteRate(String);
+
+impl fmt::Display for InvalidByteRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for InvalidByteRate {}
 
 /// Each unit and its bits.
 const UNITS: [(&str, u128); 13] = [

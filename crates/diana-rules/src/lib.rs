@@ -41,6 +41,7 @@ pub use algorithm::{AlgorithmOptions, Configured};
 pub use answer::OwnAnswer;
 pub use attributes::{Attribute, Attributes};
 pub use by::{By, KeyBytes, MissingPart};
+pub use bytes::{InvalidByteRate, parse_byte_rate};
 pub use described::DescribedRequest;
 pub use document::node::{Entry, Node, Span, Value};
 pub use document::{Document, Format};

@@ -1,7 +1,8 @@
 //! The consumer of a queue that may send mail to so many a second, whatever waits in the queue.
 //!
-//! `cargo run -p diana --features pace --example queue_consumer` takes two seconds. A mail costs as many permits as it has
-//! recipients. The large one has more than may ever go at once: it is paid for in instalments, and is late by as much.
+//! `cargo run -p diana --features pace --example queue_consumer` takes two seconds, and says when each mail
+//! goes. A mail costs as many permits as it has recipients. The large one has more than may ever go at once: it is paid for in
+//! instalments, and is late by as much.
 
 use diana::core::{InvalidQuota, Limiter, Quota};
 use diana::pace::StreamExt as _;
@@ -39,10 +40,17 @@ pub(crate) async fn consume(queue: impl Stream<Item = Mail>, limiter: Limiter, m
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), InvalidQuota> {
-    let began = Instant::now();
+    println!("Eight mails wait, and 10 recipients a second may get one.");
+    let (began, mut recipients) = (Instant::now(), 0);
     consume(queue(), Limiter::new(rate()?), |mail| {
-        println!("{:>4} ms: mail to {}", began.elapsed().as_millis(), mail.recipients);
+        recipients += mail.recipients;
+        let names = if mail.recipients == 1 { "recipient" } else { "recipients" };
+        println!("after {:.1} s: a mail to {} {names}", began.elapsed().as_secs_f64(), mail.recipients);
     })
     .await;
+    println!(
+        "{recipients} recipients in {:.1} s: the first at once, the others one each 0.1 s.",
+        began.elapsed().as_secs_f64()
+    );
     Ok(())
 }

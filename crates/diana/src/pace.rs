@@ -12,12 +12,18 @@
 //!
 //! # How it works
 //! An item is taken from its source first; then permits are taken for it, at once or by a reservation that is waited for; then
-//! it passes. So an idle queue holds no permit. Whoever stops polling while it waits, or is woken
-//! late, keeps its place and finds the item ready, so that item may pass close to the next: what is even is what is granted.
+//! it passes. So an idle queue holds no permit. Whoever stops polling while it waits keeps its place and finds the item ready.
 //!
-//! # What always holds (tests/pace.rs, tests/pace_blocking.rs, tests/pace_bytes.rs)
+//! What is even is what is granted. Whoever is woken late loses nothing of the rate by it: the turns that came meanwhile are
+//! used at once, those of the last 50 ms. So a rate of 10,000/s with a burst of 1 holds on a timer that counts milliseconds,
+//! ten at a time.
+//!
+//! # What always holds (tests/pace*.rs)
 //! - Everything passes, in order, once.
-//! - In every span `t` at most `burst + rate × t` are granted, over all that share a limiter.
+//! - In every span `t` at most `burst + rate × t` are granted, over all that share a limiter, and at most
+//!   `burst + rate × (t + 50 ms)` pass: a turn is used as soon as it comes, or up to 50 ms late. (One item or piece of each
+//!   that was not polled in time may be later than that.)
+//! - Those who share a limiter take turns.
 //! - Nothing is too large. An item that costs more than the capacity is paid for in instalments, and passes when the last is
 //!   paid: it is late by as much as it is large. (It passes in one instant, so that instant exceeds the burst; the rate it
 //!   keeps.)
@@ -30,6 +36,7 @@
 //! those who hold them, does not fit here.
 
 mod iterator;
+mod late;
 mod pay;
 mod piece;
 mod sink;
@@ -42,6 +49,11 @@ pub use pay::UsedUp;
 pub use sink::{PacedSink, SinkError, SinkExt};
 pub use stream::{PacedStream, StreamExt};
 pub use throttled::Throttled;
+
+/// The page's code, so that it is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/pace.part.md")]
+struct Page;
 
 /// What an item costs unless somebody says otherwise.
 fn one<T>(_: &T) -> u64 {

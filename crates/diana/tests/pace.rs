@@ -9,6 +9,7 @@ mod queue_consumer;
 use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::{SinkError, SinkExt as _, StreamExt as _};
 use futures_util::future::join_all;
+use futures_util::stream::FusedStream as _;
 use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt, stream};
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -91,6 +92,17 @@ async fn a_next_that_is_dropped_loses_neither_the_item_nor_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stream_that_moves_to_another_task_is_woken_there() {
+    let window = Limiter::with_algorithm(FixedWindow::new(quota("1/s", 1))).with_clock(TokioClock::new());
+    for limiter in [limiter("1/s", 1), Arc::new(window)] {
+        let mut items = stream::iter(1..=2).rate_limited(limiter);
+        assert_eq!(items.next().await, Some(1));
+        assert_eq!(items.next().now_or_never(), None);
+        assert_eq!(tokio::spawn(async move { items.next().await }).await.unwrap(), Some(2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_that_is_dropped_gives_its_place_back() {
     let limiter = limiter("1/s", 1);
     let mut items = stream::iter(1..=3).rate_limited(Arc::clone(&limiter));
@@ -107,6 +119,17 @@ async fn a_stream_ends_when_the_limit_is_used_up_and_goes_on_when_it_is_not() {
     assert_eq!(passed(&mut items).await, [(0, 1), (0, 2)]);
     limiter.reset();
     assert_eq!(passed(&mut items).await, [(0, 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_over_when_its_source_is_and_nothing_is_held() {
+    let limiter = Arc::new(Limiter::with_algorithm(Total::new(1).unwrap()));
+    let mut items = stream::iter(1..=2).fuse().rate_limited(Arc::clone(&limiter));
+    assert_eq!((items.next().await, items.next().await), (Some(1), None));
+    assert!(!items.is_terminated());
+    limiter.reset();
+    assert_eq!((items.next().await, items.next().await), (Some(2), None));
+    assert!(items.is_terminated());
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,6 +208,16 @@ async fn what_has_passed_is_flushed_while_the_next_waits() {
     sink.feed(1).await.unwrap();
     sink.feed(2).await.unwrap();
     assert_eq!(sink.flush().now_or_never(), None);
+    assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_passed_is_flushed_though_the_limit_is_used_up() {
+    let outbox = Outbox::new();
+    let mut sink = outbox.clone().rate_limited(Limiter::with_algorithm(Total::new(1).unwrap()));
+    sink.feed(1).await.unwrap();
+    sink.feed(2).await.unwrap();
+    assert!(matches!(sink.flush().await, Err(SinkError::UsedUp(_))));
     assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-use diana::core::{Clock, Limiter, ManualClock, Quota};
+use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, Quota};
 use diana::pace::{IteratorExt, Throttled};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -24,6 +24,15 @@ fn an_iterator_passes_the_burst_at_once_and_then_one_an_interval() {
     let items = [1, 1, 1, 7, 0].into_iter().rate_limited(limiter).cost(|cost| *cost);
     let passed: Vec<_> = items.map(|cost| (clock.now().as_nanos() / 1_000_000, cost)).collect();
     assert_eq!(passed, [(0, 1), (0, 1), (100, 1), (800, 7), (800, 0)]);
+}
+
+#[test]
+fn a_line_without_room_is_waited_for_on_the_limiters_clock() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota(10, 1))).with_clock(clock.clone());
+    let items = (1..=4).rate_limited(limiter);
+    let passed: Vec<_> = items.map(|item| (clock.now().as_nanos() / 1_000_000, item)).collect();
+    assert_eq!(passed, [(0, 1), (100, 2), (200, 3), (300, 4)]);
 }
 
 /// A blocking peer that takes at most so many bytes at a time.

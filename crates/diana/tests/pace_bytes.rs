@@ -155,6 +155,23 @@ async fn a_write_that_fails_or_is_stuck_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_writer_that_is_stuck_takes_one_piece_from_those_who_are_not() {
+    let budget = limiter(1_000, 20);
+    let stuck = Peer { stuck: true, ..Peer::that_takes(1) };
+    let (mut stuck, mut busy) = (Throttled::new(stuck), Throttled::new(Peer::that_takes(1_000)));
+    (stuck, busy) = (stuck.writes(Arc::clone(&budget)), busy.writes(budget));
+    let start = Instant::now();
+    // In one task, so the one that is stuck is polled whenever the other is.
+    tokio::select! {
+        biased;
+        _ = stuck.write(&[7; 100]) => panic!("it is stuck"),
+        done = busy.write_all(&[7; 1_000]) => done.unwrap(),
+    }
+    // 1,000 bytes, of which 20 go at once, and 20 that the other holds.
+    assert_eq!(start.elapsed(), ms(1_000));
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_is_dropped_while_it_waits_gives_its_piece_back() {
     let (budget, film) = (limiter(1_000, 100), bytes(200));
     let mut reader = Throttled::new(&film[..]).reads(Arc::clone(&budget));
@@ -169,6 +186,29 @@ async fn who_is_dropped_while_it_waits_gives_its_piece_back() {
     assert!(timeout(ms(5), writer.write(&bytes(100))).await.is_err());
     drop(writer);
     assert_eq!(budget.standing().remaining, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_shuts_down_gives_back_the_write_that_it_gave_up() {
+    let budget = limiter(1_000, 100);
+    let mut writer = Throttled::new(Peer::that_takes(1_000)).writes(Arc::clone(&budget));
+    writer.write_all(&bytes(100)).await.unwrap();
+    assert!(timeout(ms(5), writer.write(&bytes(100))).await.is_err());
+    assert_eq!(budget.standing().reset, ms(120 - 5));
+    writer.shutdown().await.unwrap();
+    assert_eq!(budget.standing().reset, ms(100 - 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_buffers_go_at_once_where_nothing_is_throttled() {
+    let (near, _far) = tokio::io::duplex(64);
+    assert!(near.is_write_vectored());
+    let reads = Throttled::new(near).reads(limiter(1_000, 100));
+    assert!(reads.is_write_vectored());
+    let mut writes = reads.writes(limiter(1_000, 100));
+    assert!(!writes.is_write_vectored());
+    let several = [io::IoSlice::new(&[]), io::IoSlice::new(&[7; 5]), io::IoSlice::new(&[7; 6])];
+    assert_eq!(writes.write_vectored(&several).await.unwrap(), 5);
 }
 
 #[tokio::test(start_paused = true)]

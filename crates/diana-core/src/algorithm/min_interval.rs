@@ -101,6 +101,11 @@ impl Algorithm for MinInterval {
         Refund::Returned
     }
 
+    /// A grant is a grant, whatever its cost: one that was used in part was used.
+    fn refund_rest(&self, state: &mut IntervalState, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
+        if used == 0 { self.refund(state, now, receipt) } else { Refund::Void }
+    }
+
     fn is_fresh(&self, state: &IntervalState, now: Timestamp) -> bool {
         state.next_free <= now.as_nanos()
     }

@@ -35,6 +35,14 @@ impl Cell {
         self.with(|bucket, state| bucket.answer(state, now, cost, patience), |held| held.take(now, cost, patience))
     }
 
+    /// Takes as of the first moment from `since` to `now` at which there is room.
+    pub(crate) fn take_since(&self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer {
+        self.with(
+            |bucket, state| bucket.answer(state, since, cost, Patience::up_to(now.since(since))),
+            |held| held.take_since(since, now, cost),
+        )
+    }
+
     pub(crate) fn peek(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         self.with(
             |bucket, state| Answer {
@@ -51,6 +59,13 @@ impl Cell {
 
     pub(crate) fn refund(&self, now: Timestamp, receipt: &Receipt) -> Refund {
         self.with(|bucket, state| bucket.refund(state, now, receipt), |held| held.refund(now, receipt))
+    }
+
+    pub(crate) fn refund_rest(&self, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
+        self.with(
+            |bucket, state| bucket.refund_rest(state, now, receipt, used),
+            |held| held.refund_rest(now, receipt, used),
+        )
     }
 
     pub(crate) fn reset(&self, now: Timestamp) {
@@ -119,9 +134,12 @@ fn used(standing: Standing) -> u64 {
 /// An algorithm with one state, without its type.
 pub(crate) trait AnyState: Debug + Send {
     fn take(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    /// Takes as of the first moment from `since` to `now` at which there is room.
+    fn take_since(&mut self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer;
     fn peek(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
     fn charge(&mut self, now: Timestamp, cost: Cost);
     fn refund(&mut self, now: Timestamp, receipt: &Receipt) -> Refund;
+    fn refund_rest(&mut self, now: Timestamp, receipt: &Receipt, used: u64) -> Refund;
     fn reset(&mut self, now: Timestamp);
     fn restart(&mut self, now: Timestamp);
     fn standing(&mut self, now: Timestamp) -> Standing;
@@ -156,8 +174,14 @@ impl<A: Algorithm> AnyState for Held<A> {
         self.algorithm.answer(&mut self.state, now, cost, patience)
     }
 
+    fn take_since(&mut self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer {
+        let since = self.tick(since);
+        self.algorithm.answer(&mut self.state, since, cost, Patience::up_to(now.since(since)))
+    }
+
+    // A look moves nothing, time neither: whoever comes late may still ask as of a moment before it.
     fn peek(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        let now = self.tick(now);
+        let now = self.latest.max(now);
         let outcome = self.algorithm.peek(&self.state, now, cost, patience);
         Answer { outcome, standing: self.algorithm.standing(&self.state, now) }
     }
@@ -172,6 +196,11 @@ impl<A: Algorithm> AnyState for Held<A> {
         self.algorithm.refund(&mut self.state, now, receipt)
     }
 
+    fn refund_rest(&mut self, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
+        let now = self.latest.max(now);
+        self.algorithm.refund_rest(&mut self.state, now, receipt, used)
+    }
+
     fn reset(&mut self, now: Timestamp) {
         let now = self.tick(now);
         self.state = self.algorithm.fresh(now);
@@ -183,8 +212,7 @@ impl<A: Algorithm> AnyState for Held<A> {
     }
 
     fn standing(&mut self, now: Timestamp) -> Standing {
-        let now = self.tick(now);
-        self.algorithm.standing(&self.state, now)
+        self.algorithm.standing(&self.state, self.latest.max(now))
     }
 
     fn waiting(&self) -> Waiting {

@@ -13,30 +13,42 @@ use std::time::Duration;
 
 /// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `patience`.
 pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
-    let began = source.time().now();
-    let (answer, taken) = match reserve(source, key, cost, began, patience) {
-        Some(answer) => (answer, began),
-        None => stand_in_line(source, Turn::new(source, key, cost, began, patience)).await,
+    acquire_since(source, key, cost, patience, source.time().now()).await
+}
+
+/// The same, where the algorithm can look back, as if asked at `since`. The wait counts from there.
+pub(crate) async fn acquire_since<S: Source + ?Sized>(
+    source: &S,
+    key: u64,
+    cost: Cost,
+    patience: Patience,
+    since: Timestamp,
+) -> Answer {
+    let since = since.min(source.time().now());
+    let answer = match reserve(source, key, cost, since, patience) {
+        Some(answer) => answer,
+        None => stand_in_line(source, Turn::new(source, key, cost, since, patience)).await,
     };
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
-    let then = taken + wait;
+    // Others may have asked later and been first, so the receipt says from when on the wait counts.
+    let then = receipt.at().max(since) + wait;
     let reservation = Reservation { source, key, receipt: Some(receipt) };
     sleep_until(source, then).await;
     reservation.keep();
-    waited(answer, began, then)
+    waited(answer, since, then)
 }
 
-/// Waits for its turn; the answer, and when it was given.
-async fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> (Answer, Timestamp) {
+/// Waits for its turn.
+async fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> Answer {
     // Who need not wait needs no timer either, and a runtime may have none.
-    if let Step::Done(answer, at) = poll_fn(|context| Poll::Ready(turn.poll(context.waker()))).await {
-        return (answer, at);
+    if let Step::Done(answer) = poll_fn(|context| Poll::Ready(turn.poll(context.waker()))).await {
+        return answer;
     }
     let mut timer = pin!(tokio::time::sleep(Duration::ZERO));
     poll_fn(|context| {
         loop {
             let then = match turn.poll(context.waker()) {
-                Step::Done(answer, at) => return Poll::Ready((answer, at)),
+                Step::Done(answer) => return Poll::Ready(answer),
                 Step::WaitUntil(then) => then,
             };
             timer.as_mut().reset(tokio_deadline(then.since(source.time().now())));

@@ -8,23 +8,33 @@ use std::task::{Wake, Waker};
 
 /// Takes `cost`, and returns when the permits can be used, or when they can't be had within `patience`.
 pub(crate) fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
-    let began = source.time().now();
-    let (answer, taken) = match reserve(source, key, cost, began, patience) {
-        Some(answer) => (answer, began),
-        None => stand_in_line(source, Turn::new(source, key, cost, began, patience)),
-    };
-    let Some(wait) = answer.wait() else { return answer };
-    let then = taken + wait;
-    sleep_until(source, then);
-    waited(answer, began, then)
+    acquire_since(source, key, cost, patience, source.time().now())
 }
 
-/// Waits for its turn; the answer, and when it was given.
-fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> (Answer, Timestamp) {
+/// The same, where the algorithm can look back, as if asked at `since`. The wait counts from there.
+pub(crate) fn acquire_since<S: Source + ?Sized>(
+    source: &S,
+    key: u64,
+    cost: Cost,
+    patience: Patience,
+    since: Timestamp,
+) -> Answer {
+    let since = since.min(source.time().now());
+    let reserved = reserve(source, key, cost, since, patience);
+    let answer = reserved.unwrap_or_else(|| stand_in_line(source, Turn::new(source, key, cost, since, patience)));
+    let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
+    // Others may have asked later and been first, so the receipt says from when on the wait counts.
+    let then = receipt.at().max(since) + wait;
+    sleep_until(source, then);
+    waited(answer, since, then)
+}
+
+/// Waits for its turn.
+fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> Answer {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         match turn.poll(&waker) {
-            Step::Done(answer, at) => return (answer, at),
+            Step::Done(answer) => return answer,
             Step::WaitUntil(then) => source.time().park(then.since(source.time().now())),
         }
     }

@@ -1,7 +1,7 @@
 //! An iterator at an even rate, on a thread that may block.
 
 use super::one;
-use super::pay::pay;
+use super::till::Till;
 use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub trait IteratorExt: Iterator {
     where
         Self: Sized,
     {
-        PacedIterator { iterator: self, cost: one, held: None, limiter: limiter.into() }
+        PacedIterator { iterator: self, cost: one, held: None, till: Till::new(limiter.into()) }
     }
 }
 
@@ -41,7 +41,7 @@ pub struct PacedIterator<I: Iterator, F> {
     cost: F,
     /// The one that the limit was used up for.
     held: Option<(I::Item, u64)>,
-    limiter: Arc<Limiter>,
+    till: Till,
 }
 
 impl<I: Iterator, F> PacedIterator<I, F> {
@@ -62,8 +62,8 @@ impl<I: Iterator, F> PacedIterator<I, F> {
     where
         G: FnMut(&I::Item) -> u64,
     {
-        let Self { iterator, held, limiter, .. } = self;
-        PacedIterator { iterator, cost, held, limiter }
+        let Self { iterator, held, till, .. } = self;
+        PacedIterator { iterator, cost, held, till }
     }
 
     /// The iterator, and the item that it held when the limit was used up.
@@ -98,7 +98,7 @@ where
                 (item, due)
             }
         };
-        match pay(&self.limiter, due) {
+        match self.till.pay(due) {
             Ok(()) => Some(item),
             Err(_used_up) => {
                 self.held = Some((item, due));
@@ -118,6 +118,6 @@ where
 impl<I: Iterator + fmt::Debug, F> fmt::Debug for PacedIterator<I, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("PacedIterator");
-        fields.field("iterator", &self.iterator).field("limiter", &self.limiter).finish_non_exhaustive()
+        fields.field("iterator", &self.iterator).field("till", &self.till).finish_non_exhaustive()
     }
 }

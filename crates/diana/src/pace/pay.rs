@@ -4,7 +4,7 @@
 //! ever grant at once is asked for in parts; a line that is full is looked at again; and a limit that is used up for good is
 //! an error, since waiting would be for ever.
 
-use diana_core::{Answer, Clock, Cost, Limiter, MAX_PERMITS, Outcome, Receipt, Retry, SystemClock};
+use diana_core::{Answer, Limiter, MAX_PERMITS, Outcome, Receipt, Retry, Timestamp};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -43,77 +43,109 @@ impl From<UsedUp> for io::Error {
     }
 }
 
-/// What to do after an answer.
-enum Next {
-    Go(Receipt),
-    /// There is never so much at once: this is the most.
-    AskFor(u64),
-    LookAgain(Duration),
+/// Permits, and when their turn came: now, or a little earlier.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub(super) receipt: Receipt,
+    pub(super) turn: Timestamp,
 }
 
-fn next(answer: &Answer, asked: u64) -> Result<Next, UsedUp> {
-    match answer.outcome {
-        Outcome::Granted { receipt, .. } => Ok(Next::Go(receipt)),
-        Outcome::Denied { retry: Retry::After(wait) } => Ok(Next::LookAgain(wait)),
-        Outcome::Denied { retry: Retry::WhenReturned } => Ok(Next::LookAgain(LOOK_AGAIN)),
-        Outcome::Denied { retry: Retry::Never } if (1..asked).contains(&answer.standing.limit) => {
-            Ok(Next::AskFor(answer.standing.limit))
+/// How many permits are asked for, and as of when.
+struct Asking {
+    permits: u64,
+    since: Timestamp,
+    /// Whether the last answer was "a moment that is past".
+    looked_back: bool,
+}
+
+/// What to do after an answer.
+enum Next {
+    Go(Taken),
+    AskAgain,
+    /// And then ask again.
+    Wait(Duration),
+}
+
+impl Asking {
+    fn new(permits: u64, since: Timestamp) -> Self {
+        Self { permits: permits.clamp(1, MAX_PERMITS), since, looked_back: false }
+    }
+
+    /// Takes note of an answer that was had at `now`.
+    fn heed(&mut self, answer: &Answer, now: Timestamp) -> Result<Next, UsedUp> {
+        let wait = match answer.outcome {
+            Outcome::Granted { wait, receipt } => return Ok(Next::Go(Taken { receipt, turn: self.since + wait })),
+            // There is never so much at once.
+            Outcome::Denied { retry: Retry::Never } if (1..self.permits).contains(&answer.standing.limit) => {
+                self.permits = answer.standing.limit;
+                return Ok(Next::AskAgain);
+            }
+            Outcome::Denied { retry: Retry::Never } => return Err(UsedUp),
+            Outcome::Denied { retry: Retry::After(wait) } => wait,
+            Outcome::Denied { retry: Retry::WhenReturned } => LOOK_AGAIN,
+        };
+        let then = self.since + wait;
+        if then > now {
+            (self.since, self.looked_back) = (then, false);
+            return Ok(Next::Wait(then.since(now)));
         }
-        Outcome::Denied { retry: Retry::Never } => Err(UsedUp),
+        // Asked as of then it should be granted. If not, others were first, and to go back over all that they did helps
+        // nobody.
+        self.since = if self.looked_back { now } else { then };
+        self.looked_back = true;
+        Ok(Next::AskAgain)
     }
 }
 
-/// Takes `permits`, or as many as there can be at once, blocking this thread until they can be used.
-pub(super) fn take(limiter: &Limiter, permits: u64) -> Result<Receipt, UsedUp> {
-    let mut asked = permits.clamp(1, MAX_PERMITS);
+/// Takes `permits`, or as many as there can be at once, blocking this thread until they can be used. Reckoned from `since`.
+pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, UsedUp> {
+    let mut asking = Asking::new(permits, since);
     loop {
-        let Ok(answer) = limiter.acquire(asked) else { return Err(UsedUp) };
-        match next(&answer, asked)? {
-            Next::Go(receipt) => return Ok(receipt),
-            Next::AskFor(most) => asked = most,
-            Next::LookAgain(wait) => SystemClock.park(wait),
+        let Ok(answer) = limiter.acquire_since(asking.permits, asking.since) else { return Err(UsedUp) };
+        match asking.heed(&answer, limiter.clock().now())? {
+            Next::Go(taken) => return Ok(taken),
+            Next::AskAgain => {}
+            Next::Wait(wait) => limiter.clock().park(wait),
         }
     }
 }
 
 /// [`take`] as a future. Dropped, it gives back what it waited for.
-pub(super) async fn take_async(limiter: &Limiter, permits: u64) -> Result<Receipt, UsedUp> {
-    let mut asked = permits.clamp(1, MAX_PERMITS);
+pub(super) async fn take_async(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, UsedUp> {
+    let mut asking = Asking::new(permits, since);
     loop {
-        let Ok(answer) = limiter.acquire_async(asked).await else { return Err(UsedUp) };
-        match next(&answer, asked)? {
-            Next::Go(receipt) => return Ok(receipt),
-            Next::AskFor(most) => asked = most,
-            Next::LookAgain(wait) => tokio::time::sleep(wait).await,
+        let answer = limiter.acquire_since_async(asking.permits, asking.since).await;
+        let Ok(answer) = answer else { return Err(UsedUp) };
+        match asking.heed(&answer, limiter.clock().now())? {
+            Next::Go(taken) => return Ok(taken),
+            Next::AskAgain => {}
+            Next::Wait(wait) => tokio::time::sleep(wait).await,
         }
     }
 }
 
-/// Pays `cost`, in instalments if it is above the capacity, blocking this thread. Zero is free.
-pub(super) fn pay(limiter: &Limiter, cost: u64) -> Result<(), UsedUp> {
-    let mut left = cost;
-    while left > 0 {
-        left = left.saturating_sub(take(limiter, left)?.cost().get());
-    }
-    Ok(())
-}
-
-/// [`pay`] as a future; the receipt is that of the last instalment.
-pub(super) async fn pay_async(limiter: &Limiter, cost: u64) -> Result<Receipt, UsedUp> {
-    let mut left = cost;
+/// Pays `cost`, in instalments if it is above the capacity, blocking this thread; the last instalment.
+pub(super) fn pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Taken, UsedUp> {
+    let (mut left, mut since) = (cost, since);
     loop {
-        let receipt = take_async(limiter, left).await?;
-        left = left.saturating_sub(receipt.cost().get());
+        let taken = take(limiter, left, since)?;
+        left = left.saturating_sub(taken.receipt.cost().get());
         if left == 0 {
-            return Ok(receipt);
+            return Ok(taken);
         }
+        since = taken.turn;
     }
 }
 
-/// Gives back what of `receipt` is above `used`.
-pub(super) fn give_back(limiter: &Limiter, receipt: &Receipt, used: u64) {
-    // None is left if all of it was used.
-    if let Ok(rest) = Cost::new(receipt.cost().get().saturating_sub(used)) {
-        limiter.refund(&Receipt::new(rest, receipt.at()).with_mark(receipt.mark()));
+/// [`pay`] as a future.
+pub(super) async fn pay_async(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Taken, UsedUp> {
+    let (mut left, mut since) = (cost, since);
+    loop {
+        let taken = take_async(limiter, left, since).await?;
+        left = left.saturating_sub(taken.receipt.cost().get());
+        if left == 0 {
+            return Ok(taken);
+        }
+        since = taken.turn;
     }
 }

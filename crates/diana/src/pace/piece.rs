@@ -6,25 +6,21 @@
 //! could, and what comes between, divided by the time between, is the rate. Where both come at the same time (a window
 //! that ends), nothing is won by pieces, and all of it is waited for.
 
-use super::pay::{UsedUp, take};
-use diana_core::{Limiter, MAX_PERMITS, Outcome, Receipt, Retry};
+use super::pay::Taken;
+use diana_core::{Limiter, MAX_PERMITS, Outcome, Retry, Timestamp};
 use std::time::Duration;
 
 /// How long a piece takes at the rate: short enough to look even, long enough to be no burden.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// Takes permits for some of so many bytes, blocking this thread until they can be used.
-pub(super) fn take_piece(limiter: &Limiter, bytes: usize) -> Result<Receipt, UsedUp> {
-    at_once(limiter, bytes).or_else(|piece| take(limiter, piece))
-}
-
-/// Takes permits for so many bytes, or for as many as can ever go at once. If they can't go now: how many to wait for.
-pub(super) fn at_once(limiter: &Limiter, bytes: usize) -> Result<Receipt, u64> {
-    let mut asked = u64::try_from(bytes).unwrap_or(u64::MAX).clamp(1, MAX_PERMITS);
+/// Takes permits for so many bytes, or for as many as can ever go at once, reckoned from `since`. If they can't go now: how
+/// many to wait for.
+pub(super) fn at_once(limiter: &Limiter, bytes: u64, since: Timestamp) -> Result<Taken, u64> {
+    let mut asked = bytes.clamp(1, MAX_PERMITS);
     loop {
-        let Ok(answer) = limiter.check_n(asked) else { return Err(asked) };
+        let Ok(answer) = limiter.check_since(asked, since) else { return Err(asked) };
         let most = match answer.outcome {
-            Outcome::Granted { receipt, .. } => return Ok(receipt),
+            Outcome::Granted { wait, receipt } => return Ok(Taken { receipt, turn: since + wait }),
             Outcome::Denied { retry: Retry::Never } if asked > answer.standing.limit => answer.standing.limit,
             // The last of a total.
             Outcome::Denied { retry: Retry::Never } => answer.standing.remaining,

@@ -193,10 +193,10 @@ where
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        let held = self.as_mut().poll_held(context)?;
-        // What has passed need not wait for what has not.
-        let flushed = self.project().sink.poll_flush(context).map_err(SinkError::Sink)?;
-        if held.is_ready() { flushed.map(Ok) } else { Poll::Pending }
+        let held = self.as_mut().poll_held(context);
+        // What has passed need not wait for what has not, and for what never will even less.
+        ready!(self.project().sink.poll_flush(context)).map_err(SinkError::Sink)?;
+        held
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {

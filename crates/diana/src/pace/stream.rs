@@ -3,7 +3,7 @@
 use super::one;
 use super::till::Till;
 use diana_core::Limiter;
-use futures_core::Stream;
+use futures_core::stream::{FusedStream, Stream};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -130,7 +130,14 @@ where
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
         let this = self.project();
         if this.held.is_none() {
-            let Some(item) = ready!(this.stream.poll_next(context)) else { return Poll::Ready(None) };
+            let item = match this.stream.poll_next(context) {
+                Poll::Ready(Some(item)) => item,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    this.till.idles();
+                    return Poll::Pending;
+                }
+            };
             let due = (this.cost)(&item);
             *this.held = Some((item, due));
         }
@@ -146,6 +153,17 @@ where
         let (_, most) = self.stream.size_hint();
         // A limit may be used up at any time, and the stream ends.
         (0, most.and_then(|most| most.checked_add(held)))
+    }
+}
+
+/// It is over when its source is, and not when a limit is used up: that may be reset.
+impl<S, F> FusedStream for PacedStream<S, F>
+where
+    S: FusedStream,
+    F: FnMut(&S::Item) -> u64,
+{
+    fn is_terminated(&self) -> bool {
+        self.held.is_none() && self.stream.is_terminated()
     }
 }
 

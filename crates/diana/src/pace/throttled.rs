@@ -5,9 +5,10 @@
 //! it, and this way just that is paid. A writer is told how much there is, so it takes permits for a piece first and gives back
 //! at once what the piece was larger than what moved.
 //!
-//! # What always holds (tests/pace_bytes.rs)
+//! # What always holds (tests/pace_bytes.rs, tests/pace_short_writes.rs)
 //! - Every byte passes, in order. Errors and the end pass without a wait.
-//! - A byte is paid for once, when it moves; one that does not move costs nothing.
+//! - A byte is paid for once, when it moves. One that does not move costs nothing, unless others were promised times behind
+//!   it: then it waits for the next write, and is lost if that does not come within 50 ms.
 
 mod blocking;
 mod polled;
@@ -50,7 +51,7 @@ pin_project_lite::pin_project! {
     /// ```
     ///
     /// A read may have brought bytes whose turn has not come; they are handed on by later reads, and are lost with the reader.
-    /// A write, dropped or not, has taken what it said.
+    /// A write, dropped or not, has taken what it said. There is no seeking, and for `BufRead` put a `BufReader` around it.
     ///
     /// # Errors
     /// If the limit is used up for good: [`UsedUp`](super::UsedUp), in an error of the kind `QuotaExceeded`.
@@ -100,7 +101,10 @@ impl<T> Throttled<T> {
     /// ```
     #[must_use]
     pub fn reads(self, limiter: impl Into<Arc<Limiter>>) -> Self {
-        Self { reading: Some(Reading { till: Till::new(limiter.into()), buffer: Vec::new(), passed: 0 }), ..self }
+        Self {
+            reading: Some(Reading { till: Till::new(limiter.into()), buffer: Vec::new(), brought: 0, passed: 0 }),
+            ..self
+        }
     }
 
     /// Throttles what is written to it.
@@ -144,23 +148,26 @@ impl<T> Throttled<T> {
 /// What was read and has not passed yet.
 struct Reading {
     till: Till,
+    /// Room for the largest read so far, of which the first `brought` bytes are what the last one brought.
     buffer: Vec<u8>,
+    brought: usize,
     passed: usize,
 }
 
 impl Reading {
     fn rest(&self) -> &[u8] {
-        self.buffer.get(self.passed..).unwrap_or_default()
+        self.buffer.get(self.passed..self.brought).unwrap_or_default()
     }
 
     /// Fills the buffer by `read`, which is given room for what somebody has room for.
     fn fill<E>(&mut self, room: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<(), E> {
-        self.passed = 0;
-        self.buffer.clear();
-        self.buffer.resize(room.min(MOST_READ), 0);
-        let brought = read(&mut self.buffer);
-        self.buffer.truncate(*brought.as_ref().unwrap_or(&0));
-        brought.map(|_| ())
+        (self.brought, self.passed) = (0, 0);
+        let room = room.min(MOST_READ);
+        if self.buffer.len() < room {
+            self.buffer.resize(room, 0);
+        }
+        self.brought = read(self.buffer.get_mut(..room).unwrap_or_default())?.min(room);
+        Ok(())
     }
 
     /// How much of the rest to ask for, if there is room for so much.
@@ -168,9 +175,9 @@ impl Reading {
         self.rest().len().min(room)
     }
 
-    /// So much of the rest as was paid, and there is room for.
-    fn pass(&mut self, paid: u64, room: usize) -> &[u8] {
-        let length = self.wanted(room).min(usize::try_from(paid).unwrap_or(usize::MAX));
+    /// So much of the rest as was paid.
+    fn pass(&mut self, paid: usize) -> &[u8] {
+        let length = self.rest().len().min(paid);
         let from = self.passed;
         self.passed += length;
         self.buffer.get(from..self.passed).unwrap_or_default()

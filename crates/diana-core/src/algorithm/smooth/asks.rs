@@ -46,11 +46,17 @@ impl SmoothRate {
         self.reserve(state, now.as_micros(), cost);
     }
 
-    /// Puts back the state from before the grant, while nothing has happened to the key since.
+    /// Puts back the state from before the grant, less what was used of it, while nothing has happened to the key since.
     ///
     /// The receipt holds that state. Taking its cost again must lead to the state that is there now; after another grant,
     /// or under other parameters, it does not.
-    pub(in crate::algorithm) fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
+    pub(in crate::algorithm) fn refund_rest(
+        &self,
+        state: &mut SmoothState,
+        now: Timestamp,
+        receipt: &Receipt,
+        used: u64,
+    ) -> Refund {
         let mut before = state_of(receipt.mark());
         let is_last = *state == self.spent(before, receipt.cost()) && state.next_free_micros < END;
         if !is_last || self.is_unlimited() {
@@ -58,11 +64,12 @@ impl SmoothRate {
         }
         // Only a receipt from a larger store that happens to fit could lie above.
         before.stored = before.stored.min(self.max_permits);
+        let after = Cost::new(used.min(receipt.cost().get())).map_or(before, |used| self.spent(before, used));
         let time = now.as_micros();
-        if self.settled(before, time) == self.settled(*state, time) {
-            return Refund::Void; // time has given all of it back already
+        if self.settled(after, time) == self.settled(*state, time) {
+            return Refund::Void; // time has given all of it back already, or all of it was used
         }
-        *state = before;
+        *state = after;
         Refund::Returned
     }
 
@@ -154,7 +161,11 @@ macro_rules! smooth_algorithms {
             }
 
             fn refund(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt) -> Refund {
-                self.in_micros().refund(state, now, receipt)
+                self.in_micros().refund_rest(state, now, receipt, 0)
+            }
+
+            fn refund_rest(&self, state: &mut SmoothState, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
+                self.in_micros().refund_rest(state, now, receipt, used)
             }
 
             fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {

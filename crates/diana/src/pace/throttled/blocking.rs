@@ -1,7 +1,5 @@
 //! `std::io`, on a thread that may block.
 
-use super::super::pay::give_back;
-use super::super::piece::take_piece;
 use super::Throttled;
 use std::io::{Read, Result, Write};
 
@@ -15,24 +13,24 @@ impl<T: Read> Read for Throttled<T> {
         if wanted == 0 {
             return Ok(0);
         }
-        let receipt = take_piece(&reading.till.limiter, wanted)?;
-        let passed = reading.pass(receipt.cost().get(), into.len());
+        let paid = reading.till.piece(wanted)?;
+        let passed = reading.pass(paid);
         into.split_at_mut(passed.len()).0.copy_from_slice(passed);
-        Ok(passed.len())
+        let length = passed.len();
+        reading.till.moved(length);
+        Ok(length)
     }
 }
 
 impl<T: Write> Write for Throttled<T> {
     fn write(&mut self, from: &[u8]) -> Result<usize> {
-        let Some(till) = &self.writing else { return self.io.write(from) };
+        let Some(till) = &mut self.writing else { return self.io.write(from) };
         if from.is_empty() {
             return self.io.write(from);
         }
-        let receipt = take_piece(&till.limiter, from.len())?;
-        let length = usize::try_from(receipt.cost().get()).unwrap_or(usize::MAX);
-        let written = self.io.write(from.get(..length).unwrap_or(from));
-        let moved = written.as_ref().map_or(0, |moved| *moved);
-        give_back(&till.limiter, &receipt, u64::try_from(moved).unwrap_or(u64::MAX));
+        let paid = till.piece(from.len())?;
+        let written = self.io.write(from.get(..paid).unwrap_or(from));
+        till.moved(*written.as_ref().unwrap_or(&0));
         written
     }
 

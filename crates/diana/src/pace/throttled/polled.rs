@@ -1,8 +1,7 @@
 //! Tokio's `AsyncRead` and `AsyncWrite`.
 
-use super::super::pay::give_back;
 use super::{MOST_READ, Throttled};
-use std::io::Result;
+use std::io::{IoSlice, Result};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,6 +23,7 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
                 }
             })?;
             if pending {
+                reading.till.idles();
                 return Poll::Pending;
             }
         }
@@ -31,12 +31,12 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
         if wanted == 0 {
             return Poll::Ready(Ok(()));
         }
-        let receipt = ready!(reading.till.poll_piece(context, wanted))?;
-        let passed = reading.pass(receipt.cost().get(), into.remaining());
+        let paid = ready!(reading.till.poll_piece(context, wanted))?;
+        let passed = reading.pass(paid);
         into.put_slice(passed);
+        let length = passed.len();
         // A later poll may have less room than the one that began to wait.
-        let moved = u64::try_from(passed.len()).unwrap_or(u64::MAX);
-        give_back(&reading.till.limiter, &receipt, moved);
+        reading.till.moved(length);
         Poll::Ready(Ok(()))
     }
 }
@@ -48,16 +48,32 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
         if from.is_empty() {
             return this.io.poll_write(context, from);
         }
-        let receipt = ready!(till.poll_piece(context, from.len()))?;
-        let length = usize::try_from(receipt.cost().get()).unwrap_or(usize::MAX);
-        let written = this.io.poll_write(context, from.get(..length).unwrap_or(from));
-        // A writer that is stuck keeps no permits: it takes them again when it can go on.
-        let moved = match &written {
-            Poll::Ready(Ok(moved)) => u64::try_from(*moved).unwrap_or(u64::MAX),
-            Poll::Ready(Err(_)) | Poll::Pending => 0,
-        };
-        give_back(&till.limiter, &receipt, moved);
+        let paid = ready!(till.poll_piece(context, from.len()))?;
+        let written = this.io.poll_write(context, from.get(..paid).unwrap_or(from));
+        match &written {
+            Poll::Ready(Ok(moved)) => till.moved(*moved),
+            Poll::Ready(Err(_)) => till.moved(0),
+            // A writer that is stuck keeps no permits, if they can be given back: it takes them again when it can go on.
+            Poll::Pending => till.stuck(),
+        }
         written
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        if self.writing.is_none() {
+            return self.project().io.poll_write_vectored(context, from);
+        }
+        // What is throttled goes in pieces, and the first of several is a piece like another.
+        let first = from.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        self.poll_write(context, first)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.writing.is_none() && self.io.is_write_vectored()
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
@@ -65,6 +81,11 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.project().io.poll_shutdown(context)
+        let this = self.project();
+        // Nobody comes back for a write that was given up.
+        if let Some(till) = this.writing {
+            till.leave();
+        }
+        this.io.poll_shutdown(context)
     }
 }

@@ -1,0 +1,40 @@
+//! `cargo xtask bench pace [--quick]`: streams, sinks, iterators, readers and writers at an even rate: how close to it they come,
+//! and what that costs.
+//!
+//! A rate is what passed, once the burst was used up, divided by the time that it took. The worst gap is the longest time
+//! in which nothing passed: at the rate's own interval everything is even, and what is above it is the timer's grain (a
+//! millisecond) and what else the machine does.
+
+#![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
+#![allow(clippy::panic, reason = "likewise")]
+
+use diana_bench::rounds::Effort;
+use diana_bench::{Length, length, now, report};
+use std::time::Duration;
+
+mod costs;
+mod flow;
+mod kinds;
+mod rates;
+
+fn main() {
+    let length = match length("pace") {
+        Ok(length) => length,
+        Err(problem) => {
+            eprintln!("{problem}");
+            return;
+        }
+    };
+    let (run, slice) = match length {
+        Length::Quick => (Duration::from_secs(2), Duration::from_millis(200)),
+        Length::Full => (Duration::from_secs(10), Duration::from_secs(1)),
+    };
+    let began = now();
+    let mut report = report::Report::default();
+    rates::run(&mut report, run);
+    costs::run(&mut report, Effort::of(length), slice);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!("{cores} cores; rates over {run:?}, all at the same time; {:.0?} in all.", began.elapsed());
+    println!("A ratio of rates is what came of what was wanted. Times are medians, and CPU is that of the process.\n");
+    report.print();
+}
