@@ -3,5 +3,7 @@
 //! | example | what it shows |
 //! |---|---|
 //! | `axum_service` | a web shop with all that Diana has for a service |
+//! | `queue_consumer` | messages at an even rate, the costly ones later |
 //! | `polite_crawler` | a limit for each host, and heeding what hosts say |
+//! | `upload` | a file at 50 KiB/s, with a progress bar |
 //! | `two_processes` | one limit for two processes, on Redis |

@@ -50,11 +50,6 @@ pub use sink::{PacedSink, SinkError, SinkExt};
 pub use stream::{PacedStream, StreamExt};
 pub use throttled::Throttled;
 
-/// The page's code, so that it is tested.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/pace.part.md")]
-struct Page;
-
 /// What an item costs unless somebody says otherwise.
 fn one<T>(_: &T) -> u64 {
     1

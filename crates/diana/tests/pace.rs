@@ -2,10 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-#[path = "../examples/queue_consumer.rs"]
-#[allow(dead_code, reason = "the example's `main`")]
-mod queue_consumer;
-
 use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::{SinkError, SinkExt as _, StreamExt as _};
 use futures_util::future::join_all;
@@ -242,18 +238,6 @@ async fn a_sink_that_is_stuck_holds_no_permit() {
 async fn a_sink_that_fails_says_why() {
     let mut sink = Outbox::new().rate_limited(limiter("1/s", 1));
     assert_eq!(sink.send(13).await, Err(SinkError::Sink("thirteen")));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_example_consumes_its_queue_at_an_even_rate() {
-    let (start, mut handled) = (Instant::now(), Vec::new());
-    let limiter = Limiter::new(queue_consumer::rate().unwrap()).with_clock(TokioClock::new());
-    queue_consumer::consume(queue_consumer::queue(), limiter, |mail| {
-        handled.push((start.elapsed().as_millis(), mail.recipients));
-    })
-    .await;
-    let expected = [(0, 1), (100, 1), (200, 1), (700, 5), (800, 1), (900, 1), (1_000, 1), (2_000, 10)];
-    assert_eq!(handled, expected);
 }
 
 /// Items of one stream: how long after the last each arrives, and its cost.

@@ -1,6 +1,6 @@
 //! The consumer of a queue that may send mail to so many a second, whatever waits in the queue.
 //!
-//! `cargo run -p diana --features pace --example queue_consumer` takes two seconds, and says when each mail
+//! `cargo run --example queue_consumer` takes two seconds, and says when each mail
 //! goes. A mail costs as many permits as it has recipients. The large one has more than may ever go at once: it is paid for in
 //! instalments, and is late by as much.
 

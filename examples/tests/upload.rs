@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-#[path = "../examples/upload/main.rs"]
+#[path = "../upload/main.rs"]
 #[allow(dead_code, reason = "the example's `main`")]
 mod upload;
 

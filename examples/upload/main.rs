@@ -1,6 +1,6 @@
 //! An upload at 50 KiB/s, with a progress bar.
 //!
-//! `cargo run -p diana --features pace --example upload` makes 200 KiB up, sends them to a receiver of its own on this machine, and
+//! `cargo run --example upload` makes 200 KiB up, sends them to a receiver of its own on this machine, and
 //! checks that each of them arrived; that takes four seconds. `-- FILE --rate 1MiB/s --to HOST:PORT` sends a file
 //! elsewhere, as plain bytes over TCP: `nc -l 9000 > copy` receives them.
 //!
