@@ -25,13 +25,7 @@ mod worst;
 static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 fn main() {
-    let length = match length("core") {
-        Ok(length) => length,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return;
-        }
-    };
+    let Some(length) = length("core") else { return };
     let effort = Effort::of(length);
     let began = diana_bench::now();
     let mut report = report::Report::default();

@@ -92,13 +92,7 @@ fn main() {
         let pair = PAIRS.iter().find(|pair| pair.name == what[0]).unwrap();
         return instructions::run(if what[1] == "by-hand" { &pair.by_hand } else { &pair.attributed });
     }
-    let length = match length("macros") {
-        Ok(length) => length,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return;
-        }
-    };
+    let Some(length) = length("macros") else { return };
     let effort = Effort::of(length);
     let mut report = Report::default();
     time(&mut report, effort);

@@ -18,13 +18,7 @@ mod kinds;
 mod rates;
 
 fn main() {
-    let length = match length("pace") {
-        Ok(length) => length,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return;
-        }
-    };
+    let Some(length) = length("pace") else { return };
     let (run, slice) = match length {
         Length::Quick => (Duration::from_secs(2), Duration::from_millis(200)),
         Length::Full => (Duration::from_secs(10), Duration::from_secs(1)),

@@ -26,13 +26,7 @@ mod setup;
 mod turns;
 
 fn main() {
-    let length = match length("redis") {
-        Ok(length) => length,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return;
-        }
-    };
+    let Some(length) = length("redis") else { return };
     let effort = match length {
         Length::Quick => Effort { rounds: 5, slice: Duration::from_millis(60) },
         Length::Full => Effort { rounds: 15, slice: Duration::from_millis(200) },

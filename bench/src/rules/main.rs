@@ -20,13 +20,7 @@ fn main() {
     if let Some(what) = instructions::wanted() {
         return run(&what[0], what[1].parse().unwrap());
     }
-    let length = match length("rules") {
-        Ok(length) => length,
-        Err(problem) => {
-            eprintln!("{problem}");
-            return;
-        }
-    };
+    let Some(length) = length("rules") else { return };
     let effort = Effort::of(length);
     let mut report = Report::default();
     time(&mut report, effort);

@@ -3,19 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, Quota};
+mod pacing;
+
+use diana::core::{Clock, LeakyBucket, Limiter, ManualClock};
 use diana::pace::{IteratorExt, Throttled};
+use pacing::{bytes, quota};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-
-fn quota(rate: u64, burst: u64) -> Quota {
-    Quota::per_second(rate).unwrap().with_burst(burst).unwrap()
-}
-
-/// Bytes that count on, so that one that is lost or out of order shows.
-fn bytes(count: usize) -> Vec<u8> {
-    (0..=u8::MAX).cycle().take(count).collect()
-}
 
 #[test]
 fn an_iterator_passes_the_burst_at_once_and_then_one_an_interval() {

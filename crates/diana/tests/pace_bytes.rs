@@ -3,35 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
+mod pacing;
+
 use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::Throttled;
 use futures_util::FutureExt;
+use pacing::{bytes, limiter, ms};
 use proptest::prelude::*;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn quota(rate: u64, burst: u64) -> Quota {
-    Quota::per_second(rate).unwrap().with_burst(burst).unwrap()
-}
-
-/// A token bucket on tokio's time.
-fn limiter(rate: u64, burst: u64) -> Arc<Limiter> {
-    Arc::new(Limiter::new(quota(rate, burst)).with_clock(TokioClock::new()))
-}
-
-/// Bytes that count on, so that one that is lost or out of order shows.
-fn bytes(count: usize) -> Vec<u8> {
-    (0..=u8::MAX).cycle().take(count).collect()
-}
 
 /// When each piece came, in milliseconds from now, and how large it was.
 async fn pieces(mut reader: impl AsyncRead + Unpin, expected: &[u8]) -> Vec<(u128, usize)> {

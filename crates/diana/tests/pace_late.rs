@@ -3,29 +3,19 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
-use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Quota, Timestamp, TokioClock};
+mod pacing;
+
+use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Timestamp, TokioClock};
 use diana::pace::{IteratorExt, SinkExt as _, StreamExt as _, Throttled};
 use futures_util::future::join_all;
 use futures_util::{FutureExt, SinkExt, StreamExt, sink, stream};
+use pacing::{limiter, ms, quota};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
-
-fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-fn quota(rate: u64, burst: u64) -> Quota {
-    Quota::per_second(rate).unwrap().with_burst(burst).unwrap()
-}
-
-/// A token bucket on tokio's time.
-fn limiter(rate: u64, burst: u64) -> Arc<Limiter> {
-    Arc::new(Limiter::new(quota(rate, burst)).with_clock(TokioClock::new()))
-}
 
 /// A clock on which every wait takes three milliseconds longer than it should.
 #[derive(Clone, Debug, Default)]
