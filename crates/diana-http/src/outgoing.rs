@@ -7,7 +7,8 @@
 //! - No more calls go out than the limit grants; those who wait go in the order in which they came, where the limit is a
 //!   [`Limiter`], a [`KeyedLimiter`] or [`Permits`].
 //! - A call whose turn does not come within the patience fails without having been sent, and the error names the limit.
-//! - A call that is dropped while it waits gives its turn to the next.
+//! - A call that is dropped while it waits gives its turn to the next that comes; those who wait already keep the time that they
+//!   were promised.
 
 mod error;
 mod limit;
