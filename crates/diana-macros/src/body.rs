@@ -1,6 +1,6 @@
 //! Where a function's body is, and whether it may wait.
 
-use syn::{Block, Expr, ExprAsync, Signature, Stmt};
+use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBound};
 
 /// How a function runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,4 +42,22 @@ fn is_pin(function: &Expr) -> bool {
     let Expr::Path(path) = function else { return false };
     let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
     names.next().is_some_and(|name| name == "pin") && names.next().is_some_and(|name| name == "Box")
+}
+
+/// Whether a function says that it returns a future: then waiting in it must never block a thread.
+pub(crate) fn returns_a_future(signature: &Signature) -> bool {
+    let ReturnType::Type(_, returned) = &signature.output else { return false };
+    match &**returned {
+        Type::ImplTrait(of) => of.bounds.iter().any(is_future),
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            let name = last.ident.to_string();
+            name == "Pin" || name == "BoxFuture" || name == "LocalBoxFuture"
+        }),
+        _ => false,
+    }
+}
+
+fn is_future(bound: &TypeParamBound) -> bool {
+    let TypeParamBound::Trait(bound) = bound else { return false };
+    bound.path.segments.last().is_some_and(|last| last.ident == "Future")
 }

@@ -1,30 +1,28 @@
-//! What a limited function becomes: itself, with a question before its first statement.
+//! What a limited function becomes: itself, with a [question] before its first statement.
 //!
 //! ```text
 //!  async fn search(user: &User) -> Result<Page, Error> {
-//!      let _pass = {
+//!      {
 //!          static SITE: Site = ..;                    what the attribute says
 //!          let mut key = Key::new();                  whose call it is
-//!          key.part(&(user.id));
-//!          match SITE.check(&key) {                   or `wait`, or `wait_async(..).await`
-//!              Ok(pass) => pass,
-//!              Err(limited) => return SaysLimited::limited(limited),      or `on_limit(limited)`
+//!          key.part(&user.id);
+//!          if let Err(limited) = SITE.check(&key) {   or `wait`, or `wait_async(..).await`
+//!              return SaysLimited::limited(limited);  or `on_limit(limited)`
 //!          }
-//!      };
+//!      }
 //!      ..                                             the body as it was
 //!  }
 //! ```
 //!
-//! A static in a function is one for all instances of a generic function, and one for each attribute. What a rule lets through
-//! may hold something until the function returns, so the pass lives as long as the body; for other limits it is `()`.
+//! A static in a function is one for all instances of a generic function, and one for each attribute.
 
 use crate::body::{self, Manner};
-use crate::options::{Allows, Asks, By, Kind, Options, Own, Rule, Store};
-use crate::text::Piece;
+use crate::options::{Kind, Options};
+use crate::question::Question;
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Error, Ident, Item, ItemFn, Result, ReturnType, Signature, Type, parse_quote_spanned};
+use syn::{Error, Expr, Ident, Item, ItemFn, Path, Result, ReturnType, Signature, Stmt, Type};
 
 /// The function with its limit, or as it was and the error.
 pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
@@ -38,8 +36,17 @@ fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenS
     let mut function = function(kind, item)?;
     let options = Options::read(kind, options)?;
     let (manner, body) = body::of(&function.sig, &mut function.block);
-    let question = question(&options, &function.sig, manner)?;
-    body.stmts.insert(0, parse_quote_spanned!(Span::mixed_site()=> #question));
+    if manner == Manner::Blocking && body::returns_a_future(&function.sig) {
+        let problem = "the future that is returned is not made here, so it can't be asked in it whether the call is limited; write \
+                       an `async fn`, or end with `async move { .. }` or `Box::pin(async move { .. })`";
+        return Err(Error::new_spanned(&function.sig.output, problem));
+    }
+    let limited = Ident::new("__diana_limited", Span::mixed_site());
+    let refusal = refusal(&options, &function.sig, manner, &limited)?;
+    let question = Question::new(&options, &function.sig, manner)?.write(&limited, &refusal);
+    // Items may stand first, as they are used to.
+    let first = body.stmts.iter().take_while(|statement| matches!(statement, Stmt::Item(_))).count();
+    body.stmts.insert(first, Stmt::Expr(Expr::Verbatim(question), None));
     Ok(function.into_token_stream())
 }
 
@@ -86,7 +93,10 @@ fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &I
         return Ok(quote_spanned!(path.span()=> #path(#limited)));
     }
     let name = &signature.ident;
-    let says = |span| quote_spanned!(span=> ::diana::limited::SaysLimited::limited(#limited));
+    let says = |span| {
+        let root = located_at(&options.root, span);
+        quote_spanned!(span=> #root::limited::SaysLimited::limited(#limited))
+    };
     match &signature.output {
         // What a future brings, the compiler knows.
         _ if manner == Manner::Future => Ok(says(name.span())),
@@ -106,145 +116,11 @@ fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &I
     }
 }
 
-/// What is put before the body.
-fn question(options: &Options, signature: &Signature, manner: Manner) -> Result<TokenStream> {
-    // Names of our own, which no argument is hidden by: a function may well have one that is called `key`.
-    let (pass, limited) = (Ident::new("_pass", Span::mixed_site()), Ident::new("limited", Span::mixed_site()));
-    let refusal = refusal(options, signature, manner, &limited)?;
-    let instance = match &options.instance {
-        Some(name) => quote!(::core::option::Option::Some(#name)),
-        None => quote!(::core::option::Option::None),
-    };
-    let Asking { site, before, ask } = match &options.asks {
-        Asks::Own(own) => ask_own(own, &instance, signature, manner),
-        Asks::Rule(rule) => ask_rule(rule, &instance, signature, manner),
-    };
-    Ok(quote! {
-        #[allow(unused_mut, unused_parens, clippy::all, clippy::pedantic, clippy::nursery)]
-        let #pass = {
-            #site
-            #before
-            match #ask {
-                ::core::result::Result::Ok(pass) => pass,
-                ::core::result::Result::Err(#limited) => return #refusal,
-            }
-        };
-    })
-}
-
-/// A question, in its parts.
-struct Asking {
-    /// The static of the attribute.
-    site: TokenStream,
-    /// What is written down about the call.
-    before: TokenStream,
-    /// The question itself.
-    ask: TokenStream,
-}
-
-/// Asks a limit of the function's own.
-fn ask_own(own: &Own, instance: &TokenStream, signature: &Signature, manner: Manner) -> Asking {
-    let (site, key) = (quote!(::diana::limited::site), Ident::new("key", Span::mixed_site()));
-    let says = says(own, instance, signature);
-    let kind = match own.store {
-        Store::Local => quote!(Site),
-        Store::Shared => quote!(SharedSite),
-    };
-    let (before, ask) = match (own.store, own.timeout_nanos, manner) {
-        (Store::Local, 0, _) => (TokenStream::new(), with_key(own, &key, &quote!(__DIANA_SITE.check(&#key)))),
-        (_, _, Manner::Blocking) => (TokenStream::new(), with_key(own, &key, &quote!(__DIANA_SITE.wait(&#key)))),
-        // What it borrows from must not be there while it waits: not all of that can go from thread to thread.
-        (_, _, Manner::Async | Manner::Future) => {
-            let owned = with_key(own, &key, &quote!(#key.into_owned()));
-            (quote!(let #key = #owned;), quote!(__DIANA_SITE.wait_async(#key).await))
-        }
-    };
-    Asking { site: quote!(static __DIANA_SITE: #site::#kind = #site::#kind::new(#says);), before, ask }
-}
-
-/// What `then` makes of the key.
-fn with_key(own: &Own, key: &Ident, then: &TokenStream) -> TokenStream {
-    let site = quote!(::diana::limited::site);
-    // One thing alone is the key as it is. What it borrows from lives until the end of the `match`.
-    if let (By::Function, [Piece::Differs(expression)]) = (&own.by, &*own.key) {
-        let part = quote_spanned!(expression.span()=> #site::part(&(#expression)));
-        return quote! {
-            match #part {
-                part => {
-                    use #site::{OfAnything as _, OfPlain as _, OfShown as _};
-                    let mut #key = #site::Key::new();
-                    (&&&part).write(&mut #key);
-                    #then
-                }
-            }
-        };
-    }
-    let begins = match own.by {
-        By::Function => quote!(new),
-        By::Ip => quote!(by_ip),
-        By::User => quote!(by_user),
-    };
-    let parts = write(&own.key, key);
-    quote!({ let mut #key = #site::Key::#begins(); #parts #then })
-}
-
-/// Asks a rule.
-fn ask_rule(rule: &Rule, instance: &TokenStream, signature: &Signature, manner: Manner) -> Asking {
-    let (site, told) = (quote!(::diana::limited::site), Ident::new("told", Span::mixed_site()));
-    let (name, function) = (&rule.name, signature.ident.to_string());
-    let tells = rule.tells.iter().map(|(name, pieces)| {
-        let parts = write(pieces, &told);
-        quote!(#told.name(#name); #parts)
+/// A path for which errors point elsewhere.
+fn located_at(path: &Path, span: Span) -> TokenStream {
+    let moved = path.to_token_stream().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
     });
-    let path = quote!(::core::concat!(::core::module_path!(), "::", #function));
-    Asking {
-        site: quote!(static __DIANA_SITE: #site::RuleSite = #site::RuleSite::new(#path, #instance, #name);),
-        before: quote!(let mut #told = #site::Told::new(); #(#tells)*),
-        ask: match manner {
-            Manner::Blocking => quote!(__DIANA_SITE.wait(&#told)),
-            Manner::Async | Manner::Future => quote!(__DIANA_SITE.wait_async(#told).await),
-        },
-    }
-}
-
-/// Writes a text down.
-fn write(pieces: &[Piece], to: &Ident) -> TokenStream {
-    let parts = pieces.iter().map(|piece| match piece {
-        Piece::Same(text) => quote!(#to.text(#text);),
-        Piece::Differs(expression) => quote_spanned!(expression.span()=> #to.part(&(#expression));),
-    });
-    quote!(#(#parts)*)
-}
-
-/// What the attribute says, as a `Says`.
-fn says(own: &Own, instance: &TokenStream, signature: &Signature) -> TokenStream {
-    let site = quote!(::diana::limited::site);
-    let (prefix, function) = (&own.prefix, signature.ident.to_string());
-    let (length, timeout) = (prefix.len(), own.timeout_nanos);
-    let by = match own.by {
-        By::Function => quote!(Function),
-        By::Ip => quote!(Ip),
-        By::User => quote!(User),
-    };
-    let one_key = matches!(own.by, By::Function) && !own.key.iter().any(|piece| matches!(piece, Piece::Differs(_)));
-    let keys = if one_key { quote!(One) } else { quote!(Many) };
-    let allows = match own.allows {
-        Allows::Rate { rate, burst_nanos } => {
-            quote!(Rate { rate: #rate, burst: ::core::time::Duration::from_nanos(#burst_nanos) })
-        }
-        Allows::Count { limit, period_nanos } => {
-            quote!(Count { limit: #limit, period: ::core::time::Duration::from_nanos(#period_nanos) })
-        }
-    };
-    quote! {
-        #site::Says {
-            name: ::core::concat!(#prefix, ::core::module_path!(), "::", #function),
-            prefix: #length,
-            instance: #instance,
-            by: #site::By::#by,
-            keys: #site::Keys::#keys,
-            limit: #site::Allows::#allows,
-            timeout: ::core::time::Duration::from_nanos(#timeout),
-        }
-    }
+    moved.collect()
 }

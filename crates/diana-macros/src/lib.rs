@@ -12,10 +12,12 @@
 //!   one.
 //! - A function that can't be limited is handed back as it is, next to the error, so that one mistake is one error.
 
+mod arguments;
 mod body;
 mod expand;
 mod number;
 mod options;
+mod question;
 mod text;
 
 use options::Kind;

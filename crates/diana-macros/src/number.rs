@@ -12,7 +12,10 @@ pub(crate) fn rate(value: &Expr) -> Result<f64> {
         _ => None,
     };
     read.filter(|rate: &f64| *rate > 0.0 && rate.is_finite()).ok_or_else(|| {
-        Error::new(value.span(), "`rate` is calls a second: a number above 0, as `rate = 5.0` or `rate = 0.5`")
+        Error::new(
+            value.span(),
+            "`rate` is calls a second: a number above 0 itself and no name of one, as `rate = 5.0` or `rate = 0.5`",
+        )
     })
 }
 
@@ -52,10 +55,17 @@ pub(crate) fn text(name: &str, value: &Expr, example: &str) -> Result<LitStr> {
 }
 
 pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
-    match value {
+    match ungrouped(value) {
         Expr::Lit(ExprLit { lit, .. }) => Some(lit),
-        Expr::Group(group) => literal(&group.expr),
         _ => None,
+    }
+}
+
+/// What a macro of the user's has put in an invisible group.
+pub(crate) fn ungrouped(value: &Expr) -> &Expr {
+    match value {
+        Expr::Group(group) => ungrouped(&group.expr),
+        other => other,
     }
 }
 

@@ -5,12 +5,13 @@ mod own;
 mod rule;
 
 use crate::number;
+use crate::text::Piece;
 use given::AllGiven;
 pub(crate) use own::{Allows, By, Own, Store};
 use proc_macro2::TokenStream;
 pub(crate) use rule::Rule;
 use syn::spanned::Spanned;
-use syn::{Error, Expr, Path, Result};
+use syn::{Error, Expr, Path, Result, parse_quote};
 
 /// Which attribute it is.
 #[derive(Clone, Copy)]
@@ -25,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) asks: Asks,
     pub(crate) instance: Option<String>,
     pub(crate) on_limit: Option<Path>,
+    /// What the crate `diana` is called where the attribute stands.
+    pub(crate) root: Path,
 }
 
 /// Whom a call asks.
@@ -33,6 +36,16 @@ pub(crate) enum Asks {
     Own(Own),
     /// A rule of the rule file.
     Rule(Rule),
+}
+
+impl Asks {
+    /// All that is written about a call.
+    pub(crate) fn pieces(&self) -> Box<dyn Iterator<Item = &Piece> + '_> {
+        match self {
+            Self::Own(own) => Box::new(own.key.iter()),
+            Self::Rule(rule) => Box::new(rule.tells.iter().flat_map(|(_, pieces)| pieces)),
+        }
+    }
 }
 
 impl Kind {
@@ -48,9 +61,9 @@ impl Kind {
     fn known(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Rate => {
-                Some(&["rate", "burst", "timeout", "by", "key", "prefix", "expire", "store", "in", "on_limit"])
+                Some(&["rate", "burst", "timeout", "by", "key", "prefix", "expire", "store", "in", "on_limit", "crate"])
             }
-            Self::Count => Some(&["limit", "period", "by", "key", "prefix", "store", "in", "on_limit"]),
+            Self::Count => Some(&["limit", "period", "by", "key", "prefix", "store", "in", "on_limit", "crate"]),
             Self::Rule => None,
         }
     }
@@ -67,13 +80,18 @@ impl Options {
             Some(value) => Some(number::text("in", value, "\"name\"")?.value()),
             None => None,
         };
-        Ok(Self { asks, instance, on_limit: given.get("on_limit").map(on_limit).transpose()? })
+        let root = match given.get("crate") {
+            Some(value) => path("crate", value, "limits")?,
+            None => parse_quote!(::diana),
+        };
+        let on_limit = given.get("on_limit").map(|value| path("on_limit", value, "crate::busy")).transpose()?;
+        Ok(Self { asks, instance, on_limit, root })
     }
 }
 
-fn on_limit(value: &Expr) -> Result<Path> {
-    match value {
+fn path(name: &str, value: &Expr, example: &str) -> Result<Path> {
+    match number::ungrouped(value) {
         Expr::Path(path) if path.qself.is_none() => Ok(path.path.clone()),
-        _ => Err(Error::new(value.span(), "`on_limit` is the path of a function, as `on_limit = crate::busy`")),
+        _ => Err(Error::new(value.span(), format!("`{name}` is a path, as `{name} = {example}`"))),
     }
 }

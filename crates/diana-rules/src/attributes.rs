@@ -29,6 +29,13 @@ pub trait Attributes {
     /// The attribute's value for this request, if it has one.
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>>;
 
+    /// Something that a call tells of itself, by name, and that the rule which it names does not ask for: most likely one of the
+    /// two is misspelled. Requests tell nothing of themselves.
+    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        let _ = is_asked;
+        None
+    }
+
     /// The client's address. A front end that has it as an address says so here, which saves reading it from a text.
     fn ip(&self) -> Option<IpAddr> {
         self.get(&Attribute::Ip)?.parse().ok()

@@ -44,6 +44,13 @@ pub struct By {
     parts: Vec<Part>,
 }
 
+/// Whether the expressions in a call's key came out well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Well,
+    Failed,
+}
+
 /// What a request lacks, so that nobody can tell whose it is.
 #[derive(Clone, Copy, Debug)]
 pub struct MissingPart<'a> {
@@ -83,7 +90,41 @@ impl By {
         Ok(())
     }
 
-    /// A key as people read it: its parts, with a comma between them.
+    /// Writes the key of a call behind what is in `key`. What the call does not tell has a mark of its own in its place, which
+    /// no text is written like, so that one part that is not known does not throw all calls together. Says whether an
+    /// expression failed.
+    pub(crate) fn key_of_call(&self, call: &dyn Attributes, key: &mut KeyBytes) -> Told {
+        let mut told = Told::Well;
+        for part in &self.parts {
+            let mut write = |key: &mut KeyBytes| {
+                if let Err(lack) = part.write_told(call, key) {
+                    key.push(key::UNKNOWN);
+                    if lack == Lack::Failed {
+                        told = Told::Failed;
+                    }
+                }
+            };
+            match self.parts.len() {
+                1 => write(key),
+                _ => {
+                    let written = key::with_length(key, |key| {
+                        write(key);
+                        Ok::<_, Infallible>(())
+                    });
+                    let Ok(()) = written;
+                }
+            }
+        }
+        told
+    }
+
+    /// Whether something of a key is not known, because a call did not tell it.
+    pub fn is_unknown(&self, key: &[u8]) -> bool {
+        let is_it = |part: &[u8]| part == [key::UNKNOWN];
+        if self.parts.len() < 2 { is_it(key) } else { key::parts(key).any(is_it) }
+    }
+
+    /// A key as people read it: its parts, with a comma between them. What is not known is `(nobody)`.
     ///
     /// ```
     /// use diana_rules::{Document, Registry, RuleFile};
@@ -94,11 +135,14 @@ impl By {
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn shown(&self, key: &[u8]) -> String {
+        let shown = |part: &[u8]| match part {
+            [key::UNKNOWN] => "(nobody)".to_owned(),
+            known => String::from_utf8_lossy(known).into_owned(),
+        };
         if self.parts.len() < 2 {
-            return String::from_utf8_lossy(key).into_owned();
+            return shown(key);
         }
-        let parts = key::parts(key).map(String::from_utf8_lossy).collect::<Vec<_>>();
-        parts.join(", ")
+        key::parts(key).map(shown).collect::<Vec<_>>().join(", ")
     }
 
     /// Writes the key that stands for `values`, one for each part, as a file writes them.

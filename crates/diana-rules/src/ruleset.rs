@@ -23,7 +23,7 @@ use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
 pub use found::{Applied, Found, RefusedBy, Resource, Why};
 use hashbrown::{HashMap, HashSet};
-use in_force::Expressions;
+use in_force::{Asks, Expressions};
 pub use in_force::{LimitInForce, Move, RuleInForce};
 
 /// The rules in force.
@@ -197,7 +197,7 @@ impl RuleSet {
             let Some(rule) = self.rule(candidate.rule) else { continue };
             match rule.rule().matches.check(&seen, candidate.proved) {
                 Ok(when) => {
-                    let failed = rule.apply(candidate.rule, &seen, rule.rule().missing, found) == Expressions::Failed;
+                    let failed = rule.apply(candidate.rule, &seen, Asks::Request, found) == Expressions::Failed;
                     if failed || when == When::Failed {
                         rule.count_failure();
                     }

@@ -107,12 +107,25 @@ impl Vocabulary<'_> {
     /// Checks that somebody knows the attribute.
     pub(crate) fn check(&self, attribute: &Attribute, span: Span, problems: &mut Vec<Problem>) {
         match attribute {
+            // The rest is only in requests; a rule that asked for it would count all calls together.
+            Attribute::Method
+            | Attribute::Host
+            | Attribute::Header(_)
+            | Attribute::Cookie(_)
+            | Attribute::Query(_)
+            | Attribute::Jwt(_)
+            | Attribute::Param(_)
+                if self.call.is_some() =>
+            {
+                let problem = Problem::new(span, format!("a call has no `{attribute}`"));
+                problems.push(problem.expected("what calls tell, as in `call: [phone]` and `by: phone`, or `account`"));
+            }
+            // A call may tell it, or who makes the call.
+            Attribute::Named(_) if self.call.is_some() => {}
             Attribute::Jwt(_) if !self.identity.knows_tokens() => {
                 let problem = Problem::new(span, format!("`{attribute}` needs to know how tokens are verified"));
                 problems.push(problem.expected("`identity: {jwt: {secret: '${JWT_SECRET}'}}`, or `{verify: false}`"));
             }
-            // A call may tell it, or who makes the call.
-            Attribute::Named(_) if self.call.is_some() => {}
             Attribute::Named(name) if self.gateway && !self.identity.names().any(|known| *known == **name) => {
                 let problem = Problem::new(span, format!("nobody says where `{name}` comes from"));
                 problems.push(problem.expected(format!("`identity: {{{name}: header(x-{name}-id)}}`")));

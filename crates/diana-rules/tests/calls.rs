@@ -21,6 +21,10 @@ impl Attributes for Call {
         self.told.iter().find(|(known, _)| *known == &**name).map(|(_, value)| Cow::Borrowed(*value))
     }
 
+    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        self.told.iter().map(|(name, _)| *name).filter(|name| *name != "account").find(|name| !is_asked(name))
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
@@ -28,6 +32,18 @@ impl Attributes for Call {
 
 fn told(told: &'static [(&'static str, &'static str)]) -> Call {
     Call { told, ip: None }
+}
+
+/// The key of a call, in bytes.
+fn found(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
+    let (rules, mut found) = (RuleSet::new(&good(yaml)), Found::default());
+    rules.find_named(rule, call, &mut found).unwrap();
+    found.key(&found.applied()[0]).to_vec()
+}
+
+/// The same, as people read it.
+fn shown(yaml: &str, rule: &str, call: &Call) -> String {
+    good(yaml).rules.iter().find(|known| known.name == rule).unwrap().by.shown(&found(yaml, rule, call))
 }
 
 /// The key of the one rule that counts the call; else why there is none.
@@ -59,7 +75,7 @@ rules:
 fn a_call_is_whose_it_tells() {
     let call = told(&[("phone", "555"), ("account", "alice")]);
     assert_eq!(key(FILE, "sms", &call), "555");
-    assert_eq!(key(FILE, "account", &call), "alice");
+    assert_eq!(key(FILE, "account", &told(&[("account", "alice")])), "alice");
     assert_eq!(key(FILE, "everyone", &call), "");
     assert_eq!(key(FILE, "sms", &told(&[("phone", "000")])), "refused: Listed");
     assert_eq!(key(FILE, "sms", &told(&[("phone", "112")])), "not counted");
@@ -86,9 +102,25 @@ rules:
 
 #[test]
 fn a_call_that_does_not_tell_whose_it_is_counts_with_its_like() {
-    assert_eq!(key(FILE, "sms", &told(&[])), "");
-    assert_eq!(key(FILE, "account", &told(&[])), "");
+    assert_eq!(shown(FILE, "sms", &told(&[])), "(nobody)");
+    assert_eq!(shown(FILE, "account", &told(&[])), "(nobody)");
     assert_eq!(key(FILE, "signed", &told(&[])), "refused: Missing");
+    // What is known stays apart; what is told is known, even if it is empty, and nobody can write the mark.
+    let pairs = "rules: [{name: pair, match: {call: [a, b]}, by: [a, b], limit: 1/h}]";
+    let keys = [
+        told(&[]),
+        told(&[("a", "x")]),
+        told(&[("b", "x")]),
+        told(&[("a", "x"), ("b", "")]),
+        told(&[("a", ""), ("b", "x")]),
+        told(&[("a", "(nobody)"), ("b", "x")]),
+        told(&[("a", "\u{FE}"), ("b", "x")]),
+    ];
+    let keys = keys.map(|call| found(pairs, "pair", &call));
+    for (nth, one) in keys.iter().enumerate() {
+        assert!(keys[nth + 1..].iter().all(|other| other != one), "{keys:?}");
+    }
+    assert_eq!(shown(pairs, "pair", &told(&[("b", "x")])), "(nobody), x");
 }
 
 #[test]
@@ -101,6 +133,14 @@ fn what_else_a_rule_for_calls_says_must_hold() {
     let (rules, mut found) = (RuleSet::new(&good(FILE)), Found::default());
     rules.find_named("some", &Call { told: &[("size", "7")], ip: here }, &mut found).unwrap();
     assert_eq!(found.applied()[0].cost.get(), 7);
+}
+
+#[test]
+fn what_a_rule_does_not_ask_for_is_not_told_to_it() {
+    let wrong = "the rule `sms` does not ask for `phon`; its `match` says `call: [phone]`";
+    assert_eq!(key(FILE, "sms", &told(&[("phon", "555")])), wrong);
+    let wrong = "the rule `account` does not ask for `phone`; its `match` says `call: true`";
+    assert_eq!(key(FILE, "account", &told(&[("phone", "555")])), wrong);
 }
 
 #[test]

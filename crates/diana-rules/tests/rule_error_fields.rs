@@ -397,7 +397,34 @@ fn a_rule_for_calls_knows_what_they_tell_and_has_no_place() {
             ),
             (
                 "match: {call: []}\nlimit: 5/s",
-                &["[[] `call` is empty, so no request can reach this rule: leave it out for all requests"],
+                &["[[] `call` names nothing that calls tell: `call: true` for those that tell nothing"],
+            ),
+        ],
+        rule,
+    );
+    let no = |attribute: &str| {
+        format!("a call has no `{attribute}`: what calls tell, as in `call: [phone]` and `by: phone`, or `account`")
+    };
+    assert_eq!(
+        told(&rule("match: {call: true}\nby: header(x)\nlimit: 5/s")),
+        [format!("[header(x)] {}", no("header(x)"))]
+    );
+    assert_eq!(told(&rule("match: {call: true}\nby: method\nlimit: 5/s")), [format!("[method] {}", no("method"))]);
+    let when = "'request.host == \"a\"'";
+    assert_eq!(
+        told(&rule(&format!("match: {{call: true, when: {when}}}\nlimit: 5/s"))),
+        [format!("[{when}] {}", no("host"))]
+    );
+    check(
+        &[
+            ("match: {call: in}\nlimit: 5/s", &["[in] no call can tell `in`: another name"]),
+            (
+                "match: {call: true}\nconcurrent: adaptive",
+                &["[concurrent] an adaptive limit learns from answers, which calls have none of: a number"],
+            ),
+            (
+                "match: {call: true}\nbandwidth: 5KiB/s",
+                &["[bandwidth] a call has no body that could flow: leave it out"],
             ),
         ],
         rule,

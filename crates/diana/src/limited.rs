@@ -20,7 +20,8 @@
 //! - A call that is refused has charged nothing, and its body has not begun.
 //! - Nothing here is without a limit for want of knowledge: whose address or user isn't known counts under one key, with all
 //!   others of whom it isn't, and without installed [`Limits`] every call is refused with an error that says what to write.
-//! - No panic: what is wrong is an error, as a refusal is. (Only a tokio runtime without a timer panics, when a call must wait.)
+//! - No panic: what is wrong is an error, as a refusal is. (Tokio panics in a runtime without a timer, when a call must wait, and in
+//!   a `LocalSet`, when a function that is not async has to ask over the network.)
 
 mod caller;
 mod cause;

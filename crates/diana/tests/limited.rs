@@ -191,6 +191,8 @@ fn counts_by_user_and_key_together() {
     assert_eq!(call("ann", 1), "limited for ann, 1: come again in 1h");
     // Who is called so is somebody.
     assert_eq!(call("(nobody)", 1), "ran");
+    let limited = Caller::new().with_user("(nobody)").enter(|| by_user(1)).unwrap_err();
+    assert_eq!((limited.key(), limited.is_nobodys()), (Some("(nobody), 1"), false));
     assert_eq!(call("", 1), "ran");
     assert_eq!(heard(by_user(1)), "ran");
     assert_eq!(heard(by_user(1)), "limited for (nobody), 1: come again in 1h");
@@ -346,4 +348,53 @@ fn the_body_of_a_refused_call_has_not_begun() {
     assert_eq!(heard(adds(&mut sum)), "ran");
     assert_eq!(heard(adds(&mut sum)), "limited: come again in 1h");
     assert_eq!(sum, 1);
+}
+
+mod names {
+    //! Whatever else is called as what the attributes write.
+    #![allow(non_camel_case_types, non_upper_case_globals, dead_code, reason = "that is what it is about")]
+
+    use super::{Limited, Limits, ManualClock};
+    use diana as limits;
+
+    const part: u8 = 1;
+    const key: u8 = 2;
+    struct pass;
+    struct limited;
+    enum Result2 {
+        Ok,
+        Err,
+    }
+
+    #[limits::count_limit(limit = 1, period = "1h", by = "{id}", in = "names", crate = limits)]
+    fn counts(id: usize) -> Result<u8, Limited> {
+        const THREE: u8 = 3;
+        fn inner() -> u8 {
+            THREE
+        }
+        Ok(part + key + inner())
+    }
+
+    macro_rules! limited_by {
+        ($by:expr, $answer:path, $name:ident) => {
+            #[diana::count_limit(limit = 1, period = "1h", by = $by, on_limit = $answer, in = "names")]
+            fn $name() -> u8 {
+                1
+            }
+        };
+    }
+
+    fn two(_: Limited) -> u8 {
+        2
+    }
+
+    limited_by!(ip, two, through_a_macro);
+
+    #[test]
+    fn nothing_of_it_is_in_the_way() {
+        Limits::new().with_clock(ManualClock::new()).install_as("names");
+        assert_eq!((counts(7), counts(8)), (Ok(6), Ok(6)));
+        assert_eq!(counts(7).unwrap_err().key(), Some("7"));
+        assert_eq!((through_a_macro(), through_a_macro()), (1, 2));
+    }
 }

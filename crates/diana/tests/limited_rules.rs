@@ -111,8 +111,28 @@ fn what_a_rule_denies_is_refused_for_good_and_what_it_lacks_counts_together() {
     let thief = Caller::new().with("tenant", "acme").with("device", "thief");
     assert_eq!(heard(thief.enter(|| listed("z"))), "ran");
     assert_eq!(acme("x"), "`limited_rules::listed` is limited by rule `lists` for acme, x: come again in 1h");
+    // Who does not tell its tenant has one with all such calls, for each device.
     assert_eq!(heard(listed("x")), "ran");
-    assert_eq!(heard(listed("y")), "`limited_rules::listed` is limited by rule `lists`: come again in 1h");
+    assert_eq!(heard(listed("y")), "ran");
+    let limited = listed("y").unwrap_err();
+    assert_eq!((limited.key(), limited.is_nobodys()), (Some("(nobody), y"), true));
+    let limited = Caller::new().with("tenant", "(nobody)").enter(|| (listed("y"), listed("y"))).1.unwrap_err();
+    assert_eq!((limited.key(), limited.is_nobodys()), (Some("(nobody), y"), false));
+}
+
+#[limited("lists", devise = "{device}", in = "typo")]
+fn typo(device: &str) -> Result<(), Limited> {
+    Ok(())
+}
+
+#[test]
+fn what_its_rule_does_not_ask_for_is_told() {
+    rules("typo", ManualClock::new(), "  - {name: lists, match: {call: device}, by: device, limit: 1/h}");
+    let limited = typo("x").unwrap_err();
+    assert!(matches!(limited.cause(), Cause::NotAsked { .. }), "{limited:?}");
+    let told = "`limited_rules::typo` tells its rule what that does not ask for: the rule `lists` does not ask for `devise`; \
+                its `match` says `call: [device]`";
+    assert_eq!((limited.to_string().as_str(), limited.status()), (told, 500));
 }
 
 #[limited("gone", in = "reload", on_limit = told)]

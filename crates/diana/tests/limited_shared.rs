@@ -79,7 +79,21 @@ fn a_function_that_is_not_async_asks_from_wherever_it_may_block() {
     let single = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let limited = single.block_on(async { plain() }).unwrap_err();
     assert_eq!(limited.cause(), &Cause::WouldBlock);
-    assert!(limited.to_string().ends_with("make it an `async fn`, or call it outside of the runtime"), "{limited}");
+    assert!(limited.to_string().ends_with("make it an `async fn`, or use a multi-threaded runtime"), "{limited}");
+}
+
+#[count_limit(limit = 1, period = "1h", store = shared, in = "driven-by-nobody")]
+fn driven_by_nobody() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[test]
+fn a_runtime_that_nobody_drives_is_not_waited_for() {
+    let redis = RedisServer::start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let store = runtime.block_on(store(&redis));
+    Limits::new().with_shared(store).install_as("driven-by-nobody");
+    assert_eq!(driven_by_nobody().unwrap_err().cause(), &Cause::WouldBlock);
 }
 
 struct Mail;

@@ -16,8 +16,10 @@ pub(super) struct Given {
 impl Parse for Given {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         // `in` is a keyword, as other names may be.
-        let name = input.call(Ident::parse_any)?.unraw();
-        input.parse::<Token![=]>()?;
+        let wanted = |_| input.error("here goes an option, as `name = value`");
+        let name = input.call(Ident::parse_any).map_err(wanted)?.unraw();
+        let no_value = |_| Error::new(name.span(), format!("`{name}` has no value: write `{name} = ...`"));
+        input.parse::<Token![=]>().map_err(no_value)?;
         Ok(Self { name, value: input.parse()? })
     }
 }

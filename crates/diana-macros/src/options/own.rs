@@ -55,11 +55,21 @@ impl Own {
                 return Err(Error::new(value.span(), problem));
             }
             key = text::pieces(&number::text("key", value, "\"{user.id}\"")?)?;
+            if matches!(by, By::Function) && !key.iter().any(|piece| matches!(piece, Piece::Differs(_))) {
+                let problem =
+                    "`key` is the same text for every call; put what differs in braces, as `key = \"{user.id}\"`";
+                return Err(Error::new(value.span(), problem));
+            }
         }
         let prefix = match given.get("prefix") {
             Some(value) => number::text("prefix", value, "\"api:\"")?.value(),
             None => String::new(),
         };
+        if let Some(value) = given.get("prefix").filter(|_| prefix.contains(['{', '}'])) {
+            let problem =
+                "`prefix` is the same for every call; what differs goes into `by` or `key`, as `by = \"{shop.id}\"`";
+            return Err(Error::new(value.span(), problem));
+        }
         let store = given.get("store").map_or(Ok(Store::Local), store)?;
         Ok(Self { allows, by, key, prefix, timeout_nanos, store })
     }
@@ -120,6 +130,6 @@ fn store(value: &Expr) -> Result<Store> {
 
 /// A single word.
 fn word(value: &Expr) -> Option<String> {
-    let Expr::Path(path) = value else { return None };
+    let Expr::Path(path) = number::ungrouped(value) else { return None };
     path.path.get_ident().map(Ident::to_string)
 }

@@ -14,7 +14,7 @@ pub(crate) struct Rule {
 }
 
 /// Options, which are told to nobody.
-const OPTIONS: [&str; 2] = ["in", "on_limit"];
+const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
 /// Words that mean something else in a rule.
 const TAKEN: [&str; 12] =
     ["global", "resource", "ip", "host", "method", "path", "request", "header", "cookie", "query", "param", "cel"];

@@ -2,6 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// Stands for what a call does not tell; texts are UTF-8, in which it does not occur.
+pub(super) const UNKNOWN: u8 = 0xFE;
+
 /// The bytes of a key, or of several one behind the other.
 pub type KeyBytes = Vec<u8>;
 

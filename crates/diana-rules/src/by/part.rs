@@ -37,6 +37,17 @@ pub(super) enum Lack {
 }
 
 impl Part {
+    /// Writes this part of a call's key, unless the call does not tell it. What is told is known, even if it is empty.
+    pub(super) fn write_told(&self, call: &dyn Attributes, key: &mut KeyBytes) -> Result<(), Lack> {
+        match self {
+            Self::Of(attribute @ Attribute::Named(_)) => {
+                key.extend_from_slice(call.get(attribute).ok_or(Lack::Absent)?.as_bytes());
+                Ok(())
+            }
+            other => other.write(call, key),
+        }
+    }
+
     /// Writes this part of a request's key, unless the request has no such thing; an empty one is none.
     pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), Lack> {
         let text = match self {

@@ -17,6 +17,8 @@ use crate::vocabulary::{Vocabulary, Wanted};
 pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];
 /// Those that only requests have.
 const OF_REQUESTS: [&str; 4] = ["path", "method", "host", "header"];
+/// What means something else where a function names a rule.
+const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
 /// Those that say where a request goes.
 pub(crate) const PLACE: [&str; 2] = ["host", "path"];
 /// The methods that are not worth a second look.
@@ -118,7 +120,14 @@ fn call(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
         }
         _ => {}
     }
+    if matches!(&node.value, Value::List(items) if items.is_empty()) {
+        let problem = Problem::new(node.span, "`call` names nothing that calls tell");
+        problems.push(problem.expected("`call: true` for those that tell nothing"));
+        return Vec::new();
+    }
     each(node, "`call`", problems, |text| match no_name(text) {
+        // Options of the attribute.
+        _ if OPTIONS.contains(&text) => Err((format!("no call can tell `{text}`"), "another name")),
         None => Ok(text.into()),
         Some((wrong, expected)) => Err((wrong, expected)),
     })

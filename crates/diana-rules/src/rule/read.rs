@@ -190,6 +190,13 @@ impl Rule {
         if is_whole && self.missing != Missing::Skip && self.by.is_everyone() {
             wrong("missing", "a rule for everyone misses nothing", "leave it out");
         }
+        let calls = self.matches.call.is_some();
+        if calls && self.adaptive {
+            wrong("concurrent", "an adaptive limit learns from answers, which calls have none of", "a number");
+        }
+        if calls && written(&["bandwidth"]) {
+            wrong("bandwidth", "a call has no body that could flow", "leave it out");
+        }
         if self.allow.networks.is_everything() {
             wrong("allow", "`allow` has every address, so no request can reach this rule", "leave the rule out");
         }

@@ -1,30 +1,41 @@
 //! One rule, asked for by its name: by a function that it is attached to, rather than by a request that it matches.
 
-use super::{Expressions, Found, RuleSet};
+use super::{Asks, Expressions, Found, RuleSet};
 use crate::attributes::{Attribute, Attributes};
 use crate::identity::Identity;
 use crate::matching::{Looks, Seen, When};
-use crate::rule::Missing;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// No rule has this name.
+/// Why a call could not ask a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSuchRule {
-    name: String,
-}
-
-impl NoSuchRule {
-    /// The name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
+#[non_exhaustive]
+pub enum NoSuchRule {
+    /// No rule has this name.
+    Unknown {
+        /// The name.
+        rule: String,
+    },
+    /// The rule does not ask for something that the call tells; so it may lack what it does ask for.
+    NotAsked {
+        /// The rule's name.
+        rule: String,
+        /// What the call tells.
+        told: String,
+        /// What the rule asks for, as its `match` says it.
+        asks: String,
+    },
 }
 
 impl fmt::Display for NoSuchRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no rule in force is called `{}`", self.name)
+        match self {
+            Self::Unknown { rule } => write!(f, "no rule in force is called `{rule}`"),
+            Self::NotAsked { rule, told, asks } => {
+                write!(f, "the rule `{rule}` does not ask for `{told}`; its `match` says `call: {asks}`")
+            }
+        }
     }
 }
 
@@ -36,8 +47,9 @@ impl RuleSet {
     /// A rule for requests is asked wherever they would go, and whatever else its `match` says: who names it means its limit.
     /// One for calls (`match: {call: ...}`) says in the rest of its `match` which of them it means.
     ///
-    /// `call` says by itself what `identity` would find in a request. A call that does not tell whose it is counts with all
-    /// such calls, unless the rule says `missing: deny`: a limit that somebody attached on purpose is not to be skipped.
+    /// `call` says by itself what `identity` would find in a request. A part of the key that it does not tell is `(nobody)`, one
+    /// for all such calls, unless the rule says `missing: deny`: a limit that somebody attached on purpose is not to be
+    /// skipped.
     ///
     /// ```
     /// use diana_rules::{Attribute, Attributes, Document, Found, Registry, RuleFile, RuleSet};
@@ -64,17 +76,19 @@ impl RuleSet {
     /// ```
     pub fn find_named(&self, name: &str, call: &dyn Attributes, found: &mut Found) -> Result<(), NoSuchRule> {
         found.clear();
-        let unknown = || NoSuchRule { name: name.to_owned() };
+        let unknown = || NoSuchRule::Unknown { rule: name.to_owned() };
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
         let rule = self.rule(number).ok_or_else(unknown)?;
+        if let Some(asks) = &rule.rule().matches.call
+            && let Some(told) = call.told_in_vain(&|told| asks.iter().any(|asked| **asked == *told))
+        {
+            let asks = if asks.is_empty() { "true".to_owned() } else { format!("[{}]", asks.join(", ")) };
+            return Err(NoSuchRule::NotAsked { rule: name.to_owned(), told: told.to_owned(), asks });
+        }
         let call = Known { call, identity: &self.identity };
         let seen = Seen::new(&call, Looks::default());
         let Ok(when) = rule.rule().matches.check_call(&seen) else { return Ok(()) };
-        let missing = match rule.rule().missing {
-            Missing::Deny => Missing::Deny,
-            Missing::Skip | Missing::Shared => Missing::Shared,
-        };
-        let failed = rule.apply(number, &seen, missing, found) == Expressions::Failed;
+        let failed = rule.apply(number, &seen, Asks::Call, found) == Expressions::Failed;
         if failed || when == When::Failed {
             rule.count_failure();
         }
@@ -93,6 +107,10 @@ impl Attributes for Known<'_> {
         let by_name =
             || self.identity.names_of(attribute).find_map(|name| self.call.get(&Attribute::Named(name.into())));
         self.call.get(attribute).or_else(by_name)
+    }
+
+    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        self.call.told_in_vain(is_asked)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -1,6 +1,6 @@
 //! Why rules are, or are not, about a request: for people who wonder.
 
-use super::{Applied, Found, RefusedBy, RuleSet, Why};
+use super::{Applied, Asks, Found, RefusedBy, RuleSet, Why};
 use crate::attributes::Attributes;
 use crate::by::KeyBytes;
 use crate::matching::{Looks, Mismatch, Normalised, Proved, Seen, When};
@@ -60,7 +60,7 @@ impl RuleSet {
             };
             let view = rule.matches.view(&seen);
             let is_allowed = rule.allow.contains(&rule.by, &seen, &view);
-            in_force.apply(number, &seen, rule.missing, &mut explained.found);
+            in_force.apply(number, &seen, Asks::Request, &mut explained.found);
             let is_listed = explained.found.refused().contains(&RefusedBy { rule: number, why: Why::Listed });
             explained.rules.push(match rule.by.key(&view, &mut KeyBytes::new()) {
                 _ if is_allowed => ExplainedRule::Allowed,

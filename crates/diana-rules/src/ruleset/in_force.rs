@@ -4,7 +4,7 @@ use super::counted::{Counted, Counters, Fate};
 use super::found::{Applied, Found, Why};
 use super::pairs;
 use crate::attributes::Attributes;
-use crate::by::KeyBytes;
+use crate::by::{KeyBytes, Told};
 use crate::limit::LimitRule;
 use crate::matching::{Seen, WithParameters};
 use crate::rule::{CostOf, Home, Missing, Rule};
@@ -206,9 +206,8 @@ impl RuleInForce {
         self.counted().shadow_refused
     }
 
-    /// Finds whose a request is that the rule is about, and what it costs. `missing` says what becomes of one that does not tell
-    /// whose it is.
-    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, missing: Missing, found: &mut Found) -> Expressions {
+    /// Finds whose a request, or a call, is that the rule is about, and what it costs.
+    pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, asks: Asks, found: &mut Found) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
@@ -221,12 +220,16 @@ impl RuleInForce {
             return expressions;
         }
         let start = found.keys.len();
-        if let Err(lack) = rule.by.key(request, &mut found.keys) {
+        if asks == Asks::Call && rule.missing != Missing::Deny {
+            if rule.by.key_of_call(request, &mut found.keys) == Told::Failed {
+                expressions = Expressions::Failed;
+            }
+        } else if let Err(lack) = rule.by.key(request, &mut found.keys) {
             // Whoever can make an expression fail must not get round the rule by that: they are counted together.
             if lack.is_failure() {
                 expressions = Expressions::Failed;
             }
-            match missing {
+            match rule.missing {
                 Missing::Skip if !lack.is_failure() => return expressions,
                 Missing::Deny => {
                     found.refuse(number, Why::Missing);
@@ -257,6 +260,15 @@ impl RuleInForce {
         found.add(applied, self.is_held);
         expressions
     }
+}
+
+/// Who asks a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// A request that it is about.
+    Request,
+    /// A call that names it.
+    Call,
 }
 
 /// Whether the expressions of a rule came out well.

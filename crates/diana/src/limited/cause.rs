@@ -1,6 +1,5 @@
 //! Why a function was not run.
 
-use super::key::NOBODY;
 use crate::engine::time;
 use diana_core::Retry;
 use std::fmt;
@@ -41,6 +40,7 @@ pub struct Limited {
     name: &'static str,
     prefix: usize,
     key: Option<Box<str>>,
+    is_nobodys: bool,
     cause: Cause,
 }
 
@@ -92,9 +92,14 @@ pub enum Cause {
         /// The name.
         rule: &'static str,
     },
+    /// The rule that the function names does not ask for something that the function tells it.
+    NotAsked {
+        /// What is wrong, in words.
+        problem: Box<str>,
+    },
     /// The call would have to wait, and there is no tokio runtime to wait in.
     NoRuntime,
-    /// The function is not async and has to ask over the network, and is called in a runtime that has only this thread.
+    /// The function is not async and has to ask over the network, for which a runtime must have threads of its own.
     WouldBlock,
     /// The numbers in the attribute make no limit, which the compiler has not seen.
     Unusable {
@@ -105,7 +110,11 @@ pub enum Cause {
 
 impl Limited {
     pub(super) fn new(name: &'static str, prefix: usize, key: Option<Box<str>>, cause: Cause) -> Self {
-        Self { name, prefix, key, cause }
+        Self { name, prefix, key, is_nobodys: false, cause }
+    }
+
+    pub(super) fn nobodys(self, is_nobodys: bool) -> Self {
+        Self { is_nobodys, ..self }
     }
 
     /// The function's path: its module and its name.
@@ -150,8 +159,7 @@ impl Limited {
     /// Whether the call came without the address or the user that the function counts by, and so was counted with all such
     /// calls. If that is not meant, the [`Caller`](super::Caller) was not told.
     pub fn is_nobodys(&self) -> bool {
-        self.key()
-            .is_some_and(|key| key.strip_prefix(NOBODY).is_some_and(|rest| rest.is_empty() || rest.starts_with(", ")))
+        self.is_nobodys
     }
 }
 
@@ -209,6 +217,9 @@ impl fmt::Display for Limited {
                 f,
                 "`{function}` names the rule `{rule}`, which is not in force: add it to the rule file, or name another"
             ),
+            Cause::NotAsked { problem } => {
+                write!(f, "`{function}` tells its rule what that does not ask for: {problem}")
+            }
             Cause::NoRuntime => write!(
                 f,
                 "`{function}` is limited and has to wait, but runs outside of a tokio runtime: call it in one, or leave out \
@@ -216,8 +227,8 @@ impl fmt::Display for Limited {
             ),
             Cause::WouldBlock => write!(
                 f,
-                "`{function}` has to ask over the network, and would block the only thread of its runtime: make it an \
-                 `async fn`, or call it outside of the runtime"
+                "`{function}` has to ask over the network, and would block the only thread of a runtime: make it an `async fn`, or \
+                 use a multi-threaded runtime"
             ),
             Cause::Unusable { problem } => write!(f, "`{function}` has no limit that can be counted: {problem}"),
         }

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// How a key shows what is not known.
-pub(super) const NOBODY: &str = "(nobody)";
+const NOBODY: &str = "(nobody)";
 /// Stands for what is not known.
 const UNKNOWN: u8 = 0xFE;
 /// Ends a part.
@@ -163,6 +163,11 @@ impl<'a> Key<'a> {
             Whole::Written(written) => bytes.clone_from(written),
         }
         bytes
+    }
+
+    /// Whether it is that of all callers who are not known.
+    pub(super) fn is_nobodys(&self, by: By) -> bool {
+        by != By::Function && self.to_bytes().starts_with(&[UNKNOWN, END])
     }
 
     /// The key as people read it.

@@ -3,14 +3,18 @@
 use crate::limited::Cause;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Blocks this thread until `future` is ready. `elsewhere` is a runtime whose threads go on meanwhile, for callers outside of
-/// all.
-pub(super) fn on<T>(elsewhere: Option<&Handle>, future: impl Future<Output = T>) -> Result<T, Cause> {
-    match (Handle::try_current(), elsewhere) {
-        (Ok(here), _) if here.runtime_flavor() == RuntimeFlavor::CurrentThread => Err(Cause::WouldBlock),
+/// Blocks this thread until `future` is ready. `working` is the runtime that brings it about.
+///
+/// Both that one and the one that the caller is in must have threads of their own: where there is only one thread, it may be this
+/// one, and then nobody would ever go on.
+pub(super) fn on<T>(working: Option<&Handle>, future: impl Future<Output = T>) -> Result<T, Cause> {
+    let has_threads = |runtime: &Handle| runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+    let working = working.ok_or(Cause::NoRuntime)?;
+    match Handle::try_current() {
+        _ if !has_threads(working) => Err(Cause::WouldBlock),
+        Ok(here) if !has_threads(&here) => Err(Cause::WouldBlock),
         // Others take over this thread's tasks.
-        (Ok(here), _) => Ok(tokio::task::block_in_place(|| here.block_on(future))),
-        (Err(_), Some(elsewhere)) => Ok(elsewhere.block_on(future)),
-        (Err(_), None) => Err(Cause::NoRuntime),
+        Ok(here) => Ok(tokio::task::block_in_place(|| here.block_on(future))),
+        Err(_) => Ok(working.block_on(future)),
     }
 }

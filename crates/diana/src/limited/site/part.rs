@@ -83,6 +83,21 @@ plain! {
     signed: i8, i16, i32, i64;
 }
 
+impl Plain for usize {
+    #[inline]
+    fn put<'a>(&'a self, key: &mut Key<'a>) {
+        // No machine has more than 64 bits of address.
+        key.unsigned(*self as u64);
+    }
+}
+
+impl Plain for isize {
+    #[inline]
+    fn put<'a>(&'a self, key: &mut Key<'a>) {
+        key.signed(*self as i64);
+    }
+}
+
 macro_rules! text {
     ($($kind:ty),+) => {
         $(impl Plain for $kind {

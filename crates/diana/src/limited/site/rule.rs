@@ -3,7 +3,7 @@
 use super::block;
 use super::found::Found;
 use super::told::{Call, Told};
-use crate::engine::{Answered, Deciding, Engine, Keeping, Left, Reason, Verdict};
+use crate::engine::{Deciding, Engine, Keeping, Left, Reason, Verdict};
 use crate::limited::{Caller, Cause, Limited};
 use diana_core::{Retry, Store, Timestamp};
 use diana_rules::{Attributes, NoSuchRule};
@@ -111,7 +111,13 @@ impl RuleSite {
 
     fn with_call<R>(&self, told: &Told, ask: impl Fn(&Call<'_>) -> Result<R, NoSuchRule>) -> Result<R, Limited> {
         let asked = Caller::look(|caller| ask(&Call { told, caller, function: self.function }));
-        asked.map_err(|_| self.limited(None, Cause::NoSuchRule { rule: self.rule }))
+        asked.map_err(|error| {
+            let cause = match error {
+                NoSuchRule::NotAsked { .. } => Cause::NotAsked { problem: error.to_string().into() },
+                _ => Cause::NoSuchRule { rule: self.rule },
+            };
+            self.limited(None, cause)
+        })
     }
 
     /// The guard of a call that was granted, and how long it has to wait.
@@ -125,12 +131,15 @@ impl RuleSite {
 
     #[cold]
     fn refused(&self, verdict: &Verdict) -> Limited {
-        let key = match verdict.reason() {
-            Some(Reason::Limit(asked)) if !asked.key.is_empty() => Some(asked.rule.by.shown(asked.key).into()),
-            _ => None,
+        let (key, is_nobodys) = match verdict.reason() {
+            Some(Reason::Limit(asked)) if !asked.key.is_empty() => {
+                let by = &asked.rule.by;
+                (Some(by.shown(asked.key).into()), by.is_unknown(asked.key))
+            }
+            _ => (None, false),
         };
         let (retry, status) = (verdict.retry().unwrap_or(Retry::Never), verdict.status().unwrap_or(503));
-        self.limited(key, Cause::Rule { rule: self.rule, status, retry })
+        self.limited(key, Cause::Rule { rule: self.rule, status, retry }).nobodys(is_nobodys)
     }
 
     fn limited(&self, key: Option<Box<str>>, cause: Cause) -> Limited {
@@ -152,9 +161,6 @@ impl Pass {
     fn begin(&mut self) {
         let Some(holding) = &mut self.0 else { return };
         holding.left = Left::Done;
-        if let Some(verdict) = &mut holding.verdict {
-            verdict.begin();
-        }
     }
 }
 
@@ -177,12 +183,9 @@ impl Holding {
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let Some(mut verdict) = self.verdict.take() else { return };
+        let Some(verdict) = self.verdict.take() else { return };
         self.keeping = None;
-        // An adaptive limit learns from calls that came to their end.
-        if self.left == Left::Done && verdict.found().is_held() && !std::thread::panicking() {
-            verdict.answered(Answered::Well);
-        }
+        // Nobody knows here whether the call came to its end, or well; so an adaptive limit learns nothing from it.
         self.rules.leave(verdict, self.left);
     }
 }

@@ -74,7 +74,7 @@ impl Says {
     }
 
     pub(super) fn limited(&self, key: &Key<'_>, cause: Cause) -> Limited {
-        Limited::new(self.name, self.prefix, key.shown(self.by), cause)
+        Limited::new(self.name, self.prefix, key.shown(self.by), cause).nobodys(key.is_nobodys(self.by))
     }
 }
 

@@ -41,6 +41,10 @@ impl Told {
         let _failed = write!(self, "{part}");
     }
 
+    fn in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&'static str> {
+        self.names.iter().map(|(name, _)| *name).find(|name| !is_asked(name))
+    }
+
     fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         let nth = self.names.iter().position(|(known, _)| *known == name)?;
         let (_, begin) = *self.names.get(nth)?;
@@ -76,6 +80,10 @@ impl Attributes for Call<'_> {
             Attribute::Path => Some(Cow::Borrowed(self.function)),
             _ => None,
         }
+    }
+
+    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        self.told.in_vain(is_asked)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -1,0 +1,70 @@
+//! What a function's arguments are called, so that a name which is none of them is told as such.
+//!
+//! The compiler would tell it, too. But it would offer to put the nearest name in place of the whole text, and `by = user` is
+//! something else than `by = "{user}"`.
+
+use syn::{Error, Expr, FnArg, Pat, Result, Signature};
+
+/// The names that a function's arguments bind.
+pub(crate) struct Arguments(Vec<String>);
+
+impl Arguments {
+    pub(crate) fn of(signature: &Signature) -> Self {
+        let mut names = Vec::new();
+        for argument in &signature.inputs {
+            match argument {
+                FnArg::Receiver(_) => names.push("self".to_owned()),
+                FnArg::Typed(argument) => bound(&argument.pat, &mut names),
+            }
+        }
+        Self(names)
+    }
+
+    /// Looks whether an expression begins with an argument. What is not a plain name, or looks like a constant, may be anything.
+    pub(crate) fn check(&self, expression: &Expr, function: &syn::Ident) -> Result<()> {
+        let Some(head) = head(expression) else { return Ok(()) };
+        let name = head.to_string();
+        if name.starts_with(char::is_uppercase) || self.0.contains(&name) {
+            return Ok(());
+        }
+        let known = match &*self.0 {
+            [] => "it has none".to_owned(),
+            names => format!("it has `{}`", names.join("`, `")),
+        };
+        Err(Error::new(head.span(), format!("`{name}` is no argument of `{function}`; {known}")))
+    }
+}
+
+fn bound(pattern: &Pat, names: &mut Vec<String>) {
+    match pattern {
+        Pat::Ident(own) => {
+            names.push(own.ident.to_string());
+            if let Some((_, inner)) = &own.subpat {
+                bound(inner, names);
+            }
+        }
+        Pat::Or(or) => or.cases.iter().for_each(|case| bound(case, names)),
+        Pat::Paren(inner) => bound(&inner.pat, names),
+        Pat::Reference(inner) => bound(&inner.pat, names),
+        Pat::Slice(slice) => slice.elems.iter().for_each(|inner| bound(inner, names)),
+        Pat::Struct(fields) => fields.fields.iter().for_each(|field| bound(&field.pat, names)),
+        Pat::Tuple(tuple) => tuple.elems.iter().for_each(|inner| bound(inner, names)),
+        Pat::TupleStruct(tuple) => tuple.elems.iter().for_each(|inner| bound(inner, names)),
+        Pat::Type(inner) => bound(&inner.pat, names),
+        _ => {}
+    }
+}
+
+/// The name that fields and methods are of.
+fn head(expression: &Expr) -> Option<&syn::Ident> {
+    match expression {
+        Expr::Field(field) => head(&field.base),
+        Expr::MethodCall(call) => head(&call.receiver),
+        Expr::Index(index) => head(&index.expr),
+        Expr::Paren(inner) => head(&inner.expr),
+        Expr::Reference(inner) => head(&inner.expr),
+        Expr::Unary(inner) => head(&inner.expr),
+        Expr::Path(path) if path.qself.is_none() => path.path.get_ident(),
+        _ => None,
+    }
+}
