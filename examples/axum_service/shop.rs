@@ -7,7 +7,7 @@ use diana_http::CallRefused;
 pub(crate) struct Phone(pub(crate) String);
 
 // docs: begin
-/// Two a second for each account, and four at once after a quiet spell. Who is over waits, for a second at most.
+/// Two a second for each account, and five at once after a quiet spell. Who is over waits, for a second at most.
 #[rate_limit(rate = 2.0, burst = "2s", timeout = "1s", by = user)]
 pub(crate) async fn search(words: &str) -> Result<String, CallRefused> {
     Ok(format!("nothing found for {words}\n"))
