@@ -1,5 +1,6 @@
 //! Where a function's body is, and whether it may wait.
 
+use quote::ToTokens;
 use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBound};
 
 /// How a function runs.
@@ -50,8 +51,13 @@ pub(crate) fn returns_a_future(signature: &Signature) -> bool {
     match &**returned {
         Type::ImplTrait(of) => of.bounds.iter().any(is_future),
         Type::Path(path) => path.path.segments.last().is_some_and(|last| {
-            let name = last.ident.to_string();
-            name == "Pin" || name == "BoxFuture" || name == "LocalBoxFuture"
+            let of = || last.arguments.to_token_stream().to_string();
+            match last.ident.to_string().as_str() {
+                "BoxFuture" | "LocalBoxFuture" => true,
+                // Other things are pinned, too.
+                "Pin" => of().contains("Future"),
+                _ => false,
+            }
         }),
         _ => false,
     }
