@@ -293,3 +293,17 @@ async fn a_function_that_makes_a_future_asks_in_it() {
     assert_eq!(Mail(1).send(3).await, Ok(4));
     assert!(Mail(1).send(3).await.is_err());
 }
+
+#[limited("adapts", in = "adapts")]
+async fn hangs() -> Result<(), Limited> {
+    std::future::pending().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adaptive_limit_is_not_opened_by_calls_that_are_given_up() {
+    let engine = rules("adapts", TokioClock::new(), "  - {name: adapts, concurrent: adaptive}");
+    for _ in 0..100 {
+        join_all((0..100).map(|_| tokio::time::timeout(ms(3), hangs()))).await;
+    }
+    assert_eq!(engine.peek_key("adapts", &[]).await.unwrap().limits[0].limit, 20);
+}

@@ -55,9 +55,9 @@ async fn calls_wait_for_turns_that_are_shared() {
     for call in (0..4).map(|_| tokio::spawn(waits())).collect::<Vec<_>>() {
         call.await.unwrap().unwrap();
     }
-    // Three turns of 50 ms; how much longer it takes is the machine's affair.
+    // Three turns of 50 ms, by Redis's clock, which need not go as ours; how much longer it takes is the machine's affair.
     let took = SystemClock.now().since(began);
-    assert!(took >= Duration::from_millis(150), "{took:?}");
+    assert!(took >= Duration::from_millis(140), "{took:?}");
 }
 
 #[count_limit(limit = 2, period = "1h", store = shared, in = "plain")]

@@ -176,6 +176,53 @@ impl Limits {
         installed::install(Some(name), self.clone());
     }
 
+    /// Runs plain code in which all limited functions count here, whichever instance they name: for tests, which run side by
+    /// side and would count in what the others install.
+    ///
+    /// ```
+    /// use diana::core::ManualClock;
+    /// use diana::limited::Limits;
+    ///
+    /// #[diana::count_limit(limit = 1, period = "1h")]
+    /// fn export() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// Limits::new().with_clock(ManualClock::new()).enter(|| {
+    ///     assert!(export().is_ok());
+    ///     assert!(export().is_err());
+    /// });
+    /// Limits::new().enter(|| assert!(export().is_ok()));
+    /// ```
+    pub fn enter<R>(&self, run: impl FnOnce() -> R) -> R {
+        installed::enter(self.clone(), run)
+    }
+
+    /// Runs a future in which all limited functions count here, as [`enter`](Self::enter) does. Tasks that are spawned inside
+    /// count in what is installed.
+    ///
+    /// ```
+    /// use diana::core::TokioClock;
+    /// use diana::limited::Limits;
+    ///
+    /// #[diana::rate_limit(rate = 1, burst = "0s", timeout = "5s")]
+    /// async fn tick() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), diana::Limited> {
+    /// let began = tokio::time::Instant::now();
+    /// let limits = Limits::new().with_clock(TokioClock::new());
+    /// limits.scope(async { tick().await.and(tick().await) }).await?;
+    /// assert_eq!(began.elapsed().as_millis(), 1_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+        installed::scope(self.clone(), future)
+    }
+
     /// How many attributes have counted here so far, but for those whose counts are elsewhere.
     pub fn len(&self) -> usize {
         self.inner.sites.lock().len()

@@ -3,7 +3,7 @@
 //! Most programs install once, before any call. So what is found first has a place of its own, where looking at it costs next to
 //! nothing; it is kept for as long as the program runs, used or not. What is found after another install is swapped.
 
-use crate::limited::installed::{find, installs};
+use crate::limited::installed::{find, installs, installs_for_all, of_task};
 use crate::limited::{Cause, Limits};
 use arc_swap::ArcSwapOption;
 use std::sync::{Arc, OnceLock};
@@ -47,8 +47,15 @@ impl<L: Clone> Found<L> {
         instance: Option<&'static str>,
         look_up: impl FnOnce(&Limits) -> Result<L, Cause>,
     ) -> Result<L, Cause> {
+        if let Some(own) = of_task() {
+            return look_up(&own);
+        }
+        let now = installs_for_all();
+        if let Some(held) = self.first.get().filter(|held| held.installs == now) {
+            return Ok(held.what.clone());
+        }
         if let Some(held) = &*self.later.load()
-            && held.installs == installs()
+            && held.installs == now
         {
             return Ok(held.what.clone());
         }
