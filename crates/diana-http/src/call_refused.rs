@@ -3,7 +3,6 @@
 use crate::fields;
 use crate::refusal::problem;
 use bytes::Bytes;
-use diana::core::Retry;
 use diana::limited::{Cause, Limited};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
@@ -58,12 +57,9 @@ impl CallRefused {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(problem::TYPE));
-        match retry {
-            Some(Retry::After(time)) => headers.insert(RETRY_AFTER, fields::number(fields::whole_seconds(time))),
-            // Nobody knows when somebody is done; soon, mostly.
-            Some(Retry::WhenReturned) => headers.insert(RETRY_AFTER, fields::number(1)),
-            Some(Retry::Never) | None => None,
-        };
+        if let Some(seconds) = retry.and_then(fields::retry_after) {
+            headers.insert(RETRY_AFTER, fields::number(seconds));
+        }
         response
     }
 }

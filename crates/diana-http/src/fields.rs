@@ -92,6 +92,16 @@ pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
+/// In how many seconds it is worth to come again; `None` if it never is.
+pub(crate) fn retry_after(retry: Retry) -> Option<u64> {
+    match retry {
+        Retry::After(time) => Some(whole_seconds(time)),
+        // Nobody knows when somebody is done; soon, mostly.
+        Retry::WhenReturned => Some(1),
+        Retry::Never => None,
+    }
+}
+
 /// A number as a field has it, in one allocation; `HeaderValue::from` takes two.
 pub(crate) fn number(number: u64) -> HeaderValue {
     let digits = HeaderValue::from_str(itoa::Buffer::new().format(number));

@@ -7,7 +7,6 @@ pub(crate) mod problem;
 
 use crate::{fields, policy};
 use bytes::Bytes;
-use diana::core::Retry;
 use diana::rules::{OwnAnswer, RateLimitHeaders};
 use diana::{Asked, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -123,12 +122,7 @@ impl Refused {
 
     /// In how many seconds it is worth to come again; `None` if it never is.
     fn retry_after(&self) -> Option<u64> {
-        match self.verdict.retry()? {
-            Retry::After(time) => Some(fields::whole_seconds(time)),
-            // Nobody knows when somebody is done; soon, mostly.
-            Retry::WhenReturned => Some(1),
-            Retry::Never => None,
-        }
+        fields::retry_after(self.verdict.retry()?)
     }
 }
 

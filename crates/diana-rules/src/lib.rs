@@ -59,7 +59,7 @@ pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
 pub use ruleset::{
-    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Move, NoSuchRule, RefusedBy,
+    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Move, NotAskable, RefusedBy,
     Resource, RuleInForce, RuleSet, Why,
 };
 pub use schema::schema;

@@ -17,7 +17,7 @@ use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
 pub use by_hand::InvalidKey;
-pub use by_name::NoSuchRule;
+pub use by_name::NotAskable;
 pub use counted::{Counted, Fate};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};

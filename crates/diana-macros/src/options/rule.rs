@@ -15,10 +15,10 @@ pub(crate) struct Rule {
 
 /// Options, which are told to nobody.
 const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
-/// Words that mean something else in a rule.
+/// Words that mean something else in a rule, as `diana-rules` has them; that crate is too much to build for every compiler.
 const TAKEN: [&str; 12] =
     ["global", "resource", "ip", "host", "method", "path", "request", "header", "cookie", "query", "param", "cel"];
-/// The longest name of a rule.
+/// The longest name of a rule, there.
 const LONGEST: usize = 128;
 
 impl Rule {
@@ -46,5 +46,26 @@ impl Rule {
             tells.push((word, text::pieces(&text)?));
         }
         Ok(Self { name: name.value(), tells })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST, OPTIONS, TAKEN};
+    use diana_rules::{Document, Registry, RuleFile};
+
+    fn is_good(name: &str, told: &str) -> bool {
+        let file = format!("rules: [{{name: {name}, match: {{call: {told}}}, limit: 1/s}}]");
+        RuleFile::read(&Document::new("diana.yaml", file), &Registry::default()).is_ok()
+    }
+
+    #[test]
+    fn rules_refuse_what_is_refused_here() {
+        assert!(is_good("sms", "phone"));
+        for word in TAKEN.iter().chain(&OPTIONS) {
+            assert!(!is_good("sms", word), "{word}");
+        }
+        assert!(is_good(&"a".repeat(LONGEST), "phone"));
+        assert!(!is_good(&"a".repeat(LONGEST + 1), "phone"));
     }
 }

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// Why a call could not ask a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum NoSuchRule {
+pub enum NotAskable {
     /// No rule has this name.
     Unknown {
         /// The name.
@@ -28,7 +28,7 @@ pub enum NoSuchRule {
     },
 }
 
-impl fmt::Display for NoSuchRule {
+impl fmt::Display for NotAskable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { rule } => write!(f, "no rule in force is called `{rule}`"),
@@ -39,7 +39,7 @@ impl fmt::Display for NoSuchRule {
     }
 }
 
-impl std::error::Error for NoSuchRule {}
+impl std::error::Error for NotAskable {}
 
 impl RuleSet {
     /// Asks one rule, by its name, whose a call is and what it costs. `found` is emptied first.
@@ -74,16 +74,16 @@ impl RuleSet {
     /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "no rule in force is called `mms`");
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
-    pub fn find_named(&self, name: &str, call: &dyn Attributes, found: &mut Found) -> Result<(), NoSuchRule> {
+    pub fn find_named(&self, name: &str, call: &dyn Attributes, found: &mut Found) -> Result<(), NotAskable> {
         found.clear();
-        let unknown = || NoSuchRule::Unknown { rule: name.to_owned() };
+        let unknown = || NotAskable::Unknown { rule: name.to_owned() };
         let number = *self.by_name.get(name).ok_or_else(unknown)?;
         let rule = self.rule(number).ok_or_else(unknown)?;
         if let Some(asks) = &rule.rule().matches.call
             && let Some(told) = call.told_in_vain(&|told| asks.iter().any(|asked| **asked == *told))
         {
             let asks = if asks.is_empty() { "true".to_owned() } else { format!("[{}]", asks.join(", ")) };
-            return Err(NoSuchRule::NotAsked { rule: name.to_owned(), told: told.to_owned(), asks });
+            return Err(NotAskable::NotAsked { rule: name.to_owned(), told: told.to_owned(), asks });
         }
         let call = Known { call, identity: &self.identity };
         let seen = Seen::new(&call, Looks::default());

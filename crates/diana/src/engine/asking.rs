@@ -6,7 +6,7 @@ use super::made::Shadow;
 use super::there::{Said, UnderWay};
 use super::{Engine, Verdict};
 use diana_core::{Decision, LocalStore, Patience, Store};
-use diana_rules::{Applied, Attributes, Home, Mode, NoSuchRule, RuleInForce, Why};
+use diana_rules::{Applied, Attributes, Home, Mode, NotAskable, RuleInForce, Why};
 
 /// What somebody does whose turn has not come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl<S: Store + 'static> Engine<S> {
         rule: &str,
         call: &dyn Attributes,
         in_line: InLine,
-    ) -> Result<(GivesBack<'_>, Next), NoSuchRule> {
+    ) -> Result<(GivesBack<'_>, Next), NotAskable> {
         let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
         verdict.find_by(rule, call)?;
         Ok(self.look_at(verdict, in_line))

@@ -4,7 +4,7 @@ use super::asking::InLine;
 use super::deciding::{GivesBack, Next};
 use super::{Deciding, Engine};
 use diana_core::Store;
-use diana_rules::{Attributes, NoSuchRule};
+use diana_rules::{Attributes, NotAskable};
 
 impl<S: Store + 'static> Engine<S> {
     /// Decides about a call by one rule, which the call names. All else is as with [`decide`](Self::decide); other rules are not
@@ -36,7 +36,7 @@ impl<S: Store + 'static> Engine<S> {
     /// # }
     /// # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
     /// ```
-    pub fn decide_by(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_, S>, NoSuchRule> {
+    pub fn decide_by(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_, S>, NotAskable> {
         self.by_name(rule, call, InLine::Passes)
     }
 
@@ -46,11 +46,11 @@ impl<S: Store + 'static> Engine<S> {
     /// # Panics
     /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "wait")]
-    pub fn admit_by(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_, S>, NoSuchRule> {
+    pub fn admit_by(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_, S>, NotAskable> {
         self.by_name(rule, call, InLine::Stands)
     }
 
-    fn by_name(&self, rule: &str, call: &dyn Attributes, in_line: InLine) -> Result<Deciding<'_, S>, NoSuchRule> {
+    fn by_name(&self, rule: &str, call: &dyn Attributes, in_line: InLine) -> Result<Deciding<'_, S>, NotAskable> {
         let (begun, next): (GivesBack<'_>, Next) = self.first_look_by(rule, call, in_line)?;
         Ok(match next {
             Next::Nothing => Deciding::made(begun),

@@ -5,7 +5,7 @@ use super::asks::{Asks, Part};
 use super::counts::Counts;
 use super::made::{Made, Rules, Shadow};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{Attributes, Fate, Found, Home, Mode, NoSuchRule, Over, RefusedBy, Rule, RuleInForce, RuleSet, Why};
+use diana_rules::{Attributes, Fate, Found, Home, Mode, NotAskable, Over, RefusedBy, Rule, RuleInForce, RuleSet, Why};
 use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Verdict {
     }
 
     /// Asks the rule that a call names.
-    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), NoSuchRule> {
+    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), NotAskable> {
         let Made { rules, found, .. } = self.made_mut();
         match rules {
             Some(rules) => rules.find_named(rule, call, found),

@@ -6,7 +6,7 @@ use super::told::{Call, Told};
 use crate::engine::{Deciding, Engine, Keeping, Left, Reason, Verdict};
 use crate::limited::{Caller, Cause, Limited};
 use diana_core::{Retry, Store, Timestamp};
-use diana_rules::{Attributes, NoSuchRule};
+use diana_rules::{Attributes, NotAskable};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use tokio::runtime::Handle;
 /// An engine, whichever store it shares counts in.
 pub(in crate::limited) trait Rules: fmt::Debug + Send + Sync {
     /// Asks a rule, standing in line where it lets the call.
-    fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NoSuchRule>;
+    fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NotAskable>;
     /// Asks a rule.
-    fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NoSuchRule>;
+    fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NotAskable>;
     fn keep(&self, verdict: &Verdict) -> Option<Keeping>;
     fn leave(&self, verdict: Verdict, left: Left);
     fn runtime(&self) -> Option<Handle>;
@@ -25,11 +25,11 @@ pub(in crate::limited) trait Rules: fmt::Debug + Send + Sync {
 }
 
 impl<S: Store + 'static> Rules for Arc<Engine<S>> {
-    fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NoSuchRule> {
+    fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NotAskable> {
         self.admit_by(rule, call).map(Deciding::whichever_store)
     }
 
-    fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NoSuchRule> {
+    fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<Deciding<'_>, NotAskable> {
         self.decide_by(rule, call).map(Deciding::whichever_store)
     }
 
@@ -109,11 +109,11 @@ impl RuleSite {
         self.found.ask(self.instance, look_up, Arc::clone).map_err(|cause| self.limited(None, cause))
     }
 
-    fn with_call<R>(&self, told: &Told, ask: impl Fn(&Call<'_>) -> Result<R, NoSuchRule>) -> Result<R, Limited> {
+    fn with_call<R>(&self, told: &Told, ask: impl Fn(&Call<'_>) -> Result<R, NotAskable>) -> Result<R, Limited> {
         let asked = Caller::look(|caller| ask(&Call { told, caller, function: self.function }));
         asked.map_err(|error| {
             let cause = match error {
-                NoSuchRule::NotAsked { .. } => Cause::NotAsked { problem: error.to_string().into() },
+                NotAskable::NotAsked { .. } => Cause::NotAsked { problem: error.to_string().into() },
                 _ => Cause::NoSuchRule { rule: self.rule },
             };
             self.limited(None, cause)
