@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
+#[allow(dead_code, reason = "it uses a part")]
+#[path = "it/support.rs"]
 mod support;
 
 use diana_redis::{Options, RedisStore, WhenDown};

@@ -1,6 +1,8 @@
 //! A request takes no new memory, if no rule that it is about has an expression, and there are at most eight limits.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
+#[allow(dead_code, reason = "it uses a part")]
+#[path = "it/support.rs"]
 mod support;
 
 use diana::rules::{Attribute, Attributes};

@@ -1,0 +1,209 @@
+//! The in-process store passes the suite, and the suite catches stores that are broken, each by the check meant for it.
+
+mod broken;
+
+use broken::{Broken, Fault};
+use diana_core::conformance::{self, Report, Setup};
+use diana_core::{MemoryStore, Store, TableOptions, Timestamp};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Runs a future that waits for nothing.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
+}
+
+fn run<S: Store>(setup: &Setup, make: impl Fn() -> S) -> Report {
+    block_on(conformance::run(setup, async || make()))
+}
+
+fn passes(setup: &Setup, options: TableOptions) {
+    let report = run(setup, || MemoryStore::new(options));
+    assert!(report.passed(), "{report}");
+    assert!(report.checks().len() > 300, "only {} checks were run", report.checks().len());
+}
+
+#[test]
+fn the_store_passes_with_one_shard() {
+    passes(&Setup::default(), TableOptions::default().shards(1));
+}
+
+#[test]
+fn the_store_passes_with_as_many_shards_as_there_can_be() {
+    passes(&Setup::default(), TableOptions::default().shards(256));
+}
+
+#[test]
+fn the_store_passes_with_other_scripts_and_at_other_times() {
+    for seed in 2..6 {
+        let start = Timestamp::from_nanos(seed * 1_234_567_890_123_456_789);
+        passes(&Setup::default().seed(seed).start(start).steps(1_000), TableOptions::default());
+    }
+}
+
+#[test]
+fn the_store_passes_with_coarser_time() {
+    passes(&Setup::default().tick(Duration::from_micros(1)), TableOptions::default());
+}
+
+/// The suite must find `fault`, and the check of that name must be among those that fail.
+fn catches(fault: Fault, check: &str) {
+    let report = run(&Setup::default(), || Broken::new(fault));
+    let failed = report.failures().map(|failure| failure.check).collect::<Vec<_>>();
+    assert!(failed.contains(&check), "{fault:?} was not caught by {check:?}, but by {failed:#?}");
+}
+
+#[test]
+fn a_store_that_charges_denied_requests_is_caught() {
+    catches(Fault::ChargesDenials, "a denied request changes nothing");
+}
+
+#[test]
+fn a_store_that_charges_until_one_limit_denies_is_caught() {
+    catches(Fault::ChargesUntilDenied, "either every ask is charged or none");
+}
+
+#[test]
+fn a_store_that_charges_the_same_count_twice_is_caught() {
+    catches(Fault::ChargesDuplicates, "the same limit and key twice is charged once, at the larger cost");
+}
+
+#[test]
+fn a_store_whose_peek_takes_is_caught() {
+    catches(Fault::PeekTakes, "peek answers what decide would, and changes nothing");
+}
+
+#[test]
+fn a_store_that_tells_standings_after_in_peek_is_caught() {
+    catches(Fault::PeekTellsAfter, "peek answers what decide would, and changes nothing");
+}
+
+#[test]
+fn a_store_that_forgets_refunds_is_caught() {
+    catches(Fault::ForgetsRefunds, "a refund gives back what a grant took");
+}
+
+#[test]
+fn a_store_that_refunds_denials_is_caught() {
+    catches(Fault::RefundsDenials, "a refund of a denial gives nothing");
+}
+
+#[test]
+fn a_store_that_refunds_by_resetting_is_caught() {
+    catches(Fault::RefundsAll, "a refund gives nothing that time has given back already");
+}
+
+#[test]
+fn a_store_that_stops_charging_at_the_capacity_is_caught() {
+    catches(Fault::AsksBeforeCharging, "a charge is taken without asking, beyond the capacity too");
+}
+
+#[test]
+fn a_store_that_ignores_resets_is_caught() {
+    catches(Fault::IgnoresResets, "a reset makes a key as good as new, and only that key");
+}
+
+#[test]
+fn a_store_that_lets_time_go_back_is_caught() {
+    catches(Fault::TimeGoesBack, "time that goes back gives nothing");
+}
+
+#[test]
+fn a_store_that_cuts_keys_short_is_caught() {
+    catches(Fault::CutsKeys, "keys are separate, whatever their bytes");
+}
+
+#[test]
+fn a_store_that_ends_keys_at_a_nul_is_caught() {
+    catches(Fault::EndsKeysAtNul, "keys are separate, whatever their bytes");
+}
+
+#[test]
+fn a_store_that_reads_keys_as_text_is_caught() {
+    catches(Fault::ReadsKeysAsText, "keys are separate, whatever their bytes");
+}
+
+#[test]
+fn a_store_that_merges_limits_is_caught() {
+    catches(Fault::MergesLimits, "limits with equal parameters are separate");
+}
+
+#[test]
+fn a_store_that_forgives_when_a_limit_changes_is_caught() {
+    catches(Fault::ForgivesOnChange, "a limit that is lowered keeps each key's use, clamped");
+    catches(Fault::ForgivesOnChange, "a limit that is raised keeps each key's use");
+    catches(Fault::ForgivesOnChange, "a limit that changes to another algorithm keeps each key's use, clamped");
+}
+
+#[test]
+fn a_store_that_does_not_notice_changes_is_caught() {
+    catches(Fault::IgnoresChanges, "once a limit has changed, its older version goes by the newer");
+}
+
+#[test]
+fn a_store_that_says_later_for_never_is_caught() {
+    catches(Fault::LaterForNever, "later and never are told apart");
+}
+
+#[test]
+fn a_store_that_cuts_costs_to_32_bits_is_caught() {
+    catches(Fault::CutsCosts, "extreme costs do no harm");
+}
+
+#[test]
+fn a_store_that_forgets_keys_early_is_caught() {
+    catches(Fault::ForgetsEarly, "a key that has come back in full answers as a new one");
+}
+
+#[test]
+fn a_store_that_is_slow_to_give_back_is_caught() {
+    catches(Fault::RoundsTime, "the same asks at the same times get the algorithm's answers");
+}
+
+#[test]
+fn a_store_that_lets_one_limit_wait_as_long_as_another_is_caught() {
+    catches(Fault::IgnoresOwnPatience, "the same asks at the same times get the algorithm's answers");
+}
+
+#[test]
+fn a_store_that_looks_and_takes_in_two_steps_is_caught() {
+    catches(Fault::TwoSteps, "requests at the same time act as if in some order");
+}
+
+#[test]
+fn what_a_store_does_not_support_can_be_left_out() {
+    let report = run(&Setup::default(), || Broken::new(Fault::HasNoLogs));
+    assert!(!report.passed());
+    assert!(report.failures().all(|failure| failure.algorithm.is_empty() || failure.algorithm == "sliding_log"));
+    assert!(report.to_string().contains("`Setup::without`"), "{report}");
+
+    let report = run(&Setup::default().without("sliding_log"), || Broken::new(Fault::HasNoLogs));
+    assert!(report.passed(), "{report}");
+}
+
+#[test]
+fn a_failure_tells_what_was_asked_and_what_both_said() {
+    let report = run(&Setup::default(), || Broken::new(Fault::IgnoresResets));
+    let failures = report.into_result().unwrap_err();
+    let reset = failures.iter().find(|failure| failure.check.starts_with("a reset")).unwrap();
+    assert_eq!(
+        reset.to_string(),
+        "a reset makes a key as good as new, and only that key (token_bucket, 5/s)
+  asked:    peek [1 of `token_bucket 5/s a` for \"x\"] at 1700000000.000000000s, Patience { nanos: 0 }
+  expected: granted 1, 5 of 5 left, reset in 0ns
+  answered: denied, retry in 10.2s, 0 of 5 left, reset in 11s"
+    );
+}
+
+#[test]
+fn the_algorithms_have_names() {
+    let names = conformance::algorithms().collect::<Vec<_>>();
+    assert!(names.starts_with(&["token_bucket", "refilling_bucket", "leaky_bucket"]));
+    assert!(names.contains(&"sliding_log"));
+}

@@ -1,0 +1,170 @@
+//! Waiting as futures: exact on paused time, fair by arrival, and safe to drop.
+
+#![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
+
+use diana_core::{Clock, Concurrency, FixedWindow, KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Sleeps, on paused time, to the next full second of the clock.
+async fn full_second(clock: &TokioClock) {
+    let into = clock.now().as_nanos() % 1_000_000_000;
+    // The timer counts in milliseconds, so the start is somewhere within the first one of the second.
+    tokio::time::sleep(Duration::from_nanos(1_000_000_000 - into)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_who_arrive_together_leave_a_second_apart() {
+    let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
+    let start = Instant::now();
+    let waits = tokio::join!(
+        limiter.acquire_async(1),
+        limiter.acquire_async(1),
+        limiter.acquire_async(1),
+        limiter.acquire_async(1),
+        limiter.acquire_async(1),
+    );
+    let waits = [waits.0, waits.1, waits.2, waits.3, waits.4].map(|answer| answer.unwrap().wait().unwrap());
+    assert_eq!(waits, [ms(0), ms(1_000), ms(2_000), ms(3_000), ms(4_000)]);
+    assert_eq!(start.elapsed(), ms(4_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_wait_gives_its_permits_back() {
+    let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
+    assert!(limiter.check().is_granted());
+    assert!(timeout(ms(200), limiter.acquire_async(1)).await.is_err());
+    // The reservation of the one that gave up is free again: this one waits for the rest of the first second only.
+    assert_eq!(limiter.acquire_async(1).await.unwrap().wait(), Some(ms(800)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_wait_with_others_behind_it_keeps_their_times() {
+    let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
+    assert!(limiter.check().is_granted());
+    let (gave_up, behind) = tokio::join!(timeout(ms(200), limiter.acquire_async(1)), limiter.acquire_async(1));
+    assert!(gave_up.is_err());
+    assert_eq!(behind.unwrap().wait(), Some(ms(2_000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_is_waited_for_in_the_order_of_arrival() {
+    let clock = TokioClock::new();
+    let limiter = Limiter::with_algorithm(FixedWindow::new(quota("2/s"))).with_clock(clock);
+    full_second(&clock).await;
+    let waits = tokio::join!(
+        limiter.acquire_async(2),
+        limiter.acquire_async(2),
+        limiter.acquire_async(1),
+        limiter.acquire_async(1),
+        limiter.acquire_async(1),
+    );
+    let waits = [waits.0, waits.1, waits.2, waits.3, waits.4].map(|answer| answer.unwrap().wait().unwrap());
+    // The timer wakes within a millisecond of the window's end.
+    let windows = waits.map(|wait| wait.as_millis().div_ceil(1_000));
+    assert_eq!(windows, [0, 1, 2, 2, 3], "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_in_line_is_kept_and_the_next_one_moves_up() {
+    let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(TokioClock::new());
+    let held = limiter.check().receipt().unwrap();
+    let start = Instant::now();
+    let (first, second, ()) =
+        tokio::join!(limiter.try_acquire_async(1, ms(100)), limiter.try_acquire_async(1, ms(500)), async {
+            tokio::time::sleep(ms(300)).await;
+            limiter.refund(&held);
+        },);
+    assert_eq!(first.unwrap().retry(), Some(Retry::WhenReturned));
+    assert_eq!(second.unwrap().wait(), Some(ms(300)));
+    assert_eq!(start.elapsed(), ms(300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_in_line_leaves_it() {
+    let permits = Permits::new("slots", 1).unwrap().with_clock(TokioClock::new());
+    let held = permits.acquire_async(1).await.unwrap();
+    assert!(timeout(ms(50), permits.acquire_async(1)).await.is_err());
+    assert_eq!(permits.waiting(), 0);
+    drop(held);
+    assert!(permits.try_acquire_async(1, Duration::ZERO).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_wait_apart() {
+    let limiter = KeyedLimiter::<str>::new(quota("1/s")).with_clock(TokioClock::new());
+    let (a, b, c) =
+        tokio::join!(limiter.acquire_async("a", 1), limiter.acquire_async("a", 1), limiter.acquire_async("b", 1));
+    let waits = [a, b, c].map(|answer| answer.unwrap().wait().unwrap());
+    assert_eq!(waits, [ms(0), ms(1_000), ms(0)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn futures_can_be_sent() {
+    let permits = Permits::new("slots", 2).unwrap();
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let permits = permits.clone();
+            tokio::spawn(async move {
+                let permit = permits.acquire_async(1).await.unwrap();
+                tokio::task::yield_now().await;
+                permit.count()
+            })
+        })
+        .collect();
+    let mut served = 0;
+    for task in tasks {
+        served += task.await.unwrap();
+    }
+    assert_eq!((served, permits.available()), (50, 2));
+}
+
+/// A waker may be all that keeps a task alive, and the task may wait in the same line.
+#[test]
+fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::{Arc, Mutex as Plain, mpsc};
+    use std::task::{Context, Wake, Waker};
+
+    type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+    struct Owner(#[allow(dead_code, reason = "held to be dropped")] Plain<Option<Waiting>>);
+    impl Wake for Owner {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    let (done, finished) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let pool = Permits::new("slots", 1).unwrap();
+        let _held = pool.acquire(1).unwrap();
+        let wait = |pool: Permits| -> Waiting { Box::pin(async move { drop(pool.acquire_async(1).await) }) };
+        let mut inner = wait(pool.clone());
+        assert!(inner.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let owner = Waker::from(Arc::new(Owner(Plain::new(Some(inner)))));
+        let mut outer = wait(pool.clone());
+        assert!(outer.as_mut().poll(&mut Context::from_waker(&owner)).is_pending());
+        drop(owner);
+        drop(outer);
+        done.send(pool.waiting()).unwrap();
+    });
+    assert_eq!(finished.recv_timeout(Duration::from_secs(10)), Ok(0));
+}
+
+#[test]
+fn who_need_not_wait_needs_no_timer() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let permits = Permits::new("slots", 1).unwrap();
+    assert!(runtime.block_on(permits.acquire_async(1)).is_ok());
+    let limiter = Limiter::new(quota("1/s"));
+    assert!(runtime.block_on(limiter.acquire_async(1)).unwrap().is_granted());
+}

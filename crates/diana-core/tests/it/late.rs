@@ -1,0 +1,139 @@
+//! Who asks as of a moment that is past gets the turns that it would have had then, and nobody gets more by it.
+
+use diana_core::{
+    Algorithm, Clock, Cost, LeakyBucket, Limiter, ManualClock, MinInterval, Patience, Quota, Refund, SmoothBursty,
+    SmoothWarmingUp, Timestamp, TokenBucket,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+#[test]
+fn turns_that_are_past_are_granted_one_by_one() {
+    // In one word, and with fractions of a nanosecond.
+    for (rate, interval) in [("1000/s burst 1", 1_000_000), ("3000/s burst 1", 333_333)] {
+        let clock = ManualClock::new();
+        let limiter = Limiter::new(quota(rate)).with_clock(clock.clone());
+        assert!(limiter.check().is_granted());
+        clock.advance(ms(2));
+        let mut turn = Timestamp::EPOCH;
+        for nth in 1..=2_000_000 / interval {
+            turn = turn + limiter.check_since(1, turn).unwrap().wait().unwrap();
+            assert_eq!(turn.as_nanos() / interval, nth, "{rate}");
+        }
+        assert!(!limiter.check_since(1, turn).unwrap().is_granted());
+    }
+}
+
+#[test]
+fn a_look_at_the_limit_does_not_take_the_past_away() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::new(quota("3000/s burst 1")).with_clock(clock.clone());
+    assert!(limiter.check().is_granted());
+    clock.advance(ms(2));
+    assert_eq!(limiter.standing().remaining, 1);
+    assert!(limiter.peek(1).unwrap().is_granted());
+    let turn = Timestamp::EPOCH + limiter.check_since(1, Timestamp::EPOCH).unwrap().wait().unwrap();
+    assert!(limiter.check_since(1, turn).unwrap().is_granted());
+}
+
+#[test]
+fn who_asks_after_somebody_else_goes_behind() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota("10/s")).queue(5)).with_clock(clock.clone());
+    assert!(limiter.check().is_granted());
+    clock.advance(ms(150));
+    // Somebody takes the place of now, so the one who comes late waits for the next: 250, and not 200 ms.
+    assert!(limiter.check().is_granted());
+    assert!(!limiter.check_since(1, Timestamp::from_millis(100)).unwrap().is_granted());
+    let answer = limiter.acquire_since(1, Timestamp::from_millis(100)).unwrap();
+    assert_eq!((answer.wait(), clock.now()), (Some(ms(150)), Timestamp::from_millis(250)));
+}
+
+#[test]
+fn a_moment_that_is_yet_to_come_is_now() {
+    let limiter = Limiter::new(quota("10/s burst 1")).with_clock(ManualClock::new());
+    let later = Timestamp::from_secs(1);
+    assert_eq!(limiter.check_since(1, later).unwrap().receipt().unwrap().at(), Timestamp::EPOCH);
+    assert_eq!(limiter.acquire_since(1, later).unwrap().wait(), Some(ms(100)));
+}
+
+#[test]
+fn an_interval_that_was_used_in_part_was_used() {
+    let every = MinInterval::new(ms(100)).unwrap();
+    let mut state = every.fresh(Timestamp::EPOCH);
+    let receipt = every.take(&mut state, Timestamp::EPOCH, Cost::new(5).unwrap(), Patience::NONE).receipt().unwrap();
+    assert_eq!(every.refund_rest(&mut state, Timestamp::EPOCH, &receipt, 1), Refund::Void);
+    assert_eq!(state.next_free(), Timestamp::from_millis(100));
+    assert_eq!(every.refund_rest(&mut state, Timestamp::EPOCH, &receipt, 0), Refund::Returned);
+    assert_eq!(state.next_free(), Timestamp::EPOCH);
+}
+
+/// Taking `cost` and giving back all but `used` leads to the state that taking `used` leads to.
+fn gives_back_what_was_not_used<A: Algorithm<State: PartialEq>>(smooth: &A, cost: u64, used: u64) {
+    let (mut state, mut expected) = (smooth.fresh(Timestamp::EPOCH), smooth.fresh(Timestamp::EPOCH));
+    let take = |state: &mut _, cost| smooth.take(state, Timestamp::EPOCH, Cost::new(cost).unwrap(), Patience::NONE);
+    let receipt = take(&mut state, cost).receipt().unwrap();
+    assert_eq!(smooth.refund_rest(&mut state, Timestamp::EPOCH, &receipt, cost), Refund::Void);
+    assert_eq!(smooth.refund_rest(&mut state, Timestamp::EPOCH, &receipt, used), Refund::Returned);
+    assert!(take(&mut expected, used).is_granted());
+    assert_eq!(state, expected);
+}
+
+#[test]
+fn guavas_limiters_give_back_what_was_not_used() {
+    gives_back_what_was_not_used(&SmoothBursty::new(1_000.0).unwrap(), 50, 7);
+    gives_back_what_was_not_used(&SmoothWarmingUp::new(1_000.0, ms(20)).unwrap(), 50, 7);
+    gives_back_what_was_not_used(&TokenBucket::new(quota("1000/s")), 50, 7);
+}
+
+/// Four who ask, each as of its own last turn, or of so much before now if that is later.
+fn turns(limiter: &Limiter, clock: &ManualClock, asks: &[(u64, usize, u64)]) -> Vec<Timestamp> {
+    let (mut last, mut turns) = ([Timestamp::EPOCH; 4], Vec::new());
+    for (pause, who, late) in asks {
+        clock.advance(Duration::from_micros(*pause));
+        let earliest = Timestamp::from_nanos(clock.now().as_nanos().saturating_sub(late * 1_000));
+        let since = last[*who].max(earliest);
+        if let Some(wait) = limiter.check_since(1, since).unwrap().wait() {
+            last[*who] = since + wait;
+            assert!(last[*who] <= clock.now());
+            turns.push(last[*who]);
+        }
+    }
+    turns.sort_unstable();
+    turns
+}
+
+proptest! {
+    #[test]
+    fn the_turns_of_all_who_come_late_keep_to_the_limit(
+        asks in prop::collection::vec((0..1_500_u64, 0..4_usize, 0..20_000_u64), 1..200),
+        burst in 1..5_u64,
+    ) {
+        let interval = 1_000_000_000 / 3_000;
+        let limiters = [
+            (burst, Limiter::new(quota("1000/s").with_burst(burst).unwrap()), 1_000_000),
+            (burst, Limiter::new(quota("3000/s").with_burst(burst).unwrap()), interval),
+            (1, Limiter::with_algorithm(LeakyBucket::new(quota("1000/s")).queue(burst)), 1_000_000),
+            (1, Limiter::with_algorithm(MinInterval::new(ms(1)).unwrap()), 1_000_000),
+        ];
+        for (burst, limiter, interval) in limiters {
+            let clock = ManualClock::at(Timestamp::from_secs(1));
+            let turns = turns(&limiter.with_clock(clock.clone()), &clock, &asks);
+            for (from, start) in turns.iter().enumerate() {
+                for (more, end) in turns[from..].iter().enumerate() {
+                    // The interval of 3000/s is a third of a nanosecond more than it is here.
+                    let room = end.since(*start).as_nanos() / interval + u128::from(burst);
+                    prop_assert!(u128::try_from(more).unwrap() < room, "{more} from {start:?} to {end:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What holds for every algorithm, whatever happened to the key before.
+//!
+//! A law is a function over any [`Algorithm`](diana_core::Algorithm). A new algorithm is put under all of them with one
+//! line, `laws!(name, a strategy for its parameters)`, and where its permits can be counted with one more, `counts!`.
+//! A script of random events ([`script`]) brings the key into some state first; then the law is asked of it.
+
+mod counts;
+mod every;
+mod extremes;
+mod rates;
+mod script;
+
+use diana_core::{Adaptive, Calendar, Concurrency, FixedWindow, LeakyBucket, MinInterval, Opens, Patience, Quota};
+use diana_core::{
+    RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+/// The laws of [`every`] and [`extremes`], for one algorithm.
+macro_rules! laws {
+    ($name:ident, $algorithms:expr) => {
+        mod $name {
+            use super::*;
+            use crate::laws::script::{costs, extreme_scripts, patiences, scripts};
+
+            proptest! {
+                #[test]
+                fn a_refusal_changes_nothing_and_peek_tells_what_take_does(a in $algorithms, script in scripts()) {
+                    every::refusal_and_peek(&a, &script)?;
+                }
+
+                #[test]
+                fn waiting_exactly_as_told_succeeds_and_a_nanosecond_less_does_not(
+                    a in $algorithms, script in scripts(), cost in costs(), patience in patiences(),
+                ) {
+                    every::retry_is_exact(&a, &script, cost, patience)?;
+                }
+
+                #[test]
+                fn an_idle_key_answers_as_a_fresh_one(a in $algorithms, script in scripts(), probe in scripts()) {
+                    every::idle_equals_fresh(&a, &script, &probe)?;
+                }
+
+                #[test]
+                fn an_immediate_refund_leaves_the_key_as_it_stood(
+                    a in $algorithms, script in scripts(), cost in costs(), patience in patiences(),
+                ) {
+                    every::refund_undoes(&a, &script, cost, patience, &[])?;
+                }
+
+                #[test]
+                fn nothing_overflows_whatever_the_time_and_the_cost(
+                    a in prop::collection::vec($algorithms, 1..4), script in extreme_scripts(),
+                ) {
+                    extremes::survives(&a, &script)?;
+                }
+
+                #[test]
+                fn a_clock_that_steps_back_gives_nothing_back(
+                    a in $algorithms, script in scripts(), back in any::<u64>(), cost in costs(), patience in patiences(),
+                ) {
+                    extremes::stepping_back_gives_nothing(&a, &script, back, cost, patience)?;
+                }
+            }
+        }
+    };
+}
+
+/// A refund undoes a grant without a trace, for one algorithm.
+///
+/// Not for those in floats, whose sums differ in the last bit by how they are cut up, nor for the bucket with whole
+/// refills, which remembers when it was last asked.
+macro_rules! undoes {
+    ($name:ident, $algorithms:expr) => {
+        mod $name {
+            use super::*;
+            use crate::laws::script::{costs, patiences, scripts};
+
+            proptest! {
+                #[test]
+                fn after_an_immediate_refund_nobody_can_tell(
+                    a in $algorithms, script in scripts(), cost in costs(), patience in patiences(), probe in scripts(),
+                ) {
+                    every::refund_undoes(&a, &script, cost, patience, &probe)?;
+                }
+            }
+        }
+    };
+}
+
+/// The laws of [`counts`], for one algorithm and those who have `$patience`.
+macro_rules! counts {
+    ($name:ident, $algorithms:expr, $patience:expr) => {
+        mod $name {
+            use super::*;
+            use crate::laws::script::{costs, scripts};
+
+            proptest! {
+                #[test]
+                fn a_sum_costs_what_its_parts_cost(a in $algorithms, script in scripts(), x in costs(), y in costs()) {
+                    counts::adds_up(&a, &script, x, y, $patience)?;
+                }
+
+                #[test]
+                fn what_remains_is_exactly_what_can_be_taken(a in $algorithms, script in scripts()) {
+                    counts::remaining_is_exact(&a, &script, $patience)?;
+                }
+            }
+        }
+    };
+}
+
+laws!(token_bucket, token_buckets());
+laws!(leaky_bucket, leaky_buckets());
+laws!(concurrency, concurrencies());
+laws!(adaptive, adaptives());
+laws!(total, totals());
+laws!(min_interval, min_intervals());
+laws!(refilling_bucket, refilling_buckets());
+laws!(fixed_window, fixed_windows());
+laws!(sliding_window, sliding_windows());
+laws!(sliding_log, sliding_logs());
+laws!(smooth_bursty, smooth_bursties());
+laws!(smooth_warming_up, smooth_warming_ups());
+
+undoes!(token_bucket_undoes, token_buckets());
+undoes!(leaky_bucket_undoes, leaky_buckets());
+undoes!(concurrency_undoes, concurrencies());
+undoes!(adaptive_undoes, adaptives());
+undoes!(total_undoes, totals());
+undoes!(min_interval_undoes, min_intervals());
+undoes!(fixed_window_undoes, fixed_windows());
+undoes!(sliding_window_undoes, sliding_windows());
+undoes!(sliding_log_undoes, sliding_logs());
+
+counts!(token_bucket_counts, token_buckets(), Patience::NONE);
+// What is free in a line, or beyond a limit, is there for those who will wait for it.
+counts!(leaky_bucket_counts, leaky_buckets(), Patience::FOREVER);
+counts!(concurrency_counts, concurrencies(), Patience::FOREVER);
+counts!(total_counts, totals(), Patience::NONE);
+counts!(refilling_bucket_counts, refilling_buckets(), Patience::NONE);
+counts!(fixed_window_counts, fixed_windows(), Patience::NONE);
+counts!(sliding_window_counts, sliding_windows(), Patience::NONE);
+counts!(sliding_log_counts, sliding_logs(), Patience::NONE);
+
+/// Small numbers, where everything collides, and real ones, whose intervals are fractions.
+fn quotas() -> impl Strategy<Value = Quota> {
+    let periods = prop_oneof![1..12_u64, 1..2_000_000_000_u64, Just(1_000_000_000_u64), Just(86_400_000_000_000_u64)];
+    let permits = prop_oneof![4 => 1..12_u64, 1 => 1..2_000_000_u64];
+    (permits, periods, 1..12_u64).prop_map(|(permits, period, burst)| {
+        Quota::new(permits, Duration::from_nanos(period)).unwrap().with_burst(burst).unwrap()
+    })
+}
+
+fn token_buckets() -> impl Strategy<Value = TokenBucket> {
+    quotas().prop_map(TokenBucket::new)
+}
+
+fn leaky_buckets() -> impl Strategy<Value = LeakyBucket> {
+    (quotas(), 0..8_u64, prop::option::of(0..5_u64)).prop_map(|(quota, queue, delay)| {
+        let bucket = LeakyBucket::new(quota).queue(queue);
+        delay.map_or(bucket.clone().nodelay(), |permits| bucket.delay(permits))
+    })
+}
+
+fn concurrencies() -> impl Strategy<Value = Concurrency> {
+    (1..8_u64, prop_oneof![Just(0), 0..8_u64], 0..1_000_000_u64).prop_map(|(limit, burst, delay)| {
+        Concurrency::new(limit).unwrap().burst(burst).delay(Duration::from_nanos(delay))
+    })
+}
+
+fn adaptives() -> impl Strategy<Value = Adaptive> {
+    (1..4_u64, 1..12_u64, 1..12_u64).prop_map(|(min, initial, max)| Adaptive::new(min, initial, max).unwrap())
+}
+
+fn totals() -> impl Strategy<Value = Total> {
+    (1..40_u64).prop_map(|limit| Total::new(limit).unwrap())
+}
+
+fn min_intervals() -> impl Strategy<Value = MinInterval> {
+    prop_oneof![1..12_u64, 1..2_000_000_000_u64]
+        .prop_map(|nanos| MinInterval::new(Duration::from_nanos(nanos)).unwrap())
+}
+
+fn refilling_buckets() -> impl Strategy<Value = RefillingBucket> {
+    quotas().prop_map(RefillingBucket::new)
+}
+
+fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
+    let opens = prop_oneof![Just(Opens::OnTheClock), Just(Opens::FirstRequest)];
+    let plain = (quotas(), opens).prop_map(|(quota, opens)| FixedWindow::new(quota).opens(opens));
+    let spans = prop_oneof![Just(Calendar::Day), Just(Calendar::Week), Just(Calendar::Month)];
+    let zones = prop_oneof![Just("UTC"), Just("Europe/Berlin"), Just("America/St_Johns"), Just("Asia/Kolkata")];
+    let calendar =
+        (1..12_u64, spans, zones).prop_map(|(limit, span, zone)| FixedWindow::calendar(limit, span, zone).unwrap());
+    prop_oneof![4 => plain, 1 => calendar]
+}
+
+fn sliding_windows() -> impl Strategy<Value = SlidingWindow> {
+    (quotas(), 1..8_u32).prop_map(|(quota, buckets)| SlidingWindow::new(quota).with_buckets(buckets.into()).unwrap())
+}
+
+fn sliding_logs() -> impl Strategy<Value = SlidingLog> {
+    prop::collection::vec(quotas(), 1..4).prop_map(|quotas| SlidingLog::several(quotas).unwrap())
+}
+
+fn smooth_bursties() -> impl Strategy<Value = SmoothBursty> {
+    (smooth_rates(), 0..5_u32, any::<bool>()).prop_map(|(rate, burst, full)| {
+        let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(f64::from(burst)).unwrap();
+        limiter.starting(if full { Starts::Full } else { Starts::Empty })
+    })
+}
+
+fn smooth_warming_ups() -> impl Strategy<Value = SmoothWarmingUp> {
+    (smooth_rates(), 1..5_000_u64, 1..10_u32).prop_map(|(rate, millis, factor)| {
+        let limiter = SmoothWarmingUp::new(rate, Duration::from_millis(millis)).unwrap();
+        limiter.with_cold_factor(f64::from(factor)).unwrap()
+    })
+}
+
+fn smooth_rates() -> impl Strategy<Value = f64> {
+    prop_oneof![(1..1_000_u32).prop_map(|rate| f64::from(rate) / 7.0), 0.01..1e6_f64]
+}

@@ -1,0 +1,50 @@
+//! What holds at the ends of time, with the largest costs, and when the clock goes astray.
+
+use super::script::{Event, Key, Seen};
+use diana_core::{Algorithm, Cost, Patience, Timestamp};
+use proptest::prelude::*;
+
+type Verdict = Result<(), TestCaseError>;
+
+/// Nothing panics or overflows, a denial changes nothing and no more remains than the limit, whatever happens.
+pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verdict {
+    let mut key = Key::new(&algorithms[0]);
+    for event in script {
+        let before = format!("{:?}", key.state);
+        let seen = key.happens(event, algorithms);
+        if let Seen::Answer(answer) = seen
+            && !answer.is_granted()
+        {
+            prop_assert_eq!(before, format!("{:?}", key.state));
+        }
+        let standing = key.algorithm.standing(&key.state, key.now);
+        prop_assert!(standing.remaining <= standing.limit);
+        let _ = key.algorithm.is_fresh(&key.state, key.now);
+        let _ = key.algorithm.heap_bytes(&key.state);
+        let _ = key.algorithm.occupied(u64::MAX, key.now);
+    }
+    Ok(())
+}
+
+/// Whoever asks at an earlier time gets no more than now, and leaves no more behind.
+pub(crate) fn stepping_back_gives_nothing<A: Algorithm>(
+    algorithm: &A,
+    script: &[Event],
+    back: u64,
+    cost: Cost,
+    patience: Patience,
+) -> Verdict {
+    let mut key = Key::after(algorithm, script);
+    // So that the state has seen this time.
+    let _ = algorithm.take(&mut key.state, key.now, Cost::ONE, Patience::NONE);
+    let earlier = Timestamp::from_nanos(key.now.as_nanos() - back % key.now.as_nanos());
+    let remaining = |state: &A::State, at| algorithm.standing(state, at).remaining;
+    let before = remaining(&key.state, key.now);
+    prop_assert!(remaining(&key.state, earlier) <= before, "more remains at an earlier time");
+    if algorithm.peek(&key.state, earlier, cost, Patience::NONE).is_granted() {
+        prop_assert!(algorithm.peek(&key.state, key.now, cost, Patience::NONE).is_granted());
+    }
+    let _ = algorithm.take(&mut key.state, earlier, cost, patience);
+    prop_assert!(remaining(&key.state, key.now) <= before, "an ask at an earlier time gave back");
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The leaky bucket, as transcripts and against a model of nginx; its laws are in tests/laws.rs.
+
+use crate::support::{Trial, ms};
+use diana_core::{LeakyBucket, MAX_PERMITS, Outcome, Patience, Quota, Refund};
+use proptest::prelude::*;
+
+fn ten_a_second() -> LeakyBucket {
+    LeakyBucket::new("10/s".parse().unwrap())
+}
+
+#[test]
+fn without_a_queue_it_only_spaces_out() {
+    let mut key = Trial::new(ten_a_second());
+    assert_eq!(key.wait_for(1), "granted, 0 left");
+    key.clock.advance(ms(99));
+    assert_eq!(key.wait_for(1), "denied, retry in 1ms");
+    key.clock.advance(ms(1));
+    assert_eq!(key.wait_for(1), "granted, 0 left");
+}
+
+#[test]
+fn the_quotas_own_burst_does_not_count() {
+    let mut key = Trial::new(LeakyBucket::new("10/s burst 50".parse().unwrap()));
+    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 100ms");
+}
+
+#[test]
+fn those_in_line_leave_one_interval_apart_and_a_full_line_refuses() {
+    let mut key = Trial::new(ten_a_second().queue(2));
+    assert_eq!(key.wait_for(1), "granted, 2 left");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+    assert_eq!(key.wait_for(1), "denied, retry in 100ms");
+    key.clock.advance(ms(100));
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+}
+
+#[test]
+fn one_without_the_patience_does_not_stand_in_line() {
+    let mut key = Trial::new(ten_a_second().queue(2));
+    key.wait_for(1);
+    key.wait_for(1);
+    assert_eq!(key.ask(1), "denied, retry in 200ms");
+    assert_eq!(key.ask_within(1, Patience::up_to(ms(150))), "denied, retry in 50ms");
+    key.clock.advance(ms(50));
+    assert_eq!(key.ask_within(1, Patience::up_to(ms(150))), "granted after 150ms, 0 left");
+}
+
+#[test]
+fn delay_lets_the_first_in_line_go_at_once() {
+    let mut key = Trial::new(ten_a_second().queue(3).delay(1));
+    assert_eq!(key.wait_for(1), "granted, 3 left");
+    assert_eq!(key.wait_for(1), "granted, 2 left");
+    assert_eq!(key.wait_for(1), "granted after 100ms, 1 left");
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+    assert_eq!(key.wait_for(1), "denied, retry in 100ms");
+}
+
+#[test]
+fn nodelay_lets_everybody_go_at_once() {
+    let mut key = Trial::new(ten_a_second().queue(2).nodelay());
+    assert_eq!(key.ask(1), "granted, 2 left");
+    assert_eq!(key.ask(1), "granted, 1 left");
+    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 100ms");
+}
+
+#[test]
+fn the_order_of_the_settings_does_not_matter() {
+    assert_eq!(ten_a_second().queue(5).nodelay(), ten_a_second().nodelay().queue(5));
+    assert_eq!(ten_a_second().queue(5).delay(2), ten_a_second().delay(2).queue(5));
+}
+
+#[test]
+fn a_cost_takes_as_many_places_and_leaves_with_the_first() {
+    let mut key = Trial::new(ten_a_second().queue(4));
+    assert_eq!(key.wait_for(3), "granted, 2 left");
+    assert_eq!(key.wait_for(2), "granted after 300ms, 0 left");
+    assert_eq!(key.wait_for(6), "denied for good");
+}
+
+#[test]
+fn only_the_last_in_line_can_leave_it() {
+    let mut key = Trial::new(ten_a_second().queue(2));
+    key.wait_for(1);
+    key.wait_for(1);
+    key.wait_for(1);
+    assert_eq!(key.refund_nth(1), Refund::Void);
+    assert_eq!(key.refund_nth(2), Refund::Returned);
+    assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
+}
+
+#[test]
+fn with_nodelay_nobody_waits_so_anybody_can_be_given_back() {
+    let mut key = Trial::new(ten_a_second().queue(2).nodelay());
+    key.ask(1);
+    key.ask(1);
+    key.ask(1);
+    key.clock.advance(ms(50));
+    assert_eq!(key.refund_nth(0), Refund::Returned);
+    // Half of it came back by itself, half was given back.
+    assert_eq!(key.ask(1), "granted, 0 left");
+}
+
+#[test]
+fn a_changed_line_keeps_those_in_it() {
+    let mut key = Trial::new(ten_a_second().queue(4));
+    key.wait_for(1);
+    key.wait_for(1);
+    key.rescale(LeakyBucket::new("1/s".parse().unwrap()).queue(2));
+    assert_eq!(key.wait_for(1), "granted after 2s, 0 left");
+}
+
+#[test]
+fn a_line_has_an_end() {
+    assert_eq!(Trial::new(ten_a_second().queue(u64::MAX)).standing().limit, MAX_PERMITS);
+}
+
+/// `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account`, for one key: milliseconds, and thousandths of a request.
+struct Nginx {
+    rate: u64,
+    burst: u64,
+    delay: u64,
+    key: Option<(u64, u64)>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Status {
+    Passed,
+    Delayed { ms: u64 },
+    Rejected,
+}
+
+impl Nginx {
+    fn ask(&mut self, now_ms: u64) -> Status {
+        let excess = match self.key {
+            None => 0,
+            Some((excess, last)) => (excess + 1_000).saturating_sub(self.rate * (now_ms - last) / 1_000),
+        };
+        if excess > self.burst {
+            return Status::Rejected;
+        }
+        self.key = Some((excess, now_ms));
+        match excess.saturating_sub(self.delay) * 1_000 / self.rate {
+            0 => Status::Passed,
+            ms => Status::Delayed { ms },
+        }
+    }
+}
+
+/// Rates at which a thousandth of a request is a whole number of milliseconds' worth, so that nginx truncates nothing.
+const EXACT: [u64; 12] = [1, 2, 4, 5, 8, 10, 20, 25, 50, 100, 200, 500];
+
+proptest! {
+    #[test]
+    fn passes_delays_and_rejects_as_nginx_does(
+        rate in prop::sample::select(&EXACT[..]),
+        queue in 0..12_u64,
+        delay in prop::option::of(0..14_u64),
+        // In quarters of the interval and odd milliseconds, so that the line both fills and drains.
+        gaps in prop::collection::vec((0..7_u64, 0..3_u64), 1..200),
+    ) {
+        let bucket = LeakyBucket::new(Quota::per_second(rate).unwrap()).queue(queue);
+        let bucket = delay.map_or(bucket.clone().nodelay(), |permits| bucket.delay(permits));
+        let mut diana = Trial::new(bucket);
+        let delay = delay.map_or(u64::MAX, |permits| permits * 1_000);
+        let mut nginx = Nginx { rate: rate * 1_000, burst: queue * 1_000, delay, key: None };
+        let mut now_ms = 0;
+        for (quarters, odd) in gaps {
+            let gap = quarters * 250 / rate + odd;
+            now_ms += gap;
+            diana.clock.advance(ms(gap));
+            let status = match diana.take_within(1, Patience::FOREVER) {
+                Outcome::Denied { .. } => Status::Rejected,
+                Outcome::Granted { wait, .. } if wait.is_zero() => Status::Passed,
+                Outcome::Granted { wait, .. } => {
+                    prop_assert_eq!(wait.subsec_nanos() % 1_000_000, 0);
+                    Status::Delayed { ms: u64::try_from(wait.as_millis()).unwrap() }
+                }
+            };
+            prop_assert_eq!(status, nginx.ask(now_ms));
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One limit for everybody: checks, waits, refunds, and a change while it runs.
+
+use diana_core::{
+    Clock, Concurrency, FixedWindow, Limiter, ManualClock, Quota, Refund, Retry, SlidingLog, SmoothBursty, Timestamp,
+    Total,
+};
+use std::time::Duration;
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A limiter on a clock that stands at the epoch.
+fn limiter(text: &str) -> (Limiter, ManualClock) {
+    let clock = ManualClock::new();
+    (Limiter::new(quota(text)).with_clock(clock.clone()), clock)
+}
+
+#[test]
+fn spends_the_burst_then_waits_one_interval() {
+    let (limiter, clock) = limiter("2/s");
+    assert!(limiter.check().is_granted());
+    assert!(limiter.check().is_granted());
+    assert_eq!(limiter.check().retry(), Some(Retry::After(ms(500))));
+    clock.advance(ms(500));
+    assert_eq!(limiter.check().standing.remaining, 0);
+}
+
+#[test]
+fn a_fraction_of_a_nanosecond_goes_the_same_way() {
+    let (limiter, clock) = limiter("3/s");
+    for _ in 0..3 {
+        assert!(limiter.check().is_granted());
+    }
+    assert_eq!(limiter.check().retry(), Some(Retry::After(Duration::from_nanos(333_333_334))));
+    clock.advance(Duration::from_nanos(333_333_333));
+    assert!(!limiter.check().is_granted());
+    clock.advance(Duration::from_nanos(1));
+    assert!(limiter.check().is_granted());
+}
+
+#[test]
+fn acquire_waits_its_turn_and_tells_how_long() {
+    let (limiter, clock) = limiter("2/s burst 1");
+    let waits: Vec<_> = (0..4).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    assert_eq!(waits, [ms(0), ms(500), ms(500), ms(500)]);
+    assert_eq!(clock.now(), Timestamp::from_millis(1_500));
+}
+
+#[test]
+fn a_time_out_that_cannot_be_enough_is_refused_at_once() {
+    let (limiter, clock) = limiter("1/s");
+    assert!(limiter.check().is_granted());
+    assert_eq!(limiter.try_acquire(1, ms(999)).unwrap().retry(), Some(Retry::After(ms(1))));
+    assert_eq!(clock.now(), Timestamp::EPOCH);
+    assert_eq!(limiter.try_acquire(1, ms(1_000)).unwrap().wait(), Some(ms(1_000)));
+}
+
+#[test]
+fn no_cost_is_zero_and_one_above_the_capacity_is_never_granted() {
+    let (limiter, _) = limiter("5/s");
+    assert!(limiter.check_n(0).is_err());
+    assert!(limiter.acquire(u64::MAX).is_err());
+    assert_eq!(limiter.acquire(6).unwrap().retry(), Some(Retry::Never));
+    assert_eq!(limiter.standing().remaining, 5);
+}
+
+#[test]
+fn peek_charge_refund_and_reset() {
+    let (limiter, _) = limiter("5/s");
+    assert!(limiter.peek(5).unwrap().is_granted());
+    assert_eq!(limiter.standing().remaining, 5);
+    let receipt = limiter.check_n(2).unwrap().receipt().unwrap();
+    limiter.charge(9).unwrap();
+    assert_eq!(limiter.standing().remaining, 0);
+    assert_eq!(limiter.refund(&receipt), Refund::Void); // charged beyond the capacity, somebody else stands behind it
+    limiter.reset();
+    assert_eq!(limiter.standing().remaining, 5);
+}
+
+#[test]
+fn waiting_for_a_window_ends_when_it_does() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_algorithm(FixedWindow::new(quota("2/s"))).with_clock(clock.clone());
+    clock.advance(ms(300));
+    let waits: Vec<_> = (0..5).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    assert_eq!(waits, [ms(0), ms(0), ms(700), ms(0), ms(1_000)]);
+}
+
+#[test]
+fn waiting_for_a_log_ends_when_the_oldest_leaves_it() {
+    let clock = ManualClock::new();
+    let log = SlidingLog::several([quota("1/s"), quota("3/min")]).unwrap();
+    let limiter = Limiter::with_algorithm(log).with_clock(clock);
+    let waits: Vec<_> = (0..4).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    assert_eq!(waits, [ms(0), ms(1_000), ms(1_000), ms(58_000)]);
+}
+
+#[test]
+fn guava_waits_are_the_limiters_waits() {
+    let limiter = Limiter::with_algorithm(SmoothBursty::new(5.0).unwrap()).with_clock(ManualClock::new());
+    let waits: Vec<_> = (0..3).map(|_| limiter.acquire(1).unwrap().wait().unwrap()).collect();
+    assert_eq!(waits, [ms(0), ms(200), ms(200)]);
+}
+
+#[test]
+fn what_nobody_gives_back_is_not_waited_for_beyond_the_time_out() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_algorithm(Concurrency::new(1).unwrap()).with_clock(clock.clone());
+    assert!(limiter.check().is_granted());
+    assert_eq!(limiter.try_acquire(1, ms(250)).unwrap().retry(), Some(Retry::WhenReturned));
+    assert_eq!(clock.now(), Timestamp::from_millis(250));
+    assert_eq!(limiter.waiting(), 0);
+}
+
+#[test]
+fn lua_restys_delay_is_waited_for() {
+    let pool = Concurrency::new(1).unwrap().burst(1).delay(ms(40));
+    let limiter = Limiter::with_algorithm(pool).with_clock(ManualClock::new());
+    assert_eq!(limiter.acquire(1).unwrap().wait(), Some(ms(0)));
+    assert_eq!(limiter.acquire(1).unwrap().wait(), Some(ms(40)));
+}
+
+#[test]
+fn a_total_is_not_waited_for() {
+    let limiter = Limiter::with_algorithm(Total::new(1).unwrap()).with_clock(ManualClock::new());
+    assert!(limiter.acquire(1).unwrap().is_granted());
+    assert_eq!(limiter.acquire(1).unwrap().retry(), Some(Retry::Never));
+}
+
+mod changing_the_limit {
+    use super::*;
+    use diana_core::TokenBucket;
+
+    fn used(limiter: &Limiter) -> u64 {
+        let standing = limiter.standing();
+        standing.limit - standing.remaining
+    }
+
+    #[test]
+    fn keeps_what_is_in_use() {
+        let (limiter, _) = limiter("10/s");
+        assert!(limiter.check_n(4).unwrap().is_granted());
+        limiter.set(TokenBucket::new(quota("100/s")));
+        assert_eq!((limiter.standing().limit, used(&limiter)), (100, 4));
+    }
+
+    #[test]
+    fn clamps_it_to_the_new_limit() {
+        let (limiter, clock) = limiter("10/s");
+        assert!(limiter.check_n(9).unwrap().is_granted());
+        limiter.set(TokenBucket::new(quota("2/s")));
+        assert_eq!(limiter.standing().remaining, 0);
+        clock.advance(ms(1_000));
+        assert_eq!(limiter.standing().remaining, 2);
+    }
+
+    #[test]
+    fn goes_from_any_algorithm_to_any_other_and_back() {
+        let (limiter, _) = limiter("10/s"); // an atomic word
+        assert!(limiter.check_n(3).unwrap().is_granted());
+        limiter.set(TokenBucket::new(quota("7/s"))); // two words behind a lock
+        assert_eq!(used(&limiter), 3);
+        limiter.set(FixedWindow::new(quota("10/min")));
+        assert_eq!(used(&limiter), 3);
+        limiter.set(Total::new(50).unwrap());
+        assert_eq!(used(&limiter), 3);
+        limiter.set(TokenBucket::new(quota("10/s")));
+        assert_eq!(used(&limiter), 3);
+        assert!(limiter.check_n(7).unwrap().is_granted());
+        assert!(!limiter.check().is_granted());
+    }
+}

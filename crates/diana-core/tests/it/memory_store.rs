@@ -1,0 +1,333 @@
+//! The in-process store under pressure: floods, full tables, changing limits, dead keys; nobody is ever forgiven.
+
+use crate::support::{T0, ms, quota, secs};
+use diana_core::{
+    Algorithm, Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, LocalStore, ManualClock, MemoryStore,
+    OnFull, Patience, Quota, SlidingLog, SlidingWindow, TableOptions, Timestamp, TokenBucket, Total,
+};
+use std::collections::BTreeMap;
+
+fn options(memory: usize, on_full: OnFull) -> TableOptions {
+    TableOptions::default().memory(memory).on_full(on_full).shards(1)
+}
+
+fn granted(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> bool {
+    store.decide(&[Ask::one(limit, key)], now, Patience::NONE).is_granted()
+}
+
+fn remaining(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> u64 {
+    store.peek(&[Ask::one(limit, key)], now, Patience::NONE).answers()[0].standing.remaining
+}
+
+/// Keys of `limit` that come until the store has no room for one more.
+fn fill(store: &MemoryStore, limit: &Limit, now: Timestamp) {
+    let mut used = usize::MAX;
+    for key in 0.. {
+        let _ = store.decide(&[Ask::one(limit, &format!("filler {key}"))], now, Patience::NONE);
+        if key % 100 == 0 && std::mem::replace(&mut used, store.memory_used()) == store.memory_used() {
+            return;
+        }
+    }
+}
+
+/// Fills what is too little for a large table to grow with small ones, until a new limit finds no room at all.
+fn fill_up(store: &MemoryStore, algorithm: &impl Algorithm, now: Timestamp) -> Vec<Limit> {
+    let mut fillers = Vec::new();
+    loop {
+        let before = store.memory_used();
+        let filler = Limit::new(format!("filler {}", fillers.len()), algorithm.clone());
+        fill(store, &filler, now);
+        if store.memory_used() == before {
+            return fillers;
+        }
+        fillers.push(filler);
+    }
+}
+
+/// A small generator for scripts (Knuth's MMIX).
+fn randoms() -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(42_u64), |n| {
+        Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+    })
+    .map(|n| n >> 33)
+}
+
+fn agrees_with_a_map<A: Algorithm>(algorithm: &A) {
+    let clock = ManualClock::at(T0);
+    let limiter = KeyedLimiter::<u64>::with_algorithm(algorithm.clone()).with_clock(clock.clone());
+    let mut states = BTreeMap::new();
+    let mut random = randoms();
+    for step in 0..50_000 {
+        let (key, cost) = (random.next().unwrap() % 5_000, 1 + random.next().unwrap() % 3);
+        if step % 100 == 0 {
+            clock.advance(ms(random.next().unwrap() % 200));
+        }
+        let now = clock.now();
+        let state = states.entry(key).or_insert_with(|| algorithm.fresh(now));
+        let expected = algorithm.answer(state, now, Cost::new(cost).unwrap(), Patience::NONE);
+        let answer = limiter.check_n(&key, cost).unwrap();
+        assert_eq!(
+            (answer.wait(), answer.retry(), answer.standing),
+            (expected.wait(), expected.retry(), expected.standing)
+        );
+    }
+    clock.advance(secs(100));
+    limiter.reclaim();
+    assert_eq!((limiter.len(), limiter.memory_used()), (0, 0));
+}
+
+#[test]
+fn a_keyed_limiter_agrees_with_a_map_of_states() {
+    agrees_with_a_map(&TokenBucket::new(quota("5/s")));
+    agrees_with_a_map(&TokenBucket::new(quota("3/s")));
+    agrees_with_a_map(&FixedWindow::new(quota("5/s")));
+    agrees_with_a_map(&SlidingWindow::new(quota("5/s")));
+    agrees_with_a_map(&SlidingLog::new(quota("5/s")));
+}
+
+#[test]
+fn a_limited_key_survives_a_flood_of_a_million_invented_keys() {
+    for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
+        let store = MemoryStore::new(TableOptions::default().memory(200_000).on_full(on_full));
+        let limit = Limit::new("each-account", TokenBucket::new(quota("2/h")));
+        assert!(granted(&store, &limit, "mallory", T0));
+        assert!(granted(&store, &limit, "mallory", T0));
+        for invented in 0..1_000_000_u32 {
+            let _ = store.decide(&[Ask::one(&limit, &invented.to_le_bytes())], T0, Patience::NONE);
+            if invented % 1_000 == 0 {
+                assert!(store.memory_used() <= 200_000);
+                assert!(!granted(&store, &limit, "mallory", T0), "{on_full:?}: forgiven after {invented} keys");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_when_room_appears() {
+    let store = MemoryStore::new(options(20_000, OnFull::Share));
+    let limit = Limit::new("each-account", FixedWindow::new(quota("5/min")));
+    fill_up(&store, &FixedWindow::new(quota("5/s")), T0);
+    let kept = store.len();
+    // All of these find no place.
+    let names = (0..50).map(|n| format!("late {n}")).collect::<Vec<_>>();
+    let mut counts = vec![0; names.len()];
+    for _ in 0..10 {
+        for (name, count) in names.iter().zip(&mut counts) {
+            *count += u64::from(granted(&store, &limit, name, T0));
+        }
+    }
+    assert_eq!(store.len(), kept, "there was no room");
+    assert!(counts.iter().all(|count| *count <= 5), "{counts:?}");
+    // Sixteen counts for all of them, and each was given out in full or never asked for.
+    assert!(counts.iter().sum::<u64>() <= 16 * 5 && counts.iter().sum::<u64>().is_multiple_of(5), "{counts:?}");
+    // A second later the others' entries can go.
+    let later = T0 + secs(1);
+    store.reclaim(later);
+    assert_eq!(store.len(), 0);
+    for (name, count) in names.iter().zip(&mut counts) {
+        *count += (0..10).filter(|_| granted(&store, &limit, name, later)).count() as u64;
+    }
+    assert!(counts.iter().all(|count| *count <= 5), "somebody was forgiven: {counts:?}");
+    // In the next window everybody begins anew, each with a count of their own.
+    let next = T0 + secs(60);
+    assert!(names.iter().all(|name| (0..10).filter(|_| granted(&store, &limit, name, next)).count() == 5));
+}
+
+#[test]
+fn a_full_store_denies_or_allows_new_keys_if_told_so() {
+    for (on_full, answer) in [(OnFull::Deny, false), (OnFull::Allow, true)] {
+        let store = MemoryStore::new(options(20_000, on_full));
+        let limit = Limit::new("each-account", TokenBucket::new(quota("2/h")));
+        assert!(granted(&store, &limit, "early", T0));
+        fill(&store, &limit, T0);
+        let kept = store.len();
+        for _ in 0..10 {
+            let late = [Ask::one(&limit, "late")];
+            assert_eq!(store.peek(&late, T0, Patience::NONE).is_granted(), answer);
+            assert_eq!(granted(&store, &limit, "late", T0), answer);
+        }
+        assert_eq!(store.len(), kept);
+        // Those that have a place go on as before.
+        assert!(granted(&store, &limit, "early", T0));
+        assert!(!granted(&store, &limit, "early", T0));
+    }
+}
+
+#[test]
+fn a_request_that_finds_room_for_some_of_its_keys_is_charged_to_none() {
+    for memory in (1_000..20_000).step_by(117) {
+        let store = MemoryStore::new(options(memory, OnFull::Deny));
+        let window = Limit::new("window", SlidingWindow::new(quota("5/h")));
+        let log = Limit::new("log", SlidingLog::new(quota("5/h")));
+        let known = Limit::new("known", Total::new(1_000).unwrap());
+        if !granted(&store, &known, "everyone", T0) {
+            continue;
+        }
+        let mut charged = 1;
+        for n in 0..200 {
+            let (a, b) = (format!("a{n}"), format!("b{n}"));
+            let asks = [Ask::one(&known, "everyone"), Ask::one(&window, &a), Ask::one(&log, &b), Ask::one(&log, &a)];
+            let decision = store.decide(&asks, T0, Patience::NONE);
+            let told = decision.answers()[0].standing.remaining;
+            assert_eq!(told, 1_000 - charged - u64::from(decision.is_granted()), "request {n} in {memory} bytes");
+            if decision.is_granted() {
+                charged += 1;
+                assert_eq!(remaining(&store, &window, &a, T0), 4);
+            } else if store.peek(&asks[1..2], T0, Patience::NONE).is_granted() {
+                assert_eq!(remaining(&store, &window, &a, T0), 5, "request {n} in {memory} bytes");
+            }
+            assert_eq!(1_000 - remaining(&store, &known, "everyone", T0), charged, "request {n} in {memory} bytes");
+            assert!(store.memory_used() <= memory);
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_becomes_another_algorithm_and_back_keeps_each_keys_use() {
+    let store = MemoryStore::new(TableOptions::default().shards(4));
+    let mut limit = Limit::new("each-account", TokenBucket::new(quota("10/h")));
+    let keys = (0..1_000).map(|n| (format!("key {n}"), n % 10)).collect::<Vec<_>>();
+    for (key, used) in &keys {
+        (0..*used).for_each(|_| assert!(granted(&store, &limit, key, T0)));
+    }
+    let all_keep_their_use = |limit: &Limit, of: u64| {
+        for (key, used) in &keys {
+            assert_eq!(remaining(&store, limit, key, T0), of.saturating_sub(*used), "{key} under {limit:?}");
+        }
+    };
+    for _ in 0..3 {
+        limit = limit.changed_to(FixedWindow::new(quota("12/h")));
+        all_keep_their_use(&limit, 12);
+        limit = limit.changed_to(SlidingLog::new(quota("20/h")));
+        all_keep_their_use(&limit, 20);
+        limit = limit.changed_to(Total::new(11).unwrap());
+        all_keep_their_use(&limit, 11);
+        limit = limit.changed_to(TokenBucket::new(quota("10/h")));
+        all_keep_their_use(&limit, 10);
+    }
+    limit = limit.changed_to(TokenBucket::new(quota("3/h")));
+    all_keep_their_use(&limit, 3);
+}
+
+#[test]
+fn a_limit_may_change_more_often_than_its_keys_are_asked_for() {
+    let store = MemoryStore::new(TableOptions::default().shards(1));
+    let mut limit = Limit::new("each-account", FixedWindow::new(quota("10/h")));
+    (0..5_000).for_each(|key| assert!(granted(&store, &limit, &format!("key {key}"), T0)));
+    for permits in 11..40 {
+        limit = limit.changed_to(FixedWindow::new(Quota::per_hour(permits).unwrap()));
+        // One key is, so that the store hears of the change.
+        assert_eq!(remaining(&store, &limit, "key 0", T0), permits - 1);
+    }
+    assert!((0..5_000).all(|key| remaining(&store, &limit, &format!("key {key}"), T0) == 38));
+}
+
+#[test]
+fn memory_goes_back_when_a_limit_is_forgotten_or_its_keys_come_back() {
+    let store = MemoryStore::default();
+    let limits = [
+        Limit::new("bucket", TokenBucket::new(quota("5/s"))),
+        Limit::new("log", SlidingLog::new(quota("5/s"))),
+        Limit::new("ring", SlidingWindow::new(quota("5/s"))),
+        Limit::new("total", Total::new(5).unwrap()),
+    ];
+    for key in 0..1_000 {
+        limits.iter().for_each(|limit| assert!(granted(&store, limit, &format!("key {key}"), T0)));
+    }
+    assert_eq!(store.len(), 4_000);
+    store.forget(&limits[0]);
+    assert_eq!(store.len(), 3_000);
+    let later = T0 + secs(10);
+    store.reclaim(later);
+    assert_eq!(store.len(), 1_000, "a total never comes back");
+    let total = store.memory_used();
+    assert!(total > 0);
+    // A limit that changes its algorithm takes its memory along, and no more.
+    let changed = limits[3].changed_to(SlidingLog::new(quota("5/s")));
+    (0..1_000).for_each(|key| assert_eq!(remaining(&store, &changed, &format!("key {key}"), later), 4));
+    assert!(store.memory_used() > total);
+    store.forget(&changed);
+    assert_eq!((store.len(), store.memory_used()), (0, 0));
+}
+
+#[test]
+fn one_limits_dead_keys_do_not_keep_anothers_living_ones_out() {
+    let store = MemoryStore::new(TableOptions::default().memory(2 << 20).on_full(OnFull::Deny).shards(4));
+    let dead = Limit::new("dead", TokenBucket::new(quota("5/s")));
+    assert!((0..150_000).any(|key| !granted(&store, &dead, &format!("key {key}"), T0)), "the store is full");
+    let living = Limit::new("living", TokenBucket::new(quota("5/s")));
+    let later = T0 + secs(10);
+    let denied =
+        |keys: std::ops::Range<u32>| keys.filter(|key| !granted(&store, &living, &format!("key {key}"), later)).count();
+    let at_first = denied(0..4_000);
+    assert_eq!(denied(4_000..20_000), 0, "denied for the sake of dead ones, after {at_first} others");
+}
+
+#[test]
+fn shared_counts_of_permits_in_flight_come_back() {
+    let store = MemoryStore::new(options(10_000, OnFull::Share));
+    let flight = Limit::new("in flight", Concurrency::new(2).unwrap());
+    let fillers = fill_up(&store, &Total::new(5).unwrap(), T0);
+    let kept = store.len();
+    let asks = [Ask::one(&flight, "late")];
+    let first = store.decide(&asks, T0, Patience::NONE);
+    let second = store.decide(&asks, T0, Patience::NONE);
+    assert!(first.is_granted() && second.is_granted());
+    assert!(!store.decide(&asks, T0, Patience::NONE).is_granted());
+    assert_eq!(store.len(), kept, "there was no room");
+    fillers.iter().for_each(|filler| store.forget(filler));
+    assert!(!store.decide(&asks, T0, Patience::NONE).is_granted(), "two are in flight still");
+    store.refund(&asks, &first, T0);
+    store.refund(&asks, &second, T0);
+    assert_eq!(remaining(&store, &flight, "late", T0), 2);
+}
+
+#[test]
+fn time_that_goes_back_gives_nothing() {
+    let store = MemoryStore::default();
+    let limit = Limit::new("each-account", FixedWindow::new(quota("2/s")));
+    assert!(granted(&store, &limit, "alice", T0));
+    assert!(granted(&store, &limit, "alice", T0));
+    let earlier = Timestamp::from_nanos(T0.as_nanos() - 1);
+    assert!(!granted(&store, &limit, "alice", earlier));
+    assert!(!granted(&store, &limit, "alice", Timestamp::EPOCH));
+    assert!(!granted(&store, &limit, "alice", T0));
+    // A change that is told of late does not turn the time back either.
+    let changed = limit.changed_to(SlidingLog::new(quota("2/s")));
+    assert!(!granted(&store, &changed, "alice", Timestamp::EPOCH));
+    assert!(!granted(&store, &changed, "alice", T0));
+    assert!(granted(&store, &changed, "alice", T0 + secs(1)));
+}
+
+#[test]
+fn any_number_of_shards_will_do() {
+    for count in [0, 1, 3, 256, 257, usize::MAX] {
+        let store = MemoryStore::new(TableOptions::default().shards(count));
+        let limit = Limit::new("each-account", TokenBucket::new(quota("1/s")));
+        assert!(granted(&store, &limit, "alice", T0));
+        assert!(!granted(&store, &limit, "alice", T0));
+    }
+}
+
+#[test]
+fn of_two_changes_of_a_limit_the_later_one_counts() {
+    let store = MemoryStore::default();
+    let limit = Limit::new("each-account", TokenBucket::new(quota("5/s")));
+    let (first, second) =
+        (limit.changed_to(TokenBucket::new(quota("7/s"))), limit.changed_to(TokenBucket::new(quota("9/s"))));
+    assert_eq!(remaining(&store, &first, "alice", T0), 7);
+    assert_eq!(remaining(&store, &second, "alice", T0), 9);
+    assert_eq!(remaining(&store, &first, "alice", T0), 9, "a version that came before does not turn it back");
+}
+
+#[test]
+fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
+    let store = MemoryStore::default();
+    let bucket = Limit::new("each-account", TokenBucket::new(quota("5/s")));
+    let asks = [Ask::one(&bucket, "alice")];
+    let decision = store.decide(&asks, T0, Patience::NONE);
+    let flight = bucket.changed_to(Concurrency::new(1).unwrap());
+    assert!(granted(&store, &flight, "alice", T0));
+    store.refund(&asks, &decision, T0);
+    assert!(!granted(&store, &flight, "alice", T0), "who is in flight has not come back");
+}

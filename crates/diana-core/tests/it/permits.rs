@@ -1,0 +1,110 @@
+//! A pool of permits: guards that give back, a bounded line, errors that name the resource.
+
+use diana_core::{Clock, ManualClock, NoPermit, Permits, Timestamp};
+use std::sync::mpsc;
+use std::time::Duration;
+
+fn pool(limit: u64) -> Permits {
+    Permits::new("database", limit).unwrap()
+}
+
+#[test]
+fn a_guard_gives_back_when_dropped() {
+    let pool = pool(3);
+    let two = pool.acquire(2).unwrap();
+    assert_eq!((pool.available(), two.count()), (1, 2));
+    drop(two);
+    assert_eq!(pool.available(), 3);
+}
+
+#[test]
+fn errors_name_the_resource() {
+    let pool = pool(1).with_clock(ManualClock::new());
+    let _held = pool.acquire(1).unwrap();
+    let error = pool.try_acquire(1, Duration::from_secs(2)).unwrap_err();
+    assert_eq!(error.to_string(), "`database` has no permit left: 1 of 1 are in use, 0 wait in line");
+    assert_eq!(pool.acquire(2).unwrap_err().to_string(), "2 permits of `database` can't be had: there are 1");
+    assert!(matches!(pool.acquire(0), Err(NoPermit::Cost(_))));
+    assert!(Permits::new("database", 0).is_err());
+}
+
+#[test]
+fn a_full_line_turns_the_next_one_away() {
+    let pool = pool(1).max_waiting(1);
+    let held = pool.acquire(1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.acquire(1).map(|permit| permit.count()));
+        while pool.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(matches!(pool.acquire(1), Err(NoPermit::InUse { waiting: 1, .. })));
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
+fn a_large_request_at_the_head_is_not_overtaken() {
+    let pool = pool(2);
+    let held = pool.acquire(1).unwrap();
+    let (served, order) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for (place, wanted) in [2, 1].into_iter().enumerate() {
+            let (pool, served) = (&pool, served.clone());
+            scope.spawn(move || {
+                let permit = pool.acquire(wanted).unwrap();
+                served.send(wanted).unwrap();
+                drop(permit);
+            });
+            while pool.waiting() <= place {
+                std::thread::yield_now();
+            }
+        }
+        // One is free, but the first in line wants two.
+        assert_eq!(pool.available(), 1);
+        assert!(pool.try_acquire(1, Duration::ZERO).is_err());
+        drop(held);
+        assert_eq!(order.iter().take(2).collect::<Vec<_>>(), [2, 1]);
+    });
+}
+
+#[test]
+fn a_smaller_pool_waits_for_what_is_out() {
+    let pool = pool(4);
+    let (first, second) = (pool.acquire(2).unwrap(), pool.acquire(2).unwrap());
+    pool.resize(2).unwrap();
+    drop(first);
+    assert_eq!(pool.available(), 0);
+    drop(second);
+    assert_eq!(pool.available(), 2);
+}
+
+#[test]
+fn a_larger_pool_serves_those_who_wait() {
+    let pool = pool(1);
+    let _held = pool.acquire(1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.acquire(1).is_ok());
+        while pool.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        pool.resize(2).unwrap();
+        assert!(waiter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_wait_without_an_end_does_not_move_a_clock_that_is_moved_by_hand() {
+    let clock = ManualClock::new();
+    let pool = pool(1).with_clock(clock.clone());
+    let held = pool.acquire(1).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| pool.acquire(1).is_ok());
+        while pool.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        drop(held);
+        assert!(waiter.join().unwrap());
+    });
+    assert_eq!(clock.now(), Timestamp::EPOCH);
+}

@@ -1,0 +1,108 @@
+//! Quotas as people write them: what is read, what is printed, and what is said about nonsense.
+
+use diana_core::{InvalidQuota, MAX_PERMITS, Quota};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn complaint(text: &str) -> String {
+    text.parse::<Quota>().unwrap_err().to_string()
+}
+
+#[test]
+fn reads_what_people_write() {
+    let quota = |permits, secs| Quota::new(permits, Duration::from_secs(secs)).unwrap();
+    for (text, expected) in [
+        ("100/s", quota(100, 1)),
+        ("100 / s", quota(100, 1)),
+        ("100/second", quota(100, 1)),
+        ("100 per second", quota(100, 1)),
+        (" 1_000/h ", quota(1_000, 3_600)),
+        ("5/10min", quota(5, 600)),
+        ("5/10 minutes", quota(5, 600)),
+        ("1/day", quota(1, 86_400)),
+        ("1/W", quota(1, 604_800)),
+        ("1/month", quota(1, 2_592_000)),
+        ("100/s burst 200", quota(100, 1).with_burst(200).unwrap()),
+    ] {
+        assert_eq!(text.parse(), Ok(expected), "{text}");
+    }
+    assert_eq!("1 per 200ms".parse(), Quota::new(1, Duration::from_millis(200)));
+}
+
+#[test]
+fn prints_the_shortest_form() {
+    let printed = |text: &str| text.parse::<Quota>().unwrap().to_string();
+    assert_eq!(printed("100 per 1 second"), "100/s");
+    assert_eq!(printed("5/600s"), "5/10min");
+    assert_eq!(printed("60/60s burst 60"), "60/min");
+    assert_eq!(printed("7/7days burst 3"), "7/week burst 3");
+}
+
+#[test]
+fn says_what_is_wrong_and_what_would_do() {
+    let units = "write one of ns, us, ms, s, min, h, day, week or month";
+    for (text, problem) in [
+        ("5/0s", "period 0: must be at least 1ns, as in `5/10min`".to_owned()),
+        ("10/fortnight", format!("`fortnight` is not a unit of time; {units}")),
+        ("0/s", "permits 0: must be a whole number from 1 to 9007199254740992".to_owned()),
+        ("-1/s", "the count `-1` is not a whole number above 0".to_owned()),
+        ("1.5/s", "the count `1.5` is not a whole number above 0".to_owned()),
+        ("/s", "the count `` is not a whole number above 0".to_owned()),
+        ("5/", format!("`` has no unit; {units}")),
+        ("5/10", format!("`10` has no unit; {units}")),
+        (
+            "99999999999999999999/s",
+            "the count `99999999999999999999` is too large; at most 9007199254740992".to_owned(),
+        ),
+        ("1/99999999999h", "`99999999999h` is longer than 584 years".to_owned()),
+        ("1/99999999999999999999s", "`99999999999999999999` is too large a number".to_owned()),
+        ("5/s burst 0", "burst 0: must be a whole number from 1 to 9007199254740992".to_owned()),
+        ("1/1.5s", "`1.5s` is not a whole number of units; write `1500ms` for one and a half seconds".to_owned()),
+        ("1/M", format!("`M` is not a unit of time; {units}")),
+        ("5/s burst", "the burst `` is not a whole number above 0".to_owned()),
+        ("5", "write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
+        ("", "write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()),
+    ] {
+        assert_eq!(complaint(text), format!("quota `{text}`: {problem}"));
+    }
+}
+
+#[test]
+fn values_that_are_no_quota_cannot_be_made() {
+    assert_eq!(Quota::per_second(0), Err(InvalidQuota::Count { what: "permits", value: 0 }));
+    assert_eq!(Quota::new(1, Duration::ZERO), Err(InvalidQuota::NoPeriod));
+    assert_eq!(Quota::new(1, Duration::MAX), Err(InvalidQuota::PeriodTooLong(Duration::MAX)));
+    assert!(Quota::per_second(MAX_PERMITS).is_ok());
+    assert!(Quota::per_second(MAX_PERMITS + 1).is_err());
+    assert!(Quota::per_second(1).unwrap().with_burst(MAX_PERMITS + 1).is_err());
+}
+
+/// Nanoseconds, mostly whole numbers of the larger units.
+fn periods() -> impl Strategy<Value = u64> {
+    let units = [1, 1_000, 1_000_000_000, 60_000_000_000, 86_400_000_000_000, 604_800_000_000_000];
+    prop_oneof![
+        1..=u64::MAX,
+        (prop::sample::select(units.to_vec()), 1..1_000_u64).prop_map(|(unit, count)| unit * count),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_is_read_back(
+        permits in 1..=MAX_PERMITS,
+        period in periods(),
+        burst in prop::option::of(1..=MAX_PERMITS),
+    ) {
+        let quota = Quota::new(permits, Duration::from_nanos(period)).unwrap();
+        let quota = burst.map_or(quota, |burst| quota.with_burst(burst).unwrap());
+        prop_assert_eq!(quota.to_string().parse(), Ok(quota));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic_and_every_complaint_quotes_it(text in ".{0,24}|[0-9 _./-]{0,12}(s|min|burst|per){0,3}[0-9 ]{0,5}") {
+        if let Err(error) = text.parse::<Quota>() {
+            let quoted = format!("quota `{text}`: ");
+            prop_assert!(error.to_string().starts_with(&quoted));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A ring of counts that moves on bucket by bucket.
+
+use crate::support::{T0, Trial, ms, quota, secs};
+use diana_core::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Refund, SlidingWindow, Timestamp};
+use std::time::Duration;
+
+/// A window in buckets of a second.
+fn window(written: &str) -> SlidingWindow {
+    SlidingWindow::new(quota(written)).with_precision(secs(1)).unwrap()
+}
+
+#[test]
+fn use_leaves_bucket_by_bucket() {
+    let mut key = Trial::new(window("3/10s"));
+    assert_eq!(key.ask_after(ms(500), 1), "granted, 2 left");
+    assert_eq!(key.ask_after(ms(4_200), 2), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 5.8s"); // the bucket of second 0 leaves at 10
+    assert_eq!(key.ask(2), "denied, retry in 9.8s"); // that of second 4 at 14
+    assert_eq!(key.standing_in_words(), "0 of 3, reset in 5.8s");
+    assert_eq!(key.ask_after(Duration::from_nanos(9_999_999_999), 1), "denied, retry in 1ns");
+    assert_eq!(key.ask_after(secs(10), 1), "granted, 0 left");
+    assert_eq!(key.ask(4), "denied for good");
+}
+
+#[test]
+fn a_denial_leaves_the_state_as_it_was() {
+    let mut key = Trial::new(window("2/10s"));
+    assert_eq!(key.ask(2), "granted, 0 left");
+    let before = key.state.clone();
+    key.clock.advance(secs(9));
+    assert_eq!(key.ask(1), "denied, retry in 1s");
+    assert_eq!(key.state, before);
+}
+
+#[test]
+fn a_long_pause_clears_the_ring_and_a_short_one_only_what_it_passes() {
+    let mut key = Trial::new(window("9/3s"));
+    for second in 0..3 {
+        key.clock.set(Timestamp::from_secs(second));
+        key.charge(second + 1);
+    }
+    assert_eq!(key.standing_in_words(), "3 of 9, reset in 1s");
+    key.clock.set(Timestamp::from_secs(4)); // 1 and 2 are gone, and their places are used again
+    assert_eq!(key.ask(1), "granted, 5 left");
+    key.clock.set(Timestamp::from_secs(1_000));
+    assert!(key.is_fresh());
+    assert_eq!(key.ask(1), "granted, 8 left");
+}
+
+#[test]
+fn one_bucket_is_the_fixed_window() {
+    let single = SlidingWindow::new(quota("3/10s")).with_buckets(1).unwrap();
+    let fixed = diana_core::FixedWindow::new(quota("3/10s"));
+    let (mut a, mut b) = (Trial::at(T0, single), Trial::at(T0, fixed));
+    for (step, cost) in [(0, 1), (3, 1), (3, 2), (3, 1), (9, 1), (10, 3), (11, 1), (25, 2), (29, 2), (30, 2), (60, 4)] {
+        assert_eq!(a.ask_after(secs(step), cost), b.ask_after(secs(step), cost), "at {step}");
+        assert_eq!(a.standing_in_words(), b.standing_in_words(), "at {step}");
+    }
+}
+
+#[test]
+fn buckets_are_rounded_so_that_the_window_is_never_too_short() {
+    let minute = SlidingWindow::new(quota("5/min"));
+    assert_eq!((minute.buckets(), minute.precision()), (10, secs(6)));
+    let sevens = minute.clone().with_precision(secs(7)).unwrap();
+    assert_eq!((sevens.buckets(), sevens.precision()), (9, secs(7))); // 63 s
+    let long = minute.clone().with_precision(secs(90)).unwrap();
+    assert_eq!((long.buckets(), long.precision()), (1, secs(60)));
+    let thirds = SlidingWindow::new(quota("5/s")).with_buckets(3).unwrap();
+    assert_eq!((thirds.buckets(), thirds.precision()), (3, Duration::from_nanos(333_333_334)));
+    let tiny = SlidingWindow::new(Quota::new(1, Duration::from_nanos(10)).unwrap()).with_buckets(7).unwrap();
+    assert_eq!((tiny.buckets(), tiny.precision()), (5, Duration::from_nanos(2)));
+}
+
+#[test]
+fn what_can_t_be_made_says_why_and_what_would_do() {
+    let minute = SlidingWindow::new(quota("5/min"));
+    assert_eq!(minute.clone().with_buckets(0).unwrap_err(), InvalidWindow::Buckets(0));
+    assert_eq!(minute.clone().with_precision(Duration::ZERO).unwrap_err(), InvalidWindow::NoPrecision);
+    assert_eq!(
+        minute.with_precision(Duration::from_nanos(1)).unwrap_err().to_string(),
+        "precision 1ns: makes 60000000000 buckets of a window of 60s, more than 131072; 457.764µs would do",
+    );
+}
+
+#[test]
+fn a_refund_is_void_once_its_bucket_has_left() {
+    let mut key = Trial::new(window("2/10s"));
+    let receipt = key.take(2);
+    key.clock.advance(secs(9));
+    assert_eq!(key.refund(&receipt), Refund::Returned);
+    assert!(key.is_fresh());
+    let receipt = key.take(1);
+    key.clock.advance(secs(10));
+    assert_eq!(key.ask(2), "granted, 0 left"); // in the very place of the ring where the first one was
+    assert_eq!(key.refund(&receipt), Refund::Void);
+    assert_eq!(key.ask(1), "denied, retry in 10s");
+}
+
+#[test]
+fn a_clock_that_goes_back_gives_nothing_back() {
+    let mut key = Trial::at(T0, window("2/10s"));
+    assert_eq!(key.ask(1), "granted, 1 left");
+    assert_eq!(key.ask_at(Timestamp::from_secs(1_699_999_900), 1), "granted, 0 left");
+    assert_eq!(key.ask_at(Timestamp::from_secs(1_699_999_900), 1), "denied, retry in 110s");
+    assert_eq!(key.ask_after(secs(10), 2), "granted, 0 left");
+}
+
+#[test]
+fn other_buckets_take_the_use_over_and_let_it_leave_no_earlier() {
+    let mut key = Trial::new(window("9/10s"));
+    key.charge(1);
+    key.clock.set(Timestamp::from_secs(5));
+    let receipt = key.take(4);
+    key.clock.set(Timestamp::from_millis(7_500));
+    key.rescale(SlidingWindow::new(quota("9/10s")).with_precision(ms(2_500)).unwrap());
+    assert_eq!(key.standing_in_words(), "4 of 9, reset in 2.5s"); // second 0 is in [0, 2.5), which leaves at 10
+    assert_eq!(key.refund(&receipt), Refund::Returned);
+    assert_eq!(key.standing_in_words(), "8 of 9, reset in 2.5s");
+    key.rescale(SlidingWindow::new(quota("9/3s")).with_precision(secs(1)).unwrap());
+    assert!(key.is_fresh()); // it lies before the shorter window
+}
+
+#[test]
+fn a_lower_limit_lets_the_oldest_use_go_first() {
+    let mut key = Trial::new(window("9/10s"));
+    key.charge(3);
+    key.clock.advance(secs(4));
+    key.charge(3);
+    key.rescale(window("4/10s"));
+    assert_eq!(key.standing_in_words(), "0 of 4, reset in 6s");
+    assert_eq!(key.ask(2), "denied, retry in 10s");
+    key.rescale(window("40/10s"));
+    assert_eq!(key.standing_in_words(), "36 of 40, reset in 6s");
+}
+
+#[test]
+fn the_ring_is_allocated_by_the_first_grant() {
+    let mut key = Trial::new(window("1/10s"));
+    assert_eq!(key.peek(1), "granted, 1 left");
+    assert_eq!(key.ask(2), "denied for good");
+    assert_eq!(key.algorithm.heap_bytes(&key.state), 0);
+    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.algorithm.heap_bytes(&key.state), 80);
+}
+
+#[test]
+fn the_ends_of_time_and_of_numbers_are_safe() {
+    for period in [1, 3, 1_000_000_007, u64::MAX] {
+        let quota = Quota::new(1, Duration::from_nanos(period)).unwrap();
+        let window = SlidingWindow::new(quota);
+        let mut state = window.fresh(Timestamp::EPOCH);
+        assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
+        let _ = window.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE);
+        assert_eq!(window.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE), Outcome::never());
+        for _ in 0..3_000 {
+            window.charge(&mut state, Timestamp::MAX, Cost::MAX);
+        }
+        assert_eq!(window.standing(&state, Timestamp::MAX).remaining, 0);
+        window.rescale(&mut state, &window.clone().with_buckets(2).unwrap(), Timestamp::MAX);
+    }
+}

@@ -1,0 +1,76 @@
+//! What the tests of the smooth limiters share: a limiter with a clock that waits move, as in Guava's own tests.
+
+use diana_core::{Algorithm, Cost, Outcome, Patience, SmoothBursty, SmoothState, SmoothWarmingUp, Timestamp};
+use std::time::Duration;
+
+pub(crate) struct Trial<A: Algorithm> {
+    pub limiter: A,
+    pub state: A::State,
+    pub now: Timestamp,
+}
+
+impl<A: Algorithm> Trial<A> {
+    pub(crate) fn new(limiter: A) -> Self {
+        Self { state: limiter.fresh(Timestamp::EPOCH), limiter, now: Timestamp::EPOCH }
+    }
+
+    /// Waits as long as it takes; tells how many microseconds that was.
+    pub(crate) fn acquire(&mut self, permits: u64) -> u64 {
+        let wait = self.take(permits, Patience::FOREVER).wait().unwrap();
+        self.now = self.now + wait;
+        u64::try_from(wait.as_micros()).unwrap()
+    }
+
+    pub(crate) fn acquire_each(&mut self, permits: &[u64]) -> Vec<u64> {
+        permits.iter().map(|&permits| self.acquire(permits)).collect()
+    }
+
+    pub(crate) fn try_acquire(&mut self, permits: u64, timeout: Duration) -> bool {
+        let outcome = self.take(permits, Patience::up_to(timeout));
+        self.now = self.now + outcome.wait().unwrap_or_default();
+        outcome.is_granted()
+    }
+
+    /// Asks, and leaves the clock where it is.
+    pub(crate) fn take(&mut self, permits: u64, patience: Patience) -> Outcome {
+        self.limiter.take(&mut self.state, self.now, cost(permits), patience)
+    }
+
+    pub(crate) fn set_rate(&mut self, limiter: A) {
+        limiter.rescale(&mut self.state, &self.limiter, self.now);
+        self.limiter = limiter;
+    }
+
+    pub(crate) fn sleep(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+}
+
+pub(crate) fn bursty(rate: f64) -> SmoothBursty {
+    SmoothBursty::new(rate).unwrap()
+}
+
+pub(crate) fn warming_up(rate: f64, seconds: u64, cold_factor: f64) -> SmoothWarmingUp {
+    SmoothWarmingUp::new(rate, secs(seconds)).unwrap().with_cold_factor(cold_factor).unwrap()
+}
+
+pub(crate) fn cost(permits: u64) -> Cost {
+    Cost::new(permits).unwrap()
+}
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(crate) fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+/// The state to the last bit.
+pub(crate) fn bits(state: &SmoothState) -> (u64, u64) {
+    (state.stored_permits().to_bits(), state.next_free_micros())
+}

@@ -1,0 +1,228 @@
+//! Real threads on one limit, one key, and keys in opposite orders: every grant is counted, and nobody gets stuck.
+//!
+//! The clock stands still, or is moved by hand, so the numbers are exact however fast the machine is. What threads can
+//! do to each other in between two instructions is for loom and shuttle; here they do it at full speed.
+
+use crate::support::{T0, quota};
+use diana_core::{
+    Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MemoryStore,
+    Patience, Quota, SlidingLog, SlidingWindow, TableOptions, Timestamp, TokenBucket, Total,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const THREADS: u64 = 8;
+
+/// Runs `work` on every thread, and adds up what it returns.
+fn on_all(work: impl Fn(u64) -> u64 + Sync) -> u64 {
+    thread::scope(|scope| {
+        let work = &work;
+        let threads = (0..THREADS).map(|number| scope.spawn(move || work(number))).collect::<Vec<_>>();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    })
+}
+
+/// How many of `asks` checks are granted.
+fn grants(limiter: &Limiter, asks: u64) -> u64 {
+    (0..asks).filter(|_| limiter.check().is_granted()).count() as u64
+}
+
+#[test]
+fn a_limiter_grants_exactly_what_there_is() {
+    const PERMITS: u64 = 200_000;
+    let hour = Quota::per_hour(PERMITS).unwrap();
+    for (path, limiter) in [
+        ("the atomic word", Limiter::new(hour)),
+        (
+            "a token bucket with fractions",
+            Limiter::new(Quota::per_hour(PERMITS - 1).unwrap().with_burst(PERMITS).unwrap()),
+        ),
+        ("a lock", Limiter::with_algorithm(FixedWindow::new(hour))),
+    ] {
+        let limiter = limiter.with_clock(ManualClock::at(T0));
+        assert_eq!(on_all(|_| grants(&limiter, PERMITS / 4)), PERMITS, "{path}");
+        assert_eq!(limiter.standing().remaining, 0);
+    }
+}
+
+#[test]
+fn refunds_and_grants_balance() {
+    const PERMITS: u64 = 20;
+    let limiter = Limiter::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
+    let out = AtomicU64::new(0);
+    on_all(|_| {
+        for _ in 0..50_000 {
+            if let Some(receipt) = limiter.check().receipt() {
+                assert!(out.fetch_add(1, Ordering::SeqCst) < PERMITS, "more are out than there are");
+                out.fetch_sub(1, Ordering::SeqCst);
+                limiter.refund(&receipt);
+            }
+        }
+        0
+    });
+    assert_eq!(limiter.standing().remaining, PERMITS);
+}
+
+#[test]
+fn no_grant_is_lost_when_the_limit_changes_under_way() {
+    const PERMITS: u64 = 100_000;
+    let limiter = Limiter::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
+    let over = AtomicBool::new(false);
+    let granted = thread::scope(|scope| {
+        scope.spawn(|| {
+            // Fast to fast, fast to slow, slow to slow, slow to fast: the capacity stays, so the use is carried exactly.
+            while !over.load(Ordering::Acquire) {
+                limiter.set(TokenBucket::new(Quota::per_hour(PERMITS).unwrap()));
+                limiter.set(TokenBucket::new(Quota::per_minute(PERMITS).unwrap()));
+                limiter.set(FixedWindow::new(Quota::per_hour(PERMITS).unwrap()));
+                limiter.set(Total::new(PERMITS).unwrap());
+            }
+        });
+        let granted = on_all(|_| grants(&limiter, PERMITS / 4));
+        over.store(true, Ordering::Release);
+        granted
+    });
+    assert_eq!(granted, PERMITS);
+}
+
+#[test]
+fn one_key_gets_exactly_what_there_is_and_so_does_every_other() {
+    const PERMITS: u64 = 50_000;
+    let limiter = KeyedLimiter::<u64>::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
+    let granted = on_all(|_| (0..PERMITS / 4).filter(|_| limiter.check(&7).is_granted()).count() as u64);
+    assert_eq!(granted, PERMITS);
+    // And with a crowd of keys that makes the table grow meanwhile.
+    let granted = on_all(|number| {
+        let mine = (0..20_000).filter(|key| limiter.check(&(1_000 + key)).is_granted()).count() as u64;
+        assert_eq!(mine, 20_000, "thread {number}");
+        (0..PERMITS / 4).filter(|_| limiter.check(&8).is_granted()).count() as u64
+    });
+    assert_eq!(granted, PERMITS);
+    assert!((0..20_000).all(|key| limiter.standing(&(1_000 + key)).remaining == PERMITS - THREADS));
+}
+
+#[test]
+fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck() {
+    const PERMITS: u64 = 20_000;
+    let store = MemoryStore::new(TableOptions::default().shards(16));
+    let limits = [
+        Limit::new("bucket", TokenBucket::new(Quota::per_hour(PERMITS).unwrap())),
+        Limit::new("window", FixedWindow::new(Quota::per_hour(PERMITS).unwrap())),
+        Limit::new("ring", SlidingWindow::new(Quota::per_hour(PERMITS).unwrap())),
+        Limit::new("log", SlidingLog::new(Quota::per_hour(PERMITS).unwrap())),
+    ];
+    let keys = ["north", "east", "south", "west", "up", "down"];
+    // Every request asks for one permit of every limit, for a key each; so all limits together grant the same sums.
+    let granted = on_all(|number| {
+        let mut granted = 0;
+        for round in 0..PERMITS / 2 {
+            let at = |nth: u64| keys[usize::try_from(nth % 6).unwrap()];
+            let mut asks: Vec<_> =
+                limits.iter().zip(0..).map(|(limit, nth)| Ask::one(limit, at(round + nth))).collect();
+            if number.is_multiple_of(2) {
+                asks.reverse();
+            }
+            let decision = store.decide(&asks, T0, Patience::NONE);
+            granted += u64::from(decision.is_granted());
+            // Now and then one is given back, and asked for again.
+            if round % 16 == 0 && decision.is_granted() {
+                store.refund(&asks, &decision, T0);
+                granted -= 1;
+            }
+        }
+        granted
+    });
+    for limit in &limits {
+        let used = |key: &&str| {
+            let standing = store.peek(&[Ask::one(limit, *key)], T0, Patience::NONE).answers()[0].standing;
+            standing.limit - standing.remaining
+        };
+        assert_eq!(keys.iter().map(used).sum::<u64>(), granted, "{limit:?}");
+    }
+}
+
+#[test]
+fn a_store_counts_exactly_while_its_limit_changes() {
+    const PERMITS: u64 = 50_000;
+    let store = MemoryStore::new(TableOptions::default().shards(4));
+    let plain = Limit::new("each-account", TokenBucket::new(Quota::per_hour(PERMITS).unwrap()));
+    let mut versions = vec![plain];
+    for nth in 0..200 {
+        let quota = Quota::per_hour(PERMITS).unwrap();
+        let last = versions.last().unwrap();
+        versions.push(match nth % 3 {
+            0 => last.changed_to(FixedWindow::new(quota)),
+            1 => last.changed_to(FixedWindow::new(Quota::per_minute(PERMITS).unwrap())),
+            _ => last.changed_to(TokenBucket::new(quota)),
+        });
+    }
+    let granted = on_all(|_| {
+        // Threads hear of a change at different times.
+        let version = |nth: u64| &versions[usize::try_from(nth / 64).unwrap() % versions.len()];
+        (0..PERMITS / 4)
+            .filter(|nth| {
+                let asks = [Ask::one(version(*nth), "alice"), Ask::new(version(*nth), "bob", Cost::ONE)];
+                store.decide(&asks, T0, Patience::NONE).is_granted()
+            })
+            .count() as u64
+    });
+    assert_eq!(granted, PERMITS);
+}
+
+#[test]
+fn whoever_waits_in_line_gets_in() {
+    const ROUNDS: u64 = 300;
+    let limiter = KeyedLimiter::<str>::with_algorithm(Concurrency::new(2).unwrap())
+        .max_waiting(usize::try_from(THREADS).unwrap());
+    let inside = AtomicU64::new(0);
+    let served = on_all(|_| {
+        for _ in 0..ROUNDS {
+            let answer = limiter.acquire("door", 1).unwrap();
+            assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "more than two inside");
+            thread::yield_now();
+            inside.fetch_sub(1, Ordering::SeqCst);
+            limiter.refund("door", &answer.receipt().unwrap());
+        }
+        ROUNDS
+    });
+    assert_eq!(served, THREADS * ROUNDS);
+    assert_eq!(limiter.standing("door").remaining, 2);
+}
+
+/// A clock that whoever waits for a moment moves there, and that leaves alone who waits for a wake-up.
+/// ([`ManualClock`] would be moved to the end of time by the second in line, who is ready to wait that long.)
+#[derive(Clone, Debug)]
+struct WindowClock(Arc<AtomicU64>);
+
+impl Clock for WindowClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn park(&self, at_most: Duration) {
+        if at_most > Duration::from_secs(3600) {
+            return thread::park();
+        }
+        self.0.fetch_max((self.now() + at_most).as_nanos(), Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn those_in_line_are_let_in_window_by_window() {
+    let clock = WindowClock(Arc::new(AtomicU64::new(T0.as_nanos())));
+    let limiter = Limiter::with_algorithm(FixedWindow::new(quota("10/s"))).with_clock(clock);
+    let by_second = (0..10_000).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let served = on_all(|_| {
+        for _ in 0..100 {
+            let receipt = limiter.acquire(1).unwrap().receipt().unwrap();
+            let second = usize::try_from(receipt.at().since(T0).as_secs()).unwrap();
+            by_second[second].fetch_add(1, Ordering::SeqCst);
+        }
+        100
+    });
+    assert_eq!(served, THREADS * 100);
+    assert!(by_second.iter().all(|count| count.load(Ordering::SeqCst) <= 10), "{by_second:?}");
+    assert_eq!(limiter.waiting(), 0);
+}

@@ -1,0 +1,145 @@
+//! One key under one algorithm, on a clock that the test owns, so that a test reads as a transcript.
+
+use diana_core::{
+    Algorithm, Clock, Cost, ManualClock, Outcome, Patience, Quota, Receipt, Refund, Retry, Standing, Timestamp,
+};
+use std::time::Duration;
+
+/// The moment from which the traces of the seeds' bugs count: 1,700,000,000 s after the epoch.
+pub(crate) const T0: Timestamp = Timestamp::from_secs(1_700_000_000);
+
+pub(crate) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A quota from its written form.
+pub(crate) fn quota(written: &str) -> Quota {
+    written.parse().unwrap()
+}
+
+/// A key that is asked.
+#[derive(Debug)]
+pub(crate) struct Trial<A: Algorithm> {
+    pub(crate) algorithm: A,
+    pub(crate) state: A::State,
+    pub(crate) clock: ManualClock,
+    start: Timestamp,
+    /// What was granted, in order.
+    receipts: Vec<Receipt>,
+}
+
+impl<A: Algorithm> Trial<A> {
+    /// A fresh key; the clock stands at the epoch.
+    pub(crate) fn new(algorithm: A) -> Self {
+        Self::at(Timestamp::EPOCH, algorithm)
+    }
+
+    /// A fresh key; the clock stands at `start`.
+    pub(crate) fn at(start: Timestamp, algorithm: A) -> Self {
+        let state = algorithm.fresh(start);
+        Self { algorithm, state, clock: ManualClock::at(start), start, receipts: Vec::new() }
+    }
+
+    /// Asks for `cost`, and tells the answer in words.
+    pub(crate) fn ask(&mut self, cost: u64) -> String {
+        self.ask_at(self.clock.now(), cost)
+    }
+
+    /// Moves the clock to `since_start` after its start, and asks.
+    pub(crate) fn ask_after(&mut self, since_start: Duration, cost: u64) -> String {
+        self.clock.set(self.start + since_start);
+        self.ask(cost)
+    }
+
+    /// Asks as somebody whose clock shows `now`, be it behind.
+    pub(crate) fn ask_at(&mut self, now: Timestamp, cost: u64) -> String {
+        let outcome = self.take_at(now, cost, Patience::NONE);
+        words(&outcome, self.algorithm.standing(&self.state, now).remaining)
+    }
+
+    /// Asks for `cost`, ready to wait for ever.
+    pub(crate) fn wait_for(&mut self, cost: u64) -> String {
+        self.ask_within(cost, Patience::FOREVER)
+    }
+
+    /// Asks for `cost`, ready to wait as long as `patience`.
+    pub(crate) fn ask_within(&mut self, cost: u64, patience: Patience) -> String {
+        let outcome = self.take_within(cost, patience);
+        words(&outcome, self.standing().remaining)
+    }
+
+    /// Asks for `cost`, ready to wait as long as `patience`.
+    pub(crate) fn take_within(&mut self, cost: u64, patience: Patience) -> Outcome {
+        self.take_at(self.clock.now(), cost, patience)
+    }
+
+    fn take_at(&mut self, now: Timestamp, cost: u64, patience: Patience) -> Outcome {
+        let cost = Cost::new(cost).unwrap();
+        let peeked = self.algorithm.peek(&self.state, now, cost, patience);
+        let outcome = self.algorithm.take(&mut self.state, now, cost, patience);
+        assert_eq!(peeked, outcome, "peek tells what take does");
+        self.receipts.extend(outcome.receipt());
+        outcome
+    }
+
+    /// What `ask` would say, without the effect.
+    pub(crate) fn peek(&self, cost: u64) -> String {
+        let now = self.clock.now();
+        let outcome = self.algorithm.peek(&self.state, now, Cost::new(cost).unwrap(), Patience::NONE);
+        words(&outcome, self.algorithm.standing(&self.state, now).remaining)
+    }
+
+    /// Takes `cost`, which must be there.
+    pub(crate) fn take(&mut self, cost: u64) -> Receipt {
+        let outcome = self.take_within(cost, Patience::NONE);
+        outcome.receipt().unwrap()
+    }
+
+    pub(crate) fn refund(&mut self, receipt: &Receipt) -> Refund {
+        self.algorithm.refund(&mut self.state, self.clock.now(), receipt)
+    }
+
+    /// Gives back the `nth` grant, counted from 0.
+    pub(crate) fn refund_nth(&mut self, nth: usize) -> Refund {
+        let receipt = self.receipts[nth];
+        self.refund(&receipt)
+    }
+
+    pub(crate) fn charge(&mut self, cost: u64) {
+        self.algorithm.charge(&mut self.state, self.clock.now(), Cost::new(cost).unwrap());
+    }
+
+    /// Goes on under other parameters.
+    pub(crate) fn rescale(&mut self, algorithm: A) {
+        algorithm.rescale(&mut self.state, &self.algorithm, self.clock.now());
+        self.algorithm = algorithm;
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.algorithm.standing(&self.state, self.clock.now())
+    }
+
+    /// As "3 of 5, reset in 2s".
+    pub(crate) fn standing_in_words(&self) -> String {
+        let standing = self.standing();
+        format!("{} of {}, reset in {:?}", standing.remaining, standing.limit, standing.reset)
+    }
+
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.algorithm.is_fresh(&self.state, self.clock.now())
+    }
+}
+
+fn words(outcome: &Outcome, remaining: u64) -> String {
+    match outcome {
+        Outcome::Granted { wait: Duration::ZERO, .. } => format!("granted, {remaining} left"),
+        Outcome::Granted { wait, .. } => format!("granted after {wait:?}, {remaining} left"),
+        Outcome::Denied { retry: Retry::After(wait) } => format!("denied, retry in {wait:?}"),
+        Outcome::Denied { retry: Retry::WhenReturned } => "denied until something is returned".to_owned(),
+        Outcome::Denied { retry: Retry::Never } => "denied for good".to_owned(),
+    }
+}

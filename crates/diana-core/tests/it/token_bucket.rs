@@ -1,0 +1,205 @@
+//! The token bucket, as transcripts; its laws are in tests/laws.rs.
+
+use crate::support::{Trial, ms, secs};
+use diana_core::{Clock, Outcome, Patience, Quota, Refund, Retry, Timestamp, TokenBucket};
+use std::time::Duration;
+
+fn bucket(quota: &str) -> Trial<TokenBucket> {
+    Trial::new(TokenBucket::new(quota.parse().unwrap()))
+}
+
+#[test]
+fn spends_the_burst_then_waits_one_interval() {
+    let mut key = bucket("2/s");
+    assert_eq!(key.ask(1), "granted, 1 left");
+    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 500ms");
+    key.clock.advance(ms(500));
+    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 500ms");
+}
+
+#[test]
+fn one_nanosecond_early_is_too_early() {
+    let mut key = bucket("1/s");
+    assert_eq!(key.ask(1), "granted, 0 left");
+    key.clock.advance(secs(1) - Duration::from_nanos(1));
+    assert_eq!(key.ask(1), "denied, retry in 1ns");
+    key.clock.advance(Duration::from_nanos(1));
+    assert_eq!(key.ask(1), "granted, 0 left");
+}
+
+#[test]
+fn a_quiet_spell_saves_no_more_than_the_burst() {
+    let mut key = bucket("10/s burst 3");
+    key.clock.advance(secs(3_600));
+    assert_eq!(key.ask(3), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 100ms");
+}
+
+#[test]
+fn the_same_rate_with_another_burst() {
+    let mut second = bucket("1/s");
+    let mut minute = bucket("60/min");
+    assert_eq!(second.ask(2), "denied for good");
+    assert_eq!(minute.ask(60), "granted, 0 left");
+    second.ask(1);
+    assert_eq!(second.ask(1), "denied, retry in 1s");
+    assert_eq!(minute.ask(1), "denied, retry in 1s");
+}
+
+#[test]
+fn a_cost_above_the_burst_is_denied_for_good_and_costs_nothing() {
+    let mut key = bucket("5/s");
+    assert_eq!(key.ask(6), "denied for good");
+    assert_eq!(key.wait_for(6), "denied for good");
+    assert_eq!(key.ask(5), "granted, 0 left");
+}
+
+#[test]
+fn a_third_of_a_second_is_rounded_up_for_the_waiter_and_not_in_the_account() {
+    let mut key = bucket("3/s");
+    assert_eq!(key.ask(3), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 333.333334ms");
+    key.clock.advance(Duration::from_nanos(333_333_334));
+    assert_eq!(key.ask(1), "granted, 0 left");
+    assert_eq!(key.ask(1), "denied, retry in 333.333333ms");
+}
+
+#[test]
+fn with_patience_it_reserves_in_order_of_arrival() {
+    let mut key = bucket("2/s");
+    assert_eq!(key.wait_for(2), "granted, 0 left");
+    assert_eq!(key.wait_for(1), "granted after 500ms, 0 left");
+    assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
+    assert_eq!(key.ask_within(1, Patience::up_to(secs(1))), "denied, retry in 500ms");
+    key.clock.advance(ms(500));
+    assert_eq!(key.ask_within(1, Patience::up_to(secs(1))), "granted after 1s, 0 left");
+}
+
+#[test]
+fn a_refund_gives_back_what_time_has_not() {
+    let mut key = bucket("1/s burst 2");
+    assert_eq!(key.ask(2), "granted, 0 left");
+    key.clock.advance(ms(1_500));
+    assert_eq!(key.standing().remaining, 1);
+    // One and a half came back by themselves; the other half is given back.
+    assert_eq!(key.refund_nth(0), Refund::Returned);
+    assert!(key.is_fresh());
+}
+
+#[test]
+fn a_refund_after_its_time_is_void() {
+    let mut key = bucket("1/s burst 2");
+    key.ask(1);
+    key.clock.advance(secs(1));
+    key.ask(1);
+    assert_eq!(key.refund_nth(0), Refund::Void);
+    assert_eq!(key.standing().remaining, 1);
+}
+
+/// A busy key is in debt for a second; its permits are worth giving back for as long as that lasts.
+#[test]
+fn a_busy_key_can_be_settled_long_after_its_request_went_on() {
+    let mut key = bucket("100/s");
+    for _ in 0..100 {
+        key.ask(1);
+    }
+    key.clock.advance(ms(500));
+    assert_eq!(key.standing().remaining, 50);
+    assert_eq!(key.refund_nth(0), Refund::Void); // its own 10 ms came back first, long ago
+    assert_eq!(key.refund_nth(99), Refund::Returned);
+    assert_eq!(key.standing().remaining, 51);
+}
+
+#[test]
+fn a_reservation_is_given_back_only_while_it_is_the_last() {
+    let mut key = bucket("1/s");
+    key.wait_for(1);
+    assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
+    assert_eq!(key.wait_for(1), "granted after 2s, 0 left");
+    assert_eq!(key.refund_nth(1), Refund::Void);
+    assert_eq!(key.refund_nth(2), Refund::Returned);
+    assert_eq!(key.refund_nth(1), Refund::Returned);
+    assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
+}
+
+#[test]
+fn a_charge_runs_into_debt() {
+    let mut key = bucket("1/s burst 2");
+    key.charge(5);
+    assert_eq!(key.ask(1), "denied, retry in 4s");
+    key.clock.advance(secs(4));
+    assert_eq!(key.ask(1), "granted, 0 left");
+}
+
+#[test]
+fn a_changed_limit_keeps_the_use() {
+    let mut key = bucket("10/s");
+    key.ask(4);
+    key.rescale(TokenBucket::new("20/s".parse().unwrap()));
+    assert_eq!(key.standing().remaining, 16);
+    key.rescale(TokenBucket::new("3/min".parse().unwrap()));
+    assert_eq!(key.ask(1), "denied, retry in 20s");
+}
+
+/// A client that takes all it can get and then waits exactly as long as it is told.
+fn greedy(quota: Quota, cost: u64, span: Duration) -> u64 {
+    let mut key = Trial::new(TokenBucket::new(quota));
+    // Begins with an empty bucket, so that the burst is not counted.
+    key.charge(quota.burst());
+    let mut granted = 0;
+    loop {
+        match key.take_within(cost, Patience::NONE) {
+            Outcome::Granted { .. } => granted += cost,
+            Outcome::Denied { retry: Retry::After(wait) } => key.clock.advance(wait),
+            Outcome::Denied { .. } => return granted,
+        }
+        if key.clock.now().since(Timestamp::EPOCH) > span {
+            return granted;
+        }
+    }
+}
+
+#[test]
+fn three_a_second_is_three_million_in_a_million_seconds() {
+    // A burst of 2: one who asks at whole nanoseconds comes up to ⅔ ns late, and with a burst of 1 the bucket would be full
+    // by then and rightly run over.
+    let three = Quota::per_second(3).unwrap();
+    assert_eq!(greedy(three.with_burst(2).unwrap(), 1, secs(1_000_000)), 3_000_000);
+    assert_eq!(greedy(three, 3, secs(1_000_000)), 3_000_000);
+}
+
+#[test]
+fn rates_above_one_a_nanosecond_and_beside_it_are_exact() {
+    let odd = Quota::per_second(600_000_001).unwrap();
+    assert_eq!(greedy(odd.with_burst(1_000_000).unwrap(), 7, ms(10)), 6_000_000 / 7 * 7);
+    assert_eq!(greedy(odd, 600_000_001, secs(1)), 600_000_001);
+    assert_eq!(greedy(odd.with_burst(600).unwrap(), 599, secs(1)), 600_000_001 / 599 * 599);
+    assert_eq!(greedy(Quota::per_second(7_000_000_003).unwrap(), 7_000_000_003, secs(1)), 7_000_000_003);
+}
+
+#[test]
+fn a_large_burst_at_a_slow_rate_lets_exactly_the_burst_through() {
+    let quota: Quota = "1/day burst 4294967295".parse().unwrap();
+    let mut key = Trial::new(TokenBucket::new(quota));
+    let mut granted = 0;
+    let mut cost = 1 << 31;
+    while cost > 0 {
+        while key.take_within(cost, Patience::NONE).is_granted() {
+            granted += cost;
+        }
+        cost /= 2;
+    }
+    assert_eq!(granted, 4_294_967_295);
+    assert_eq!(key.ask(1), "denied, retry in 86400s");
+}
+
+#[test]
+fn a_receipt_from_before_a_change_gives_back_nothing_that_time_has_given_back() {
+    let mut key = bucket("7/s");
+    assert_eq!(key.ask(7), "granted, 0 left");
+    key.rescale(TokenBucket::new("3/s burst 7".parse().unwrap()));
+    key.clock.advance(secs(100));
+    assert_eq!(key.refund_nth(0), Refund::Void);
+}

@@ -1,0 +1,165 @@
+//! The windows against the plainest models of themselves: a list of all grants, and a walk over it.
+
+use diana_core::{Algorithm, Cost, Patience, Quota, Receipt, Refund, Retry, SlidingLog, SlidingWindow, Timestamp};
+use proptest::prelude::*;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Ask for a cost, so many nanoseconds after the last step, or before it.
+    Ask(i64, u64),
+    Charge(i64, u64),
+    /// Give back one of the receipts.
+    Refund(i64, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let later = prop_oneof![8 => 0..6_i64, 1 => -4..0_i64, 1 => 6..60_i64];
+    let step = prop_oneof![
+        8 => (later.clone(), 1..5_u64).prop_map(|(later, cost)| Step::Ask(later, cost)),
+        1 => (later.clone(), 1..9_u64).prop_map(|(later, cost)| Step::Charge(later, cost)),
+        2 => (later, 0..64_usize).prop_map(|(later, which)| Step::Refund(later, which)),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// All grants that were not given back: when each counts as made, and how much.
+#[derive(Default)]
+struct Model {
+    grants: Vec<(u64, u64)>,
+    /// The time of the newest grant there is: time does not go back behind it.
+    newest: u64,
+}
+
+impl Model {
+    /// What is in use at `now`, when a grant of time `t` counts until `leaves(t)`.
+    fn used(&self, now: u64, leaves: impl Fn(u64) -> u64) -> u64 {
+        let now = now.max(self.newest);
+        self.grants.iter().filter(|(time, _)| leaves(*time) > now).map(|(_, cost)| cost).sum()
+    }
+
+    fn add(&mut self, now: u64, cost: u64) {
+        self.newest = self.newest.max(now);
+        self.grants.push((self.newest, cost));
+    }
+}
+
+/// A clock that may go back, but not behind a refund: with the newest grant goes the only note of how late it was.
+struct HandClock {
+    now: u64,
+    floor: u64,
+}
+
+impl HandClock {
+    fn moved(&mut self, by: i64) -> u64 {
+        self.now = self.now.saturating_add_signed(by).max(self.floor);
+        self.now
+    }
+}
+
+/// Walks `algorithm` and the model side by side.
+fn walk<A: Algorithm>(
+    algorithm: &A,
+    windows: &[Quota],
+    leaves: impl Fn(&Quota, u64) -> u64,
+    steps: &[Step],
+    charges: bool,
+) -> Result<(), TestCaseError>
+where
+    A::State: PartialEq,
+{
+    let (mut clock, mut model) = (HandClock { now: 1_000, floor: 0 }, Model::default());
+    let mut state = algorithm.fresh(Timestamp::from_nanos(clock.now));
+    let mut receipts: Vec<(Receipt, (u64, u64))> = Vec::new();
+    let fits = |model: &Model, now: u64, cost: u64| {
+        windows.iter().all(|window| model.used(now, |time| leaves(window, time)) + cost <= window.permits())
+    };
+    for step in steps {
+        match *step {
+            Step::Ask(later, cost) => {
+                let now = clock.moved(later);
+                let time = Timestamp::from_nanos(now);
+                let before = state.clone();
+                let outcome = algorithm.take(&mut state, time, Cost::new(cost).unwrap(), Patience::NONE);
+                prop_assert_eq!(outcome.is_granted(), fits(&model, now, cost), "{:?} at {}", step, now);
+                match outcome.retry() {
+                    None => {
+                        model.add(now, cost);
+                        receipts.push((outcome.receipt().unwrap(), *model.grants.last().unwrap()));
+                    }
+                    Some(retry) => {
+                        prop_assert_eq!(&state, &before);
+                        let limit = windows.iter().map(Quota::permits).min().unwrap();
+                        match retry {
+                            Retry::After(wait) => {
+                                let wait = u64::try_from(wait.as_nanos()).unwrap();
+                                prop_assert!(fits(&model, now + wait, cost));
+                                prop_assert!(!fits(&model, now + wait - 1, cost));
+                            }
+                            other => prop_assert_eq!((other, cost > limit), (Retry::Never, true)),
+                        }
+                    }
+                }
+            }
+            Step::Charge(later, cost) if charges => {
+                let now = clock.moved(later);
+                algorithm.charge(&mut state, Timestamp::from_nanos(now), Cost::new(cost).unwrap());
+                model.add(now, cost);
+            }
+            Step::Charge(..) => {}
+            Step::Refund(later, which) => {
+                clock.floor = model.newest.max(clock.now);
+                let now = clock.moved(later);
+                if receipts.is_empty() {
+                    continue;
+                }
+                let (receipt, grant) = receipts.swap_remove(which % receipts.len());
+                let refund = algorithm.refund(&mut state, Timestamp::from_nanos(now), &receipt);
+                let counts = windows.iter().any(|window| leaves(window, grant.0) > now.max(model.newest));
+                prop_assert_eq!(refund == Refund::Returned, counts, "{:?} at {}", grant, now);
+                if let Some(place) = model.grants.iter().position(|other| *other == grant).filter(|_| counts) {
+                    model.grants.remove(place);
+                }
+            }
+        }
+        let now = clock.now;
+        let left = |window: &Quota| window.permits().saturating_sub(model.used(now, |time| leaves(window, time)));
+        let time = Timestamp::from_nanos(now);
+        prop_assert_eq!(algorithm.standing(&state, time).remaining, windows.iter().map(left).min().unwrap());
+        let unused = windows.iter().all(|window| model.used(now, |time| leaves(window, time)) == 0);
+        prop_assert_eq!(algorithm.is_fresh(&state, time), unused);
+    }
+    Ok(())
+}
+
+fn nanos(permits: u64, period: u64) -> Quota {
+    Quota::new(permits, Duration::from_nanos(period)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn a_sliding_log_is_the_list_of_its_grants(
+        limits in prop::collection::vec((1..8_u64, 1..40_u64), 1..4),
+        steps in steps(),
+    ) {
+        let windows: Vec<Quota> = limits.iter().map(|(permits, period)| nanos(*permits, *period)).collect();
+        let log = SlidingLog::several(windows.iter().copied()).unwrap();
+        let leaves = |window: &Quota, time: u64| time + u64::try_from(window.period().as_nanos()).unwrap();
+        // A charge that finds the log full makes the newest entry later, which the list does not.
+        walk(&log, &windows, leaves, &steps, false)?;
+    }
+
+    #[test]
+    fn a_sliding_window_is_the_list_of_its_grants_by_buckets(
+        permits in 1..8_u64,
+        period in 1..40_u64,
+        buckets in 1..12_u64,
+        steps in steps(),
+    ) {
+        let quota = nanos(permits, period);
+        let window = SlidingWindow::new(quota).with_buckets(buckets).unwrap();
+        let (width, n) = (u64::try_from(window.precision().as_nanos()).unwrap(), window.buckets());
+        prop_assert!(width * n >= period);
+        walk(&window, &[quota], |_, time| (time / width + n) * width, &steps, true)?;
+    }
+}

@@ -1,0 +1,241 @@
+//! Bodies flow no faster than the rules allow, evenly, and complete. Time is tokio's, paused: the values are exact.
+
+use bytes::Bytes;
+use diana::core::TokioClock;
+use diana::rules::{DescribedRequest, Document, Registry, RuleFile};
+use diana::{Engine, EngineOptions};
+use diana_http::Pacing;
+use futures_util::FutureExt;
+use futures_util::future::poll_fn;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Instant;
+
+fn file(rules: &str) -> RuleFile {
+    let document = Document::new("diana.yaml", format!("rules: [{rules}]"));
+    RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn engine(rules: &str) -> Arc<Engine> {
+    let file = file(rules);
+    Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file))
+}
+
+fn pacing(engine: &Arc<Engine>, ip: u8) -> Pacing {
+    let request = DescribedRequest::new("GET", "/film").ip([203, 0, 113, ip]);
+    Pacing::of(engine, &engine.decide(&request).now_or_never().unwrap())
+}
+
+/// A body of these frames, whose bytes count on from one to the next.
+#[derive(Default)]
+struct Frames {
+    frames: VecDeque<Frame<Bytes>>,
+    bytes: u8,
+}
+
+impl Frames {
+    fn of(sizes: &[usize]) -> Self {
+        sizes.iter().fold(Self::default(), |frames, size| frames.and(*size))
+    }
+
+    fn and(mut self, size: usize) -> Self {
+        let data = (0..size).map(|_| {
+            self.bytes = self.bytes.wrapping_add(1);
+            self.bytes
+        });
+        let data = data.collect::<Bytes>();
+        self.frames.push_back(Frame::data(data));
+        self
+    }
+
+    fn trailers(mut self) -> Self {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        self.frames.push_back(Frame::trailers(trailers));
+        self
+    }
+}
+
+impl Body for Frames {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.frames.pop_front().map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+/// When each piece came, in milliseconds, and how large it was; checks that no byte is lost or changed on the way.
+async fn pieces(body: impl Body<Data = Bytes, Error = Infallible>) -> Vec<(u128, usize)> {
+    let (mut body, start, mut next) = (pin!(body), Instant::now(), 0_u8);
+    let mut pieces = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let Ok(data) = frame.unwrap().into_data() else { continue };
+        for byte in &data {
+            next = next.wrapping_add(1);
+            assert_eq!(*byte, next, "a byte is lost or out of order");
+        }
+        pieces.push((start.elapsed().as_millis(), data.len()));
+    }
+    assert!(body.is_end_stream());
+    pieces
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_burst_goes_at_once_and_the_rest_evenly() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 100B}}");
+    let body = pacing(&engine, 7).response(Frames::of(&[100, 90]));
+    // 20 ms of the rate are 20 bytes.
+    let even = [(0, 100), (20, 20), (40, 20), (60, 20), (80, 20), (90, 10)];
+    assert_eq!(pieces(body).await, even);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_rate_passes_byte_by_byte() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 10B/s, burst: 1B}}");
+    let body = pacing(&engine, 7).response(Frames::of(&[4]));
+    assert_eq!(pieces(body).await, [(0, 1), (100, 1), (200, 1), (300, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_frames_pass_whole() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let body = pacing(&engine, 7).response(Frames::of(&[5, 5, 5, 5, 5, 5]));
+    assert_eq!(pieces(body).await, [(0, 5), (0, 5), (0, 5), (0, 5), (5, 5), (10, 5)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_holds_over_a_long_body() {
+    let engine = engine("{name: slow, by: ip, bandwidth: 512KiB/s}");
+    let body = pacing(&engine, 7).response(Frames::of(&[64 << 10; 81]));
+    let pieces = pieces(body).await;
+    // 5,184 KiB, of which 512 go at once.
+    assert_eq!(pieces.last().unwrap().0, 9_125);
+    let gaps = pieces.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    assert!(gaps.max().unwrap() <= 21, "never a silence longer than a piece");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_one_key_share_and_take_turns() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let (one, other) = (pacing(&engine, 7), pacing(&engine, 7));
+    let (one, other, else_one) = tokio::join!(
+        pieces(one.response(Frames::of(&[60]))),
+        pieces(other.response(Frames::of(&[60]))),
+        pieces(pacing(&engine, 8).response(Frames::of(&[60]))),
+    );
+    // The first one had the burst, and its next piece reserved, before the other asked.
+    assert_eq!(one, [(0, 20), (20, 20), (60, 20)]);
+    assert_eq!(other, [(40, 20), (80, 20), (100, 20)]);
+    assert_eq!(else_one, [(0, 20), (20, 20), (40, 20)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_request_on_its_own_has_a_bucket_of_its_own() {
+    let engine = engine("{name: slow, by: request, bandwidth: {rate: 1000B/s, burst: 20B, of: both}}");
+    let (one, other) = (pacing(&engine, 7), pacing(&engine, 7));
+    let (one, other) = tokio::join!(
+        pieces(one.response(Frames::of(&[40]))),
+        // Both bodies of a request are counted together.
+        async { (pieces(other.request(Frames::of(&[40]))).await, pieces(other.response(Frames::of(&[20]))).await) },
+    );
+    assert_eq!(one, [(0, 20), (20, 20)]);
+    assert_eq!(other, (vec![(0, 20), (20, 20)], vec![(20, 20)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn so_much_goes_at_full_speed_first() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B, after: 1000B}}");
+    let body = pacing(&engine, 7).response(Frames::of(&[700, 340]));
+    assert_eq!(pieces(body).await, [(0, 700), (0, 300), (0, 20), (20, 20)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_bodies_that_are_meant_are_slowed_down() {
+    for (of, request, response) in [("request", true, false), ("response", false, true), ("both", true, true)] {
+        let engine = engine(&format!("{{name: slow, by: ip, bandwidth: {{rate: 1B/s, of: {of}}}}}"));
+        let pacing = pacing(&engine, 7);
+        let slowed = (pacing.request(()).is_slowed(), pacing.response(()).is_slowed());
+        assert_eq!(slowed, (request, response), "{of}");
+    }
+    let shadow = engine("{name: slow, by: ip, bandwidth: 1B/s, shadow: true}, {name: other, by: ip, limit: 5/s}");
+    assert!(pacing(&shadow, 7).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_rules_the_slowest_governs() {
+    let rules = "{name: all, bandwidth: {rate: 1000B/s, burst: 100B}}, {name: each, by: ip, bandwidth: {rate: 100B/s, burst: 2B}}";
+    let engine = engine(rules);
+    let body = pacing(&engine, 7).response(Frames::of(&[8]));
+    assert_eq!(pieces(body).await, [(0, 2), (20, 2), (40, 2), (60, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_rule_lets_go_the_others_have_counted() {
+    let engine = engine(
+        "{name: all, bandwidth: {rate: 10B/s, burst: 10B}}, {name: each, by: ip, bandwidth: {rate: 1000B/s, burst: 8B}}",
+    );
+    assert_eq!(pieces(pacing(&engine, 7).response(Frames::of(&[8]))).await, [(0, 8)]);
+    assert_eq!(pieces(pacing(&engine, 8).response(Frames::of(&[3]))).await, [(0, 1), (0, 1), (100, 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_and_empty_frames_pass() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let body = pacing(&engine, 7).response(Frames::of(&[40, 0]).trailers());
+    let (mut body, start) = (pin!(body), Instant::now());
+    let mut said = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        let frame = frame.unwrap();
+        said.push((start.elapsed().as_millis(), frame.data_ref().map(Bytes::len)));
+    }
+    assert_eq!(said, [(0, Some(20)), (20, Some(20)), (20, Some(0)), (20, None)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_body_gives_back_the_piece_that_it_waited_for() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let body = pacing(&engine, 7).response(Frames::of(&[40]));
+    let given_up = tokio::time::timeout(Duration::from_millis(5), pieces(body)).await;
+    assert!(given_up.is_err());
+    // Had it kept its 20 bytes, the next would wait for 40 ms.
+    let body = pacing(&engine, 7).response(Frames::of(&[20]));
+    assert_eq!(pieces(body).await, [(15, 20)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_size_of_what_is_to_come_is_told() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let mut body = pin!(pacing(&engine, 7).response(http_body_util::Full::new(Bytes::from(vec![0; 50]))));
+    assert_eq!(body.size_hint().exact(), Some(50));
+    poll_fn(|context| body.as_mut().poll_frame(context)).await.unwrap().unwrap();
+    assert_eq!(body.size_hint().exact(), Some(30));
+    assert!(!body.is_end_stream());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_rule_keeps_what_was_used_and_slows_who_is_under_way() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let mut body = pin!(pacing(&engine, 7).response(Frames::of(&[44])));
+    poll_fn(|context| body.as_mut().poll_frame(context)).await.unwrap().unwrap();
+    engine.set_rules(&file("{name: slow, by: ip, bandwidth: {rate: 100B/s, burst: 2B}}"));
+    // The table learns of the change from the next that asks.
+    assert_eq!(pieces(pacing(&engine, 7).response(Frames::of(&[2]))).await, [(20, 2)]);
+    let start = Instant::now();
+    let mut sizes = Vec::new();
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        sizes.push(frame.unwrap().into_data().unwrap().len());
+    }
+    assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (12, 24), "{sizes:?}");
+    assert_eq!(start.elapsed().as_millis(), 240);
+}

@@ -1,0 +1,113 @@
+//! Limits on the functions that handle requests: who asks is known to them, and a refusal is a response.
+
+use axum::body::Body;
+use axum::routing::get;
+use axum::{Router, response::IntoResponse};
+use diana::core::ManualClock;
+use diana::limited::{Caller, Limits};
+use diana::rules::{Document, Registry, RuleFile};
+use diana::{Engine, count_limit, limited, rate_limit};
+use diana_http::{CallRefused, ClientAddress, DianaLayer};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tower::ServiceExt;
+
+const RULES: &str = "
+identity: {account: header(x-account), tenant: 'cel(\"request.host\")', device: cookie(device)}
+rules:
+  - {name: everyone, limit: 1000/s}
+  - {name: by-hand, match: {call: item}, by: [tenant, item], limit: 1/h, status: 420}
+";
+
+/// What somebody far below the handler does.
+#[count_limit(limit = 1, period = "1h", by = user, in = "calls")]
+async fn export() -> Result<&'static str, CallRefused> {
+    Ok("exported")
+}
+
+#[rate_limit(rate = 0.001, burst = "0s", by = ip, in = "calls")]
+async fn log_in() -> Result<&'static str, CallRefused> {
+    Ok("welcome")
+}
+
+#[limited("by-hand", item = "{item}", in = "calls")]
+async fn order(item: u32) -> Result<String, CallRefused> {
+    Ok(format!("item {item}"))
+}
+
+#[count_limit(limit = 1, period = "1h", in = "nowhere")]
+async fn nowhere() -> Result<&'static str, CallRefused> {
+    Ok("never")
+}
+
+async fn known() -> String {
+    let caller = Caller::current().unwrap();
+    format!("{:?} {:?} {:?} {:?}", caller.ip(), caller.user(), caller.get("tenant"), caller.get("device"))
+}
+
+fn app() -> Router {
+    let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default());
+    let file = file.unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Arc::new(Engine::new(&file));
+    Limits::new().with_clock(ManualClock::new()).with_rules(Arc::clone(&engine)).install_as("calls");
+    Router::new()
+        .route("/export", get(export))
+        .route("/log-in", get(log_in))
+        .route("/order", get(async || order(7).await))
+        .route("/nowhere", get(nowhere))
+        .route("/known", get(known))
+        .layer(DianaLayer::with_engine(engine))
+}
+
+async fn ask(app: &Router, path: &str, account: &str, ip: [u8; 4]) -> (u16, Option<String>, String) {
+    let request =
+        Request::get(path).header("x-account", account).header("host", "Shop.example").header("cookie", "device=d7");
+    let request = request.extension(ClientAddress(IpAddr::from(ip))).body(Body::empty()).unwrap();
+    let (head, body) = app.clone().oneshot(request).await.unwrap().into_parts();
+    let retry = head.headers.get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+    let body = body.collect().await.unwrap().to_bytes();
+    (head.status.as_u16(), retry, String::from_utf8(body.to_vec()).unwrap())
+}
+
+// One test, since what is installed is the whole process's.
+#[tokio::test]
+async fn handlers_know_who_asks_and_answer_for_their_limits() {
+    let app = app();
+    let (home, office) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    let known = r#"Some(192.0.2.1) Some("ann") Some("shop.example") Some("d7")"#;
+    assert_eq!(ask(&app, "/known", "ann", home).await, (200, None, known.to_owned()));
+
+    // By user, wherever the request comes from.
+    assert_eq!(ask(&app, "/export", "ann", home).await.0, 200);
+    let (status, retry, body) = ask(&app, "/export", "ann", office).await;
+    assert_eq!((status, retry.as_deref()), (429, Some("3600")));
+    assert!(body.contains(r#""violated-policies":["export"]"#), "{body}");
+    assert_eq!(ask(&app, "/export", "bob", home).await.0, 200);
+
+    // By address, whoever it is.
+    assert_eq!(ask(&app, "/log-in", "ann", home).await.0, 200);
+    let (status, retry, _) = ask(&app, "/log-in", "bob", home).await;
+    assert_eq!((status, retry.as_deref()), (429, Some("1000")));
+    assert_eq!(ask(&app, "/log-in", "bob", office).await.0, 200);
+
+    // By a rule, which answers as it says.
+    assert_eq!(ask(&app, "/order", "ann", home).await, (200, None, "item 7".to_owned()));
+    let (status, retry, body) = ask(&app, "/order", "bob", office).await;
+    assert_eq!((status, retry.as_deref()), (420, Some("3600")));
+    assert!(body.contains(r#""violated-policies":["by-hand"]"#), "{body}");
+
+    // What is wrong in the program is no business of the client's.
+    let (status, retry, body) = ask(&app, "/nowhere", "ann", home).await;
+    assert_eq!((status, retry), (500, None));
+    assert!(!body.contains("nowhere") && !body.contains("install"), "{body}");
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_it_is_in_words_too() {
+    let refused = nowhere().await.unwrap_err();
+    assert!(refused.to_string().contains("is not installed"), "{refused}");
+    assert_eq!(refused.limited().status(), 500);
+    assert_eq!(IntoResponse::into_response(refused).status(), StatusCode::INTERNAL_SERVER_ERROR);
+}

@@ -1,0 +1,158 @@
+//! The examples, each started and asked over TCP.
+
+#[path = "../../examples/axum_server.rs"]
+#[allow(dead_code, reason = "the example\'s `main`")]
+mod axum_server;
+#[path = "../../examples/hyper_server.rs"]
+#[allow(dead_code, reason = "the example\'s `main`")]
+mod hyper_server;
+#[path = "../../examples/outgoing_client.rs"]
+#[allow(dead_code, reason = "the example\'s `main`")]
+mod outgoing_client;
+#[path = "../../examples/tonic_server.rs"]
+#[allow(dead_code, reason = "the example\'s `main`")]
+mod tonic_server;
+
+use bytes::Bytes;
+use diana::rules::{Document, Registry, RuleFile};
+use http::{Response, Uri};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use prost::Message;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+async fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+fn file(rules: &str) -> RuleFile {
+    RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn get(url: &str) -> Response<Bytes> {
+    let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+    let (head, body) = client.get(url.parse().unwrap()).await.unwrap().into_parts();
+    Response::from_parts(head, body.collect().await.unwrap().to_bytes())
+}
+
+/// Asks a server whose clients may ask three times.
+async fn three_are_answered_and_the_fourth_is_refused(url: &str) {
+    for left in ["2", "1", "0"] {
+        let response = get(url).await;
+        assert_eq!((response.status().as_u16(), &response.body()[..]), (200, &b"hello\n"[..]));
+        let field = response.headers()["ratelimit"].to_str().unwrap();
+        assert!(field.starts_with(&format!("\"each-client\";r={left};t=")), "{field}");
+    }
+    let refused = get(url).await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(refused.headers()["content-type"], "application/problem+json");
+    assert!(refused.headers().contains_key("retry-after"));
+    let problem: serde_json::Value = serde_json::from_slice(refused.body()).unwrap();
+    assert_eq!(problem["violated-policies"][0], "each-client", "{problem}");
+}
+
+#[tokio::test]
+async fn axum() {
+    let (listener, address) = listener().await;
+    tokio::spawn(axum_server::serve(listener, axum_server::app().unwrap()));
+    three_are_answered_and_the_fourth_is_refused(&format!("http://{address}/")).await;
+}
+
+#[tokio::test]
+async fn hyper() {
+    let (listener, address) = listener().await;
+    tokio::spawn(hyper_server::serve(listener, file(hyper_server::RULES)));
+    three_are_answered_and_the_fourth_is_refused(&format!("http://{address}/")).await;
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RpcStatus {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<Any>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Any {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<Delay>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Delay {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+#[tokio::test]
+async fn tonic() {
+    let (listener, address) = listener().await;
+    tokio::spawn(tonic_server::serve(listener, file(tonic_server::RULES)));
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    let mut client = HealthClient::new(channel);
+    for _ in 0..2 {
+        client.check(HealthCheckRequest::default()).await.unwrap();
+    }
+    let refused = client.check(HealthCheckRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted, "{refused}");
+    let status = RpcStatus::decode(refused.details()).unwrap();
+    assert_eq!(status.code, 8);
+    let info = status.details.iter().find(|any| any.type_url == "type.googleapis.com/google.rpc.RetryInfo").unwrap();
+    let delay = RetryInfo::decode(&info.value[..]).unwrap().retry_delay.unwrap();
+    // Two an hour: the next one comes within half an hour, and not at once.
+    let delay = Duration::new(delay.seconds.try_into().unwrap(), delay.nanos.try_into().unwrap());
+    assert!(delay > Duration::ZERO && delay <= Duration::from_secs(1_800), "{delay:?}");
+}
+
+#[tokio::test]
+async fn outgoing() {
+    let (listener, address) = listener().await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&asked);
+    let count = axum::routing::get(move || {
+        counts.fetch_add(1, Ordering::Relaxed);
+        std::future::ready("hello")
+    });
+    let app = axum::Router::new().route("/", count);
+    tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let url: Uri = format!("http://{address}/").parse().unwrap();
+    let mut client = outgoing_client::client("2/h".parse().unwrap(), Duration::from_secs(5));
+    assert_eq!(outgoing_client::ask(&mut client, &url).await.unwrap(), 200);
+    assert_eq!(outgoing_client::ask(&mut client.clone(), &url).await.unwrap(), 200);
+    let error = outgoing_client::ask(&mut client, &url).await.unwrap_err().to_string();
+    assert!(error.starts_with("limit `partner` has no room within 5s, and nothing was sent"), "{error}");
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+
+    // A client that has patience gets all its answers; and rules can be its limit.
+    let quick = outgoing_client::client("1000/s burst 1".parse().unwrap(), Duration::from_secs(60));
+    let calls = (0..20).map(|_| {
+        let (mut client, url) = (quick.clone(), url.clone());
+        async move { outgoing_client::ask(&mut client, &url).await.unwrap() }
+    });
+    assert_eq!(futures_util::future::join_all(calls).await, [200; 20]);
+    assert_eq!(asked.load(Ordering::Relaxed), 22);
+}

@@ -1,0 +1,201 @@
+//! The layer: who reaches the inner service, and what comes back when.
+
+use bytes::Bytes;
+use diana::EngineOptions;
+use diana::core::TokioClock;
+use diana::rules::{Document, Registry, RuleFile};
+use diana_http::{ClientAddress, DianaLayer, DivertedTo, Filter, OutgoingLayer, Slowed};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use parking_lot::Mutex;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+
+fn file(rules: &str) -> RuleFile {
+    let document = Document::new("diana.yaml", format!("rules: [{rules}]"));
+    RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn filter(rules: &str) -> Filter {
+    let file = file(rules);
+    Filter::new(Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file)))
+}
+
+fn layer(rules: &str) -> DianaLayer {
+    DianaLayer::of(filter(rules))
+}
+
+fn request(path: &str, ip: u8) -> Request<Full<Bytes>> {
+    let mut request = Request::get(path).body(Full::default()).unwrap();
+    request.extensions_mut().insert(ClientAddress(IpAddr::from([203, 0, 113, ip])));
+    request
+}
+
+/// A server that notes who reached it, and answers with as many bytes as the path says.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<Vec<String>>>);
+
+impl Server {
+    fn service<B: Send + 'static>(
+        &self,
+    ) -> impl Service<Request<B>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send> + Clone + use<B>
+    {
+        let server = self.clone();
+        service_fn(move |request: Request<B>| {
+            let diverted = request.extensions().get::<DivertedTo>();
+            let said = diverted.map_or_else(|| request.uri().path().to_owned(), |to| format!("to {}", to.0));
+            let size = request.uri().path().trim_start_matches('/').parse::<usize>().unwrap_or(5);
+            server.0.lock().push(said);
+            std::future::ready(Ok(Response::new(Full::new(Bytes::from(vec![b'x'; size])))))
+        })
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.0.lock().clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_does_not_reach_the_service() {
+    let server = Server::default();
+    let service =
+        ServiceBuilder::new().layer(layer("{name: each, by: ip, limit: 1/h, status: 429}")).service(server.service());
+    assert_eq!(service.clone().oneshot(request("/a", 7)).await.unwrap().status(), StatusCode::OK);
+    let refused = service.clone().oneshot(request("/b", 7)).await.unwrap();
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &"3600".parse().unwrap()));
+    assert!(!refused.into_body().collect().await.unwrap().to_bytes().is_empty());
+    assert_eq!(service.oneshot(request("/c", 8)).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(server.seen(), ["/a", "/c"]);
+}
+
+/// A router goes by how a path begins, a rule by where it leads.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_stands_for_another_is_no_good_request() {
+    let server = Server::default();
+    let rule = "{name: graphql, match: {path: /graphql/**}, limit: 1/h}";
+    let service = ServiceBuilder::new().layer(layer(rule)).service(server.service());
+    for path in ["/graphql/../x", "/graphql/%2e%2e/x"] {
+        assert_eq!(
+            service.clone().oneshot(request(path, 7)).await.unwrap().status(),
+            StatusCode::BAD_REQUEST,
+            "{path}"
+        );
+    }
+    assert_eq!(server.seen(), <[String; 0]>::default());
+    assert_eq!(service.oneshot(request("/graphql/x", 7)).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_comes_from_the_function_if_there_is_one() {
+    let server = Server::default();
+    let by_header = |head: &http::request::Parts| head.headers.get("x-peer")?.to_str().ok()?.parse().ok();
+    let layer = layer("{name: each, by: ip, limit: 1/h}").client_address(by_header);
+    let service = ServiceBuilder::new().layer(layer).service(server.service());
+    for (peer, status) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.1", 503)] {
+        let mut request = request("/", 7);
+        request.headers_mut().insert("x-peer", peer.parse().unwrap());
+        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), status, "{peer}");
+    }
+}
+
+async fn ask<C, B>(service: &C) -> Response<B>
+where
+    C: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    service.clone().oneshot(request("/", 7)).await.unwrap_or_else(|never| match never {})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_comes_back_when_the_body_ends() {
+    let server = Server::default();
+    let service = ServiceBuilder::new().layer(layer("{name: few, concurrent: 1}")).service(server.service());
+    let first = ask(&service).await;
+    assert_eq!(ask(&service).await.status(), 503);
+    first.into_body().collect().await.unwrap();
+    let second = ask(&service).await;
+    assert_eq!((second.status().as_u16(), ask(&service).await.status().as_u16()), (200, 503));
+    drop(second);
+    assert_eq!(ask(&service).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_while_it_waits_gives_everything_back() {
+    let server = Server::default();
+    let layer = layer("{name: each, limit: 1/s, burst: 1, wait: 10s}");
+    let service = ServiceBuilder::new().layer(layer).service(server.service());
+    let start = Instant::now();
+    assert_eq!(service.clone().oneshot(request("/a", 7)).await.unwrap().status(), 200);
+    let given_up = tokio::time::timeout(Duration::from_millis(100), service.clone().oneshot(request("/b", 7))).await;
+    assert!(given_up.is_err());
+    assert_eq!(service.oneshot(request("/c", 7)).await.unwrap().status(), 200);
+    // Had the one in between kept its turn, this would be 2 s.
+    assert_eq!(start.elapsed(), Duration::from_secs(1));
+    assert_eq!(server.seen(), ["/a", "/c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_go_elsewhere_are_refused_unless_the_service_wants_them() {
+    let rules = "{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}";
+    for (passes, status, seen) in [(false, 503, vec!["/a"]), (true, 200, vec!["/a", "to http://127.0.0.1:3001"])] {
+        let (server, layer) = (Server::default(), layer(rules));
+        let layer = if passes { layer.pass_diverted() } else { layer };
+        let service = ServiceBuilder::new().layer(layer).service(server.service());
+        assert_eq!(service.clone().oneshot(request("/a", 7)).await.unwrap().status(), 200);
+        let second = service.oneshot(request("/b", 7)).await.unwrap();
+        assert_eq!(second.status(), status);
+        assert!(second.headers().contains_key("ratelimit"), "{:?}", second.headers());
+        assert_eq!(server.seen(), seen);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_in_an_answer_from_elsewhere_does_not_reach_the_client() {
+    let layer = layer("{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}").pass_diverted();
+    let says_cost = service_fn(|request: Request<Slowed<Full<Bytes>>>| {
+        let diverted = request.extensions().get::<DivertedTo>().is_some();
+        let response = Response::builder().header("x-diana-cost", "5").header("x-diverted", diverted.to_string());
+        std::future::ready(Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap()))
+    });
+    let service = ServiceBuilder::new().layer(layer).service(says_cost);
+    for diverted in ["false", "true"] {
+        let response = service.clone().oneshot(request("/", 7)).await.unwrap();
+        assert_eq!(response.headers()["x-diverted"], diverted);
+        assert!(!response.headers().contains_key("x-diana-cost"), "{:?}", response.headers());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_are_slowed_down_both_ways() {
+    let layer = layer("{name: slow, by: request, bandwidth: {rate: 1000B/s, burst: 100B, of: both}}");
+    let reads = service_fn(|request: Request<Slowed<Full<Bytes>>>| async move {
+        let read = request.into_body().collect().await?.to_bytes();
+        Ok::<_, Infallible>(Response::new(Full::new(read)))
+    });
+    let service = ServiceBuilder::new().layer(layer).service(reads);
+    let start = Instant::now();
+    let request = Request::post("/").body(Full::new(Bytes::from(vec![b'x'; 600]))).unwrap();
+    let response = service.oneshot(request).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_millis(500));
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), 600);
+    assert_eq!(start.elapsed(), Duration::from_millis(1_100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rules_pace_outgoing_calls_too() {
+    let server = Server::default();
+    let rules = "{name: partner, by: host, limit: 10/s, burst: 1}, {name: never, match: {path: /never}, limit: 1/day}";
+    let layer = OutgoingLayer::by_rules(filter(rules)).patience(Duration::from_secs(3));
+    let client = ServiceBuilder::new().layer(layer).service(server.service::<Full<Bytes>>());
+    let start = Instant::now();
+    for host in ["a", "b", "a", "a"] {
+        client.clone().oneshot(request(&format!("http://{host}.example/"), 7)).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), Duration::from_millis(200));
+    client.clone().oneshot(request("http://c.example/never", 7)).await.unwrap();
+    let error = client.oneshot(request("http://d.example/never", 7)).await.unwrap_err().to_string();
+    assert!(error.starts_with("limit `never` has no room within 3s, and nothing was sent"), "{error}");
+}

@@ -1,0 +1,125 @@
+//! However a path is spelled, rules see one form of it.
+
+use diana_http::normal_path;
+use proptest::prelude::*;
+use std::borrow::Cow;
+
+#[test]
+fn every_spelling_has_one_normal_form() {
+    for (path, normal) in [
+        ("/", "/"),
+        ("", "/"),
+        ("*", "*"),
+        ("/sms", "/sms"),
+        ("/sms/", "/sms/"),
+        ("sms", "/sms"),
+        // Slashes.
+        ("//sms", "/sms"),
+        ("/a//b///c", "/a/b/c"),
+        ("/a//", "/a/"),
+        ("/a\\b", "/a/b"),
+        ("\\\\a", "/a"),
+        // Dots.
+        ("/a/./b", "/a/b"),
+        ("/a/.", "/a/"),
+        ("/a/..", "/"),
+        ("/a/b/..", "/a/"),
+        ("/a/b/../c", "/a/c"),
+        ("/../../a", "/a"),
+        ("/a/../../../b", "/b"),
+        ("/a\\..\\b", "/b"),
+        ("/.well-known/x", "/.well-known/x"),
+        ("/...", "/..."),
+        ("/a..b", "/a..b"),
+        // Escapes.
+        ("/%73ms", "/sms"),
+        ("/%2e%2e/%2E/sms", "/sms"),
+        ("/a/%2e%2e/b", "/b"),
+        ("/users/%40me", "/users/@me"),
+        ("/a%2fb", "/a%2Fb"),
+        ("/a%2Fb", "/a%2Fb"),
+        ("/a%5cb", "/a%5Cb"),
+        ("/..%2fb", "/..%2Fb"),
+        ("/a%20b", "/a%20b"),
+        ("/a%3bb", "/a%3Bb"),
+        ("/a%00b", "/a%00b"),
+        ("/a%0ab", "/a%0Ab"),
+        ("/caf%c3%a9", "/café"),
+        ("/%F0%9F%A6%89", "/🦉"),
+        ("/caf%c3", "/caf%C3"),
+        ("/%ff%fe", "/%FF%FE"),
+        ("/%c3%28", "/%C3("),
+        // Once, and not twice.
+        ("/%2573ms", "/%2573ms"),
+        ("/%252e%252e/a", "/%252e%252e/a"),
+        // What is no escape.
+        ("/100%", "/100%25"),
+        ("/%zz", "/%25zz"),
+        ("/%4", "/%254"),
+        ("/%%34%31", "/%2541"),
+        ("/%+1", "/%25+1"),
+        // Parameters of segments.
+        ("/sms;jsessionid=1", "/sms"),
+        ("/a;x/b;y=1;z", "/a/b"),
+        ("/a/..;/b", "/b"),
+        ("/a/.;x/b", "/a/b"),
+        ("/;x/a", "/a"),
+        ("/a;x\\b", "/a/b"),
+    ] {
+        assert_eq!(normal_path(path), normal, "{path}");
+    }
+}
+
+#[test]
+fn a_normal_path_is_not_copied() {
+    for path in ["/", "/a/b-c/d.pdf", "/a/", "*", "/.well-known/x", "/a..b/...", "/a%2Fb", "/é"] {
+        assert!(matches!(normal_path(path), Cow::Borrowed(_)), "{path}");
+    }
+}
+
+/// Paths of what is dangerous, and a little else.
+fn paths() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "/", "\\", ".", "..", ";", "%", "%2e", "%2E", "%2f", "%5c", "%25", "%3b", "%c3", "%a9", "%f0", "%00", "2", "e",
+        "a", "é", "🦉", "?", "#", " ",
+    ]);
+    prop_oneof![prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat()), any::<String>()]
+}
+
+proptest! {
+    #[test]
+    fn a_normal_form_is_its_own(path in paths()) {
+        let normal = normal_path(&path).into_owned();
+        prop_assert_eq!(&*normal_path(&normal), &*normal);
+    }
+
+    #[test]
+    fn no_segment_of_a_normal_form_is_empty_or_dots(path in paths()) {
+        let normal = normal_path(&path);
+        if normal != "*" {
+            let segments = normal.strip_prefix('/').expect("it begins with a slash").split('/').collect::<Vec<_>>();
+            let (last, others) = segments.split_last().unwrap();
+            prop_assert!(others.iter().all(|segment| !["", ".", ".."].contains(segment)), "{normal}");
+            prop_assert!(![".", ".."].contains(last), "{normal}");
+        }
+        prop_assert!(!normal.contains(['\\', ';']), "{normal}");
+    }
+
+    #[test]
+    fn spelling_a_path_otherwise_changes_nothing(
+        segments in prop::collection::vec("[a-z0-9]{1,6}", 1..5),
+        spellings in prop::collection::vec(0..6, 5),
+    ) {
+        let plain = format!("/{}", segments.join("/"));
+        let spelled = segments.iter().zip(&spellings).map(|(segment, spelling)| match spelling {
+            0 => format!("/{segment}"),
+            1 => format!("//{segment}"),
+            2 => format!("/x/../{segment}"),
+            3 => format!("/./{segment};v=1"),
+            4 => format!("\\{segment}"),
+            _ => segment.bytes().fold("/".to_owned(), |text, byte| format!("{text}%{byte:02x}")),
+        });
+        let spelled = spelled.collect::<String>();
+        prop_assert_eq!(normal_path(&spelled), plain);
+    }
+}

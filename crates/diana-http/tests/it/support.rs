@@ -1,0 +1,76 @@
+//! What the tests of the filter have in common.
+
+use bytes::Bytes;
+use diana::EngineOptions;
+use diana::core::{ManualClock, Store, Timestamp};
+use diana::rules::{Document, Registry, RuleFile};
+use diana_http::{Checked, Checking, Filter, FilterOptions, Pass, Refused};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub(crate) fn file(text: &str) -> RuleFile {
+    let document = Document::new("diana.yaml", text);
+    RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+pub(crate) fn clock() -> ManualClock {
+    ManualClock::at(Timestamp::from_secs(1_700_000_000))
+}
+
+pub(crate) fn filter(text: &str) -> (Filter, ManualClock) {
+    with_options(text, FilterOptions::default())
+}
+
+pub(crate) fn with_options(text: &str, options: FilterOptions) -> (Filter, ManualClock) {
+    let (file, clock) = (file(text), clock());
+    let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
+    (Filter::with_options(Arc::new(engine), options), clock)
+}
+
+pub(crate) fn get(path: &str) -> Request<()> {
+    Request::get(path).body(()).unwrap()
+}
+
+pub(crate) fn client() -> Option<IpAddr> {
+    Some([203, 0, 113, 7].into())
+}
+
+/// What is there at once.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
+}
+
+pub(crate) fn passed<S: Store>(checking: Checking<S>) -> Pass<S> {
+    match now(checking) {
+        Checked::Pass(pass) => pass,
+        other => panic!("it does not pass: {other:?}"),
+    }
+}
+
+pub(crate) fn refused<S: Store>(checking: Checking<S>) -> Refused {
+    match now(checking) {
+        Checked::Refuse(refused) => refused,
+        other => panic!("it is not refused: {other:?}"),
+    }
+}
+
+/// The head of a response, line by line, in order; dates and lengths are the server's.
+pub(crate) fn head<B>(response: &Response<B>) -> String {
+    let mut lines = response
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+        .collect::<Vec<_>>();
+    lines.sort();
+    format!("{}\n{}", response.status().as_u16(), lines.join("\n"))
+}
+
+pub(crate) fn body(response: Response<Full<Bytes>>) -> String {
+    String::from_utf8(now(response.into_body().collect()).unwrap().to_bytes().to_vec()).unwrap()
+}
+
+pub(crate) fn empty() -> Response<Full<Bytes>> {
+    Response::new(Full::default())
+}

@@ -1,0 +1,29 @@
+//! What clients see, request by request.
+
+use crate::support::{body, client, empty, filter, get, head, passed, refused};
+
+#[test]
+fn a_granted_request_is_told_where_it_stands_and_a_refused_one_when_to_come_again() {
+    let (filter, clock) = filter("rules: [{name: each-client, by: ip, limit: 2/min, status: 429}]");
+    let ask = || passed(filter.check(&get("/"), client())).answer(empty());
+    assert_eq!(head(&ask()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=1;t=30");
+    assert_eq!(head(&ask()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=0;t=60");
+    clock.advance(std::time::Duration::from_millis(500));
+    let response = refused(filter.check(&get("/"), client())).into_response();
+    assert_eq!(
+        head(&response),
+        "429\n\
+        content-type: application/problem+json\n\
+        ratelimit-policy: \"each-client\";q=2;w=60\n\
+        ratelimit: \"each-client\";r=0;t=30\n\
+        retry-after: 30"
+    );
+    assert_eq!(
+        body(response),
+        "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
+        \"title\":\"Request cannot be satisfied as assigned quota has been exceeded\",\
+        \"status\":429,\"violated-policies\":[\"each-client\"]}\n"
+    );
+    clock.advance(std::time::Duration::from_millis(29_500));
+    assert_eq!(head(&ask()), "200\nratelimit-policy: \"each-client\";q=2;w=60\nratelimit: \"each-client\";r=0;t=60");
+}

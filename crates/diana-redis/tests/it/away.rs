@@ -1,0 +1,378 @@
+//! While Redis is away, requests are answered at once by what `when_down` says; when it is back, the limit holds again.
+
+use crate::support::*;
+use diana_core::{Clock, Limit, SystemClock};
+use diana_redis::{Batching, Options, RedisStore, WhenDown};
+use diana_testing::{Proxy, RedisServer};
+use std::time::Duration;
+
+/// Long enough that the pauses between two tries are as long as they get.
+const A_WHILE: Duration = Duration::from_millis(1_500);
+
+/// Each request of many at once: whether it was granted, and how long it took.
+async fn at_once(store: &RedisStore, limit: &Limit, key: &'static str, requests: usize) -> Vec<(bool, Duration)> {
+    let tasks = (0..requests).map(|_| {
+        let (store, limit) = (store.clone(), limit.clone());
+        tokio::spawn(async move {
+            let began = SystemClock.now();
+            let granted = ask(&store, &limit, key).await.is_granted();
+            (granted, SystemClock.now().since(began))
+        })
+    });
+    let mut answered = Vec::new();
+    for task in tasks.collect::<Vec<_>>() {
+        answered.push(task.await.unwrap());
+    }
+    answered
+}
+
+fn longest(answered: &[(bool, Duration)]) -> Duration {
+    answered.iter().map(|(_, took)| *took).max().unwrap()
+}
+
+/// Redis is killed under load, and comes back empty; of 200 requests meanwhile, so many are granted.
+async fn killed(when_down: WhenDown, granted_meanwhile: usize) {
+    let mut redis = RedisServer::start().unwrap();
+    let options = Options::default().timeout(PATIENT).when_down(when_down);
+    let store = healthy_store(&redis.url(), options).await;
+    let (limit, plenty) = (bucket("few", "10/h"), bucket("plenty", "1000000/h"));
+    assert_eq!(granted(&store, &limit, "x", 4).await, 4);
+
+    // Requests are under way all the time.
+    let asking = tokio::spawn({
+        let (store, plenty) = (store.clone(), plenty.clone());
+        async move {
+            let mut slowest = Duration::ZERO;
+            while is_healthy(&store) {
+                slowest = slowest.max(longest(&at_once(&store, &plenty, "y", 20).await));
+            }
+            slowest
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let (before, killed_at) = (store.link().waits, SystemClock.now());
+    redis.kill().unwrap();
+    let slowest = asking.await.unwrap();
+    let noticed = SystemClock.now().since(killed_at);
+    assert!(slowest < PATIENT * 8, "a request took {slowest:?}");
+    measured(
+        &format!("killed, {when_down:?}: noticed, slowest, waits"),
+        (noticed, slowest, store.link().waits - before),
+    );
+
+    assert_eq!(granted_without_waiting(&store, &limit, "x").await, granted_meanwhile);
+    tokio::time::sleep(A_WHILE).await;
+    let restarted_at = SystemClock.now();
+    tokio::task::block_in_place(|| redis.restart()).unwrap();
+    until_healthy(&store).await;
+    measured("restarted: healthy after", SystemClock.now().since(restarted_at));
+    // Empty, so all of the limit is there, and no more than that.
+    assert_eq!(granted(&store, &limit, "x", 30).await, 10);
+    assert!(is_healthy(&store));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_each_takes_its_share() {
+    killed(WhenDown::Local, 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_everything_is_allowed() {
+    killed(WhenDown::Allow, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_everything_is_denied() {
+    killed(WhenDown::Deny, 0).await;
+}
+
+/// Redis is frozen, then thawed: it comes to the requests that everybody has given up, and charges nothing.
+async fn frozen(batching: Batching) {
+    const TIMEOUT: Duration = Duration::from_millis(100);
+    const REQUESTS: usize = 40;
+    let redis = RedisServer::start().unwrap();
+    let options = Options::default().timeout(TIMEOUT).when_down(WhenDown::Allow).batching(batching);
+    let store = healthy_store(&redis.url(), options).await;
+    let limit = bucket("many", "1000/h");
+    assert!(ask(&store, &limit, "warm").await.is_granted());
+    until_healthy(&store).await;
+    let scripts_before: u64 = scripts_run(&redis);
+
+    redis.freeze().unwrap();
+    let before = store.link().waits;
+    let answered = at_once(&store, &limit, "x", REQUESTS).await;
+    assert!(answered.iter().all(|(granted, _)| *granted));
+    assert!(longest(&answered) < TIMEOUT * 10, "a request took {:?}", longest(&answered));
+    let waits = store.link().waits - before;
+    assert!((1..=REQUESTS as u64).contains(&waits), "{waits} waits");
+    measured(&format!("frozen, batching {batching:?}: slowest of 40, waits"), (longest(&answered), waits));
+    assert_eq!(granted_without_waiting(&store, &limit, "x").await, 200);
+
+    tokio::time::sleep(A_WHILE).await;
+    redis.thaw().unwrap();
+    measured("thawed: healthy after", until_healthy(&store).await);
+    // It did come to them...
+    until(SOON, "the frozen scripts run", || scripts_run(&redis) > scripts_before).await;
+    // ...and this is none that was decided here.
+    assert_eq!(left(&store, &limit, "x").await, 1_000);
+    assert!(is_healthy(&store));
+}
+
+fn scripts_run(redis: &RedisServer) -> u64 {
+    let stats = redis.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
+    let calls = stats.split(',').find_map(|field| field.strip_prefix("calls="));
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thawed_it_charges_nothing_for_a_batch_that_was_given_up() {
+    frozen(Batching::On).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thawed_it_charges_nothing_for_requests_that_were_given_up() {
+    frozen(Batching::Off).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_it_is_left_alone_until_it_is_fast() {
+    const TIMEOUT: Duration = Duration::from_millis(100);
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(TIMEOUT)).await;
+    let limit = bucket("few", "10/h");
+    assert_eq!(granted(&store, &limit, "x", 4).await, 4);
+
+    proxy.delay(TIMEOUT * 2).unwrap();
+    let before = store.link().waits;
+    let noticed = until_degraded(&store, &limit).await;
+    let began = SystemClock.now();
+    let mut granted_here = 0;
+    while SystemClock.now().since(began) < Duration::from_millis(1_500) {
+        granted_here += granted(&store, &limit, "x", 1).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let waits = store.link().waits - before;
+    assert!(!is_healthy(&store));
+    assert!(waits <= 2, "{waits} waits");
+    assert_eq!(granted_here, 10);
+    measured("slow: noticed, waits", (noticed, waits));
+
+    proxy.pass().unwrap();
+    measured("fast again: healthy after", until_healthy(&store).await);
+    // Redis knows what it granted, not what was granted without it.
+    assert_eq!(granted(&store, &limit, "x", 30).await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_black_hole_one_time_out_is_waited_for() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let limit = bucket("few", "10/h");
+    assert_eq!(granted(&store, &limit, "x", 4).await, 4);
+    proxy.swallow().unwrap();
+    let before = store.link().waits;
+    let noticed = until_degraded(&store, &limit).await;
+    measured("black hole: noticed, waits", (noticed, store.link().waits - before));
+    assert!(store.link().waits - before <= 2);
+    assert_eq!(granted_without_waiting(&store, &limit, "x").await, 10);
+    tokio::time::sleep(A_WHILE).await;
+    proxy.pass().unwrap();
+    measured("out of the black hole: healthy after", until_healthy(&store).await);
+    assert_eq!(granted(&store, &limit, "x", 30).await, 6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_connections_break_the_next_one_is_taken() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let limit = bucket("plenty", "1000000/h");
+    for _ in 0..5 {
+        let asking = tokio::spawn({
+            let (store, limit) = (store.clone(), limit.clone());
+            async move { at_once(&store, &limit, "x", 200).await }
+        });
+        let (before, dropped_at) = (proxy.connections(), SystemClock.now());
+        proxy.drop_connections();
+        let answered = asking.await.unwrap();
+        assert!(longest(&answered) < PATIENT * 8, "{:?}", longest(&answered));
+        // Maybe it is back by now; else this, or the next heartbeat, finds it broken.
+        let _ = ask(&store, &limit, "x").await;
+        until(SOON, "a new connection", || proxy.connections() > before).await;
+        until_healthy(&store).await;
+        measured("connections dropped: healthy after", SystemClock.now().since(dropped_at));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_at_the_start_it_is_found_later() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let limit = bucket("few", "10/h");
+    proxy.refuse().unwrap();
+    let store = store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    assert!(reason(&store).contains("refused"), "{}", reason(&store));
+    assert_eq!(granted_without_waiting(&store, &limit, "x").await, 10);
+    assert_eq!(store.link().waits, 0);
+    proxy.pass().unwrap();
+    measured("refused at the start: healthy after", until_healthy(&store).await);
+    assert_eq!(granted(&store, &limit, "x", 30).await, 10);
+
+    // And at run time.
+    proxy.refuse().unwrap();
+    proxy.drop_connections();
+    until_degraded(&store, &limit).await;
+    granted_without_waiting(&store, &limit, "x").await;
+    until(SOON, "the reason is told", || reason(&store).contains("refused")).await;
+    tokio::time::sleep(A_WHILE).await;
+    proxy.pass().unwrap();
+    measured("refused: healthy after", until_healthy(&store).await);
+    assert_eq!(granted(&store, &limit, "x", 30).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_start_does_not_hang_in_a_black_hole() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    proxy.swallow().unwrap();
+    let began = SystemClock.now();
+    let store = store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let took = SystemClock.now().since(began);
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    measured("black hole at the start: store there after", took);
+    assert_eq!(granted_without_waiting(&store, &bucket("few", "10/h"), "x").await, 10);
+    proxy.pass().unwrap();
+    until_healthy(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_share_is_the_limit_divided_by_the_instances_and_at_least_one() {
+    let mut redis = RedisServer::start().unwrap();
+    let options = || Options::default().timeout(PATIENT);
+    let mut stores = Vec::new();
+    for expected in 1..=3 {
+        stores.push(healthy_store(&redis.url(), options()).await);
+        for store in &stores {
+            until(SOON, "all instances are seen", || store.link().instances == expected).await;
+        }
+    }
+    let (limit, small) = (bucket("nine", "9/h"), bucket("two", "2/h"));
+    redis.kill().unwrap();
+    for store in &stores {
+        until_degraded(store, &limit).await;
+        assert_eq!(granted_without_waiting(store, &limit, "x").await, 3);
+        assert_eq!(granted_without_waiting(store, &small, "x").await, 1);
+    }
+    // Back, and empty: those who come first must not take themselves for the only ones.
+    redis.restart().unwrap();
+    for store in &stores {
+        until_healthy(store).await;
+        assert_eq!(store.link().instances, 3);
+    }
+    stores.pop();
+    for store in &stores {
+        until(SOON, "an instance that is gone is not counted", || store.link().instances == 2).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_it_is_back_each_instance_comes_with_one_connection() {
+    const INSTANCES: usize = 8;
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let mut stores = Vec::new();
+    for _ in 0..INSTANCES {
+        stores.push(healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await);
+    }
+    let limit = bucket("plenty", "1000000/h");
+    proxy.refuse().unwrap();
+    proxy.drop_connections();
+    for store in &stores {
+        until_degraded(store, &limit).await;
+    }
+    let asking = stores.iter().map(|store| {
+        let (store, limit) = (store.clone(), limit.clone());
+        tokio::spawn(async move {
+            // All of them busy all the time.
+            while !is_healthy(&store) {
+                at_once(&store, &limit, "x", 50).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+    });
+    let asking = asking.collect::<Vec<_>>();
+    let before = proxy.connections();
+    proxy.pass().unwrap();
+    for task in asking {
+        task.await.unwrap();
+    }
+    let connections = proxy.connections() - before;
+    measured("back with eight instances: connections", connections);
+    // One for requests, one to hear what others give back, and some who tried a moment too early.
+    assert!(connections <= 3 * INSTANCES as u64, "{connections} connections of {INSTANCES} instances");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_dropped_leaves_nothing_behind() {
+    let redis = RedisServer::start().unwrap();
+    let limit = bucket("few", "10/h");
+    let connections = || redis.info("clients", "connected_clients").unwrap().parse::<u64>().unwrap();
+    let first = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    let second = first.clone();
+    at_once(&first, &limit, "x", 50).await;
+    // One for requests, one to hear what others give back; and the one that asks here is counted too.
+    until(SOON, "both connections are there", || connections() == 3).await;
+    drop(first);
+    assert_eq!(connections(), 3);
+    drop(second);
+    until(SOON, "the connection is closed", || connections() == 1).await;
+
+    // Also one that is just trying to come back.
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    proxy.swallow().unwrap();
+    until_degraded(&store, &limit).await;
+    drop(store);
+    proxy.pass().unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = proxy.connections();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(proxy.connections(), before, "somebody still tries");
+    assert_eq!(connections(), 1);
+}
+
+#[test]
+fn a_runtime_that_ends_in_the_middle_takes_nothing_along() {
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let limit = bucket("few", "10/h");
+    let lasting = runtime();
+    let options = Options::default().timeout(PATIENT * 4).when_down(WhenDown::Deny).batching(Batching::On);
+    let store = lasting.block_on(healthy_store(&proxy.url(), options));
+    assert!(lasting.block_on(ask(&store, &limit, "x")).is_granted());
+    proxy.delay(PATIENT / 4).unwrap();
+    for _ in 0..4 {
+        let passing = runtime();
+        let (store, limit) = (store.clone(), limit.clone());
+        let before = store.link().commands;
+        passing.spawn({
+            let store = store.clone();
+            async move { ask(&store, &limit, "y").await }
+        });
+        // Then the proxy holds it for a while.
+        lasting.block_on(until(SOON, "it is under way", || store.link().commands > before));
+        passing.shutdown_background();
+    }
+    proxy.pass().unwrap();
+    assert!(lasting.block_on(ask(&store, &limit, "x")).is_granted(), "{:?}", store.link());
+    assert!(is_healthy(&store), "{:?}", store.link());
+    // The store's own takes the connection along, but nobody hangs for that.
+    lasting.shutdown_background();
+    let other = runtime();
+    for _ in 0..4 {
+        assert!(!other.block_on(ask(&store, &limit, "z")).is_granted());
+    }
+}

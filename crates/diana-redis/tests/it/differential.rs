@@ -1,0 +1,237 @@
+//! Whatever is asked, the shared store answers as the one in process does: every field, to less than one tick of Redis.
+//!
+//! The conformance kit has few parameters and plays long scripts on each. Here the parameters are random as well, several
+//! limits stand in one request, and limits change on the way, to other parameters and to other algorithms. The stores are
+//! told the same time, in whole microseconds, and each gets back its own receipts.
+
+mod limits;
+mod script;
+
+use diana_core::{Answer, Ask, Cost, Decision, Limit, MemoryStore, Outcome, Patience, Retry, Store, Timestamp};
+use diana_redis::{Options, RedisStore, Refusals, Times, WhenDown};
+use diana_testing::RedisServer;
+use limits::{Carried, Kind};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use script::{Change, KEYS, Place, Script, Step, scripts};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_micros(1);
+/// Permits are out for longer than any script takes: that leases end, only the shared store knows.
+const YEARS: Duration = Duration::from_secs(50 * 365 * 86_400);
+
+const NAMES: [&[u8]; KEYS] = [b"a", b"b", b"c"];
+
+/// A thousand scripts, unless `PROPTEST_CASES` says otherwise.
+#[test]
+fn memory_and_redis_answer_alike() {
+    let redis = RedisServer::start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut config = Config { failure_persistence: None, max_shrink_iters: 4_096, ..Config::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = 1_000;
+    }
+    let next = AtomicU64::new(0);
+    let played = TestRunner::new(config).run(&scripts(), |script| {
+        runtime.block_on(async {
+            let prefix = format!("script-{}", next.fetch_add(1, Ordering::Relaxed));
+            let options = Options::default().prefix(prefix).times(Times::OfCaller).permits_for(YEARS);
+            // What is answered without Redis would prove nothing, and a remembered refusal shows where the key stood.
+            let options = options.when_down(WhenDown::Deny).refusals(Refusals::AskedAgain);
+            let shared = RedisStore::connect(&redis.url(), options.timeout(Duration::from_secs(10))).await.unwrap();
+            Both::new(shared, &script).play(&script.steps).await
+        })
+    });
+    if let Err(failure) = played {
+        panic!("{failure}");
+    }
+}
+
+/// Both stores, which have been asked the same.
+struct Both<'a> {
+    shared: RedisStore,
+    memory: MemoryStore,
+    script: &'a Script,
+    limits: Vec<Current>,
+    now: Timestamp,
+    /// What the last answer told to wait.
+    told: Duration,
+    decided: Vec<Decided>,
+}
+
+/// A limit as it is now.
+struct Current {
+    kind: Kind,
+    limit: Limit,
+    /// How its keys came to it.
+    carried: Carried,
+}
+
+/// A request that may be given back.
+struct Decided {
+    places: Vec<Place>,
+    memory: Decision,
+    shared: Decision,
+}
+
+impl<'a> Both<'a> {
+    fn new(shared: RedisStore, script: &'a Script) -> Self {
+        let named = |(index, family): (usize, &Vec<Kind>)| {
+            let (kind, limit) = (family[0].clone(), family[0].limit(&format!("limit-{index}")));
+            Current { kind, limit, carried: Carried::Alike }
+        };
+        Self {
+            shared,
+            memory: MemoryStore::default(),
+            script,
+            limits: script.limits.iter().enumerate().map(named).collect(),
+            now: Timestamp::from_micros(script.begins),
+            told: Duration::ZERO,
+            decided: Vec::new(),
+        }
+    }
+
+    async fn play(&mut self, steps: &[Step]) -> Result<(), TestCaseError> {
+        for step in steps {
+            match step {
+                Step::Wait(micros) => self.now = self.now + Duration::from_micros(*micros),
+                Step::WaitAsTold(more) => self.wait_as_told(*more),
+                Step::Ask(places, patience) => self.ask(places, *patience).await?,
+                Step::Peek(places, patience) => self.peek(places, *patience).await?,
+                Step::Charge(place) => {
+                    let ask = self.asks(&[*place])[0];
+                    self.memory.charge(ask, self.now).await.unwrap();
+                    self.shared.charge(ask, self.now).await.unwrap();
+                }
+                Step::Refund(nth) if !self.decided.is_empty() => {
+                    let newest = self.decided.len() - 1;
+                    let Decided { places, memory, shared } = self.decided.remove(newest - nth % (newest + 1));
+                    let asks = self.asks(&places);
+                    self.memory.refund(&asks, &memory, self.now).await.unwrap();
+                    self.shared.refund(&asks, &shared, self.now).await.unwrap();
+                    self.look_at_all().await?;
+                }
+                Step::Refund(_) => {}
+                Step::Reset(place) => self.reset(place).await?,
+                Step::Change(change) => self.change(change).await?,
+            }
+        }
+        self.look_at_all().await
+    }
+
+    /// To the next whole microsecond; not further than a year, so that the clock does not run out.
+    fn wait_as_told(&mut self, more: i64) {
+        let micros = u64::try_from(self.told.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
+        let micros = micros.min(365 * 86_400 * 1_000_000).saturating_add_signed(more);
+        self.now = Timestamp::from_micros(self.now.as_micros() + micros);
+    }
+
+    async fn ask(&mut self, places: &[Place], patience: Patience) -> Result<(), TestCaseError> {
+        let asks = self.asks(places);
+        let memory = self.memory.decide(&asks, self.now, patience).await.unwrap();
+        let shared = self.shared.decide(&asks, self.now, patience).await.unwrap();
+        self.compare("decide", &asks, patience, &memory, &shared)?;
+        let answer = &memory.answers()[0];
+        self.told = match (memory.retry(), memory.wait()) {
+            (Some(Retry::After(after)), _) => after,
+            (_, Some(wait)) if !wait.is_zero() => wait,
+            _ => answer.standing.reset,
+        };
+        // Denials too: to give one back gives nothing.
+        self.decided.push(Decided { places: places.to_vec(), memory, shared });
+        Ok(())
+    }
+
+    async fn peek(&self, places: &[Place], patience: Patience) -> Result<(), TestCaseError> {
+        let asks = self.asks(places);
+        let memory = self.memory.peek(&asks, self.now, patience).await.unwrap();
+        let shared = self.shared.peek(&asks, self.now, patience).await.unwrap();
+        self.compare("peek", &asks, patience, &memory, &shared)
+    }
+
+    async fn reset(&mut self, place: &Place) -> Result<(), TestCaseError> {
+        let limit = &self.limits[place.limit].limit;
+        self.memory.reset(limit, NAMES[place.key], self.now).await.unwrap();
+        self.shared.reset(limit, NAMES[place.key], self.now).await.unwrap();
+        // What a receipt is worth after a reset is each store's own: one that keeps a count of what is in flight takes it,
+        // one that knows each permit by name does not.
+        self.drop_receipts(|other| (other.limit, other.key) == (place.limit, place.key));
+        self.look_at_all().await
+    }
+
+    async fn change(&mut self, change: &Change) -> Result<(), TestCaseError> {
+        let to = &self.script.limits[change.family][change.nth];
+        let Current { kind, limit, carried: before } = &self.limits[change.limit];
+        let carried = to.carries(kind);
+        if carried == Carried::Otherwise || (carried, *before) == (Carried::Rounded, Carried::Rounded) {
+            return Ok(());
+        }
+        // A refund of what was carried over with rounding rounds once more, to more than a tick together.
+        let keeps_receipts = to.keeps_receipts_of(kind) && carried != Carried::Rounded;
+        self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), carried };
+        if !keeps_receipts {
+            self.drop_receipts(|place| place.limit == change.limit);
+        }
+        // Stores may carry a key over at once, or when it is next asked for: now both are the same.
+        self.look_at_all().await
+    }
+
+    /// Forgets the requests that asked for what is meant.
+    fn drop_receipts(&mut self, is_meant: impl Fn(&Place) -> bool) {
+        self.decided.retain(|decided| !decided.places.iter().any(&is_meant));
+    }
+
+    /// Looks where each key of each limit stands, which changes nothing.
+    async fn look_at_all(&self) -> Result<(), TestCaseError> {
+        for limit in 0..self.limits.len() {
+            for key in 0..KEYS {
+                self.peek(&[Place { limit, key, cost: 1 }], Patience::NONE).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn asks(&self, places: &[Place]) -> Vec<Ask<'_>> {
+        let ask = |place: &Place| {
+            let cost = Cost::new(place.cost).unwrap();
+            Ask::new(&self.limits[place.limit].limit, NAMES[place.key], cost)
+        };
+        places.iter().map(ask).collect()
+    }
+
+    fn compare(
+        &self,
+        what: &str,
+        asks: &[Ask<'_>],
+        patience: Patience,
+        memory: &Decision,
+        shared: &Decision,
+    ) -> Result<(), TestCaseError> {
+        let are_alike = memory.answers().len() == shared.answers().len()
+            && memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
+        prop_assert!(
+            are_alike,
+            "{what} {asks:?} at {:?}, {patience:?}:\n  memory {:?}\n  redis  {:?}",
+            self.now,
+            memory.answers(),
+            shared.answers(),
+        );
+        Ok(())
+    }
+}
+
+/// Whether two answers are the same. What a receipt is marked with is each store's own.
+fn same(memory: &Answer, shared: &Answer) -> bool {
+    let is_near = |a: Duration, b: Duration| a.abs_diff(b) < TICK;
+    let outcomes = match (memory.outcome, shared.outcome) {
+        (Outcome::Granted { wait: a, receipt }, Outcome::Granted { wait: b, receipt: other }) => {
+            is_near(a, b) && receipt.cost() == other.cost()
+        }
+        (Outcome::Denied { retry: Retry::After(a) }, Outcome::Denied { retry: Retry::After(b) }) => is_near(a, b),
+        (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
+        _ => false,
+    };
+    let (a, b) = (memory.standing, shared.standing);
+    outcomes && a.limit == b.limit && a.remaining == b.remaining && is_near(a.reset, b.reset)
+}

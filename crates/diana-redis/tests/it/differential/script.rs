@@ -1,0 +1,113 @@
+//! Random scripts: what is asked of both stores, in order.
+
+use super::limits::{Kind, PARAMETERS, families};
+use diana_core::Patience;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::fmt;
+use std::time::Duration;
+
+/// How many keys there are.
+pub(crate) const KEYS: usize = 3;
+
+/// What happens, from when on, under which limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    /// Microseconds since 1970.
+    pub(crate) begins: u64,
+    /// For each limit the parameters that it begins with, and others of the same algorithm.
+    pub(crate) limits: Vec<Vec<Kind>>,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// So many microseconds pass.
+    Wait(u64),
+    /// The time passes that the last answer tells (until a denied request could be granted, until a granted one goes on,
+    /// until the limit resets), less or more a microsecond: where off-by-one lives.
+    WaitAsTold(i64),
+    Ask(Vec<Place>, Patience),
+    Peek(Vec<Place>, Patience),
+    Charge(Place),
+    /// One of the decisions that were not given back yet is: the nth of the newest first, and around again.
+    Refund(usize),
+    Reset(Place),
+    /// A limit gets other parameters.
+    Change(Change),
+}
+
+/// Which limit, which key, and how much.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) limit: usize,
+    pub(crate) key: usize,
+    pub(crate) cost: u64,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, key, cost } = self;
+        write!(f, "{cost} of limit {limit} for key {key}")
+    }
+}
+
+/// A limit gets the nth parameters of one of the families: its own, or another one's, which may be of another algorithm.
+#[derive(Clone, Copy)]
+pub(crate) struct Change {
+    pub(crate) limit: usize,
+    pub(crate) family: usize,
+    pub(crate) nth: usize,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, family, nth } = self;
+        write!(f, "limit {limit} to parameters {nth} of limit {family}")
+    }
+}
+
+pub(crate) fn scripts() -> impl Strategy<Value = Script> {
+    // From late in 2023 on, for three years.
+    let begins = 1_700_000_000_000_000..1_800_000_000_000_000_u64;
+    let limits = (begins, vec(families(), 1..=3));
+    limits.prop_flat_map(|(begins, limits)| {
+        let steps = vec(steps(limits.len()), 1..60);
+        (Just(begins), Just(limits), steps).prop_map(|(begins, limits, steps)| Script { begins, limits, steps })
+    })
+}
+
+fn steps(limits: usize) -> impl Strategy<Value = Step> {
+    let places = move || vec(place(limits), 1..4);
+    let changes = (0..limits, 0..limits, 0..PARAMETERS).prop_map(|(limit, family, nth)| Change { limit, family, nth });
+    prop_oneof![
+        4 => waits().prop_map(Step::Wait),
+        3 => (-1..=1_i64).prop_map(Step::WaitAsTold),
+        14 => (places(), patiences()).prop_map(|(places, patience)| Step::Ask(places, patience)),
+        2 => (places(), patiences()).prop_map(|(places, patience)| Step::Peek(places, patience)),
+        1 => place(limits).prop_map(Step::Charge),
+        4 => (0..60_usize).prop_map(Step::Refund),
+        1 => place(limits).prop_map(Step::Reset),
+        1 => changes.prop_map(Step::Change),
+    ]
+}
+
+/// Whole microseconds, since the shared store tells no finer ones apart.
+fn waits() -> impl Strategy<Value = u64> {
+    prop_oneof![0..4_u64, 0..5_000_u64, 0..2_000_000_u64, 0..200_000_000_000_u64]
+}
+
+/// Whole microseconds: a store cuts off what is finer than its tick.
+fn patiences() -> impl Strategy<Value = Patience> {
+    prop_oneof![
+        5 => Just(Patience::NONE),
+        1 => (0..20_u64).prop_map(|micros| Patience::up_to(Duration::from_micros(micros))),
+        2 => (0..5_000_000_u64).prop_map(|micros| Patience::up_to(Duration::from_micros(micros))),
+        1 => Just(Patience::FOREVER),
+    ]
+}
+
+fn place(limits: usize) -> impl Strategy<Value = Place> {
+    let costs = prop_oneof![8 => Just(1), 4 => 2..5_u64, 1 => 5..60_u64];
+    (0..limits, 0..KEYS, costs).prop_map(|(limit, key, cost)| Place { limit, key, cost })
+}

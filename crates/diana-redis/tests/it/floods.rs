@@ -1,0 +1,60 @@
+//! What is refused without asking: of a flood, all of it.
+
+use crate::support::{ask, bucket, granted};
+use diana_core::{Ask, Clock, Patience, Store, SystemClock};
+use diana_redis::{Options, RedisStore};
+use diana_testing::RedisServer;
+use std::time::Duration;
+
+/// A store that listens to what others give back, and whose script Redis knows: from here on it forgets nothing by itself.
+async fn warm(redis: &RedisServer) -> RedisStore {
+    let store = crate::support::store(&redis.url(), Options::default().timeout(Duration::from_secs(5))).await;
+    let (limit, mut heard, mut tries) = (bucket("warm", "1/h"), 0, 0);
+    assert!(ask(&store, &limit, "anybody").await.is_granted());
+    // It forgets all once when it begins to listen, and then what it hears of: the second time it has heard.
+    while heard < 2 {
+        assert!(tries < 1_000, "nobody listens");
+        tries += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        redis.cli(&["PUBLISH", "diana:returned", "diana:warm:{anybody}"]).unwrap();
+        let before = store.link().commands;
+        assert!(!ask(&store, &limit, "anybody").await.is_granted());
+        heard += store.link().commands - before;
+    }
+    store
+}
+
+#[tokio::test]
+async fn only_what_is_granted_costs_a_command() {
+    let redis = RedisServer::start().unwrap();
+    let store = warm(&redis).await;
+    let before = store.link();
+    assert_eq!(granted(&store, &bucket("three", "3/h"), "alice", 200).await, 3);
+    let after = store.link();
+    assert_eq!(after.commands - before.commands, 3);
+    assert_eq!(after.saved_by_refusals - before.saved_by_refusals, 197);
+}
+
+#[tokio::test]
+async fn what_is_given_back_can_be_had_again() {
+    let redis = RedisServer::start().unwrap();
+    let (store, limit) = (warm(&redis).await, bucket("one", "1/h"));
+    let now = SystemClock.now();
+    let asks = [Ask::one(&limit, "alice")];
+    let decision = store.decide(&asks, now, Patience::NONE).await.unwrap();
+    assert!(decision.is_granted());
+    assert!(!ask(&store, &limit, "alice").await.is_granted());
+    store.refund(&asks, &decision, now).await.unwrap();
+    assert!(ask(&store, &limit, "alice").await.is_granted());
+}
+
+#[tokio::test]
+async fn a_limit_that_was_not_charged_is_not_used_up() {
+    let redis = RedisServer::start().unwrap();
+    let store = warm(&redis).await;
+    let (free, used_up) = (bucket("free", "1/h"), bucket("used-up", "1/h"));
+    assert!(ask(&store, &used_up, "alice").await.is_granted());
+    let both = [Ask::one(&free, "alice"), Ask::one(&used_up, "alice")];
+    assert!(!store.decide(&both, SystemClock.now(), Patience::NONE).await.unwrap().is_granted());
+    assert!(ask(&store, &free, "alice").await.is_granted());
+}

@@ -1,0 +1,42 @@
+//! Under sentinels: when the master dies, requests are answered as `when_down` says until the new one is found.
+
+use crate::support::*;
+use diana_core::{Clock, SystemClock};
+use diana_redis::{ConnectError, Options, RedisStore};
+use diana_testing::{RedisSentinel, RedisServer};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_new_master_is_found_and_the_limit_holds() {
+    let mut redis = tokio::task::block_in_place(RedisSentinel::start).unwrap();
+    let hosts = redis.sentinels().iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect::<Vec<_>>();
+    let url = format!("redis+sentinel://{}/{}", hosts.join(","), redis.master_name());
+    let limit = bucket("few", "10/h");
+    let store = healthy_store(&url, Options::default().timeout(PATIENT)).await;
+    assert_eq!(granted(&store, &limit, "x", 4).await, 4);
+
+    let before = store.link().waits;
+    let old = tokio::task::block_in_place(|| redis.kill_master()).unwrap();
+    let killed_at = SystemClock.now();
+    until_degraded(&store, &limit).await;
+    measured("master killed: noticed, waits", (SystemClock.now().since(killed_at), store.link().waits - before));
+    assert_eq!(granted_without_waiting(&store, &limit, "x").await, 10);
+    let new = tokio::task::block_in_place(|| redis.wait_for_failover()).unwrap();
+    assert_ne!(old, new);
+    let failed_over = SystemClock.now().since(killed_at);
+    measured("failover took, healthy after", (failed_over, until_healthy(&store).await));
+    // The replica knew of the four, or of some of them.
+    let after = granted(&store, &limit, "x", 30).await;
+    assert!((6..=10).contains(&after), "{after}");
+    assert!(is_healthy(&store));
+}
+
+#[tokio::test]
+async fn a_master_that_nobody_knows_is_named() {
+    let sentinel_less = RedisServer::start().unwrap();
+    let url = format!("redis+sentinel://127.0.0.1:{}/nobody", sentinel_less.port());
+    let store = RedisStore::connect(&url, Options::default().timeout(PATIENT)).await;
+    match store {
+        Ok(store) => measured("no sentinel", reason(&store)),
+        Err(error) => assert!(matches!(error, ConnectError::Refused { .. }), "{error}"),
+    }
+}

@@ -1,0 +1,195 @@
+//! What is on Redis: how it is called, when it expires, and what happens to it when clocks or configurations differ.
+
+use crate::support::{ask, ask_for, bucket, granted, store};
+use diana_core::{
+    Ask, Calendar, Clock, Concurrency, Cost, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Patience,
+};
+use diana_core::{Quota, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, Store};
+use diana_core::{StoreError, SystemClock, TokenBucket, Total};
+use diana_redis::{Options, RedisStore, Refusals, WhenDown};
+use diana_testing::RedisServer;
+use std::time::Duration;
+
+/// A store that always asks, and denies if it can't.
+async fn plain(redis: &RedisServer) -> RedisStore {
+    let options = Options::default().timeout(Duration::from_secs(2)).when_down(WhenDown::Deny);
+    store(&redis.url(), options.refusals(Refusals::AskedAgain)).await
+}
+
+fn quota(text: &str) -> Quota {
+    text.parse().unwrap()
+}
+
+/// A limit of every kind, and for how long a key of it is there after one grant: from, to.
+fn every_kind() -> Vec<(Limit, Duration, Duration)> {
+    let ms = Duration::from_millis;
+    let log = SlidingLog::several([quota("9/2s"), quota("9/5s")]).unwrap();
+    let calendar = FixedWindow::calendar(9, Calendar::Day, "Europe/Berlin").unwrap();
+    vec![
+        (Limit::new("token", TokenBucket::new(quota("3/s burst 9"))), ms(332), ms(334)),
+        (Limit::new("leaky", LeakyBucket::new(quota("1/4s")).queue(9)), ms(3_999), ms(4_000)),
+        (Limit::new("interval", MinInterval::new(ms(1_500)).unwrap()), ms(1_499), ms(1_500)),
+        (Limit::new("refills", RefillingBucket::new(quota("2/2s burst 9"))), ms(9_999), ms(10_001)),
+        (Limit::new("clock", FixedWindow::new(quota("9/30s"))), ms(0), ms(30_000)),
+        (Limit::new("first", FixedWindow::new(quota("9/2s")).opens(Opens::FirstRequest)), ms(1_999), ms(2_000)),
+        (Limit::new("dates", calendar), ms(0), ms(25 * 3_600_000)),
+        (Limit::new("sliding", SlidingWindow::new(quota("9/10s"))), ms(9_000), ms(10_000)),
+        (Limit::new("log", log), ms(4_999), ms(5_000)),
+        (Limit::new("bursty", SmoothBursty::new(2.0).unwrap().starting(Starts::Full)), ms(499), ms(501)),
+        (Limit::new("warming", SmoothWarmingUp::new(10.0, ms(2_000)).unwrap()), ms(1), ms(2_500)),
+        (Limit::new("places", Concurrency::new(9).unwrap()), ms(59_999), ms(60_000)),
+    ]
+}
+
+#[tokio::test]
+async fn every_key_expires_when_it_is_as_good_as_new_but_totals() {
+    let redis = RedisServer::start().unwrap();
+    let store = plain(&redis).await;
+    let expiry =
+        |name: &str| redis.cli(&["pttl", &format!("diana:{name}:{{x}}")]).unwrap().trim().parse::<i64>().unwrap();
+    for (limit, least, most) in every_kind() {
+        let before = SystemClock.now();
+        assert!(ask(&store, &limit, "x").await.is_granted());
+        let left = expiry(limit.name());
+        // `redis-cli` takes its time, so a key may have a little less by now.
+        let passed = i64::try_from(SystemClock.now().since(before).as_millis()).unwrap() + 1;
+        let (least, most) = (i64::try_from(least.as_millis()).unwrap(), i64::try_from(most.as_millis()).unwrap());
+        assert!((least - passed..=most).contains(&left), "{}: {left} ms, not {least} to {most}", limit.name());
+        // Neither a denial nor a refund nor a charge leaves one without.
+        let asks = [Ask::one(&limit, "x")];
+        let second = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        let _ = ask_for(&store, &limit, "x", 1_000).await;
+        store.refund(&asks, &second, SystemClock.now()).await.unwrap();
+        store.charge(Ask::new(&limit, "x", Cost::new(20).unwrap()), SystemClock.now()).await.unwrap();
+        assert!(expiry(limit.name()) > 0, "{}", limit.name());
+    }
+    let total = Limit::new("total", Total::new(9).unwrap());
+    assert!(ask(&store, &total, "x").await.is_granted());
+    assert_eq!(expiry("total"), -1);
+}
+
+#[tokio::test]
+async fn what_was_given_back_leaves_no_key_behind() {
+    let redis = RedisServer::start().unwrap();
+    let store = plain(&redis).await;
+    for (limit, ..) in every_kind().into_iter().filter(|(limit, ..)| limit.name() != "warming") {
+        let asks = [Ask::one(&limit, "x")];
+        let decision = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        store.refund(&asks, &decision, SystemClock.now()).await.unwrap();
+        let left = redis.cli(&["exists", &format!("diana:{}:{{x}}", limit.name())]).unwrap();
+        assert_eq!(left.trim(), "0", "{}", limit.name());
+    }
+}
+
+#[tokio::test]
+async fn the_limits_of_one_key_are_decided_in_one_call_all_or_nothing() {
+    let redis = RedisServer::start().unwrap();
+    let store = plain(&redis).await;
+    let limits = every_kind().into_iter().map(|(limit, ..)| limit).collect::<Vec<_>>();
+    let asks = limits.iter().map(|limit| Ask::one(limit, "x")).collect::<Vec<_>>();
+    assert!(store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap().is_granted());
+    let before = store.link().commands;
+    // The interval is not over, and two would have to wait, so none of them is charged.
+    let denied = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    assert!(!denied.is_granted());
+    assert_eq!(denied.answers().len(), limits.len());
+    assert_eq!(store.link().commands - before, 1);
+    let in_the_way = limits.iter().zip(denied.answers()).filter(|(_, answer)| !answer.is_granted());
+    assert_eq!(in_the_way.map(|(limit, _)| limit.name()).collect::<Vec<_>>(), ["leaky", "interval", "warming"]);
+    let places = limits.iter().position(|limit| limit.name() == "places").unwrap();
+    assert_eq!(denied.answers()[places].standing.remaining, 8);
+}
+
+/// The states of keys that were used up by a clock that was an hour ahead, and is put back.
+#[tokio::test]
+async fn a_clock_that_was_put_back_freezes_no_key() {
+    let redis = RedisServer::start().unwrap();
+    let store = plain(&redis).await;
+    let hour = 3_600_000_000_u64;
+    let limit = bucket("token", "20/s burst 2");
+    assert_eq!(granted(&store, &limit, "x", 3).await, 2);
+    // Moves the state ahead, as if it had been written then.
+    let name = "diana:token:{x}";
+    let text = redis.cli(&["get", name]).unwrap();
+    let mut fields = text.trim().split(' ').map(str::to_owned).collect::<Vec<_>>();
+    fields[1] = (fields[1].parse::<u64>().unwrap() + hour).to_string();
+    redis.cli(&["set", name, &fields.join(" "), "px", "7200000"]).unwrap();
+    let denied = ask(&store, &limit, "x").await;
+    let standing = denied.answers()[0].standing;
+    assert!(!denied.is_granted());
+    // No further ahead than when it was written, to a second.
+    assert!(standing.reset <= Duration::from_secs(1), "{standing:?}");
+    crate::support::until(Duration::from_secs(5), "it comes back", || {
+        redis
+            .cli(&["get", name])
+            .unwrap()
+            .trim()
+            .split(' ')
+            .nth(1)
+            .is_none_or(|micros| micros.parse::<u64>().unwrap() < SystemClock.now().as_micros())
+    })
+    .await;
+    assert!(ask(&store, &limit, "x").await.is_granted());
+}
+
+#[tokio::test]
+async fn of_two_numbered_configurations_the_newer_counts_for_both() {
+    let redis = RedisServer::start().unwrap();
+    // The old one starts later, as one that is restarted in the middle of a roll-out does.
+    let (new, old) = (plain(&redis).await, plain(&redis).await);
+    new.configure(8);
+    old.configure(7);
+    let generous = bucket("same", "1/h burst 100");
+    assert_eq!(granted(&old, &generous, "x", 50).await, 50);
+    // A new configuration comes to one gateway first.
+    let strict = bucket("same", "1/h burst 10");
+    assert!(!ask(&new, &strict, "x").await.is_granted());
+    // Were each to carry the key over to its own, back and forth, the old one would have 90 again each time.
+    assert_eq!(granted(&old, &generous, "x", 50).await, 0);
+    assert!(!ask(&new, &strict, "x").await.is_granted());
+    let standing = ask(&old, &generous, "y").await.answers()[0].standing;
+    assert_eq!((standing.limit, standing.remaining), (10, 9), "the one that has heard of it goes by it for other keys");
+    assert_eq!((old.link().adopted, new.link().adopted), (1, 0));
+}
+
+#[tokio::test]
+async fn without_numbers_each_goes_by_its_own_configuration() {
+    let redis = RedisServer::start().unwrap();
+    let (strict_one, restarted) = (plain(&redis).await, plain(&redis).await);
+    let (strict, generous) = (bucket("same", "5/h"), bucket("same", "1000/h"));
+    assert_eq!(granted(&strict_one, &strict, "alice", 3).await, 3);
+    assert!(ask(&restarted, &generous, "alice").await.is_granted());
+    // However late an old gateway starts, the new one stays as strict as it was told to be.
+    assert!(granted(&strict_one, &strict, "alice", 50).await <= 2);
+    assert_eq!(granted(&strict_one, &strict, "bob", 50).await, 5);
+}
+
+#[tokio::test]
+async fn what_cant_be_kept_is_an_error_that_says_why() {
+    let redis = RedisServer::start().unwrap();
+    let store = plain(&redis).await;
+    let why = async |limit: Limit| match store.decide(&[Ask::one(&limit, "x")], SystemClock.now(), Patience::NONE).await
+    {
+        Err(StoreError::Unsupported { limit, reason, .. }) => format!("{limit}: {reason}"),
+        other => panic!("{other:?}"),
+    };
+    let empty = Limit::new("bursty", SmoothBursty::new(2.0).unwrap());
+    assert!(why(empty).await.contains("starts: full"));
+    let fine = SlidingWindow::new(quota("9/h")).with_buckets(2_000).unwrap();
+    assert!(why(Limit::new("fine", fine)).await.contains("precision"));
+    let slow = TokenBucket::new(quota("1/day").with_burst(1_000_000).unwrap());
+    assert!(why(Limit::new("slow", slow)).await.contains("years"));
+}
+
+#[tokio::test]
+async fn long_and_odd_keys_are_apart() {
+    let redis = RedisServer::start().unwrap();
+    let store = plain(&redis).await;
+    let limit = bucket("once", "1/h");
+    let long = "k".repeat(100_000);
+    for key in ["", "{", "}", "{}", "}{", "a b", "a\nb", "é", &long, &long[1..]] {
+        assert!(ask(&store, &limit, key).await.is_granted(), "{key:.20}");
+        assert!(!ask(&store, &limit, key).await.is_granted(), "{key:.20}");
+    }
+    assert!(redis.info("memory", "used_memory").unwrap().trim().parse::<u64>().unwrap() < 10_000_000);
+}

@@ -1,0 +1,80 @@
+//! `rediss://`: over TLS, with the certificates that the system trusts, or those that `SSL_CERT_FILE` names.
+
+use crate::support::*;
+use diana_redis::Options;
+use diana_testing::{Port, RedisServer};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::process::Command;
+
+/// Where the inner test finds the port, and which of the two ways it is to go.
+const PORT: &str = "DIANA_TEST_TLS_PORT";
+const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
+
+/// Runs [`inside`] in a process of its own, since what it trusts comes from the environment.
+fn run_inside(port: u16, expected: &str, trusted: Option<&std::path::Path>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "inside", "--include-ignored", "--nocapture"]);
+    command.env(PORT, port.to_string()).env(EXPECTED, expected);
+    if let Some(trusted) = trusted {
+        command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+    eprintln!("{}", said.lines().filter(|line| line.starts_with("measured")).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_private_authority_is_trusted_if_the_environment_names_it_and_not_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &authority).unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let trusted = file("authority.pem", authority.pem());
+    let certificate = file("certificate.pem", certificate.pem());
+    let key = file("key.pem", key.serialize_pem());
+
+    let port = Port::claim().unwrap();
+    let _redis = RedisServer::builder()
+        .arg("tls-port", &port.number().to_string())
+        .arg("tls-cert-file", certificate.to_str().unwrap())
+        .arg("tls-key-file", key.to_str().unwrap())
+        .arg("tls-ca-cert-file", trusted.to_str().unwrap())
+        .arg("tls-auth-clients", "no")
+        .start()
+        .unwrap();
+    run_inside(port.number(), "trusted", Some(&trusted));
+    run_inside(port.number(), "foreign", None);
+}
+
+#[test]
+fn what_speaks_no_tls_is_away() {
+    let redis = RedisServer::start().unwrap();
+    run_inside(redis.port(), "foreign", None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by the others, in a process of its own"]
+async fn inside() {
+    let Ok(port) = std::env::var(PORT) else { return };
+    let url = format!("rediss://127.0.0.1:{port}");
+    let limit = bucket("few", "10/h");
+    let store = store(&url, Options::default().timeout(PATIENT)).await;
+    if std::env::var(EXPECTED).unwrap() == "trusted" {
+        until_healthy(&store).await;
+        assert_eq!(granted(&store, &limit, "x", 30).await, 10);
+        assert!(is_healthy(&store));
+    } else {
+        measured("TLS", reason(&store));
+        assert_eq!(granted_without_waiting(&store, &limit, "x").await, 10);
+    }
+}

@@ -1,0 +1,355 @@
+//! The admin server, asked over TCP: what it shows, what it changes, and whom it keeps out.
+
+use crate::admin_support::{LIMIT, Server};
+use diana_rules::{Apply, Document, Problems, Sources};
+use diana_server::admin::TellSources;
+use diana_server::metrics::Outcome;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const RULES: &str = "
+rules:
+  - {name: each-account, by: account, limit: 3/h, status: 429, overrides: {vip: 9/h}}
+  - {name: both, by: [account, ip], match: {path: /both}, limit: 5/h}
+  - {name: places, by: account, match: {path: /places}, concurrent: 2}
+  - {name: quiet, by: ip, match: {path: /quiet/**}, limit: 1/h, shadow: true}
+";
+
+#[tokio::test]
+async fn health_and_readiness_are_told() {
+    let server = Server::start(RULES).await;
+    assert_eq!((server.get("/healthz").await.status, &*server.get("/healthz").await.body), (200, "ok\n"));
+    let answer = server.get("/readyz").await;
+    assert_eq!((answer.status, &*answer.body), (503, "starting\n"));
+    server.readiness.ready();
+    let answer = server.get("/readyz").await;
+    assert_eq!((answer.status, &*answer.body), (200, "ready\n"));
+    server.readiness.stopping();
+    let answer = server.get("/readyz").await;
+    assert_eq!((answer.status, &*answer.body), (503, "stopping\n"));
+    assert_eq!(server.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn the_page_needs_nobody_else_and_allows_nobody_else() {
+    let server = Server::start(RULES).await;
+    let page = server.get("/").await;
+    assert_eq!(page.status, 200);
+    assert!(page.has("content-type: text/html; charset=utf-8"), "{}", page.head);
+    assert!(page.head.contains("frame-ancestors 'none'") && page.head.contains("default-src 'none'"), "{}", page.head);
+    assert!(page.has("x-content-type-options: nosniff") && page.has("cache-control: no-store"), "{}", page.head);
+    for part in ["/page.css", "/page.js"] {
+        let part = server.get(part).await;
+        assert_eq!(part.status, 200);
+        for text in [&page.body, &part.body] {
+            let elsewhere = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "no resources of others");
+        }
+        assert!(!part.body.contains("innerHTML"), "texts are never taken for HTML");
+    }
+}
+
+#[tokio::test]
+async fn rules_in_force_are_told_in_words_with_their_counts() {
+    let server = Server::start(RULES).await;
+    for _ in 0..4 {
+        server.decide("alice").await;
+    }
+    let said = server.get("/rules").await.json();
+    assert_eq!((&said["total"], &said["found"]), (&json!(4), &json!(4)));
+    let rule = &said["rules"][0];
+    assert_eq!(
+        (&rule["name"], &rule["by"], &rule["shadow"]),
+        (&json!("each-account"), &json!("account"), &json!(false))
+    );
+    assert_eq!((&rule["limit"], &rule["beyond"]), (&json!("at most 3 an hour"), &json!("refused with 429")));
+    assert_eq!((&rule["counts"]["granted"], &rule["counts"]["refused"]), (&json!(3), &json!(1)));
+    assert_eq!(said["rules"][3]["shadow"], true);
+
+    let found = server.get("/rules?find=BOTH").await.json();
+    assert_eq!((&found["total"], &found["found"], &found["rules"][0]["name"]), (&json!(4), &json!(1), &json!("both")));
+    let page = server.get("/rules?offset=1&limit=2").await.json();
+    let names = page["rules"].as_array().unwrap().iter().map(|rule| rule["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["both", "places"]);
+    let text = server.send("GET", "/rules?find=each", &[("accept", "text/plain")], "").await;
+    assert!(text.body.starts_with("each-account: each account, all requests: at most 3 an hour"), "{}", text.body);
+}
+
+#[tokio::test]
+async fn a_request_is_explained_and_not_charged() {
+    let server = Server::start(RULES).await;
+    let path = "/explain?method=POST&path=/both?x=1&ip=203.0.113.7&account=alice&header=x-a:%20b";
+    for _ in 0..5 {
+        let said = server.get(path).await.json();
+        assert_eq!((&said["granted"], &said["rules"][1]["about"]), (&json!(true), &json!(true)));
+        assert_eq!(
+            said["rules"][1]["limits"],
+            json!([{"name": "both", "limit": 5, "remaining": 5, "grants": true, "wait": 0.0}])
+        );
+        assert_eq!(said["rules"][2]["about"], false);
+    }
+    while server.decide("alice").await {}
+    let said = server.get(path).await.json();
+    assert_eq!((&said["granted"], &said["denied_by"]), (&json!(false), &json!(["each-account"])));
+    let text = server.send("GET", path, &[("accept", "text/plain")], "").await;
+    assert!(text.body.ends_with("=> denied by `each-account`\n"), "{}", text.body);
+    let body = r#"{"path": "/", "account": "bob", "header": ["x-a: b", "x-c: d"]}"#;
+    assert_eq!(server.post("/explain", body).await.json()["granted"], true);
+    for (wrong, detail) in [
+        ("/explain?path=login", "`path` begins with `/`, as in /login?x=1"),
+        ("/explain?ip=somebody", "`ip` is an address, and not `somebody`"),
+        ("/explain?header=x", "`header` is written `name:value`, and not `x`"),
+        ("/explain?adress=1", "`adress` means nothing here; there are: method, path, ip, host, header, account, set"),
+        ("/explain?path=/a&path=/b", "`path` is there more than once"),
+    ] {
+        let answer = server.get(wrong).await;
+        assert_eq!((answer.status, &*answer.detail()), (400, detail));
+    }
+}
+
+#[tokio::test]
+async fn who_a_request_is_from_is_not_said_twice() {
+    let server =
+        Server::start("identity: {account: header(x-account)}\nrules: [{name: a, by: account, limit: 1/h}]").await;
+    for way in ["account=alice", "set=account%3Dalice"] {
+        let answer = server.get(&format!("/explain?{way}")).await;
+        let why = "`account` comes from the request, as `identity` of the rule file says; describe the request instead, as with \
+                   `header`";
+        assert_eq!((answer.status, &*answer.detail()), (400, why));
+    }
+    let said = server.get("/explain?header=x-account:alice").await.json();
+    assert_eq!(said["rules"][0]["key"], "alice");
+}
+
+#[tokio::test]
+async fn single_counts_are_looked_at_and_changed() {
+    let server = Server::start(RULES).await;
+    while server.decide("alice").await {}
+    let alice = "rule=each-account&key=alice";
+    let said = server.get(&format!("/peek?{alice}")).await.json();
+    assert_eq!(
+        (&said["rule"], &said["key"], &said["counted"]),
+        (&json!("each-account"), &json!(["alice"]), &json!("here"))
+    );
+    let limit = &said["limits"][0];
+    assert_eq!((&limit["remaining"], &limit["limit"], &limit["grants"]), (&json!(0), &json!(3), &json!(false)));
+    let retry = limit["retry_after"].as_f64().unwrap();
+    assert!(retry > 0.0 && retry <= 1200.0, "{retry}");
+
+    let left = |said: serde_json::Value| said["limits"][0]["remaining"].as_u64().unwrap();
+    assert_eq!(left(server.post(&format!("/refund?{alice}&cost=2"), "").await.json()), 2);
+    assert_eq!(left(server.post("/charge", r#"{"rule": "each-account", "key": "alice"}"#).await.json()), 1);
+    assert!(server.decide("alice").await);
+    assert!(!server.decide("alice").await);
+    assert_eq!(left(server.post(&format!("/reset?{alice}"), "").await.json()), 3);
+    assert!(server.decide("alice").await);
+    assert_eq!(left(server.get("/peek?rule=each-account&key=vip").await.json()), 9);
+    assert_eq!(left(server.get("/peek?rule=both&key=alice&key=203.0.113.7").await.json()), 5);
+    let both = r#"{"rule": "both", "key": ["alice", "203.0.113.7"], "cost": 4}"#;
+    assert_eq!(left(server.post("/charge", both).await.json()), 1);
+}
+
+#[tokio::test]
+async fn what_can_t_be_done_is_told() {
+    let server = Server::start(RULES).await;
+    for (method, path, status, detail) in [
+        ("GET", "/peek", 400, "`rule` is missing"),
+        ("GET", "/peek?rule=nobody", 404, "no rule in force is called `nobody`"),
+        (
+            "GET",
+            "/peek?rule=each-account",
+            400,
+            "no key was named; expected one value: `each-account` counts by account",
+        ),
+        (
+            "POST",
+            "/refund?rule=each-account&key=a&cost=0",
+            400,
+            "cost 0: a request takes at least 1 permit; to look without taking, peek",
+        ),
+        ("POST", "/refund?rule=each-account&key=a&cost=-1", 400, "`cost` is a whole number, and not `-1`"),
+        (
+            "POST",
+            "/refund?rule=places&key=a",
+            409,
+            "`places` gives back by itself when requests are done; to forget those that hold it, reset it",
+        ),
+        ("POST", "/reset?rule=each-account&key=a&cost=1", 400, "`cost` means nothing here; there are: rule, key"),
+    ] {
+        let answer = server.send(method, path, &[], "").await;
+        assert_eq!((answer.status, &*answer.detail()), (status, detail), "{method} {path}");
+    }
+    let body = server.post("/reset", "{\"rule\": {}}").await;
+    assert!(body.status == 400 && body.detail().starts_with("the body is an object of texts"), "{body:?}");
+    let nothing = server.get("/nothing").await;
+    assert!(nothing.status == 404 && nothing.detail().contains("/explain"), "{nothing:?}");
+    // What changes something is never a link.
+    for path in ["/reset?rule=each-account&key=a", "/refund?rule=each-account&key=a", "/charge?rule=each-account&key=a"]
+    {
+        assert_eq!(server.get(path).await.status, 405, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_and_heads_are_bounded() {
+    let server = Server::start(RULES).await;
+    let long = "x".repeat(1 << 20);
+    let head = format!(
+        "POST /reset HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 1048576\r\n\r\n",
+        server.address
+    );
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The server may answer, and close, before it has read all of it.
+    let _ = stream.write_all(long.as_bytes()).await;
+    let mut answer = vec![0; 12];
+    let read = tokio::time::timeout(LIMIT, stream.read_exact(&mut answer)).await.unwrap();
+    assert!(read.is_err() || answer == b"HTTP/1.1 413", "{}", String::from_utf8_lossy(&answer));
+    assert_eq!(server.get("/healthz").await.status, 200);
+    let answer = server.send_raw(format!("GET /{long} HTTP/1.1\r\n").get(..100_000).unwrap().as_bytes()).await;
+    assert!((400..500).contains(&answer.status), "{answer:?}");
+}
+
+#[tokio::test]
+async fn with_a_token_only_those_who_know_it_see_anything() {
+    let server = Server::start_with_token(RULES, "open sesame").await;
+    let known = [("authorization", "Bearer open sesame")];
+    let shown = ["/metrics", "/status", "/rules", "/explain", "/peek?rule=each-account&key=a"];
+    let wrong = [
+        None,
+        Some("Bearer open"),
+        Some("Bearer open sesame!"),
+        Some("Bearer "),
+        Some("Bearer"),
+        Some("Basic open sesame"),
+        Some("open sesame"),
+    ];
+    for path in shown {
+        for wrong in wrong {
+            let headers = wrong.map(|wrong| ("authorization", wrong));
+            let answer = server.send("GET", path, headers.as_slice(), "").await;
+            assert_eq!(answer.status, 401, "{path} {wrong:?}");
+            assert!(answer.has("www-authenticate: Bearer realm=\"diana\""), "{}", answer.head);
+            assert!(!answer.body.contains("each-account") && !answer.body.contains("sesame"), "{}", answer.body);
+        }
+        assert_eq!(server.send("GET", path, &known, "").await.status, 200, "{path}");
+    }
+    for path in ["/reset?rule=each-account&key=a", "/refund?rule=each-account&key=a", "/charge?rule=each-account&key=a"]
+    {
+        assert_eq!(server.post(path, "").await.status, 401, "{path}");
+        assert_eq!(server.send("POST", path, &known, "").await.status, 200, "{path}");
+    }
+    // These tell nothing; and who has the token may come by any name.
+    for path in ["/", "/page.js", "/page.css", "/healthz"] {
+        assert_eq!(server.get(path).await.status, 200, "{path}");
+    }
+    let named = [known[0], ("host", "diana.example.com")];
+    assert_eq!(server.send("GET", "/rules", &named, "").await.status, 200);
+}
+
+#[tokio::test]
+async fn without_a_token_no_page_of_others_gets_anything() {
+    let server = Server::start(RULES).await;
+    let own = server.address.to_string();
+    // A name that is made to lead here.
+    for host in
+        ["evil.example.com", "evil.example.com:9090", "localhost.evil.example.com", "127.0.0.1.evil.example.com", ""]
+    {
+        for path in ["/", "/rules", "/metrics", "/healthz"] {
+            let answer = server.send("GET", path, &[("host", host)], "").await;
+            assert_eq!(answer.status, 421, "{host} {path}");
+            assert!(!answer.body.contains("each-account"), "{answer:?}");
+        }
+    }
+    assert_eq!(server.send_raw(b"GET /rules HTTP/1.0\r\n\r\n").await.status, 421);
+    for host in ["localhost:9090", "127.0.0.1", "[::1]:9090"] {
+        assert_eq!(server.send("GET", "/rules", &[("host", host)], "").await.status, 200, "{host}");
+    }
+    // A form of another page.
+    server.decide("alice").await;
+    let path = "/reset?rule=each-account&key=alice";
+    let foreign = [
+        ("origin", "http://evil.example.com"),
+        ("origin", "null"),
+        ("origin", "http://127.0.0.1:1"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ];
+    for header in foreign {
+        assert_eq!(server.send("POST", path, &[header], "").await.status, 403, "{header:?}");
+    }
+    assert_eq!(server.get("/peek?rule=each-account&key=alice").await.json()["limits"][0]["remaining"], 2);
+    let own = format!("http://{own}");
+    let same = [("origin", &*own), ("sec-fetch-site", "same-origin")];
+    assert_eq!(server.send("POST", path, &same, "").await.json()["limits"][0]["remaining"], 3);
+}
+
+#[tokio::test]
+async fn one_connection_asks_again_and_again() {
+    let server = Server::start(RULES).await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let ask = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    for _ in 0..3 {
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut read = Vec::new();
+        while !read.ends_with(b"\r\n\r\nok\n") {
+            let mut buffer = [0; 1024];
+            let length = tokio::time::timeout(LIMIT, stream.read(&mut buffer)).await.unwrap().unwrap();
+            assert!(length > 0, "{}", String::from_utf8_lossy(&read));
+            read.extend_from_slice(&buffer[..length]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_keep_nobody_out_for_ever() {
+    let server = Server::start(RULES).await;
+    let mut idle = Vec::new();
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"GET /healthz HT").await.unwrap();
+        idle.push(stream);
+    }
+    // More than it takes at a time; the first must go before this one gets its turn.
+    assert_eq!(server.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn status_tells_what_was_counted_and_where_rules_come_from() {
+    struct Accept;
+    impl Apply for Accept {
+        fn apply(&self, local: Option<&Document>, _: Option<&Document>) -> Result<(), Problems> {
+            diana_rules::RuleFile::read(local.unwrap(), &diana::registry()).map(drop)
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("diana.yaml");
+    std::fs::write(&path, RULES).unwrap();
+    let running = Arc::new(Sources::new().local(&path).start(Arc::new(Accept)).await.unwrap());
+    let tell: TellSources = Arc::new({
+        let running = Arc::clone(&running);
+        move || running.status()
+    });
+    let server = Server::start_with(RULES, |state| state.sources = Some(tell)).await;
+    server.decide("alice").await;
+    server.metrics.shard(0).request(Outcome::Forwarded, Duration::from_millis(2));
+    server.metrics.shard(1).request(Outcome::Forwarded, Duration::from_millis(3));
+    server.metrics.shard(1).connection_opened();
+
+    let said = server.get("/status").await.json();
+    assert_eq!((&said["phase"], &said["rules"], &said["keys"]), (&json!("starting"), &json!(4), &json!(1)));
+    assert_eq!((&said["requests"]["forwarded"], &said["requests"]["refused"]), (&json!(2), &json!(0)));
+    assert_eq!((&said["connections"], &said["store"]), (&json!(1), &json!(null)));
+    let source = &said["source"];
+    assert_eq!((&source["in_force"], &source["loads"], &source["errors"]), (&json!("local"), &json!(1), &json!(0)));
+    assert!(source["name"].as_str().unwrap().ends_with("diana.yaml"), "{source}");
+
+    std::fs::write(&path, "rules: [{name: 'no name', limit: 0/s}]").unwrap();
+    running.reload().await;
+    let source = &server.get("/status").await.json()["source"];
+    assert!(source["errors"].as_u64().unwrap() >= 1, "{source}");
+    assert!(source["last_error"]["what"].as_str().unwrap().contains("no name"), "{source}");
+}

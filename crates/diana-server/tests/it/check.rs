@@ -1,0 +1,196 @@
+//! `diana check`: what is said about good files and bad ones, and how it ends.
+
+use crate::support::{SECRETS, diana_in, err, folder, names_in, out, samples};
+use std::path::Path;
+use std::process::Output;
+
+/// Checks this on standard input.
+fn check(text: &str, options: &[&str]) -> Output {
+    diana_in(Path::new("."), &[&["check", "-"], options].concat(), text, &[])
+}
+
+const GOOD: &str = "\
+rules:
+  - {name: everyone, limit: 10000/s}
+  - name: each-account
+    by: account
+    limit: {rate: 100/s, burst: 200}
+    status: 429
+";
+
+const BAD: &str = "\
+status: 200
+rules:
+  - name: each-account
+    by: acount
+    limit: 100/s
+    brust: 200
+";
+
+const WRONG: &str = "\
+stdin:1:9: a refusal can't answer `200`
+  1 | status: 200
+    |         ^^^ a status from 400 to 599, such as 429 or 503
+stdin:4:9: `acount` is nothing that requests are told apart by
+  4 |     by: acount
+    |         ^^^^^^ did you mean `account`?
+stdin:6:5: `brust` is no field of a rule
+  6 |     brust: 200
+    |     ^^^^^ did you mean `burst`?
+3 problems
+";
+
+#[test]
+fn a_good_file_is_told_in_words() {
+    let output = check(GOOD, &[]);
+    assert_eq!(
+        out(&output),
+        "\
+rule          who                what          limit                               beyond
+------------  -----------------  ------------  ----------------------------------  ----------------
+everyone      everyone together  all requests  at most 10000 a second              refused with 503
+each-account  each account       all requests  at most 100 a second (200 at once)  refused with 429
+              - requests without account are not limited by this rule
+
+stdin: 2 rules, good
+"
+    );
+    assert_eq!(err(&output), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn quietly_only_the_last_line_is_said() {
+    let output = check(GOOD, &["--quiet"]);
+    assert_eq!(out(&output), "stdin: 2 rules, good\n");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(out(&check("rules: [{name: a, limit: 1/s}]", &["-q"])), "stdin: 1 rule, good\n");
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    for options in [&[][..], &["--quiet"]] {
+        let output = check(BAD, options);
+        assert_eq!(err(&output), WRONG);
+        assert_eq!(out(&output), "");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
+fn one_bad_file_of_several_is_enough() {
+    let (folder, _) = samples();
+    let output =
+        diana_in(&folder, &["check", "-q", "scraping.yaml", "-", "nowhere.yaml", "login-brute-force.yaml"], BAD, &[]);
+    assert_eq!(out(&output), "scraping.yaml: 6 rules, good\nlogin-brute-force.yaml: 5 rules, good\n");
+    let told = err(&output);
+    let (problems, rest) = told.split_once("nowhere.yaml: can't be read: ").unwrap();
+    assert_eq!(format!("{problems}3 problems\n"), WRONG);
+    assert!(rest.ends_with("\n4 problems\n"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_is_no_text_can_not_be_read() {
+    let path = std::env::temp_dir().join(format!("diana-check-{}.yaml", std::process::id()));
+    std::fs::write(&path, [b'r', 0xff]).unwrap();
+    let output = diana_in(Path::new("."), &["check", path.to_str().unwrap()], "", &[]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains(": can't be read: invalid utf-8"), "{}", err(&output));
+    assert!(err(&output).ends_with("\n1 problem\n"));
+}
+
+#[test]
+fn variables_come_from_the_environment() {
+    let text = "rules: [{name: a, limit: '${RATE}/s'}]";
+    let output = check(text, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("the environment variable `RATE` is not set"), "{}", err(&output));
+    let output = diana_in(Path::new("."), &["check", "-"], text, &[("RATE", "7")]);
+    assert!(out(&output).contains("at most 7 a second"), "{}{}", out(&output), err(&output));
+}
+
+#[test]
+fn a_shared_limit_that_redis_can_not_keep_is_a_problem() {
+    let text =
+        "store: {redis: redis://127.0.0.1}\nrules: [{name: a, limit: 5/s, algorithm: smooth_bursty, starts: empty}]\n";
+    let output = check(text, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("the shared store can't keep this limit"), "{}", err(&output));
+}
+
+#[test]
+fn a_document_of_a_centre_is_checked_with_the_local_file() {
+    let (samples, _) = samples();
+    let with = |document: &str| diana_in(&samples, &["check", "scraping.yaml", "--remote", "-"], document, &[]);
+    let output = with("rules: [{name: everyone, limit: 5/s}]");
+    assert!(out(&output).contains("at most 5 a second"), "{}", out(&output));
+    assert!(out(&output).ends_with("\n\nstdin over scraping.yaml: 1 rule, good\n"), "{}", out(&output));
+
+    let output = with("admin: {listen: 0.0.0.0:1}\nrules: [{name: everyone, limit: 5/s}]");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        err(&output).starts_with("stdin:1:1: `admin` belongs in the local file of each machine\n"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn the_samples_are_good() {
+    let (folder, names) = samples();
+    for name in &names {
+        let output = diana_in(&folder, &["check", name], "", &SECRETS);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert!(out(&output).lines().last().unwrap().ends_with(" rules, good"), "{}", out(&output));
+    }
+    let names = names.iter().map(String::as_str);
+    let output = diana_in(&folder, &["check"].into_iter().chain(names).collect::<Vec<_>>(), "", &SECRETS);
+    assert_eq!(out(&output).matches(" rules, good\n").count(), 11);
+}
+
+#[test]
+fn what_is_imported_is_good() {
+    for (from, end, least) in [("nginx", ".conf", 5), ("envoy", ".yaml", 2)] {
+        let folder = folder(from);
+        let names = names_in(&folder, end).into_iter().filter(|name| !name.contains(".expected."));
+        let names = names.collect::<Vec<_>>();
+        assert!(names.len() >= least, "{names:?}");
+        for name in names {
+            let rules = out(&diana_in(&folder, &["import", from, &name], "", &[]));
+            let output = check(&rules, &[]);
+            assert_eq!(output.status.code(), Some(0), "{name}: {}\n{rules}", err(&output));
+            assert!(out(&output).ends_with(", good\n"), "{name}: {}", out(&output));
+        }
+    }
+}
+
+#[test]
+fn what_is_typed_wrong_ends_with_2() {
+    let output = diana_in(Path::new("."), &["check", "-", "-"], GOOD, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(err(&output), "error: `-` is standard input, which can be read only once\n");
+    assert_eq!(check(GOOD, &["--remote", "-"]).status.code(), Some(2));
+    assert_eq!(diana_in(Path::new("."), &["check"], "", &[]).status.code(), Some(2));
+    assert_eq!(check(GOOD, &["--loud"]).status.code(), Some(2));
+}
+
+#[test]
+fn colours_are_for_people() {
+    // A pipe is nobody who looks on; who wants colours nevertheless says so.
+    assert!(!err(&check(BAD, &[])).contains('\u{1b}'));
+    let forced = |variables: &[(&str, &str)]| err(&diana_in(Path::new("."), &["check", "-"], BAD, variables));
+    assert!(forced(&[("CLICOLOR_FORCE", "1")]).contains("\u{1b}[31m^^^\u{1b}[0m"));
+    assert_eq!(forced(&[("NO_COLOR", "1")]), WRONG);
+}
+
+#[test]
+fn a_gateway_is_told_in_words() {
+    let text = "gateway: {listen: 0.0.0.0:80, upstream: http://a}\nrules: []\n";
+    let output = check(text, &[]);
+    assert_eq!(
+        out(&output),
+        "listens on 0.0.0.0:80\nall requests go to http://a\nadmin on 127.0.0.1:9090\n\nstdin: 0 rules, good\n"
+    );
+}

@@ -1,0 +1,108 @@
+//! The program as it is typed: what goes where, and how it ends.
+
+use crate::support::{diana_in, err, folder, out};
+use std::process::{Command, Output};
+
+fn diana(args: &[&str], input: &str) -> Output {
+    diana_in(&folder("nginx"), args, input, &[])
+}
+
+#[test]
+fn help_teaches() {
+    for (args, words) in [
+        (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
+        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "exit status"]),
+        (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
+        (&["schema", "--help"], &["Examples:", "# yaml-language-server: $schema=diana.schema.json"]),
+        (&["import", "--help"], &["nginx", "envoy", "Examples:"]),
+        (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "trusted_proxies"]),
+        (&["import", "envoy", "--help"], &["rate_limit", "identity", "--output"]),
+    ] {
+        let output = diana(args, "");
+        assert!(output.status.success());
+        for word in words {
+            assert!(out(&output).contains(word), "{word} is missing in:\n{}", out(&output));
+        }
+    }
+}
+
+#[test]
+fn standard_input_is_read() {
+    let conf = "limit_conn_zone $remote_addr zone=c:1m;\nserver { limit_conn c 3; limit_rate $x; }\n";
+    let output = diana(&["import", "nginx", "-"], conf);
+    assert!(output.status.success());
+    assert!(out(&output).ends_with("by: ip/128\n    concurrent: 3\n"), "{}", out(&output));
+    assert_eq!(err(&output), "stdin:2: limit_rate: not carried over: `$x` is no plain rate\n");
+}
+
+#[test]
+fn what_nginx_prints_of_itself_is_read() {
+    let files = ["several_servers.conf", "zones.conf", "sites/blog.conf", "snippets/search.conf", "sites/shop.conf"];
+    let mut dump = String::new();
+    for (index, file) in files.iter().enumerate() {
+        let path = folder(if index == 0 { "nginx" } else { "nginx/several_servers" }).join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        dump.push_str(&format!("# configuration file {}:\n{text}\n", path.display()));
+    }
+    // The same as nginx prints; who is not root may not get that far, as it opens its logs first.
+    let scratch = std::env::temp_dir().join(format!("diana-nginx-dump-{}", std::process::id()));
+    std::fs::create_dir_all(&scratch).unwrap();
+    let mut nginx = Command::new("nginx");
+    nginx.env("PATH", std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin");
+    nginx.args(["-T", "-q", "-e", "stderr", "-g", "pid nginx.pid;", "-p"]).arg(&scratch);
+    let output = nginx.arg("-c").arg(folder("nginx").join("several_servers.conf")).output().unwrap();
+    std::fs::remove_dir_all(&scratch).unwrap();
+    assert!(output.status.success() || err(&output).contains("Permission denied"), "{}", err(&output));
+    if output.status.success() {
+        assert_eq!(out(&output), dump);
+    }
+
+    let output = diana(&["import", "nginx", "-"], &dump);
+    let here = format!("{}/", folder("nginx").display());
+    let expected = |name: &str| std::fs::read_to_string(folder("nginx").join(name)).unwrap();
+    let rules = out(&output).replace(&here, "").replace("Made from stdin", "Made from several_servers.conf");
+    assert_eq!(rules, expected("several_servers.expected.yaml"));
+    assert_eq!(err(&output).replace(&here, ""), expected("several_servers.expected.notes"));
+}
+
+#[test]
+fn rules_go_to_a_file_where_one_is_named() {
+    let path = std::env::temp_dir().join(format!("diana-import-{}.yaml", std::process::id()));
+    let output = diana(&["import", "nginx", "downloads.conf", "--output", path.to_str().unwrap()], "");
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(output.status.success());
+    assert_eq!(out(&output), "");
+    assert_eq!(written, std::fs::read_to_string(folder("nginx").join("downloads.expected.yaml")).unwrap());
+}
+
+#[test]
+fn what_cannot_be_read_or_parsed_ends_with_1() {
+    let output = diana(&["import", "nginx", "nowhere.conf"], "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).starts_with("nowhere.conf: can't be read: "), "{}", err(&output));
+
+    let output = diana(&["import", "nginx", "-"], "http {\n  server {\n}\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(out(&output), "");
+    assert_eq!(err(&output), "stdin:1:1: the block of `http` is not closed\n  1 | http {\n    | ^^^^ `}` at its end\n");
+
+    let output = diana(&["import", "envoy", "-"], "domain: d\nbogus: 1\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).starts_with("stdin:2:1: `bogus` is no field of the configuration\n"), "{}", err(&output));
+}
+
+#[test]
+fn what_is_typed_wrong_ends_with_2() {
+    assert_eq!(diana(&["import", "apache", "x"], "").status.code(), Some(2));
+    assert_eq!(diana(&[], "").status.code(), Some(2));
+}
+
+#[test]
+fn the_schema_is_the_librarys() {
+    let output = diana(&["schema"], "");
+    assert!(output.status.success());
+    assert!(out(&output).starts_with("{\n  \""), "one can read it:\n{}", out(&output));
+    let printed = serde_json::from_str::<serde_json::Value>(&out(&output)).unwrap();
+    assert_eq!(printed, diana_rules::schema(&diana::registry()));
+}

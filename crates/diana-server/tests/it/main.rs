@@ -1,0 +1,20 @@
+//! All integration tests of this crate in one program, since each program takes as long to link as all of them.
+//!
+//! `cargo test -p diana-server --test it NAME` runs a part.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
+
+mod access_log;
+mod admin;
+mod admin_support;
+mod any_input;
+mod check;
+mod command_line;
+mod explain;
+mod gateway;
+mod import_envoy;
+mod import_nginx;
+mod metrics;
+mod packaging;
+mod shared;
+mod support;
+mod the_gateway_page;

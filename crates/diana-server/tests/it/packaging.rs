@@ -1,0 +1,92 @@
+//! What is in `packaging` fits the program: its file is good, its unit is one that systemd takes, and numbers that stand in two
+//! places are the same in both.
+
+use diana_rules::{Document, Registry, RuleFile};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+const UNIT: &str = include_str!("../../../../packaging/diana.service");
+const DOCKERFILE: &str = include_str!("../../../../packaging/Dockerfile");
+const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
+
+fn folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"))
+}
+
+fn file() -> RuleFile {
+    let document = Document::new("diana.yaml", include_str!("../../../../packaging/diana.yaml"));
+    RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// What a setting of the unit says.
+fn setting(name: &str) -> &'static str {
+    let values = UNIT.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    let values = values.collect::<Vec<_>>();
+    assert_eq!(values.len(), 1, "{name}");
+    values[0]
+}
+
+#[test]
+fn the_starting_file_passes_check() {
+    let checked = Command::new(env!("CARGO_BIN_EXE_diana")).arg("check").arg(folder().join("diana.yaml")).output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn the_starting_file_is_also_good_with_what_it_only_mentions() {
+    // `  # tls:` is a setting that is switched off; prose goes on in lower case behind a space, and has no key of ours.
+    let keys = ["tls:", "  listen: 0.0.0.0:8443", "  certificates:", "trusted_proxies:", "identity:", "  account:"];
+    let keys = keys.into_iter().chain(["  jwt:", "store:"]);
+    let text = include_str!("../../../../packaging/diana.yaml");
+    let switched_on = keys.fold(text.to_owned(), |text, key| text.replacen(&format!("# {key}"), key, 1));
+    assert!(!switched_on.contains("# tls:") && !switched_on.contains("# store:"));
+    let variable = |name: &str| Some(format!("secret-of-{name}-that-is-long-enough"));
+    let read = RuleFile::read_with(&Document::new("diana.yaml", switched_on), &Registry::default(), variable);
+    let file = read.unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(file.gateway.unwrap().tls.is_some() && file.store.redis.is_some());
+}
+
+#[test]
+fn systemd_takes_the_unit() {
+    let runs = |arguments: &[&str]| Command::new("systemd-analyze").args(arguments).output();
+    if runs(&["--version"]).is_err() {
+        eprintln!("there is no systemd-analyze here");
+        return;
+    }
+    let there = tempfile::tempdir().unwrap();
+    let unit = there.path().join("diana.service");
+    // It looks whether the program is there.
+    std::fs::write(&unit, UNIT.replace("/usr/local/bin/diana", env!("CARGO_BIN_EXE_diana"))).unwrap();
+    let verified = runs(&["verify", "--man=no", unit.to_str().unwrap()]).unwrap();
+    let told = String::from_utf8_lossy(&verified.stderr);
+    // What it says about other units of the machine is not ours.
+    let ours = told.lines().filter(|line| line.contains("diana")).collect::<Vec<_>>();
+    assert!(ours.is_empty(), "{ours:#?}");
+}
+
+#[test]
+fn systemd_waits_longer_than_the_program_takes_to_stop() {
+    let seconds = |text: &str| Duration::from_secs(text.strip_suffix('s').unwrap().parse().unwrap());
+    let stop = file().gateway.unwrap().timeouts.stop;
+    assert!(seconds(setting("TimeoutStopSec")) > stop, "{stop:?}");
+    assert!(DOCKERFILE.contains("--stop-timeout 40"));
+}
+
+#[test]
+fn there_are_enough_files_for_the_connections() {
+    let most = file().gateway.unwrap().bounds.connections;
+    assert!(setting("LimitNOFILE").parse::<usize>().unwrap() > 2 * most);
+}
+
+#[test]
+fn the_image_is_built_by_the_rust_that_is_tested_and_shows_where_it_listens() {
+    let version = WORKSPACE.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.split('"').next());
+    assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim", version.unwrap())), "{version:?}");
+    let file = file();
+    let port = file.gateway.unwrap().listen[0].port();
+    assert!(DOCKERFILE.contains(&format!("EXPOSE {port}\n")));
+    let admin = file.admin.unwrap().listen[0];
+    assert!(DOCKERFILE.contains(&format!("/dev/tcp/{}/{}", admin.ip(), admin.port())));
+}

@@ -1,0 +1,84 @@
+//! What the tests share: running the program, comparing with the file beside, and reading what was written; and for the gateway,
+//! a program that serves, a service behind it, and clients before it.
+
+pub(crate) mod client;
+pub(crate) mod frames;
+pub(crate) mod http2;
+pub(crate) mod program;
+pub(crate) mod upstream;
+
+use diana_rules::{Document, Registry, RuleFile};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder beside the tests.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
+}
+
+/// Runs the program in a folder, with this on its standard input and these variables.
+pub(crate) fn diana_in(folder: &Path, args: &[&str], input: &str, variables: &[(&str, &str)]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
+        .args(args)
+        .current_dir(folder)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that ends before it reads closes the pipe, which is fine.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+/// What it printed.
+pub(crate) fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// What it told on standard error.
+pub(crate) fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The sample files, by their names, and the variables that they need.
+pub(crate) fn samples() -> (PathBuf, Vec<String>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rules");
+    let names = names_in(&folder, ".yaml");
+    assert_eq!(names.len(), 11);
+    (folder, names)
+}
+
+pub(crate) const SECRETS: [(&str, &str); 2] =
+    [("JWT_SECRET", "a secret for tests, which nobody else has"), ("REDIS_PASSWORD", "opensesame")];
+
+/// The files in a folder whose names end like this, in order.
+pub(crate) fn names_in(folder: &Path, end: &str) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names = names.filter(|name| name.ends_with(end)).collect::<Vec<_>>();
+    names.sort_unstable();
+    names
+}
+
+/// Compares with a file beside the test's, or writes it anew where `DIANA_WRITE_EXPECTED` is set.
+pub(crate) fn compare(path: &Path, actual: &str) {
+    if std::env::var_os("DIANA_WRITE_EXPECTED").is_some() {
+        std::fs::write(path, actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(path).unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().display().to_string();
+    assert_eq!(actual, expected, "{name} differs; if that is meant, run again with DIANA_WRITE_EXPECTED=1");
+}
+
+/// Reads a rule file as `diana check` does, and returns the names of its rules.
+pub(crate) fn read_again(text: &str) -> BTreeSet<String> {
+    let document = Document::new("imported.yaml", text);
+    let file = RuleFile::read_with(&document, &Registry::default(), |_| None);
+    let file = file.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+    assert!(file.rules.iter().all(|rule| rule.name.len() <= 64));
+    file.rules.into_iter().map(|rule| rule.name).collect()
+}

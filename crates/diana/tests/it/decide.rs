@@ -1,0 +1,244 @@
+//! One decision over all rules that a request is about.
+
+use crate::support::{account, decide, engine, now, request, said};
+use diana::core::Retry;
+use diana::rules::{Over, Why};
+use diana::{Engine, Reason};
+use std::time::Duration;
+
+#[test]
+fn all_rules_grant_or_none_is_charged() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: everyone, limit: 3/h}
+  - {name: each-account, by: account, limit: 1/h, status: 429}
+",
+    );
+    assert_eq!(said(&engine, &account("alice")), "granted, closest to `each-account` for alice: 0 of 1 left");
+    let denied = decide(&engine, &account("alice"));
+    assert_eq!(denied.to_string(), "denied by `each-account` for alice: 0 of 1 left, again in 1h");
+    assert_eq!((denied.status(), denied.over()), (Some(429), Some(&Over::Deny)));
+    // Alice's refusals cost the others nothing.
+    assert_eq!(said(&engine, &account("bob")), "granted, closest to `each-account` for bob: 0 of 1 left");
+    assert_eq!(said(&engine, &account("carol")), "granted, closest to `everyone`: 0 of 3 left");
+    assert_eq!(said(&engine, &account("dave")), "denied by `everyone`: 0 of 3 left, again in 20min");
+    assert_eq!(decide(&engine, &account("dave")).status(), Some(503));
+}
+
+#[test]
+fn a_request_that_no_rule_is_about_is_granted() {
+    let (engine, _) = engine("rules: [{name: sms, match: {path: /sms}, limit: 1/h}]");
+    assert_eq!(said(&engine, &request()), "granted: no rule is about it");
+}
+
+#[test]
+fn several_limits_of_one_rule_hold_together() {
+    let (engine, clock) = engine("rules: [{name: a, by: account, limit: [{rate: 1/s, burst: 2}, 3/h]}]");
+    assert_eq!(said(&engine, &account("x")), "granted, closest to `a` for x: 1 of 2 left");
+    assert_eq!(said(&engine, &account("x")), "granted, closest to `a` for x: 0 of 2 left");
+    assert_eq!(said(&engine, &account("x")), "denied by `a` for x: 0 of 2 left, again in 1s");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!(said(&engine, &account("x")), "granted, closest to `a#2` for x: 0 of 3 left");
+    assert_eq!(said(&engine, &account("x")), "denied by `a#2` for x: 0 of 3 left, again in 19.834min");
+}
+
+#[test]
+fn an_override_takes_the_place_of_the_limit_for_its_key() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: a, by: account, limit: 1/h, algorithm: fixed_window, overrides: {vip: 2/h, none: {total: 1}}}
+  - name: pair
+    by: [account, ip]
+    limit: 100/h
+    overrides: [{key: [vip, 203.0.113.7], limit: 1/h}]
+",
+    );
+    assert_eq!(said(&engine, &account("bob")), "granted, closest to `a` for bob: 0 of 1 left");
+    assert_eq!(
+        said(&engine, &account("vip")),
+        "granted, closest to `pair@vip, 203.0.113.7` for vip, 203.0.113.7: 0 of 1 left"
+    );
+    assert!(said(&engine, &account("vip")).starts_with("denied by `pair@vip, 203.0.113.7`"));
+    assert!(decide(&engine, &account("none")).is_granted());
+    assert_eq!(decide(&engine, &account("none")).retry(), Some(Retry::Never));
+}
+
+#[test]
+fn lists_allow_and_deny_before_anything_is_counted() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: a, by: account, limit: 1/h, allow: [10.0.0.0/8, vip], deny: [203.0.113.0/24, mallory]}
+  - {name: everyone, limit: 100/h}
+",
+    );
+    for _ in 0..3 {
+        assert!(decide(&engine, &account("vip").ip([192, 0, 2, 1])).is_granted());
+        assert!(decide(&engine, &account("bob").ip([10, 1, 2, 3])).is_granted());
+    }
+    let denied = decide(&engine, &account("mallory").ip([192, 0, 2, 1]));
+    assert_eq!(denied.to_string(), "denied by `a`: it is in `deny`");
+    assert!(matches!(denied.reason(), Some(Reason::Rule { why: Why::Listed, .. })));
+    assert_eq!(denied.retry(), Some(Retry::Never));
+    assert_eq!(said(&engine, &account("bob")), "denied by `a`: it is in `deny`");
+    // Six were counted, and the two that were denied were not.
+    assert_eq!(said(&engine, &request().ip([192, 0, 2, 1])), "granted, closest to `everyone`: 93 of 100 left");
+}
+
+#[test]
+fn a_request_without_the_key_is_skipped_denied_or_counted_together() {
+    for (missing, first, second) in [
+        ("skip", "granted: no rule is about it", "granted: no rule is about it"),
+        ("deny", "denied by `a`: it has no account", "denied by `a`: it has no account"),
+        ("shared", "granted, closest to `a`: 0 of 1 left", "denied by `a`: 0 of 1 left, again in 1h"),
+    ] {
+        let (engine, _) = engine(&format!("rules: [{{name: a, by: account, limit: 1/h, missing: {missing}}}]"));
+        assert_eq!(said(&engine, &request()), first, "{missing}");
+        assert_eq!(said(&engine, &request()), second, "{missing}");
+        assert!(decide(&engine, &account("alice")).is_granted());
+    }
+}
+
+#[test]
+fn a_cost_is_a_number_or_an_expression() {
+    let (engine, _) = engine(
+        r#"rules:
+  - {name: fixed, match: {path: /fixed}, limit: 10/h, cost: 4}
+  - {name: tokens, match: {path: /tokens}, limit: 1000/h, cost: 'int(request.headers["x-tokens"])'}
+"#,
+    );
+    let get = |path: &str| diana::rules::DescribedRequest::new("GET", path);
+    assert_eq!(said(&engine, &get("/fixed")), "granted, closest to `fixed`: 6 of 10 left");
+    let tokens = |count: &str| said(&engine, &get("/tokens").header("x-tokens", count));
+    assert_eq!(tokens("600"), "granted, closest to `tokens`: 400 of 1000 left");
+    assert_eq!(tokens("600"), "denied by `tokens`: 400 of 1000 left, again in 12min");
+    assert_eq!(tokens("0"), "granted: no rule is about it");
+    assert_eq!(tokens("5000"), "denied by `tokens`: 400 of 1000 left, and waiting will not help");
+    // What fails costs 1, and is counted as a failure.
+    assert_eq!(tokens("many"), "granted, closest to `tokens`: 399 of 1000 left");
+    assert_eq!(engine.rules().rules()[1].failures(), 1);
+}
+
+#[test]
+fn a_when_that_fails_matches() {
+    let (engine, _) = engine("rules: [{name: a, match: {when: 'int(request.query.n) > 5'}, limit: 1/h}]");
+    let get = |path: &str| diana::rules::DescribedRequest::new("GET", path);
+    assert_eq!(said(&engine, &get("/?n=5")), "granted: no rule is about it");
+    assert!(said(&engine, &get("/?n=six")).starts_with("granted, closest to `a`"));
+    assert_eq!(engine.rules().rules()[0].failures(), 1);
+}
+
+#[test]
+fn shadow_rules_count_and_refuse_nobody() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: real, limit: 3/h}
+  - {name: shadow, limit: 1/h, shadow: true}
+  - {name: list, by: ip, deny: [203.0.113.0/24], shadow: true}
+",
+    );
+    let shadows = |verdict: &diana::Verdict| verdict.shadows().map(|rule| rule.name.clone()).collect::<Vec<_>>();
+    let verdict = decide(&engine, &request());
+    assert!(verdict.is_granted());
+    assert_eq!(shadows(&verdict), ["list"]);
+    assert_eq!(shadows(&decide(&engine, &request())), ["list", "shadow"]);
+    assert!(decide(&engine, &request()).is_granted());
+    // What the real ones refuse, the shadows do not count.
+    let denied = decide(&engine, &request());
+    assert!(!denied.is_granted());
+    let refusals = engine.rules().rules().iter().map(diana::rules::RuleInForce::shadow_refusals).collect::<Vec<_>>();
+    assert_eq!(refusals, [0, 2, 3]);
+}
+
+#[test]
+fn each_rule_waits_only_as_long_as_it_says() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: patient, by: account, limit: 1/s, wait: 2s}
+  - {name: line, match: {path: /line}, limit: 10/s, algorithm: leaky_bucket, burst: 2}
+  - {name: hasty, match: {path: /hasty}, limit: 100/s, burst: 1}
+",
+    );
+    assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::ZERO));
+    assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::from_secs(1)));
+    assert_eq!(decide(&engine, &account("a")).wait(), Some(Duration::from_secs(2)));
+    assert_eq!(decide(&engine, &account("a")).retry(), Some(Retry::After(Duration::from_secs(1))));
+    let line = diana::rules::DescribedRequest::new("GET", "/line");
+    let waits = [(); 4].map(|()| decide(&engine, &line).wait().map(|wait| wait.as_millis()));
+    assert_eq!(waits, [Some(0), Some(100), Some(200), None]);
+    // A rule that does not wait refuses at once, though another one of the request would wait.
+    let hasty = diana::rules::DescribedRequest::new("GET", "/hasty").named("account", "b");
+    assert!(decide(&engine, &hasty).is_granted());
+    assert_eq!(said(&engine, &hasty), "denied by `hasty`: 0 of 1 left, again in 10ms");
+    assert_eq!(decide(&engine, &account("b")).wait(), Some(Duration::from_secs(1)), "and it was not charged for it");
+}
+
+#[test]
+fn what_is_held_comes_back_when_the_request_is_done() {
+    let (engine, _) = engine("rules: [{name: uploads, by: ip, concurrent: 1}, {name: rate, limit: 3/h}]");
+    let first = decide(&engine, &request());
+    assert!(first.is_granted());
+    assert_eq!(
+        said(&engine, &request()),
+        "denied by `uploads` for 203.0.113.7: 0 of 1 left, again when somebody is done"
+    );
+    now(engine.finish(first));
+    let second = decide(&engine, &request());
+    assert!(second.is_granted(), "the place is free again, and the rate was charged once");
+    now(engine.refund(second));
+    let third = decide(&engine, &request());
+    assert_eq!(third.to_string(), "granted, closest to `uploads` for 203.0.113.7: 0 of 1 left");
+    let left = third.asked().find(|asked| asked.rule.name == "rate").unwrap().answer.standing.remaining;
+    assert_eq!(left, 1, "two of three are used: what was refunded is not");
+}
+
+#[test]
+fn an_explanation_tells_what_each_rule_says() {
+    let (engine, _) = engine(
+        r#"rules:
+  - {name: everyone, limit: 3/h}
+  - {name: each-account, by: account, limit: [1/h, 5/day]}
+  - {name: post, match: {method: POST}, limit: 1/h}
+  - {name: search, match: {path: /search/**}, limit: 1/h}
+  - {name: vip, by: account, limit: 1/h, allow: [alice]}
+  - {name: device, by: device, limit: 1/h}
+  - {name: strict, by: device, limit: 1/h, missing: deny, shadow: true}
+  - {name: plan, match: {header: {x-plan: free}}, limit: 1/h}
+  - {name: free, limit: 1/h, cost: 'int(request.query.n)', match: {when: 'request.query.n == "0"'}}
+"#,
+    );
+    let alice = diana::rules::DescribedRequest::new("GET", "/?n=0").named("account", "alice");
+    let text = now(engine.explain(&alice)).to_string();
+    assert_eq!(
+        text,
+        "\
+✓ everyone: counts it with everyone
+    everyone: 3 of 3 left, grants it
+✓ each-account: counts it for alice
+    each-account: 1 of 1 left, grants it
+    each-account#2: 5 of 5 left, grants it
+- post: not about it, the method is another
+- search: not about it, the path is another
+- vip: it is in `allow`, and not counted
+- device: not counted, it has no device
+✗ strict (shadow): refused, it has no device
+- plan: not about it, header(x-plan) is another, or not there
+- free: it costs nothing, and is not counted
+=> granted
+"
+    );
+    // Nothing was charged by explaining.
+    assert!(decide(&engine, &alice).is_granted());
+    let text = now(engine.explain(&alice)).to_string();
+    assert!(text.contains("each-account: 0 of 1 left, refuses it for 1h"), "{text}");
+    assert!(text.ends_with("=> denied by `each-account`\n"), "{text}");
+}
+
+#[test]
+fn an_engine_can_be_shared_by_threads() {
+    fn is_shared<T: Send + Sync + 'static>() {}
+    fn is_sent<T: Send>(_: T) {}
+    is_shared::<Engine>();
+    let (engine, _) = engine("rules: [{name: a, limit: 1/h}]");
+    is_sent(engine.decide(&request()));
+    is_sent(engine.explain(&request()));
+}

@@ -1,0 +1,83 @@
+//! Limits of a task alone, for tests that run side by side.
+//!
+//! These do, too: each sees its own counts, and none those of the others.
+
+use diana::core::ManualClock;
+use diana::limited::{Cause, Limits};
+use diana::rules::{Document, Registry, RuleFile};
+use diana::{Engine, Limited, count_limit, limited};
+use std::sync::Arc;
+
+#[count_limit(limit = 2, period = "1h")]
+fn plain() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[count_limit(limit = 1, period = "1h", by = "{id}", in = "elsewhere")]
+async fn named(id: u8) -> Result<(), Limited> {
+    tokio::task::yield_now().await;
+    Ok(())
+}
+
+#[limited("rule")]
+fn by_rule() -> Result<(), Limited> {
+    Ok(())
+}
+
+fn limits() -> Limits {
+    Limits::new().with_clock(ManualClock::new())
+}
+
+fn two_are_granted() {
+    assert_eq!([plain().is_ok(), plain().is_ok(), plain().is_ok()], [true, true, false]);
+}
+
+#[test]
+fn plain_code_counts_in_its_own() {
+    limits().enter(two_are_granted);
+    let kept = limits();
+    kept.enter(two_are_granted);
+    assert!(kept.enter(plain).is_err());
+    assert_eq!(kept.len(), 1);
+}
+
+#[test]
+fn so_does_another_at_the_same_time() {
+    for _ in 0..100 {
+        limits().enter(two_are_granted);
+    }
+}
+
+#[test]
+fn an_inner_one_hides_the_outer() {
+    limits().enter(|| {
+        assert!(plain().is_ok());
+        limits().enter(two_are_granted);
+        assert!(plain().is_ok());
+        assert!(plain().is_err());
+    });
+}
+
+#[tokio::test]
+async fn futures_have_theirs_whatever_name_they_ask_for() {
+    let both = [limits(), limits()];
+    let calls = futures_util::future::join(
+        both[0].scope(async { (named(1).await.is_ok(), named(1).await.is_ok()) }),
+        both[1].scope(async { (named(1).await.is_ok(), named(1).await.is_ok()) }),
+    );
+    assert_eq!(calls.await, ((true, false), (true, false)));
+    // A task of its own has none, and nobody has installed any.
+    let spawned = limits().scope(async { tokio::spawn(named(1)).await.unwrap() }).await;
+    assert_eq!(spawned.unwrap_err().cause(), &Cause::NotInstalled { instance: Some("elsewhere") });
+}
+
+#[test]
+fn rules_are_its_own_too() {
+    let file = Document::new("diana.yaml", "rules: [{name: rule, match: {call: true}, limit: 1/h}]");
+    let file = RuleFile::read(&file, &Registry::default()).unwrap();
+    for _ in 0..2 {
+        let limits = Limits::new().with_rules(Arc::new(Engine::new(&file)));
+        assert_eq!(limits.enter(|| (by_rule().is_ok(), by_rule().is_ok())), (true, false));
+    }
+    assert_eq!(limits().enter(by_rule).unwrap_err().cause(), &Cause::NoRules);
+}

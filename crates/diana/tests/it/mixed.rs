@@ -1,0 +1,146 @@
+//! Rules that are counted here and rules that are shared, in one decision.
+
+use crate::support::{account, clock, decide, file, now, said};
+use diana::core::{Ask, Decision, Limit, LocalStore, ManualClock, MemoryStore, Patience, Store, StoreError, Timestamp};
+use diana::{Engine, EngineOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+const RULES: &str = "
+store: {redis: 'redis://127.0.0.1'}
+rules:
+  - {name: here, by: account, limit: 4/h, store: local}
+  - {name: there, by: account, limit: 2/h}
+";
+
+/// A store that others would share; it can fail, or never answer.
+#[derive(Clone, Default)]
+struct Shared {
+    counts: Arc<MemoryStore>,
+    fails: Arc<AtomicBool>,
+    hangs: Arc<AtomicBool>,
+}
+
+impl Shared {
+    async fn answer<T>(&self, made: impl FnOnce(&MemoryStore) -> T) -> Result<T, StoreError> {
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable { store: "shared".to_owned(), reason: "it is a test".to_owned() });
+        }
+        Ok(made(&self.counts))
+    }
+}
+
+impl Store for Shared {
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+        self.answer(|counts| LocalStore::decide(counts, asks, now, patience)).await
+    }
+
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+        self.answer(|counts| LocalStore::peek(counts, asks, now, patience)).await
+    }
+
+    async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
+        self.answer(|counts| LocalStore::refund(counts, asks, decision, now)).await
+    }
+
+    async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
+        self.answer(|counts| LocalStore::charge(counts, ask, now)).await
+    }
+
+    async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        self.answer(|counts| LocalStore::reset(counts, limit, key, now)).await
+    }
+}
+
+fn engine(text: &str) -> (Engine<Shared>, Shared, ManualClock) {
+    let (file, shared, clock) = (file(text), Shared::default(), clock());
+    (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, shared.clone()), shared, clock)
+}
+
+/// What is left of each limit of both rules.
+fn left(engine: &Engine<Shared>) -> Vec<u64> {
+    let explained = now(engine.explain(&account("alice")));
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
+}
+
+#[test]
+fn what_was_taken_here_is_given_back_if_the_shared_store_refuses() {
+    let (engine, shared, _) = engine(RULES);
+    assert!(decide(&engine, &account("alice")).is_granted());
+    assert!(decide(&engine, &account("alice")).is_granted());
+    assert_eq!(left(&engine), [2, 0]);
+    let denied = decide(&engine, &account("alice"));
+    assert_eq!(denied.to_string(), "denied by `there` for alice: 0 of 2 left, again in 30min");
+    assert_eq!(left(&engine), [2, 0]);
+    assert_eq!((engine.local().len(), shared.counts.len()), (1, 1), "each is counted in its place");
+}
+
+#[test]
+fn the_shared_store_is_not_asked_if_this_process_refuses() {
+    let (engine, shared, _) = engine(
+        "store: {redis: 'redis://127.0.0.1'}
+rules: [{name: here, limit: 1/h, store: local}, {name: there, by: account, limit: 5/h}]",
+    );
+    assert!(decide(&engine, &account("alice")).is_granted());
+    // It would never answer.
+    shared.hangs.store(true, Ordering::Relaxed);
+    assert_eq!(said(&engine, &account("alice")), "denied by `here`: 0 of 1 left, again in 1h");
+}
+
+#[test]
+fn a_request_that_is_given_up_gives_back_what_it_took() {
+    let (engine, shared, _) = engine(RULES);
+    shared.hangs.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        let mut waiting = Box::pin(engine.decide(&account("alice")));
+        assert!(matches!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+    }
+    drop(engine.decide(&account("alice"))); // never even begun to wait
+    shared.hangs.store(false, Ordering::Relaxed);
+    assert_eq!(left(&engine), [4, 2]);
+}
+
+#[test]
+fn a_shared_store_that_fails_is_replaced_by_counts_of_this_process() {
+    let (engine, shared, _) = engine(RULES);
+    shared.fails.store(true, Ordering::Relaxed);
+    let first = decide(&engine, &account("alice"));
+    assert!(first.is_granted() && first.fell_back());
+    assert!(decide(&engine, &account("alice")).is_granted());
+    assert_eq!(said(&engine, &account("alice")), "denied by `there` for alice: 0 of 2 left, again in 30min");
+    assert_eq!(shared.counts.len(), 0);
+    // It is given back where it was taken.
+    now(engine.refund(first));
+    assert!(decide(&engine, &account("alice")).is_granted());
+}
+
+#[test]
+fn what_is_held_over_both_comes_back_to_both() {
+    let (engine, _, _) = engine(
+        "store: {redis: 'redis://127.0.0.1'}
+rules:
+  - {name: here, by: account, concurrent: 2, store: local}
+  - {name: there, by: account, concurrent: 1}
+  - {name: shadow, by: account, concurrent: 1, shadow: true}
+",
+    );
+    let first = decide(&engine, &account("alice"));
+    assert_eq!(left(&engine), [1, 0, 0]);
+    assert!(!decide(&engine, &account("alice")).is_granted());
+    assert_eq!(left(&engine), [1, 0, 0]);
+    now(engine.finish(first));
+    assert_eq!(left(&engine), [2, 1, 1]);
+}
+
+#[test]
+fn without_a_shared_store_all_is_counted_here() {
+    let (file, clock) = (file(RULES), clock());
+    let engine = EngineOptions::of(&file).clock(clock).build(&file);
+    assert!(decide(&engine, &account("alice")).is_granted());
+    assert!(decide(&engine, &account("alice")).is_granted());
+    assert_eq!(said(&engine, &account("alice")), "denied by `there` for alice: 0 of 2 left, again in 30min");
+}

@@ -1,0 +1,175 @@
+//! Rules that go by how busy the machine is or how long answers take, and what every rule counts.
+
+use crate::support::{account, decide, engine, file, now, request, said};
+use diana::core::{Retry, Timestamp};
+use diana::rules::{Counted, Resource, Why};
+use diana::{Answered, Engine, Reason};
+use std::time::Duration;
+
+fn counted(engine: &Engine, name: &str) -> Counted {
+    let rules = engine.rules();
+    rules.rules().iter().find(|rule| rule.rule().name == name).unwrap().counted()
+}
+
+/// Granted, waited, refused, diverted, shadow refused.
+fn numbers(counted: Counted) -> [u64; 5] {
+    [counted.granted, counted.waited, counted.refused, counted.diverted, counted.shadow_refused]
+}
+
+#[test]
+fn a_busy_machine_refuses_and_nothing_is_charged() {
+    let (engine, _) = engine(
+        "rules:
+  - {name: few, total: 5}
+  - {name: overload, load: {memory: 90%}, match: {path: /slow}}
+  - {name: watched, load: {connections: 10}, shadow: true}
+",
+    );
+    engine.load().set_memory(0.95);
+    engine.load().set_connections(11);
+    let slow = diana::rules::DescribedRequest::new("GET", "/slow");
+    let denied = decide(&engine, &slow);
+    assert_eq!(denied.to_string(), "denied by `overload`: too busy (memory)");
+    assert!(matches!(denied.reason(), Some(Reason::Rule { why: Why::Overloaded(Resource::Memory), .. })));
+    assert_eq!(denied.retry(), Some(Retry::After(Duration::from_secs(1))));
+    // Others go on, and the shadow only tells.
+    let granted = decide(&engine, &request());
+    assert_eq!(granted.to_string(), "granted, closest to `few`: 4 of 5 left");
+    assert_eq!(granted.shadows().map(|rule| &*rule.name).collect::<Vec<_>>(), ["watched"]);
+    engine.load().set_memory(0.5);
+    assert!(decide(&engine, &slow).is_granted());
+    assert_eq!(numbers(counted(&engine, "overload")), [1, 0, 1, 0, 0]);
+    assert_eq!(counted(&engine, "watched").shadow_refused, 2);
+    assert_eq!(numbers(counted(&engine, "few")), [2, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_share_is_refused_while_the_processors_are_too_busy() {
+    let (engine, _) = engine("rules: [{name: overload, load: {cpu: 50%}}]");
+    engine.load().set_cpu(1.0);
+    for tick in 1..20 {
+        engine.load().tick(Timestamp::from_millis(tick * 500));
+        let _ = decide(&engine, &request());
+    }
+    let granted = (0..1_000).filter(|_| decide(&engine, &request()).is_granted()).count();
+    assert!(granted < 100, "{granted}");
+    // The rule keeps its share when others change.
+    engine.set_rules(&file("rules: [{name: overload, load: {cpu: 50%}}, {name: new, limit: 5000/s}]"));
+    let again = (0..1_000).filter(|_| decide(&engine, &request()).is_granted()).count();
+    assert!(again.abs_diff(granted) <= 1, "{granted} {again}");
+}
+
+#[test]
+fn each_rule_counts_what_became_of_its_requests() {
+    let rules = "rules:
+  - {name: paced, by: account, every: 1s, wait: 10s, queue: 1}
+  - {name: two, by: account, total: 2, over: {divert: 'http://127.0.0.1:3001'}}
+  - {name: shadow, by: account, total: 1, shadow: true}
+";
+    let (engine, _) = engine(rules);
+    let waits = (0..3).map(|_| decide(&engine, &account("alice")).wait()).collect::<Vec<_>>();
+    assert_eq!(waits, [Some(Duration::ZERO), Some(Duration::from_secs(1)), None]);
+    assert_eq!(numbers(counted(&engine, "paced")), [1, 1, 0, 0, 0]);
+    assert_eq!(numbers(counted(&engine, "two")), [2, 0, 0, 1, 0]);
+    assert_eq!(numbers(counted(&engine, "shadow")), [1, 0, 0, 0, 1]);
+    engine.set_rules(&file(&format!("{rules}  - {{name: more, limit: 5/s}}\n")));
+    assert!(!decide(&engine, &account("alice")).is_granted());
+    assert_eq!(numbers(counted(&engine, "two")), [2, 0, 0, 2, 0], "a change of the rules keeps the numbers");
+}
+
+#[test]
+fn a_queue_bounds_those_who_wait_for_promised_times() {
+    let (engine, clock) = engine("rules: [{name: a, limit: 1/s, algorithm: smooth_bursty, wait: 1h, queue: 3}]");
+    let waits =
+        || (0..6).filter_map(|_| decide(&engine, &request()).wait()).map(|wait| wait.as_secs()).collect::<Vec<_>>();
+    assert_eq!(waits(), [0, 0, 1, 2, 3]);
+    assert!(waits().is_empty());
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(waits(), [2, 3]);
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(waits()[0], 0);
+}
+
+#[test]
+fn an_adaptive_limit_learns_from_answers() {
+    let (engine, clock) = engine("rules: [{name: adaptive, by: account, concurrent: adaptive}]");
+    // A service that takes ever longer the more it is given.
+    let serve = |engine: &Engine, at_once: usize| {
+        let mut verdicts = Vec::new();
+        for _ in 0..at_once {
+            let verdict = decide(engine, &account("alice"));
+            if verdict.is_granted() {
+                verdicts.push(verdict);
+            }
+        }
+        let granted = verdicts.len();
+        for mut verdict in verdicts {
+            clock.advance(Duration::from_millis(20));
+            verdict.answered(Answered::Well);
+            verdict.answered(Answered::Overloaded); // only the first counts
+            drop(verdict);
+        }
+        granted
+    };
+    assert_eq!(serve(&engine, 50), 20);
+    for _ in 0..200 {
+        serve(&engine, 50);
+    }
+    let settled = serve(&engine, 50);
+    assert!((1..=6).contains(&settled), "one at a time is all it can: {settled}");
+    assert!(said(&engine, &account("bob")).ends_with("19 of 20 left"), "bob's is his own");
+    // What was learned outlives a change of other rules.
+    engine.set_rules(&file("rules: [{name: adaptive, by: account, concurrent: adaptive}, {name: b, limit: 500/s}]"));
+    assert!(serve(&engine, 50) <= 6);
+}
+
+#[test]
+fn the_time_that_a_client_takes_is_none_of_the_services() {
+    let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive}]");
+    let limit = |engine: &Engine| decide(engine, &request()).asked().next().unwrap().answer.standing.limit;
+    let upload = |millis: u64, told: bool| {
+        let mut verdict = decide(&engine, &request());
+        verdict.begin();
+        clock.advance(Duration::from_millis(20 + millis));
+        if told {
+            verdict.waited_for_client(Duration::from_millis(millis));
+        }
+        verdict.answered(Answered::Well);
+        now(engine.finish(verdict));
+    };
+    (0..500).for_each(|_| upload(0, false));
+    let before = limit(&engine);
+    // Uploads of all lengths, of which the service does not take longer.
+    (0..500).for_each(|nth| upload(nth * 10, true));
+    assert_eq!(limit(&engine), before);
+    // Else they would have lowered it.
+    (0..500).for_each(|nth| upload(nth * 10, false));
+    assert!(limit(&engine) < before, "{} of {before}", limit(&engine));
+}
+
+#[test]
+fn an_adaptive_limit_is_lowered_by_answers_that_are_none() {
+    let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive, store: local}]");
+    for _ in 0..500 {
+        let mut verdict = decide(&engine, &request());
+        clock.advance(Duration::from_millis(20));
+        verdict.answered(Answered::Overloaded);
+        now(engine.finish(verdict));
+    }
+    let verdict = decide(&engine, &request());
+    assert!(verdict.asked().next().unwrap().answer.standing.limit < 20, "{verdict}");
+}
+
+#[test]
+fn an_adaptive_limit_is_counted_here_also_where_others_are_shared() {
+    let file = file(
+        "store: {redis: 'redis://127.0.0.1'}
+rules: [{name: a, concurrent: adaptive, limit: 5/h}, {name: b, concurrent: adaptive}]",
+    );
+    let shared = diana::core::MemoryStore::default();
+    let engine = diana::EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, shared);
+    let verdict = decide(&engine, &request());
+    assert_eq!(verdict.asked().count(), 3);
+    assert_eq!((engine.local().len(), engine.shared().unwrap().len()), (2, 1));
+    assert!(!verdict.fell_back());
+}

@@ -1,0 +1,69 @@
+//! Iterators, readers and writers that block their thread are as even as those that don't. Time is moved by whoever waits: the
+//! values are exact.
+
+use crate::pacing::{bytes, quota};
+use diana::core::{Clock, LeakyBucket, Limiter, ManualClock};
+use diana::pace::{IteratorExt, Throttled};
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+#[test]
+fn an_iterator_passes_the_burst_at_once_and_then_one_an_interval() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::new(quota(10, 2)).with_clock(clock.clone());
+    let items = [1, 1, 1, 7, 0].into_iter().rate_limited(limiter).cost(|cost| *cost);
+    let passed: Vec<_> = items.map(|cost| (clock.now().as_nanos() / 1_000_000, cost)).collect();
+    assert_eq!(passed, [(0, 1), (0, 1), (100, 1), (800, 7), (800, 0)]);
+}
+
+#[test]
+fn a_line_without_room_is_waited_for_on_the_limiters_clock() {
+    let clock = ManualClock::new();
+    let limiter = Limiter::with_algorithm(LeakyBucket::new(quota(10, 1))).with_clock(clock.clone());
+    let items = (1..=4).rate_limited(limiter);
+    let passed: Vec<_> = items.map(|item| (clock.now().as_nanos() / 1_000_000, item)).collect();
+    assert_eq!(passed, [(0, 1), (100, 2), (200, 3), (300, 4)]);
+}
+
+/// A blocking peer that takes at most so many bytes at a time.
+struct Takes(usize, Vec<u8>);
+
+impl Write for Takes {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.1.write(&from[..from.len().min(self.0)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_blocking_reader_is_even() {
+    let (clock, film) = (ManualClock::new(), bytes(190));
+    let mut reader = Throttled::new(&film[..]).reads(Limiter::new(quota(1_000, 100)).with_clock(clock.clone()));
+    let (mut buffer, mut all, mut pieces) = ([0; 500], Vec::new(), Vec::new());
+    loop {
+        let length = Read::read(&mut reader, &mut buffer).unwrap();
+        if length == 0 {
+            break;
+        }
+        all.extend_from_slice(&buffer[..length]);
+        pieces.push((clock.now().as_nanos() / 1_000_000, length));
+    }
+    assert_eq!(all, film);
+    assert_eq!(pieces, [(0, 100), (20, 20), (40, 20), (60, 20), (80, 20), (90, 10)]);
+}
+
+#[test]
+fn a_blocking_writer_pays_for_what_moved() {
+    let (clock, film) = (ManualClock::new(), bytes(190));
+    let budget = Arc::new(Limiter::new(quota(1_000, 100)).with_clock(clock.clone()));
+    let mut writer = Throttled::new(Takes(7, Vec::new())).writes(Arc::clone(&budget));
+    assert_eq!(Write::write(&mut writer, &film).unwrap(), 7);
+    assert_eq!(budget.standing().remaining, 93);
+    Write::write_all(&mut writer, &film[7..]).unwrap();
+    assert_eq!(writer.get_ref().1, film);
+    // However they were cut, 100 go at once and the last of the 90 others goes at 90 ms.
+    assert_eq!(clock.now().as_nanos() / 1_000_000, 90);
+}

@@ -1,0 +1,135 @@
+//! A peer that takes less than it is offered gets what the limit allows, neither more nor less, whatever the algorithm. Time is
+//! moved by whoever waits, or tokio's, paused: the values are exact.
+
+use diana::core::{
+    Clock, FixedWindow, LeakyBucket, Limiter, ManualClock, MinInterval, Quota, RefillingBucket, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokioClock,
+};
+use diana::pace::Throttled;
+use proptest::prelude::*;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
+
+/// The most that is offered in one write.
+const OFFER: usize = 50;
+
+/// A limit of one byte a millisecond, and how far it may be beyond that: in every span of so many milliseconds, at most
+/// the span and `ahead` pass.
+struct Limit {
+    name: &'static str,
+    limiter: Limiter,
+    ahead: u64,
+}
+
+fn limits() -> Vec<Limit> {
+    let quota = Quota::new(100, Duration::from_millis(100)).unwrap();
+    let limit = |name, ahead, limiter| Limit { name, limiter, ahead };
+    vec![
+        limit("token bucket", 100, Limiter::new(quota)),
+        limit("token bucket with a burst of 1", 1, Limiter::new(quota.with_burst(1).unwrap())),
+        limit("leaky bucket with a line", 100, Limiter::with_algorithm(LeakyBucket::new(quota).queue(99))),
+        limit("leaky bucket without a line", 1, Limiter::with_algorithm(LeakyBucket::new(quota))),
+        // A grant is a grant: each lets through what it was asked for.
+        limit("min interval", 50, Limiter::with_algorithm(MinInterval::new(Duration::from_millis(50)).unwrap())),
+        // What was saved, and one write that the next one pays for.
+        limit(
+            "smooth bursty",
+            150,
+            Limiter::with_algorithm(SmoothBursty::new(1_000.0).unwrap().with_burst_seconds(0.1).unwrap()),
+        ),
+        limit(
+            "smooth warming up",
+            50,
+            Limiter::with_algorithm(SmoothWarmingUp::new(1_000.0, Duration::from_millis(20)).unwrap()),
+        ),
+        limit("refilling bucket", 200, Limiter::with_algorithm(RefillingBucket::new(quota))),
+        limit("fixed window", 200, Limiter::with_algorithm(FixedWindow::new(quota))),
+        limit("sliding window", 200, Limiter::with_algorithm(SlidingWindow::new(quota))),
+        limit("sliding log", 100, Limiter::with_algorithm(SlidingLog::new(quota))),
+    ]
+}
+
+/// A peer that takes so many bytes of each offer, over and over; and when it took how many.
+struct Takes {
+    clock: ManualClock,
+    each: Vec<usize>,
+    got: Vec<(u64, u64)>,
+}
+
+impl Write for Takes {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        let moved = from.len().min(self.each[self.got.len() % self.each.len()]);
+        self.got.push((self.clock.now().as_nanos() / 1_000_000, u64::try_from(moved).unwrap()));
+        Ok(moved)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn short_writes_get_what_the_limit_allows(each in prop::collection::vec(1..=OFFER, 1..8)) {
+        for Limit { name, limiter, ahead } in limits() {
+            let clock = ManualClock::new();
+            let peer = Takes { clock: clock.clone(), each: each.clone(), got: Vec::new() };
+            let mut writer = Throttled::new(peer).writes(limiter.with_clock(clock.clone()));
+            let mut left = 1_000;
+            while left > 0 {
+                left -= writer.write(&[7; OFFER][..left.min(OFFER)]).unwrap();
+            }
+            let got = &writer.get_ref().got;
+            for (from, (start, _)) in got.iter().enumerate() {
+                let mut sum = 0;
+                for (end, moved) in &got[from..] {
+                    sum += moved;
+                    // What is not given back is used within 50 ms, and times are cut to milliseconds.
+                    let most = end - start + 1 + ahead + 50;
+                    prop_assert!(sum <= most, "{name}: {sum} from {start} to {end} ms");
+                }
+            }
+            // The last hundred may come with a window that is waited for to its end; warming up costs another 20 ms.
+            let took = clock.now().as_nanos() / 1_000_000;
+            prop_assert!(took <= 1_000 + 100 + 50, "{name}: {took} ms");
+        }
+    }
+}
+
+/// An asynchronous peer that takes at most so many bytes at a time.
+struct TakesAtMost(usize);
+
+impl AsyncWrite for TakesAtMost {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(from.len().min(self.0)))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_writes_of_several_who_share_a_budget_waste_none_of_it() {
+    let quota = Quota::per_second(1_000).unwrap().with_burst(20).unwrap();
+    let budget = Arc::new(Limiter::new(quota).with_clock(TokioClock::new()));
+    let start = Instant::now();
+    let writers = (0..3).map(|_| {
+        let mut writer = Throttled::new(TakesAtMost(7)).writes(Arc::clone(&budget));
+        async move { writer.write_all(&[7; 500]).await.unwrap() }
+    });
+    futures_util::future::join_all(writers).await;
+    // 1,500 bytes, of which 20 go at once.
+    assert_eq!(start.elapsed(), Duration::from_millis(1_480));
+}

@@ -1,0 +1,126 @@
+//! Engines that share their counts on a real Redis, as their file says.
+
+use crate::support::account;
+use diana::core::Cost;
+use diana::redis::RedisStore;
+use diana::rules::{Document, Home, RuleFile};
+use diana::{Engine, connect, registry};
+use diana_testing::RedisServer;
+
+fn read(text: &str, url: &str) -> RuleFile {
+    let document = Document::new("diana.yaml", text);
+    RuleFile::read_with(&document, &registry(), |_| Some(url.to_owned()))
+        .unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+async fn engine(file: &RuleFile) -> Engine<RedisStore> {
+    Engine::with_shared(file, connect(file.store.redis.as_ref().unwrap()).await.unwrap())
+}
+
+const RULES: &str = "
+store: {redis: '${REDIS_URL}', timeout: 5s, prefix: engines}
+rules:
+  - {name: shared, by: account, limit: 3/day}
+  - {name: own, by: account, limit: 2/day, store: local}
+  - {name: places, by: account, concurrent: 2}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_engines_share_what_is_shared_and_no_more() {
+    let redis = RedisServer::start().unwrap();
+    let file = read(RULES, &redis.url());
+    let (one, other) = (engine(&file).await, engine(&file).await);
+    let mut held = Vec::new();
+    for engine in [&one, &other] {
+        let verdict = engine.decide(&account("alice")).await;
+        assert!(verdict.is_granted(), "{verdict}");
+        held.push((engine, verdict));
+    }
+    let verdict = one.decide(&account("alice")).await;
+    assert_eq!(verdict.to_string(), "denied by `places` for alice: 0 of 2 left, again when somebody is done");
+    for (engine, verdict) in held {
+        engine.finish(verdict).await;
+    }
+    // The one that was refused gave back what it had taken of its own.
+    let verdict = one.decide(&account("alice")).await;
+    assert!(verdict.is_granted(), "{verdict}");
+    one.finish(verdict).await;
+    let denied = other.decide(&account("alice")).await;
+    assert!(denied.to_string().starts_with("denied by `shared` for alice: 0 of 3 left, again in "), "{denied}");
+    let denied = one.decide(&account("alice")).await;
+    assert!(denied.to_string().starts_with("denied by `own` for alice: 0 of 2 left, again in "), "{denied}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_limit_that_changes_keeps_its_use_for_all() {
+    let redis = RedisServer::start().unwrap();
+    let text = |revision: u32, limit: &str| {
+        format!(
+            "revision: {revision}\nstore: {{redis: '${{URL}}', timeout: 5s}}\nrules: [{{name: a, by: account, limit: {limit}}}]"
+        )
+    };
+    let (old, new) = (read(&text(1, "5/day"), &redis.url()), read(&text(2, "4/day"), &redis.url()));
+    let (one, other) = (engine(&old).await, engine(&old).await);
+    for engine in [&one, &other, &one] {
+        assert!(engine.decide(&account("alice")).await.is_granted());
+    }
+    one.set_rules(&new);
+    assert!(one.decide(&account("alice")).await.is_granted());
+    assert!(!one.decide(&account("alice")).await.is_granted());
+    // One that still has the old rules, or starts with them only now, goes by the newer ones too.
+    assert!(!other.decide(&account("alice")).await.is_granted());
+    assert!(!engine(&old).await.decide(&account("alice")).await.is_granted());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_each_engine_counts_for_itself() {
+    let mut redis = RedisServer::start().unwrap();
+    let file = read(RULES, &redis.url());
+    let engine = engine(&file).await;
+    assert!(engine.decide(&account("alice")).await.is_granted());
+    redis.kill().unwrap();
+    for _ in 0..3 {
+        let verdict = engine.decide(&account("bob")).await;
+        if verdict.is_granted() {
+            engine.finish(verdict).await;
+        }
+    }
+    let denied = engine.decide(&account("bob")).await;
+    assert!(denied.to_string().starts_with("denied by `own` for bob: 0 of 2 left"), "{denied}");
+}
+
+#[test]
+fn what_redis_cannot_keep_is_told_before_anybody_asks() {
+    let text = "
+store: {redis: 'redis://127.0.0.1'}
+rules:
+  - {name: a, limit: 5/s, algorithm: smooth_bursty, starts: empty}
+  - {name: b, limit: 5/s, algorithm: smooth_bursty, starts: empty, store: local}
+";
+    let document = Document::new("diana.yaml", text);
+    let problems = RuleFile::read_with(&document, &registry(), |_| None).unwrap_err();
+    assert_eq!(problems.len(), 1);
+    let text = problems.to_string();
+    assert!(text.starts_with("diana.yaml:4:22: the shared store can't keep this limit: "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_shared_is_changed_by_hand_for_all() {
+    let redis = RedisServer::start().unwrap();
+    let file = read(
+        "{store: {redis: '${REDIS_URL}', timeout: 5s}, rules: [{name: a, by: account, limit: 3/day}]}",
+        &redis.url(),
+    );
+    let (one, other) = (engine(&file).await, engine(&file).await);
+    for _ in 0..3 {
+        assert!(one.decide(&account("alice")).await.is_granted());
+    }
+    let left = async |engine: &Engine<RedisStore>| engine.peek_key("a", &["alice"]).await.unwrap().limits[0].remaining;
+    assert_eq!(left(&other).await, 0);
+    assert_eq!(other.refund_key("a", &["alice"], Cost::new(2).unwrap()).await.unwrap().limits[0].remaining, 2);
+    assert_eq!(left(&one).await, 2);
+    one.charge_key("a", &["alice"], Cost::ONE).await.unwrap();
+    assert_eq!(left(&other).await, 1);
+    let reset = one.reset_key("a", &["alice"]).await.unwrap();
+    assert_eq!((reset.home, reset.limits[0].remaining, left(&other).await), (Home::Shared, 3, 3));
+}

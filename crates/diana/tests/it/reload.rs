@@ -1,0 +1,131 @@
+//! Rules that change while requests are decided: counts are kept, and no request sees half of a change.
+
+use crate::support::{account, decide, engine, file, now, said};
+use diana::rules::DescribedRequest;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[test]
+fn what_stays_the_same_keeps_its_counts_exactly() {
+    let (engine, _) = engine("rules: [{name: a, by: account, limit: 3/h}, {name: b, limit: 100/h}]");
+    assert!(decide(&engine, &account("alice")).is_granted());
+    assert!(decide(&engine, &account("alice")).is_granted());
+    let before = engine.rules().rules()[0].rule().name.clone();
+    engine.set_rules(&file(
+        "rules: [{name: new, limit: 100/h}, {name: a, by: account, limit: 3/h, status: 429, match: {path: /**}}]",
+    ));
+    assert_eq!(before, "a");
+    assert_eq!(said(&engine, &account("alice")), "granted, closest to `a` for alice: 0 of 3 left");
+    assert_eq!(decide(&engine, &account("alice")).status(), Some(429));
+}
+
+#[test]
+fn a_limit_that_changes_keeps_each_keys_use_clamped() {
+    let (engine, _) = engine("rules: [{name: a, by: account, limit: 10/h}]");
+    for _ in 0..6 {
+        assert!(decide(&engine, &account("alice")).is_granted());
+    }
+    assert!(decide(&engine, &account("bob")).is_granted());
+    let left = |name: &str| {
+        let explained = now(engine.explain(&account(name)));
+        explained.rules[0].limits[0].1.standing.remaining
+    };
+    engine.set_rules(&file("rules: [{name: a, by: account, limit: 20/h}]"));
+    assert_eq!((left("alice"), left("bob"), left("carol")), (14, 19, 20));
+    engine.set_rules(&file("rules: [{name: a, by: account, limit: 3/h}]"));
+    assert_eq!((left("alice"), left("bob"), left("carol")), (0, 2, 3));
+    engine.set_rules(&file("rules: [{name: a, by: account, limit: 3/h, algorithm: fixed_window}]"));
+    assert_eq!((left("alice"), left("bob"), left("carol")), (0, 2, 3));
+}
+
+#[test]
+fn a_rule_that_counts_somebody_else_starts_anew() {
+    let (engine, _) = engine("rules: [{name: a, by: account, limit: 1/h}]");
+    assert!(decide(&engine, &account("x")).is_granted());
+    engine.set_rules(&file("rules: [{name: a, by: device, limit: 1/h}]"));
+    assert!(decide(&engine, &account("x").named("device", "x")).is_granted());
+}
+
+#[test]
+fn a_rule_that_is_gone_leaves_nothing_behind() {
+    let (engine, _) = engine("rules: [{name: a, by: account, total: 5}, {name: b, limit: 1/h}]");
+    for nth in 0..100 {
+        let _ = decide(&engine, &account(&nth.to_string()));
+    }
+    assert!(engine.local().len() > 1);
+    engine.set_rules(&file("rules: [{name: b, limit: 1/h}]"));
+    assert_eq!(engine.local().len(), 1);
+}
+
+#[test]
+fn a_request_that_is_under_way_gives_back_what_it_took_under_the_rules_of_then() {
+    let (engine, _) = engine("rules: [{name: a, by: account, concurrent: 2}]");
+    let (first, second) = (decide(&engine, &account("x")), decide(&engine, &account("x")));
+    engine.set_rules(&file("rules: [{name: a, by: account, concurrent: 1}]"));
+    assert!(!decide(&engine, &account("x")).is_granted());
+    now(engine.finish(first));
+    assert!(!decide(&engine, &account("x")).is_granted(), "one is still in flight, and one is allowed");
+    now(engine.finish(second));
+    assert!(decide(&engine, &account("x")).is_granted());
+}
+
+/// A thousand changes while two threads decide. The clock stands still, so each limit grants exactly what it allows; what is
+/// given back is granted once more.
+#[test]
+fn a_thousand_changes_under_load_lose_and_invent_nothing() {
+    const CHANGES: usize = 1_000;
+    // What each rule allows never changes; all else does. `pair` tells whether a request could see half of a change: its two
+    // rules come and go together, and always have the same name of a version in their limits.
+    let text = |nth: usize| {
+        let other = nth % 7 + 1;
+        let pair = if nth.is_multiple_of(2) { ("one", "two") } else { ("three", "four") };
+        format!(
+            "rules:
+  - {{name: filler-{other}, match: {{path: /never/{other}}}, limit: {other}/h}}
+  - {{name: total, by: account, total: 20000, status: {}}}
+  - {{name: bucket, by: account, limit: 30000/day}}
+  - {{name: changing, limit: {}/h}}
+  - {{name: {}, match: {{path: /pair}}, limit: 1000000/h}}
+  - {{name: {}, match: {{path: /pair}}, limit: 1000001/h}}
+",
+            400 + other,
+            1_000_000 + nth,
+            pair.0,
+            pair.1,
+        )
+    };
+    let files = (0..14).map(|nth| file(&text(nth))).collect::<Vec<_>>();
+    let (engine, _) = engine(&text(0));
+    let (granted, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let (alice, pair) = (account("alice"), DescribedRequest::new("GET", "/pair"));
+                while !done.load(Ordering::Relaxed) {
+                    let verdict = decide(&engine, &alice);
+                    granted.fetch_add(u64::from(verdict.is_granted()), Ordering::Relaxed);
+                    let verdict = decide(&engine, &pair);
+                    let names = verdict.asked().map(|asked| asked.rule.name.clone()).filter(|name| name != "changing");
+                    let names = names.collect::<Vec<_>>().join(" and ");
+                    assert!(["one and two", "three and four"].contains(&&*names), "half of a change: {names}");
+                    now(engine.refund(verdict));
+                }
+            });
+        }
+        for nth in 1..=CHANGES {
+            engine.set_rules(&files[nth % files.len()]);
+        }
+        // The rest is spent under the last rules.
+        while granted.load(Ordering::Relaxed) < 20_000 {
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(granted.load(Ordering::Relaxed), 20_000);
+    let left = now(engine.explain(&account("alice")));
+    let left = left
+        .rules
+        .iter()
+        .flat_map(|rule| rule.limits.iter().map(|(name, answer)| (name.as_str(), answer.standing.remaining)));
+    let left = left.filter(|(name, _)| ["total", "bucket"].contains(name)).collect::<Vec<_>>();
+    assert_eq!(left, [("total", 0), ("bucket", 10_000)]);
+}

@@ -1,0 +1,98 @@
+//! What a request turned out to cost: more is charged, less is given back, here and where it is shared.
+
+use crate::support::{account, clock, file, now};
+use diana::core::{ManualClock, MemoryStore, Store};
+use diana::{Engine, EngineOptions, Settled};
+use std::time::Duration;
+
+const RULES: &str = "
+  - {name: tokens, by: account, limit: 1000/h, algorithm: fixed_window, opens: first_request, cost: 100}
+  - {name: requests, by: account, limit: 50/h, algorithm: sliding_log}
+  - {name: places, by: account, concurrent: 5, cost: 2}
+  - {name: shadow, by: account, limit: 500/h, algorithm: sliding_window, cost: 100, shadow: true}
+";
+
+fn here() -> (Engine, ManualClock) {
+    let (file, clock) = (file(&format!("rules:{RULES}")), clock());
+    (EngineOptions::of(&file).clock(clock.clone()).build(&file), clock)
+}
+
+fn shared() -> (Engine<MemoryStore>, ManualClock) {
+    let (file, clock) = (file(&format!("store: {{redis: 'redis://127.0.0.1'}}\nrules:{RULES}")), clock());
+    (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, MemoryStore::default()), clock)
+}
+
+/// What is left of each limit.
+fn left<S: Store + 'static>(engine: &Engine<S>) -> Vec<u64> {
+    let explained = now(engine.explain(&account("alice")));
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
+}
+
+fn both_ways<S: Store + 'static>(engine: &Engine<S>) {
+    let mut verdict = now(engine.decide(&account("alice")));
+    assert_eq!(left(engine), [900, 49, 3, 400]);
+    now(engine.settle(&mut verdict, &Settled::all(250)));
+    assert_eq!(left(engine), [750, 49, 3, 250], "rules without a cost, and places, stay");
+    now(engine.settle(&mut verdict, &Settled::all(30)));
+    assert_eq!(left(engine), [970, 49, 3, 470]);
+    now(engine.settle(&mut verdict, &Settled::all(30)));
+    assert_eq!(left(engine), [970, 49, 3, 470], "the same again is nothing");
+    now(engine.settle(&mut verdict, &Settled::new().rule("requests", 4).rule("nobody", 7)));
+    assert_eq!(left(engine), [970, 46, 3, 470]);
+    // Nothing at all, and more again; then all of it goes back, once.
+    now(engine.settle(&mut verdict, &Settled::all(0)));
+    assert_eq!(left(engine), [1_000, 46, 3, 500]);
+    now(engine.settle(&mut verdict, &Settled::all(5_000)));
+    assert_eq!(left(engine), [0, 46, 3, 0], "even beyond the limit");
+    assert!(!now(engine.decide(&account("alice"))).is_granted());
+    now(engine.settle(&mut verdict, &Settled::all(0)));
+    now(engine.refund(verdict));
+    assert_eq!(left(engine), [1_000, 50, 5, 500]);
+}
+
+#[test]
+fn more_is_charged_and_less_is_given_back() {
+    both_ways(&here().0);
+}
+
+#[test]
+fn where_it_is_shared_too() {
+    both_ways(&shared().0);
+}
+
+#[test]
+fn a_bucket_gives_back_no_more_than_lay_ahead_when_it_granted() {
+    let (engine, _) = crate::support::engine("rules: [{name: bucket, limit: 1000/h, cost: 100}]");
+    let mut first = now(engine.decide(&account("alice")));
+    now(engine.settle(&mut first, &Settled::all(30)));
+    assert_eq!(left(&engine), [970]);
+    let mut second = now(engine.decide(&account("alice")));
+    now(engine.settle(&mut second, &Settled::all(250)));
+    assert_eq!(left(&engine), [720]);
+    now(engine.settle(&mut second, &Settled::all(0)));
+    // As much as lay ahead when it was granted: its own 100, and the 30 before it.
+    assert_eq!(left(&engine), [850]);
+}
+
+#[test]
+fn a_window_that_is_over_gives_nothing_back() {
+    let (engine, clock) = here();
+    let mut verdict = now(engine.decide(&account("alice")));
+    clock.advance(Duration::from_secs(7_200));
+    let second = now(engine.decide(&account("alice")));
+    assert_eq!(left(&engine)[0], 900);
+    now(engine.settle(&mut verdict, &Settled::all(10)));
+    assert_eq!(left(&engine)[0], 900, "that of before is void");
+    now(engine.settle(&mut verdict, &Settled::all(60)));
+    assert_eq!(left(&engine)[0], 850, "but what comes on top is charged");
+    drop(second);
+}
+
+#[test]
+fn what_was_denied_has_no_cost() {
+    let (engine, _) = crate::support::engine("rules: [{name: a, limit: 10/h, cost: 20}]");
+    let mut denied = now(engine.decide(&account("alice")));
+    assert!(!denied.is_granted());
+    now(engine.settle(&mut denied, &Settled::all(5)));
+    assert_eq!(left(&engine), [10]);
+}

@@ -1,0 +1,94 @@
+//! An engine that follows a real file and a real etcd: rules change without a restart, and counts are kept.
+
+use crate::support::account;
+use diana::rules::{Document, Origin, RuleFile, Running};
+use diana::{Engine, Follower, registry, sources};
+use diana_testing::EtcdServer;
+use std::fs::write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Started {
+    engine: Arc<Engine>,
+    follower: Arc<Follower>,
+    running: Running,
+}
+
+/// What the program does when it starts.
+async fn start(path: &Path) -> Started {
+    let document = Document::new(path.display().to_string(), std::fs::read_to_string(path).unwrap());
+    let file = RuleFile::read(&document, &registry()).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Arc::new(Engine::new(&file));
+    let follower = Follower::new(Arc::clone(&engine), registry());
+    let running = sources(path, &file).unwrap().start(follower.clone()).await.unwrap();
+    Started { engine, follower, running }
+}
+
+/// Waits until something holds, as long as a slow machine may need.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it never came to be: {what}");
+}
+
+fn limit(engine: &Engine) -> String {
+    engine.rules().rules()[0].rule().limits[0].written.clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_file_is_in_force_and_keeps_the_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("diana.yaml");
+    write(&path, "rules: [{name: a, by: account, limit: 3/day}]").unwrap();
+    let Started { engine, follower, running } = start(&path).await;
+    assert_eq!(running.status().in_force, Origin::Local);
+    assert!(engine.decide(&account("alice")).await.is_granted());
+    assert!(engine.decide(&account("alice")).await.is_granted());
+
+    write(&path, "rules: [{name: a, by: account, limit: 2/day}]").unwrap();
+    until("the new limit", || limit(&engine) == "2/day").await;
+    assert!(!engine.decide(&account("alice")).await.is_granted(), "her two are still counted");
+    assert_eq!(follower.file().unwrap().rules[0].limits[0].written, "2/day");
+
+    // A bad file changes nothing, and is told with its place.
+    write(&path, "rules: [{name: a, by: acount, limit: 5/day}]").unwrap();
+    until("the error", || running.status().errors > 0).await;
+    assert_eq!(limit(&engine), "2/day");
+    let error = running.status().last_error.unwrap().what;
+    assert!(error.contains("did you mean `account`?"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rules_of_an_etcd_win_and_change_while_requests_come() {
+    let etcd = EtcdServer::start().unwrap();
+    etcd.put("/diana/rules", "rules: [{name: a, by: account, limit: 3/day, status: 429}]").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("diana.yaml");
+    let text = format!(
+        "remote: {{from: 'etcd://127.0.0.1:{}/diana/rules', keep: '{}'}}\nrules: [{{name: a, by: account, limit: 1/day}}]",
+        etcd.port(),
+        folder.path().join("kept").display(),
+    );
+    write(&path, text).unwrap();
+    let Started { engine, running, .. } = start(&path).await;
+    assert_eq!((running.status().in_force, limit(&engine)), (Origin::Remote, "3/day".to_owned()));
+    for _ in 0..3 {
+        assert!(engine.decide(&account("alice")).await.is_granted());
+    }
+    assert_eq!(engine.decide(&account("alice")).await.status(), Some(429));
+
+    etcd.put("/diana/rules", "rules: [{name: a, by: account, limit: 4/day}]").unwrap();
+    until("the new rules", || limit(&engine) == "4/day").await;
+    assert!(engine.decide(&account("alice")).await.is_granted(), "one more is allowed");
+    assert!(!engine.decide(&account("alice")).await.is_granted());
+
+    // What belongs to the machine is not for the centre to say.
+    etcd.put("/diana/rules", "gateway: {listen: '0.0.0.0:1'}\nrules: [{name: a, limit: 9/day}]").unwrap();
+    until("the error", || running.status().errors > 0).await;
+    assert_eq!(limit(&engine), "4/day");
+}

@@ -1,0 +1,41 @@
+//! What the tests of the engine have in common.
+
+use diana::core::{ManualClock, Store, Timestamp};
+use diana::rules::{DescribedRequest, Document, Registry, RuleFile};
+use diana::{Engine, EngineOptions, Verdict};
+
+pub(crate) fn file(text: &str) -> RuleFile {
+    let document = Document::new("diana.yaml", text);
+    RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+pub(crate) fn clock() -> ManualClock {
+    ManualClock::at(Timestamp::from_secs(1_700_000_000))
+}
+
+pub(crate) fn engine(text: &str) -> (Engine, ManualClock) {
+    let (file, clock) = (file(text), clock());
+    (EngineOptions::of(&file).clock(clock.clone()).build(&file), clock)
+}
+
+pub(crate) fn request() -> DescribedRequest {
+    DescribedRequest::new("GET", "/").ip([203, 0, 113, 7])
+}
+
+pub(crate) fn account(name: &str) -> DescribedRequest {
+    request().named("account", name)
+}
+
+/// What is decided at once.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
+}
+
+pub(crate) fn decide<S: Store + 'static>(engine: &Engine<S>, request: &DescribedRequest) -> Verdict {
+    now(engine.decide(request))
+}
+
+/// The verdict as a line of a transcript.
+pub(crate) fn said<S: Store + 'static>(engine: &Engine<S>, request: &DescribedRequest) -> String {
+    decide(engine, request).to_string()
+}

@@ -1,0 +1,30 @@
+//! The example `polite_crawler`: what it asks for, and what it leaves alone.
+
+#[path = "../../polite_crawler/main.rs"]
+#[allow(dead_code, reason = "the example\'s `main`")]
+mod polite_crawler;
+
+/// A crawl of the example's own site. It takes some three seconds, for which its hosts ask.
+#[tokio::test]
+async fn crawler() {
+    use polite_crawler::site::{PAGES, Site};
+
+    let site = Site::start().await.unwrap();
+    let mut out = Vec::new();
+    polite_crawler::run(site.roots().unwrap(), &mut out).await.unwrap();
+    let out = String::from_utf8(out).unwrap();
+    // Each page once, though one host refused its ninth and its eighteenth request, and none that is not for crawlers.
+    for page in 0..PAGES {
+        let line = format!("  200  {}  (waited ", site.address(page));
+        assert_eq!(out.matches(&line).count(), 1, "page {page}:\n{out}");
+    }
+    assert_eq!(out.matches("  429  http").count(), 2, "{out}");
+    assert_eq!(site.asked(), [1 + PAGES / 2, 1 + PAGES / 2 + 2], "{out}");
+    assert!(!out.contains("/private"), "{out}");
+    // Who asked again at once would have been served, after all: only what it waited shows that it heeds.
+    let (_, summary) = out.split_once("40 pages in ").unwrap();
+    let (_, rest) = summary.split_once(" s: 2 refusals met, 0 given up, longest wait ").unwrap();
+    let (wait, hosts) = rest.split_once(" s\n").unwrap();
+    assert!(wait.parse::<f64>().unwrap() >= 0.5, "{out}");
+    assert_eq!((hosts.matches(": 20 requests, ").count(), hosts.matches(": 22 requests, ").count()), (1, 1), "{out}");
+}

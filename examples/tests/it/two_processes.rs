@@ -1,0 +1,17 @@
+//! The example `two_processes`: together they get the limit, and not twice that.
+
+use crate::program::Program;
+use diana::core::{Clock, SystemClock};
+
+#[test]
+fn both_together_get_the_limit() {
+    let began = SystemClock.now();
+    let (printed, output) = Program::run(Program::of("two_processes"));
+    let seconds = SystemClock.now().since(began).as_secs() + 1;
+    assert!(output.status.success(), "{output:?}");
+    let together = printed.split_once("together: ").and_then(|(_, rest)| rest.split_once(';')).unwrap().0;
+    let together = together.parse::<u64>().unwrap();
+    // It asks for three seconds; on a busy machine it may come to ask less often than it could.
+    assert!((50..=50 + 100 * seconds).contains(&together), "{printed}");
+    assert!(printed.contains("as one of 2 instances"), "{printed}");
+}

@@ -1,0 +1,64 @@
+//! An nginx serves what it is told to, says what is wrong with its configuration, and leaves nothing behind.
+
+use diana_testing::{NginxServer, Wrk};
+use std::path::Path;
+use std::time::Duration;
+
+/// A server that lets `/open` pass, and refuses all but the first for `/shut`.
+fn limiting() -> NginxServer {
+    NginxServer::start(|port| {
+        format!(
+            "limit_req_zone $binary_remote_addr zone=tight:1m rate=1r/m;
+            server {{
+                listen 127.0.0.1:{port};
+                location / {{ root /nowhere; try_files none @ok; }}
+                location /shut {{ limit_req zone=tight; root /nowhere; try_files none @ok; }}
+                location @ok {{ return 200 ok; }}
+            }}"
+        )
+    })
+    .unwrap()
+}
+
+#[test]
+fn wrk_tells_what_was_refused() {
+    let nginx = limiting();
+    let wrk = Wrk::new(&nginx.url()).connections(4).duration(Duration::from_millis(1));
+    let open = wrk.run(&["/open"]).unwrap();
+    assert!(open.answers > 0 && open.refused == 0 && open.errors == 0, "{open:?}");
+    assert!(open.p50 <= open.p99 && open.p99 <= open.took, "{open:?}");
+    let shut = wrk.run(&["/shut"]).unwrap();
+    assert!(shut.answers > 0 && shut.answers - shut.refused <= 1, "{shut:?}");
+    // In turn for each connection or for all: half of them, but for those under way at the end.
+    let half = wrk.run(&["/open", "/shut"]).unwrap();
+    assert!((half.refused * 2).abs_diff(half.answers) <= 8, "{half:?}");
+    let closing = wrk.header("Connection: close").run(&["/open"]).unwrap();
+    assert!(closing.answers > 0 && closing.refused == 0, "{closing:?}");
+}
+
+#[test]
+fn one_worker_serves_and_goes_with_it() {
+    let mut nginx = limiting();
+    let workers = nginx.workers().unwrap();
+    assert_eq!(workers.len(), 1);
+    assert!(diana_testing::resident(workers[0]).unwrap() > 0);
+    nginx.kill().unwrap();
+    assert!(diana_testing::resident(workers[0]).is_err());
+    assert!(Wrk::new(&nginx.url()).connections(1).run(&["/open"]).is_err());
+}
+
+#[test]
+fn a_wrong_configuration_is_told() {
+    let error = NginxServer::start(|_| "no_such_thing;".to_owned()).unwrap_err().to_string();
+    assert!(error.contains("unknown directive \"no_such_thing\""), "{error}");
+}
+
+#[test]
+fn another_program_may_become_it() {
+    let http = |port| format!("server {{ listen 127.0.0.1:{port}; return 200 ok; }}");
+    let nginx = NginxServer::start_under(&["nice", "-n", "1"], http).unwrap();
+    let worker = nginx.workers().unwrap()[0];
+    let stat = std::fs::read_to_string(Path::new("/proc").join(worker.to_string()).join("stat")).unwrap();
+    let nice = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap();
+    assert_eq!(nice, "1");
+}
