@@ -9,7 +9,7 @@
 //! What was learned, ten minutes after the last answer; where that was next to nothing, ten seconds after it. Then an idle key
 //! equals a fresh one, and invented keys leave nothing behind.
 //!
-//! # What always holds (tests/laws.rs, adaptive/tests.rs)
+//! # What always holds (tests/it/laws.rs, adaptive/tests.rs)
 //! - Permits taken and not given back are at most the limit of their moment, but for one request that costs more than that: it
 //!   goes alone.
 //! - The limit lies between `min` and `max`.

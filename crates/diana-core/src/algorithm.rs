@@ -51,7 +51,7 @@ pub use total::{Total, TotalState};
 /// 5. A state that [`is_fresh`](Self::is_fresh) answers every ask as [`fresh`](Self::fresh) does, so it may be forgotten.
 /// 6. Nothing overflows or panics, whatever the time and the cost.
 ///
-/// `tests/laws.rs` checks these for every algorithm here.
+/// `tests/it/laws.rs` checks these for every algorithm here.
 pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// What is kept for each key. Its `Default` only fills unused places; [`fresh`](Self::fresh) begins a key.
     type State: Clone + Debug + Default + Send + Sync + 'static;

@@ -5,7 +5,7 @@
 //! if so much may go at once, and else a piece of it, as much as the rate gives in 20 ms, which it reserves and waits for.
 //! So what is above the burst flows evenly, and bodies that share a bucket take turns, piece by piece.
 //!
-//! # What always holds (tests/bandwidth.rs)
+//! # What always holds (tests/it/bandwidth.rs)
 //! - Every byte passes, in order, and so do trailers and errors.
 //! - In every span `t`, at most `burst + rate × t` bytes of a key pass; beyond the burst, in pieces of 20 ms.
 //! - Where several rules slow a body down, the slowest governs.

@@ -9,7 +9,7 @@
 //!                    the client  10.0.0.2    10.0.0.1    => the client is 203.0.113.7
 //! ```
 //!
-//! # What always holds (tests/client.rs)
+//! # What always holds (tests/it/client.rs)
 //! - Whatever a client sends, its address is not left of the one that the last trusted proxy saw.
 //! - What is no address ends the walk at the last good one.
 //! - An IPv4 address in IPv6's clothes is the IPv4 address.

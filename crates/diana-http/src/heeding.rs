@@ -3,7 +3,7 @@
 //! `Retry-After` of a 429 or 503, and `RateLimit` that says that nothing is left, hold back all calls to that host until then.
 //! That is better for both sides than being refused again and again; many services shut out who goes on regardless.
 //!
-//! # What always holds (tests/heeding.rs)
+//! # What always holds (tests/it/heeding.rs)
 //! - After an answer that says when to come again, no call goes out to that host before; others are not held back.
 //! - A call that would have to wait longer than its patience fails at once, unsent.
 //! - With a limit, no more calls go out than it grants, not even when a pause is over.

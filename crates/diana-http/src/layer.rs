@@ -5,7 +5,7 @@
 //!                                     └─ refused ──────────────────────────────────▲
 //! ```
 //!
-//! # What always holds (tests/layer.rs, tests/examples.rs)
+//! # What always holds (tests/it/layer.rs, tests/it/examples.rs)
 //! - A refused request does not reach the inner service.
 //! - What a request holds comes back when the body of its response ends, and when anybody gives up before that.
 //! - A call by gRPC is refused in the words of gRPC: `RESOURCE_EXHAUSTED`, with `RetryInfo`.

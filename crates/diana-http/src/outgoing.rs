@@ -3,7 +3,7 @@
 //! Whoever calls an API that allows 10 requests a second is better off waiting for its turn than being refused there. This is
 //! a tower layer for any client: hyper-util's, reqwest's, tonic's channel, or a function.
 //!
-//! # What always holds (tests/outgoing.rs)
+//! # What always holds (tests/it/outgoing.rs)
 //! - No more calls go out than the limit grants; those who wait go in the order in which they came, where the limit is a
 //!   [`Limiter`], a [`KeyedLimiter`] or [`Permits`].
 //! - A call whose turn does not come within the patience fails without having been sent, and the error names the limit.

@@ -1,6 +1,6 @@
 //! The guard of a request that passes: what it took comes back as it should, whatever becomes of it.
 //!
-//! # What always holds (tests/giving_back.rs)
+//! # What always holds (tests/it/giving_back.rs)
 //! - Dropped before [`begin`](Pass::begin), everything comes back: the request was not carried out.
 //! - As long as it is there, what it holds is held, in the shared store too.
 //! - Dropped later, what is held while a request runs (`concurrent`) comes back, and the rest stays taken.

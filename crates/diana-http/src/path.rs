@@ -9,7 +9,7 @@
 //! - `;jsessionid=1` at the end of a segment goes.
 //! - `.` and `..` go, with what `..` takes along; the root has nothing above it.
 //!
-//! # What always holds (tests/path.rs)
+//! # What always holds (tests/it/path.rs)
 //! - The normal form of a normal form is itself.
 //! - It begins with `/`, and no segment of it is empty (but for the last), `.` or `..`.
 //! - A path that is normal already is not copied.

@@ -10,7 +10,7 @@ use std::time::Duration;
 ///
 /// The script keeps the state and decides; what is shown is reckoned here from the state that the script saw, with the
 /// algorithm itself. So there is one place where remaining permits and retry times come from, and a script that decides
-/// otherwise than the algorithm is found out (`tests/conformance.rs`).
+/// otherwise than the algorithm is found out (`tests/it/conformance.rs`).
 pub(crate) trait Scripted: Algorithm {
     /// Its file.
     const MODULE: Module;

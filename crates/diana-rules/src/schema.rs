@@ -1,6 +1,6 @@
 //! The rule file as a JSON Schema, for editors: completion, what each field means, and red lines while one types.
 //!
-//! # What always holds (tests/schema.rs)
+//! # What always holds (tests/it/schema.rs)
 //! - It has the fields that the parser knows, no more and no fewer: both go by the same lists.
 //! - What the parser accepts, the schema accepts. What only the parser can know (whether a time zone exists, whether two fields
 //!   make sense together) is left to it; an unknown field and a value of the wrong kind are refused by both.

@@ -9,7 +9,7 @@
 //! Each source is one task that brings what it finds to the [desk](desk::Desk). The desk alone calls [`Apply`], one call at a
 //! time, so that nobody has to think about two documents that arrive at once.
 //!
-//! # What always holds (`tests/remote_over_local.rs`)
+//! # What always holds (`tests/it/remote_over_local.rs`)
 //! - A document that [`Apply`] refuses changes nothing, whatever it came from, and is [told](SourceStatus::last_error).
 //! - The centre's document is in force as soon as it can be had, and stays when the centre goes away; over a restart too,
 //!   if there is a place to [keep](Sources::keep) it.

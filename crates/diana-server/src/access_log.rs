@@ -10,7 +10,7 @@
 //! of a buffer, waits a moment for more, takes the buffer away and leaves an empty one: a line costs no system call, no memory
 //! and no wait.
 //!
-//! # What always holds (tests/access_log.rs)
+//! # What always holds (tests/it/access_log.rs)
 //! - Logging never waits for whoever reads the log. What has no room is dropped, and [counted](Drops).
 //! - A line stays one line, whatever clients send.
 //! - What was logged is written before the last handle is gone, if it can be within [a time](LAST_WORDS).

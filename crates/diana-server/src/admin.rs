@@ -15,7 +15,7 @@
 //! Answers are JSON; `/explain` and `/rules` are text for who asks for `text/plain`. What is in the query may be in the
 //! body, as an object of JSON.
 //!
-//! # Who may ask (tests/admin.rs)
+//! # Who may ask (tests/it/admin.rs)
 //! - With a token, whoever sends it: `Authorization: Bearer ..`. The page itself and the two health checks tell no secrets, and
 //!   are open; the page asks for the token.
 //! - Without one, whoever reaches the address, which is this machine's own unless the file says otherwise. A web page that its

@@ -3,7 +3,7 @@
 //! An importer reads a foreign file and writes a rule file that does the same, with a comment at each rule that tells where
 //! it comes from. What can't be carried over, or only nearly, is a [`Note`] with its line and what to do about it.
 //!
-//! # What always holds (tests/any_input.rs)
+//! # What always holds (tests/it/any_input.rs)
 //! - No input makes an importer panic, and what it makes of a large one is bounded.
 //! - What an importer writes is YAML that reads again, whatever names and texts the foreign file has.
 

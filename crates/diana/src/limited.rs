@@ -17,7 +17,7 @@
 //! 3. The key is written to the stack: the [`Caller`]'s address or user, or what stands in braces.
 //! 4. A refusal becomes a [`Limited`], and that the function's own answer. The body does not run.
 //!
-//! # What always holds (tests/limited.rs and its kin: `_async`, `_install`, `_rules`, `_scope`, `_shared`)
+//! # What always holds (tests/it/limited.rs and its kin: `_async`, `_install`, `_rules`, `_scope`, `_shared`)
 //! - A call that is refused has charged nothing, and its body has not begun.
 //! - Nothing here is without a limit for want of knowledge: whose address or user isn't known counts under one key, with all
 //!   others of whom it isn't, and without installed [`Limits`] every call is refused with an error that says what to write.

@@ -18,7 +18,7 @@
 //! used at once, those of the last 50 ms. So a rate of 10,000/s with a burst of 1 holds on a timer that counts milliseconds,
 //! ten at a time.
 //!
-//! # What always holds (tests/pace*.rs)
+//! # What always holds (tests/it/pace*.rs)
 //! - Everything passes, in order, once.
 //! - In every span `t` at most `burst + rate × t` are granted, over all that share a limiter, and at most
 //!   `burst + rate × (t + 50 ms)` pass: a turn is used as soon as it comes, or up to 50 ms late. (One item or piece of each

@@ -20,7 +20,7 @@
 //! When the last one leaves, the unit is forgotten. It would be better informed than the beginning, but then an idle key
 //! would differ from a fresh one, and every key ever seen would have to be kept.
 //!
-//! # What always holds (tests/laws.rs, tests/concurrency.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/concurrency.rs)
 //! - Permits taken and not given back are at most `limit + burst`.
 
 use crate::quota::check_count;

@@ -19,7 +19,7 @@
 //! uses [`SlidingWindow`](super::SlidingWindow) or [`SlidingLog`](super::SlidingLog). Who wants "1000 a day, from
 //! midnight" wants exactly this.
 //!
-//! # What always holds (tests/laws.rs, tests/fixed_window.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/fixed_window.rs)
 //! - At most `limit` in one window, refunds included.
 //! - A refund is void once the window of its grant is over, so it never adds to the next one.
 

@@ -22,7 +22,7 @@
 //! there, since 1000/60 is cut to 16), and has patience: nginx is [`Patience::FOREVER`], and one who won't wait so long
 //! is refused instead.
 //!
-//! # What always holds (tests/laws.rs, tests/leaky_bucket.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/leaky_bucket.rs)
 //! - Of those that leave from a time `s` to a time `e`, all but the last cost at most `delay + rate × (e − s)` together.
 //!   Without `delay` that means: whoever leaves with cost `c`, the next one leaves no sooner than `c` intervals later.
 //! - No more than `queue + 1` permits are in the bucket at any time.

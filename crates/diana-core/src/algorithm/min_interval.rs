@@ -14,7 +14,7 @@
 //! and here a grant is a grant, whatever its cost: what is spaced out is *how often* something happens (a message sent, a
 //! page reloaded) and not how much.
 //!
-//! # What always holds (tests/laws.rs, tests/min_interval.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/min_interval.rs)
 //! - Two grants that were not refunded go on at least the interval apart.
 
 use crate::{Algorithm, Cost, InvalidQuota, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};

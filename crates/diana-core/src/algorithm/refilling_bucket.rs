@@ -23,7 +23,7 @@
 //! forgotten strictly later than `ceil(capacity / tokens)` periods after the last grant. The bucket is full by then, and
 //! the next grant begins a new phase: to forget never gives a token more, and the next refill comes later, if anything.
 //!
-//! # What always holds (tests/laws.rs, tests/refilling_bucket.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/refilling_bucket.rs)
 //! - At one instant at most `capacity` pass, and in every span `t` at most `capacity + tokens × (t / every + 1)`.
 //! - A clock that goes back refills nothing, and takes nothing away.
 //!

@@ -21,7 +21,7 @@
 //! Memory: 16 bytes for each moment at which something was granted in the longest window, at most as many as that
 //! window's limit. For a limit in the thousands the [`SlidingWindow`](super::SlidingWindow) does nearly as well in 80.
 //!
-//! # What always holds (tests/laws.rs, tests/window_models.rs, tests/sliding_log.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/window_models.rs, tests/it/sliding_log.rs)
 //! - At most `limit` in every window, wherever one puts it, for each of the windows.
 //! - Requests that were denied leave no entry, so a client that keeps trying gets in as soon as one that waited.
 //! - The log has at most as many entries as the limit of the longest window, even after charges.

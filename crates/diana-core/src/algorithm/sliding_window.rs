@@ -22,7 +22,7 @@
 //! [`SlidingLog`](super::SlidingLog) has none of it. Where the buckets don't divide the window their width is rounded
 //! up, and where a precision doesn't, their number is: the window is longer than asked, never shorter.
 //!
-//! # What always holds (tests/laws.rs, tests/window_models.rs, tests/sliding_window.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/window_models.rs, tests/it/sliding_window.rs)
 //! - At most `limit` in any `n` neighbouring buckets.
 //! - The retry time is the moment at which enough buckets for *this* cost have left.
 

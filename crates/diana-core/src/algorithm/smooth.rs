@@ -23,7 +23,7 @@
 //! To be Guava's to the microsecond, this is f64 in Java's order of operations; nothing else in Diana is. `as` casts like
 //! Java's `(long)`: towards zero, NaN to 0, the rest to the end of the range. `cargo xtask golden` replays recorded runs.
 //!
-//! # What always holds (tests/smooth.rs)
+//! # What always holds (tests/it/smooth.rs)
 //! - A denial leaves the state as it was, bit by bit.
 //! - A price is never negative and never wraps, so no request gives time back.
 //! - With a finite store (`max_permits`) no number in the state is NaN or infinite.

@@ -14,7 +14,7 @@
 //!
 //! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
 //!
-//! # What always holds (tests/guava.rs, tests/smooth.rs)
+//! # What always holds (tests/it/guava.rs, tests/it/smooth.rs)
 //! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
 //! - An idle key equals a fresh one if it [starts full](Starts::Full).
 

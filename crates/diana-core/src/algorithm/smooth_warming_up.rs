@@ -24,7 +24,7 @@
 //!
 //! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
 //!
-//! # What always holds (tests/guava.rs, tests/smooth.rs)
+//! # What always holds (tests/it/guava.rs, tests/it/smooth.rs)
 //! - From cold, the permits above the threshold take the warm-up, however they are portioned.
 //! - A key starts cold, and is cold again after a quiet warm-up: an idle key equals a fresh one.
 

@@ -14,7 +14,7 @@
 //! One number can be swapped by one atomic instruction in memory and by one `SET` in Redis; two can't. The arithmetic is
 //! in [`schedule`](super::schedule), which also tells why nothing drifts.
 //!
-//! # What always holds (tests/laws.rs, tests/token_bucket.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/token_bucket.rs)
 //! - In every span `t` at most `burst + rate × t` pass, reservations included, and what was refunded within the span.
 //! - 3/s is exactly 3,000,000 in a million seconds; 600,000,001/s is not 1,000,000,000/s.
 //! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.

@@ -10,7 +10,7 @@
 //!  │◀──── gone for good ───▶│◀──── left ────▶│
 //! ```
 //!
-//! # What always holds (tests/laws.rs, tests/total.rs)
+//! # What always holds (tests/it/laws.rs, tests/it/total.rs)
 //! - The grants that were not refunded cost at most the limit, however long it takes.
 //! - A used key is never fresh, so no store forgets it: a key that was forgotten would be forgiven.
 

@@ -1,4 +1,4 @@
-//! The concurrency limit, as transcripts; its laws are in tests/laws.rs.
+//! The concurrency limit, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms, secs};
 use diana_core::{Algorithm, Clock, Concurrency, MAX_PERMITS, Patience, Refund, Timestamp};

@@ -1,4 +1,4 @@
-//! The leaky bucket, as transcripts and against a model of nginx; its laws are in tests/laws.rs.
+//! The leaky bucket, as transcripts and against a model of nginx; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms};
 use diana_core::{LeakyBucket, MAX_PERMITS, Outcome, Patience, Quota, Refund};

@@ -1,4 +1,4 @@
-//! The minimum interval, as transcripts; its laws are in tests/laws.rs.
+//! The minimum interval, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms, secs};
 use diana_core::{Clock, ManualClock, MinInterval, Patience, Refund, Timestamp};

@@ -1,4 +1,4 @@
-//! The token bucket, as transcripts; its laws are in tests/laws.rs.
+//! The token bucket, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms, secs};
 use diana_core::{Clock, Outcome, Patience, Quota, Refund, Retry, Timestamp, TokenBucket};

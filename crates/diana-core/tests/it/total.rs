@@ -1,4 +1,4 @@
-//! The total, as transcripts; its laws are in tests/laws.rs.
+//! The total, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, secs};
 use diana_core::{MAX_PERMITS, Refund, Total};

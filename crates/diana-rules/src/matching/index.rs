@@ -18,7 +18,7 @@
 //! Rules with equal places that want different values of one header are looked up by that value. What is left (methods,
 //! addresses, expressions) is asked of the rules that were found.
 //!
-//! # What always holds (tests/index_laws.rs)
+//! # What always holds (tests/it/index_laws.rs)
 //! The rules found are those that match, asked one by one, in the order of the file.
 
 use super::host::HostPattern;

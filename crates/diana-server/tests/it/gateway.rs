@@ -1,7 +1,5 @@
 //! The gateway as it runs: the program itself on real sockets, a service behind it that notes every byte, and clients before it,
 //! good ones and bad ones.
-//!
-//! One program for all, since each would take as long to link: `cargo test -p diana-server --test gateway smuggling` runs a part.
 
 mod bodies;
 mod clients;

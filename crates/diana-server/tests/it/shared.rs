@@ -1,7 +1,5 @@
 //! Gateways that share: their counts on a real Redis, also one that is killed or frozen under load, and their rules in a real etcd.
 //!
-//! One program for all, since each would take as long to link: `cargo test -p diana-server --test shared away` runs a part.
-//!
 //! No test depends on the time: windows are of an hour or a day and open with their first request, so that none ends while it is
 //! counted; and what others do is waited for.
 

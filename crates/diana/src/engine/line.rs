@@ -11,7 +11,7 @@
 //! For a shared count the line is that of this process. What others give back wakes nobody here, so the first asks every
 //! [`SHORT_WHILE`].
 //!
-//! # What always holds (tests/lines.rs)
+//! # What always holds (tests/it/lines.rs)
 //! - First come, first served, for each count.
 //! - Nobody waits longer than the rule's `wait`, and no line is longer than its `queue`.
 //! - Whoever stops waiting has taken nothing, and the next one moves up.

@@ -1,6 +1,6 @@
 //! What the shared store is asked about a request, and what goes back there.
 //!
-//! # What always holds (tests/given_up.rs)
+//! # What always holds (tests/it/given_up.rs)
 //! - A question that is under way is never dropped half: the store may have granted it, and nobody else has the receipt. If the
 //!   request is given up meanwhile, it goes on behind, and what was granted goes back.
 

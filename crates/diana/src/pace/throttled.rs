@@ -5,7 +5,7 @@
 //! it, and this way just that is paid. A writer is told how much there is, so it takes permits for a piece first and gives back
 //! at once what the piece was larger than what moved.
 //!
-//! # What always holds (tests/pace_bytes.rs, tests/pace_short_writes.rs)
+//! # What always holds (tests/it/pace_bytes.rs, tests/it/pace_short_writes.rs)
 //! - Every byte passes, in order. Errors and the end pass without a wait.
 //! - A byte is paid for once, when it moves. One that does not move costs nothing, unless others were promised times behind
 //!   it: then it waits for the next write, and is lost if that does not come within 50 ms.
