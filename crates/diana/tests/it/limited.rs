@@ -265,7 +265,7 @@ fn methods_of_the_same_name_count_apart() {
     assert_eq!(heard(there.sell()), "ran");
     assert_eq!(heard(Bank.sell()), "ran");
     let limited = here.sell().unwrap_err();
-    assert_eq!((limited.function(), limited.name()), ("limited::sell", "shop:limited::sell"));
+    assert_eq!((limited.function(), limited.name()), ("it::limited::sell", "shop:it::limited::sell"));
     assert_eq!(heard(Err::<(), _>(limited)), "limited for here: come again in 1h");
     assert_eq!(heard(here.open()), "ran");
     assert_eq!(heard(Bank.open()), "ran");
@@ -317,7 +317,7 @@ fn a_refusal_is_an_error_of_the_functions_own() {
     limits("own-error");
     assert_eq!(own_error().map(|made| made.to_string()).unwrap(), "made");
     let failed = own_error().map(|made| made.to_string()).unwrap_err();
-    assert_eq!(failed.0, "`limited::own_error` is limited: come again in 1h");
+    assert_eq!(failed.0, "`it::limited::own_error` is limited: come again in 1h");
 }
 
 #[rate_limit(rate = 1, burst = "9s", by = "{id}", in = "two")]

@@ -36,7 +36,7 @@ async fn two_that_share_grant_what_one_would() {
     assert_eq!(granted, 3);
     let limited = call("ann").await.unwrap_err();
     assert!(matches!(limited.cause(), Cause::Used { .. }), "{limited}");
-    assert_eq!((limited.key(), limited.name()), (Some("ann"), "shop:limited_shared::export"));
+    assert_eq!((limited.key(), limited.name()), (Some("ann"), "shop:it::limited_shared::export"));
     assert!(limited.retry_after() > Some(Duration::from_secs(3_000)), "{limited}");
     assert!(call("bob").await.is_ok());
 }
@@ -127,7 +127,7 @@ async fn what_is_missing_or_ambiguous_is_told() {
     let redis = RedisServer::start().unwrap();
     Limits::new().with_shared(store(&redis).await).install_as("names");
     assert_eq!(Mail::send().await, Ok(()));
-    // Both are `limited_shared::send`, and others could not tell them apart.
+    // Both are `it::limited_shared::send`, and others could not tell them apart.
     let limited = Letter::send().await.unwrap_err();
     assert_eq!(limited.cause(), &Cause::NameTaken);
     assert!(limited.to_string().contains("give one of them a `prefix`"), "{limited}");
