@@ -6,7 +6,7 @@
 
 use crate::support::client::{Client, get};
 use crate::support::program::Diana;
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Seen, Upstream};
 use Expected::{Accepted, Either, Known, Rejected};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ fn conform(cases: impl IntoIterator<Item = Case>) {
         let arrived = if is_accepted { 2 } else { 1 };
         let is_one = whole == arrived && seen.iter().all(|seen| seen.target() != "/next");
         if !(is_expected && is_well && is_one) {
-            let heads = seen.iter().map(|seen| seen.line()).collect::<Vec<_>>();
+            let heads = seen.iter().map(Seen::line).collect::<Vec<_>>();
             wrong.push(format!(
                 "{what}: {expected:?}, but {statuses:?}, upstream saw {heads:?}: {}",
                 request.escape_ascii()
