@@ -12,6 +12,7 @@ pub(crate) mod gateway;
 pub(crate) mod remote;
 pub(crate) mod store;
 mod unreachable;
+mod unset;
 
 use crate::answer::OwnAnswer;
 use crate::document::Document;
@@ -32,6 +33,7 @@ pub use remote::RemoteSection;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
+pub use unset::NotChecked;
 
 /// The newest version of the file that is known.
 pub(crate) const NEWEST_VERSION: u64 = 1;

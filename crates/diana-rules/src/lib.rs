@@ -48,9 +48,9 @@ pub use document::{Document, Format};
 pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
 pub use fields::Fields;
 pub use file::{
-    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, OnFullKeys,
-    RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection, Timeouts, Tls,
-    Upstream, WhenRedisIsDown,
+    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, NotChecked,
+    OnFullKeys, RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection,
+    Timeouts, Tls, Upstream, WhenRedisIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
@@ -68,7 +68,7 @@ pub use secret::Secret;
 pub use source::{
     Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
 };
-pub use words::{RuleInWords, gateway_in_words, in_words, table};
+pub use words::{RuleInWords, gateway_in_words, in_words, store_in_words, table};
 
 /// The page's code, so that it is tested.
 #[cfg(doctest)]

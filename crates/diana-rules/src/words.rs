@@ -4,6 +4,7 @@
 
 mod gateway;
 mod limit;
+mod store;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod units;
 use crate::rule::{CostOf, Home, KeyList, Missing, Mode, Over, Rule};
 pub use gateway::gateway_in_words;
 use std::fmt;
+pub use store::store_in_words;
 pub use table::table;
 
 /// One rule in words.

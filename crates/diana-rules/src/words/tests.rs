@@ -174,18 +174,43 @@ rules:
     assert_eq!(
         table(&file(text, &Registry::default())),
         "\
-rule          who                what                      limit                    beyond
-------------  -----------------  ------------------------  -----------------------  ----------------
-everyone      everyone together  all requests              at most 10000 a second   refused with 503
-each-account  each account       GET /search/** or         at most 100 a second     refused with 429
-                                 /a/very/long/path/that/f  (200 at once), and at
-                                 its/into/no/column, host  most 20000 an hour
-                                 api.example.com
+rule          who                what                              limit            beyond
+------------  -----------------  --------------------------------  ---------------  ----------------
+everyone      everyone together  all requests                      at most 10000 a  refused with 503
+                                                                   second
+each-account  each account       GET /search/** or                 at most 100 a    refused with 429
+                                 /a/very/long/path/that/fits/      second (200 at
+                                 into/no/column, host              once), and at
+                                 api.example.com                   most 20000 an
+                                                                   hour
               - vip-7 has at most 1000 a second
               - requests without account are not limited by this rule
 "
     );
     for line in table(&file(text, &Registry::default())).lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn words_are_broken_only_where_they_must_be() {
+    let table_of = |name: &str, path: &str| {
+        let text = format!(
+            "rules: [{{name: {name}, by: [ip, resource], match: {{path: '{path}', method: POST}}, limit: [20/h burst 5, 100/day], wait: 2s}}]"
+        );
+        table(&file(&text, &Registry::default()))
+    };
+    let path = "/accounts/{name}/password-reset";
+    let shown = table_of("password-reset-of-an-account", path);
+    for word in [path, "password-reset-of-an-account", "combination", "resource"] {
+        assert_eq!(shown.contains(word), word != "resource", "{word}:\n{shown}");
+    }
+    // Longer ones are broken behind a sign.
+    let shown = table_of("a", &"/segment-of-a-path".repeat(8));
+    let lines = shown.lines().filter(|line| line.contains("segment"));
+    assert!(lines.clone().count() > 1 && lines.clone().all(|line| !line.contains("segme ")), "{shown}");
+    // And what has none is still within the table.
+    for line in table_of(&"x".repeat(100), &format!("/{}", "y".repeat(200))).lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
 }

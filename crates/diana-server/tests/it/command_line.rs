@@ -11,11 +11,11 @@ fn diana(args: &[&str], input: &str) -> Output {
 fn help_teaches() {
     for (args, words) in [
         (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
-        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "exit status"]),
+        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "--no-env", "exit status"]),
         (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
         (&["schema", "--help"], &["Examples:", "# yaml-language-server: $schema=diana.schema.json"]),
         (&["import", "--help"], &["nginx", "envoy", "Examples:"]),
-        (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "trusted_proxies"]),
+        (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "--strict", "trusted_proxies"]),
         (&["import", "envoy", "--help"], &["rate_limit", "identity", "--output"]),
     ] {
         let output = diana(args, "");
@@ -32,7 +32,37 @@ fn standard_input_is_read() {
     let output = diana(&["import", "nginx", "-"], conf);
     assert!(output.status.success());
     assert!(out(&output).ends_with("by: ip/128\n    concurrent: 3\n"), "{}", out(&output));
-    assert_eq!(err(&output), "stdin:2: limit_rate: not carried over: `$x` is no plain rate\n");
+    let told = err(&output);
+    assert!(told.starts_with("stdin:2: limit_rate: not carried over: `$x` is no plain rate\nhint: "), "{told}");
+}
+
+#[test]
+fn strictly_nothing_is_written_that_differs() {
+    let path = std::env::temp_dir().join(format!("diana-import-strict-{}.yaml", std::process::id()));
+    let conf = |more: &str| format!("limit_conn_zone $remote_addr zone=c:1m;\nserver {{ limit_conn c 3; {more} }}\n");
+    let strict = |conf: &str, to: &[&str]| diana(&[&["import", "nginx", "-", "--strict"], to].concat(), conf);
+
+    for to in [&[][..], &["--output", path.to_str().unwrap()]] {
+        let output = strict(&conf("limit_rate $x;"), to);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(out(&output), "");
+        assert!(!path.exists());
+        assert_eq!(
+            err(&output),
+            "stdin:2: limit_rate: not carried over: `$x` is no plain rate\n\
+             no rules were written: 1 note says what would differ, and `--strict` accepts none\n"
+        );
+    }
+    // What is only not needed makes no difference.
+    let output = strict(&conf("limit_conn_log_level warn;"), &[]);
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(err(&output).starts_with("stdin:2: limit_conn_log_level: not needed"), "{}", err(&output));
+    assert!(out(&output).contains("concurrent: 3"));
+    let output = diana(
+        &["import", "envoy", "-", "--strict"],
+        "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    );
+    assert_eq!(output.status.code(), Some(1), "a guess is a difference: {}", err(&output));
 }
 
 #[test]

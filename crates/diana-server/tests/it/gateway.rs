@@ -3,6 +3,7 @@
 
 mod bodies;
 mod clients;
+mod conformance_http1;
 mod floods;
 mod heads;
 mod http2;
