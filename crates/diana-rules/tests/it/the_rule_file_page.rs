@@ -153,6 +153,8 @@ fn every_field_and_every_word_is_on_the_page() {
         "{gateway: {signature: {secret: s, ~: 1}}, rules: []}",
         "{gateway: {timeouts: {~: 1}}, rules: []}",
         "{gateway: {bounds: {~: 1}}, rules: []}",
+        "{gateway: {paths: {~: 1}}, rules: []}",
+        "{gateway: {methods: {~: 1}}, rules: []}",
         "{answer: {type: text/plain, text: a, ~: 1}, rules: []}",
         "{admin: {listen: '127.0.0.1:1', ~: 1}, rules: []}",
         "{identity: {jwt: {secret: s, ~: 1}}, rules: []}",
