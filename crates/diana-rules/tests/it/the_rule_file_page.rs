@@ -180,6 +180,8 @@ fn every_field_and_every_word_is_on_the_page() {
         "rules: [{name: a, bandwidth: {rate: 1MB/s, of: ~}}]",
         "{gateway: {rate_limit_headers: ~}, rules: []}",
         "{gateway: {access_log: ~}, rules: []}",
+        "{gateway: {paths: {escaped_slash: ~}}, rules: []}",
+        "{gateway: {methods: {any_case: ~}}, rules: []}",
         "{store: {on_full: ~}, rules: []}",
         "{store: {redis: 'redis://a', when_down: ~}, rules: []}",
         "{remote: {from: http://a/b, format: ~}}",
