@@ -132,6 +132,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Whether a decision of this store was made by the counts that this process keeps while the shared ones are unreachable.
+    fn is_fallback(&self, decision: &Decision) -> bool {
+        let _ = decision;
+        false
+    }
+
     /// Hears that nobody here asks for `limit` any more: what is kept in this process about it may go. What others share
     /// stays.
     fn forget(&self, limit: &Limit) {

@@ -288,6 +288,10 @@ impl Store for RedisStore {
         Ok(self.inner.ask(Op::Peek, &mut items, now).await)
     }
 
+    fn is_fallback(&self, decision: &Decision) -> bool {
+        Self::is_made_here(decision)
+    }
+
     /// Gives back where it was taken from. An error if that was Redis and it is away: then time gives it back.
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
         if !decision.is_granted() {

@@ -29,6 +29,15 @@ pub trait Attributes {
     /// The attribute's value for this request, if it has one.
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>>;
 
+    /// Returns the other forms of the path: how a service may read it that decodes less of it, or cuts less from it, than
+    /// [`Attribute::Path`] does. Empty for almost every request.
+    ///
+    /// A rule matches if it matches any form, and its `allow` exempts a request only if it does so for every form, so that no
+    /// spelling of a path evades a limit. The first is the path with its escaped separators kept; routes use that one.
+    fn other_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Something that a call tells of itself, by name, and that the rule which it names does not ask for: most likely one of the
     /// two is misspelled. Requests tell nothing of themselves.
     fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
@@ -50,7 +59,8 @@ pub enum Attribute {
     Ip,
     /// The method, such as `GET`.
     Method,
-    /// The path, without the query: decoded, and without `.` and `..`, since rules compare it as it is.
+    /// The path, without the query: decoded, and without `.` and `..`, since rules compare it as it is. Where services may
+    /// read the path in several ways, this is the shortest form; [`Attributes::other_paths`] has the others.
     Path,
     /// The host that was asked for.
     Host,

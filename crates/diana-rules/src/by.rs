@@ -11,6 +11,7 @@ pub use key::KeyBytes;
 use part::{Lack, Part};
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Whom a limit counts: everyone together, or each combination of what its parts say.
 ///
@@ -169,6 +170,16 @@ impl By {
         self.parts.iter().any(|part| {
             one.clear();
             part.write(request, &mut one).is_ok() && look(&one)
+        })
+    }
+
+    /// Hands each of these values to `look`, as this rule's keys have it, and as an address where it is one.
+    pub(crate) fn any_value(&self, values: &[&str], look: impl Fn(Option<IpAddr>, &[u8]) -> bool) -> bool {
+        self.parts.iter().zip(values).any(|(part, value)| {
+            let mut key = KeyBytes::new();
+            part.write_value(value, &mut key);
+            let address = value.split('/').next().filter(|_| part.is_address());
+            look(address.and_then(|address| address.parse().ok()), &key)
         })
     }
 

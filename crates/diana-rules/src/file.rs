@@ -26,8 +26,8 @@ use crate::scalar;
 use crate::vocabulary::Vocabulary;
 pub use admin::Admin;
 pub use gateway::{
-    AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, RateLimitHeaders, Route, Scheme, Signature,
-    Timeouts, Tls, Upstream,
+    AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, Methods, Paths, RateLimitHeaders, Route, Scheme,
+    Signature, Spelling, Timeouts, Tls, Upstream,
 };
 pub use remote::RemoteSection;
 use std::collections::{HashMap, HashSet};

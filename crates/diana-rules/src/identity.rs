@@ -169,6 +169,10 @@ impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
         }
     }
 
+    fn other_paths(&self) -> Vec<String> {
+        self.request.other_paths()
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.request.ip()
     }

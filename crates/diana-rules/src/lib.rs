@@ -48,19 +48,20 @@ pub use document::{Document, Format};
 pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
 pub use fields::Fields;
 pub use file::{
-    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, NotChecked,
-    OnFullKeys, RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection,
-    Timeouts, Tls, Upstream, WhenRedisIsDown,
+    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, Methods, NotChecked,
+    OnFullKeys, Paths, RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, Spelling,
+    StoreSection, Timeouts, Tls, Upstream, WhenRedisIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
+pub use matching::host::split_host;
 pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
 pub use registry::Registry;
 pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
 pub use ruleset::{
-    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Move, NotAskable, RefusedBy,
-    Resource, RuleInForce, RuleSet, Why,
+    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Listed, Move, NotAskable,
+    RefusedBy, Resource, RuleInForce, RuleSet, Why,
 };
 pub use schema::schema;
 pub use secret::Secret;

@@ -16,7 +16,7 @@ use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
 use crate::rule::Rule;
-pub use by_hand::InvalidKey;
+pub use by_hand::{InvalidKey, Listed};
 pub use by_name::NotAskable;
 pub use counted::{Counted, Fate};
 use diana_core::Limit;
@@ -84,7 +84,7 @@ impl RuleSet {
         let rules = rules.collect::<Vec<_>>();
         let numbers = rules.iter().zip(0_u32..);
         let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number)).collect();
-        let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
+        let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches).and_lists_of(rule));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
         let has_reserved = rules.iter().any(RuleInForce::has_reserved);

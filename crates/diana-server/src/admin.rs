@@ -44,7 +44,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use diana::Engine;
 use diana::redis::RedisStore;
-use diana_rules::{Secret, SourceStatus};
+use diana_rules::{Gateway, Secret, SourceStatus};
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -59,6 +59,8 @@ pub struct AdminState {
     pub engine: Arc<Engine<RedisStore>>,
     /// What the gateway counts.
     pub metrics: Arc<Metrics>,
+    /// How the gateway reads requests, so that explanations read them in the same way.
+    pub gateway: Arc<Gateway>,
     /// Whether it takes requests.
     pub readiness: Arc<Readiness>,
     /// Where the rules come from, if they are followed.

@@ -61,6 +61,7 @@ use deadlines::Deadlines;
 use diana::Engine;
 use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
 use diana_rules::RuleFile;
+pub(crate) use head::{Rejected, check};
 use http::HeaderName;
 use parking_lot::Mutex;
 use site::{Destination, Site, Store};

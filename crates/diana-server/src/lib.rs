@@ -3,6 +3,7 @@
 //! - [`gateway`] takes requests, lets Diana's filter decide, and passes on what may pass.
 //! - [`serve`] is the whole program: gateway, admin server, store, rules that are followed.
 //! - [`admin`], [`metrics`] and [`access_log`] tell what happens.
+//! - [`explain`] reads a request that somebody types, as the gateway reads one.
 //! - [`import`] moves in from nginx and from Envoy's rate limit service.
 //!
 //! What `check`, `explain` and `schema` do is in `diana` and `diana-rules`; the program only reads files for them.
@@ -10,6 +11,7 @@
 pub mod access_log;
 pub mod admin;
 mod date;
+pub mod explain;
 pub mod gateway;
 pub mod import;
 pub mod metrics;

@@ -129,6 +129,7 @@ async fn start(options: &ServeOptions, file: &RuleFile) -> Result<Serving, Serve
     let state = AdminState {
         engine: Arc::clone(&engine),
         metrics: Arc::clone(&metrics),
+        gateway: Arc::new(file.gateway.clone().unwrap_or_default()),
         readiness: Arc::clone(&readiness),
         sources: tell,
         access_log: drops,

@@ -24,5 +24,6 @@ mod refusals;
 mod reqwest;
 mod settling;
 mod signature;
+mod spellings;
 mod support;
 mod transcript;

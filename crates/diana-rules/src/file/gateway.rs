@@ -9,6 +9,7 @@ mod bounds;
 mod route;
 mod shown;
 mod signature;
+mod spelling;
 mod timeouts;
 mod tls;
 mod upstream;
@@ -28,6 +29,8 @@ pub(crate) use route::{MOST_ROUTES, ROUTE};
 pub use shown::{AccessLogFormat, RateLimitHeaders};
 pub(crate) use signature::SIGNATURE;
 pub use signature::Signature;
+pub(crate) use spelling::{METHODS, PATHS};
+pub use spelling::{Methods, Paths, Spelling};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -86,6 +89,10 @@ pub struct Gateway {
     pub timeouts: Timeouts,
     /// How much one client may ask of it.
     pub bounds: Bounds,
+    /// Which spellings of paths it accepts.
+    pub paths: Paths,
+    /// Which spellings of methods it accepts.
+    pub methods: Methods,
 }
 
 /// Where a gateway listens that does not say where: nobody else's machine can ask it.
@@ -93,7 +100,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 /// The most threads: more than a machine has cores.
 const MOST_WORKERS: u64 = 1_024;
 
-pub(crate) const GATEWAY: [&str; 13] = [
+pub(crate) const GATEWAY: [&str; 15] = [
     "listen",
     "upstream",
     "trusted_proxies",
@@ -107,6 +114,8 @@ pub(crate) const GATEWAY: [&str; 13] = [
     "workers",
     "timeouts",
     "bounds",
+    "paths",
+    "methods",
 ];
 
 impl Default for Gateway {
@@ -126,6 +135,8 @@ impl Default for Gateway {
             workers: None,
             timeouts: Timeouts::default(),
             bounds: Bounds::default(),
+            paths: Paths::default(),
+            methods: Methods::default(),
         }
     }
 }
@@ -139,7 +150,7 @@ impl Gateway {
             return None;
         }
         let looks = self.routes.iter().fold(Looks::default(), |looks, route| looks.and(&route.matches));
-        let seen = Seen::new(request, looks);
+        let seen = Seen::for_routes(request, looks);
         self.routes.iter().position(|route| route.is_for(&seen))
     }
 
@@ -186,6 +197,8 @@ impl Gateway {
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
         let timeouts = fields.take("timeouts").and_then(|node| Timeouts::read(node, problems));
         let bounds = fields.take("bounds").and_then(|node| Bounds::read(node, problems));
+        let paths = fields.take("paths").and_then(|node| Paths::read(node, problems));
+        let methods = fields.take("methods").and_then(|node| Methods::read(node, problems));
         fields.finish(problems);
         Some(Self {
             listen,
@@ -201,6 +214,8 @@ impl Gateway {
             workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
             timeouts: timeouts.unwrap_or_default(),
             bounds: bounds.unwrap_or_default(),
+            paths: paths.unwrap_or_default(),
+            methods: methods.unwrap_or_default(),
         })
     }
 }

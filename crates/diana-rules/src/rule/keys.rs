@@ -55,6 +55,13 @@ impl KeyList {
         &self.written
     }
 
+    /// Whether one of these parts of a key is in it, written as a file writes them.
+    pub(crate) fn contains_values(&self, by: &By, values: &[&str]) -> bool {
+        by.any_value(values, |address, part| {
+            address.is_some_and(|address| self.networks.contains(address)) || self.keys.contains(part)
+        })
+    }
+
     pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));

@@ -59,7 +59,7 @@ impl RuleSet {
                 }
             };
             let view = rule.matches.view(&seen);
-            let is_allowed = rule.allow.contains(&rule.by, &seen, &view);
+            let is_allowed = in_force.allows(&seen, &view);
             in_force.apply(number, &seen, Asks::Request, &mut explained.found);
             let is_listed = explained.found.refused().contains(&RefusedBy { rule: number, why: Why::Listed });
             explained.rules.push(match rule.by.key(&view, &mut KeyBytes::new()) {

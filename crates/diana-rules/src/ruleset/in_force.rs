@@ -206,16 +206,30 @@ impl RuleInForce {
         self.counted().shadow_refused
     }
 
+    /// Whether a request is in the rule's `allow`, whichever form of its path counts.
+    pub(super) fn allows(&self, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+        let Rule { allow, by, matches, .. } = &self.rule;
+        let other = |form| allow.contains(by, seen, &matches.view_of(seen, form));
+        !allow.is_empty() && allow.contains(by, seen, request) && seen.other_paths().all(other)
+    }
+
+    /// Whether a request is in the rule's `deny` by any form of its path.
+    fn denies(&self, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+        let Rule { deny, by, matches, .. } = &self.rule;
+        let other = |form| deny.contains(by, seen, &matches.view_of(seen, form));
+        !deny.is_empty() && (deny.contains(by, seen, request) || seen.other_paths().any(other))
+    }
+
     /// Finds whose a request, or a call, is that the rule is about, and what it costs.
     pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, asks: Asks, found: &mut Found) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
         let mut expressions = Expressions::Good;
-        if !rule.allow.is_empty() && rule.allow.contains(&rule.by, seen, request) {
+        if self.allows(seen, request) {
             return expressions;
         }
-        if !rule.deny.is_empty() && rule.deny.contains(&rule.by, seen, request) {
+        if self.denies(seen, request) {
             found.refuse(number, Why::Listed);
             return expressions;
         }

@@ -2,7 +2,7 @@
 
 use super::rule::match_field;
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
-use crate::file::{AccessLogFormat, RateLimitHeaders, admin, gateway};
+use crate::file::{AccessLogFormat, RateLimitHeaders, Spelling, admin, gateway};
 use crate::matching::read::PLACE;
 use serde_json::{Value, json};
 
@@ -59,6 +59,15 @@ fn of_gateway(name: &str) -> Value {
         "workers" => a("count", "how many threads serve; one for each core by default"),
         "timeouts" => object("how long it waits for whom", &gateway::TIMEOUTS, of_timeouts),
         "bounds" => object("how much one client may ask of it", &gateway::BOUNDS, of_bounds),
+        "paths" => object("which spellings of paths are accepted", &gateway::PATHS, |_| {
+            word("whether paths may contain %2F or %5C; allow by default", &Spelling::WORDS)
+        }),
+        "methods" => object("which spellings of methods are accepted", &gateway::METHODS, |_| {
+            word(
+                "whether methods of HTTP may be written in other letter case, such as `post`; deny by default",
+                &Spelling::WORDS,
+            )
+        }),
         _ => json!({}),
     }
 }

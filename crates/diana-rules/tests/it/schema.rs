@@ -55,7 +55,7 @@ fn good_files_are_good_for_both() {
 }
 
 /// A place where a field may stand, as `@`, and its fields in the schema.
-const PLACES: [(&str, &str); 21] = [
+const PLACES: [(&str, &str); 23] = [
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
     ("{rules: [], gateway: {tls: {@: 5}}}", "/properties/gateway/properties/tls/properties"),
@@ -71,6 +71,8 @@ const PLACES: [(&str, &str); 21] = [
     ("{rules: [], gateway: {signature: {@: 5}}}", "/properties/gateway/properties/signature/properties"),
     ("{rules: [], gateway: {timeouts: {@: 5}}}", "/properties/gateway/properties/timeouts/properties"),
     ("{rules: [], gateway: {bounds: {@: 5}}}", "/properties/gateway/properties/bounds/properties"),
+    ("{rules: [], gateway: {paths: {@: 5}}}", "/properties/gateway/properties/paths/properties"),
+    ("{rules: [], gateway: {methods: {@: 5}}}", "/properties/gateway/properties/methods/properties"),
     ("{rules: [], answer: {@: 5}}", "/$defs/answer/properties"),
     ("{rules: [], admin: {@: 5}}", "/properties/admin/properties"),
     ("{rules: [], identity: {jwt: {@: 5}}}", "/properties/identity/properties/jwt/properties"),

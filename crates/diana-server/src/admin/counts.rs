@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use diana::core::{Cost, Retry, StoreError};
 use diana::{ByHandError, KeyStanding};
-use diana_rules::Home;
+use diana_rules::{Home, Listed};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,11 @@ use std::time::Duration;
 struct Standing<'a> {
     rule: &'a str,
     key: &'a [&'a str],
+    /// Which counts have answered.
     counted: &'static str,
+    /// The list of the rule that the key is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed: Option<&'static str>,
     limits: Vec<Limit>,
 }
 
@@ -85,21 +89,28 @@ impl<'a> Named<'a> {
         let standing = result.map_err(|error| problem(&error))?;
         let counted = match standing.home {
             Home::Local => "here",
+            Home::Shared if standing.is_fallback => "fallback",
             Home::Shared => "shared",
         };
+        // Who is on a list is not counted, whatever the counts say.
+        let by_list = standing.listed.map(|listed| listed == Listed::Allow);
         let seconds = |time: Duration| time.as_secs_f64();
         let limits = standing.limits.into_iter().map(|limit| Limit {
             name: limit.name,
             limit: limit.limit,
             remaining: limit.remaining,
             reset: seconds(limit.reset),
-            grants: limit.retry.is_none(),
+            grants: by_list.unwrap_or(limit.retry.is_none()),
             retry_after: match limit.retry {
-                Some(Retry::After(time)) => Some(seconds(time)),
+                Some(Retry::After(time)) if by_list.is_none() => Some(seconds(time)),
                 _ => None,
             },
         });
-        json(Standing { rule: self.rule, key: &self.key, counted, limits: limits.collect() })
+        let listed = standing.listed.map(|listed| match listed {
+            Listed::Allow => "allow",
+            Listed::Deny => "deny",
+        });
+        json(Standing { rule: self.rule, key: &self.key, counted, listed, limits: limits.collect() })
     }
 }
 

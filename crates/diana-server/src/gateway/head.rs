@@ -10,7 +10,8 @@
 mod check;
 mod onward;
 
-pub(super) use check::{Rejected, check, upgrade};
+pub(super) use check::upgrade;
+pub(crate) use check::{Rejected, check};
 pub(super) use onward::{Onward, Told, goes_on};
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};

@@ -104,7 +104,7 @@ impl Connection {
         let site = &self.site;
         let (head, body) = request.into_parts();
         let mut visit = Visit::begin(self, &head);
-        if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
+        if let Err(Rejected { status, why }) = head::check(&head, &site.gateway).and_then(|()| fits(site, &head)) {
             return self.without(Some(body), &head, rejected(answers::problem(status, why), visit)).into();
         }
         let client = site.filter.client(&head.headers, self.facts.peer);

@@ -111,6 +111,60 @@ async fn a_request_is_explained_and_not_charged() {
 }
 
 #[tokio::test]
+async fn a_request_is_explained_as_the_gateway_reads_it() {
+    let rules = "gateway: {methods: {any_case: allow}}\n\
+                 rules: [{name: login, match: {path: /login, method: POST}, by: resource, limit: 1/h}]";
+    let server = Server::start(rules).await;
+    for path in ["/%6Cogin", "/login;v=1", "//login", "/%2flogin"] {
+        let said = server.post("/explain", &json!({"path": path, "method": "post"}).to_string()).await.json();
+        assert_eq!((&said["rules"][0]["about"], &said["rules"][0]["key"]), (&json!(true), &json!("/login")), "{path}");
+        assert_eq!(said.get("rejected"), None, "{path}");
+    }
+    let said = server.get("/explain?path=/x/../login").await.json();
+    let rejected = json!({"status": 400, "detail": "the path has `.` or `..` in it"});
+    assert_eq!(said, json!({"granted": false, "denied_by": [], "rejected": rejected, "rules": []}));
+    let text = server.send("GET", "/explain?path=/x/../login", &[("accept", "text/plain")], "").await;
+    assert_eq!(text.body, "=> answered with 400: the path has `.` or `..` in it\n");
+    let invalid = server.post("/explain", r#"{"path": "/a\u0001b"}"#).await;
+    assert_eq!((invalid.status, &*invalid.detail()), (400, "`/a\u{1}b` is no path that a client can send"));
+}
+
+/// A key on `deny` is refused, and one on `allow` is not counted, whatever their counts say.
+#[tokio::test]
+async fn a_key_on_a_list_is_shown_as_such() {
+    let server = Server::start(
+        "rules:\n\
+         - {name: each-account, by: account, limit: 1/h, deny: [mallory], allow: [vip]}\n\
+         - {name: each-client, by: ip, limit: 1/h, deny: 203.0.113.0/24}\n",
+    )
+    .await;
+    let peek = async |rule: &str, key: &str| {
+        let said = server.get(&format!("/peek?rule={rule}&key={key}")).await.json();
+        (said["listed"].clone(), said["limits"][0]["grants"].clone(), said["counted"].clone())
+    };
+    assert_eq!(peek("each-account", "mallory").await, (json!("deny"), json!(false), json!("here")));
+    assert_eq!(peek("each-client", "203.0.113.7").await, (json!("deny"), json!(false), json!("here")));
+    assert_eq!(peek("each-account", "alice").await, (json!(null), json!(true), json!("here")));
+    let said = server.post("/charge?rule=each-account&key=vip", "").await.json();
+    assert_eq!((&said["listed"], &said["limits"][0]["grants"]), (&json!("allow"), &json!(true)));
+    assert_eq!((&said["limits"][0]["remaining"], said["limits"][0].get("retry_after")), (&json!(0), None));
+}
+
+#[tokio::test]
+async fn counts_that_stand_in_for_the_shared_ones_are_shown_as_such() {
+    let mut redis = diana_testing::RedisServer::start().unwrap();
+    let server = Server::start(&format!(
+        "store: {{redis: '{}'}}\nrules: [{{name: all, by: account, limit: 5/h}}, {{name: own, by: account, limit: 9/h, store: local}}]",
+        redis.url()
+    ))
+    .await;
+    let counted = async |rule: &str| server.get(&format!("/peek?rule={rule}&key=a")).await.json()["counted"].clone();
+    assert_eq!((counted("all").await, counted("own").await), (json!("shared"), json!("here")));
+    redis.kill().unwrap();
+    assert_eq!((counted("all").await, counted("own").await), (json!("fallback"), json!("here")));
+}
+
+#[tokio::test]
 async fn who_a_request_is_from_is_not_said_twice() {
     let server =
         Server::start("identity: {account: header(x-account)}\nrules: [{name: a, by: account, limit: 1/h}]").await;

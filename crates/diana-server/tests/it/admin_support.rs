@@ -72,6 +72,7 @@ impl Server {
         let mut state = AdminState {
             engine: Arc::new(EngineOptions::of(&file).build_with(&file, shared)),
             metrics: Metrics::new(2),
+            gateway: Arc::new(file.gateway.clone().unwrap_or_default()),
             readiness: Arc::new(Readiness::new()),
             sources: None,
             access_log: None,

@@ -171,6 +171,10 @@ at('explain').addEventListener('submit', async event => {
     const said = await ask(`/explain?${query}`);
     const about = said.rules.filter(rule => rule.about);
     const others = said.rules.length - about.length;
+    if (said.rejected) {
+      at('explained').replaceChildren(line('no', `answered with ${said.rejected.status}: ${said.rejected.detail}`));
+      return;
+    }
     at('explained').replaceChildren(
       line(said.granted ? 'yes' : 'no', said.granted ? 'granted' : `denied by ${said.denied_by.join(', ')}`),
       ...about.map(rule => line('', rule.text)),
@@ -194,7 +198,9 @@ at('key').addEventListener('submit', async event => {
       const back = limit.reset ? `, gives back in ${span(limit.reset)}` : '';
       const bar = make('div', {});
       bar.style.width = `${100 * limit.remaining / Math.max(1, limit.limit)}%`;
-      const text = `${limit.name}: ${number(limit.remaining)} of ${number(limit.limit)} left${back}`;
+      const list = said.listed ? `, but the key is on \`${said.listed}\`` : '';
+      const by = said.counted === 'fallback' ? ', as counted here while the shared store is unreachable' : '';
+      const text = `${limit.name}: ${number(limit.remaining)} of ${number(limit.limit)} left${back}${list}${by}`;
       return [make('p', { className: limit.grants ? 'yes' : 'no', textContent: text }), make('div', { className: 'meter' }, bar)];
     }));
   } catch (error) {

@@ -219,3 +219,37 @@ fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
     let whole: Vec<_> = upstream.seen().into_iter().filter(|seen| seen.is_whole).collect();
     assert_eq!(whole.iter().map(Seen::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
 }
+
+/// RFC 9113 §8.2.1 calls such a request malformed; to HTTP/1 services the whitespace is not there, so it would be a new key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_with_whitespace_around_it_is_rejected() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    for padded in [" a", "a ", "\ta", "a\t"] {
+        let asked = request("GET", "http://a/").header("x-key", padded).body(full("")).unwrap();
+        let answer = whole(sender.send_request(asked).await.unwrap()).await;
+        assert_eq!(answer.status(), 400, "{padded:?}");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_over_http2_is_a_host_and_one_in_capitals_makes_no_new_key() {
+    let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: host, limit: 1/h, status: 429}]\n");
+    let mut sender = connect(diana.port()).await;
+    let mut asks = async |uri: &str, host: Option<&str>| {
+        let mut asked = request("GET", uri);
+        if let Some(host) = host {
+            asked = asked.header("host", host);
+        }
+        whole(sender.send_request(asked.body(full("")).unwrap()).await.unwrap()).await.status().as_u16()
+    };
+    assert_eq!(asks("http://shop.example.com/", None).await, 204);
+    for uri in ["http://SHOP.example.com/", "http://shop.example.com:8080/", "http://shop.example.com./"] {
+        assert_eq!(asks(uri, None).await, 429, "{uri}");
+    }
+    for host in ["shop.example.com:x", "shop.example.com:80,x", "shop.example.com:-1"] {
+        assert_eq!(asks("http://shop.example.com/", Some(host)).await, 400, "{host}");
+    }
+}
