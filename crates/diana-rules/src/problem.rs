@@ -35,6 +35,13 @@ impl Problem {
         Self { expected: Some(expected.into()), ..self }
     }
 
+    /// With other texts for what is wrong and what was expected. What it points at within a text is kept only if that stays.
+    #[must_use]
+    pub(crate) fn map_texts(self, change: impl Fn(&str) -> String) -> Self {
+        let within = self.within.filter(|within| change(&within.text) == within.text);
+        Self { what: change(&self.what), expected: self.expected.as_deref().map(change), within, ..self }
+    }
+
     /// Points at byte `at` of `text`, if that text stands in the document as it is, and not behind an alias, a variable or
     /// escapes.
     #[must_use]
