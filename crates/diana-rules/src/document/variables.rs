@@ -16,11 +16,8 @@ struct Variable {
     value: String,
 }
 
-/// Shorter values are no secrets, and would be found in any text.
+/// Shorter values, and shorter parts of values, tell no secret, and would be found in any text.
 const SHORTEST: usize = 4;
-/// So many characters of a value tell something about it.
-const TELLING: usize = 6;
-
 /// Replaces each variable in the texts under `node`; tells those that are missing or not closed.
 pub(super) fn replace(
     node: &mut Node,
@@ -68,31 +65,32 @@ impl Replaced {
     /// A problem without the values of variables.
     pub(crate) fn hide(&self, problem: Problem) -> Problem {
         let span = problem.span();
-        let is_about = |at: &Span| at.start <= span.end && span.start <= at.end;
         self.places.iter().fold(problem, |problem, (at, variables)| {
-            variables
-                .iter()
-                .fold(problem, |problem, variable| problem.map_texts(|text| variable.hidden(text, is_about(at))))
+            let is_about = at.start <= span.end && span.start <= at.end;
+            variables.iter().fold(problem, |problem, variable| variable.hide(problem, is_about))
         })
     }
 }
 
 impl Variable {
-    /// A text without the value; one that is about the place of the variable, without parts of it, too.
-    fn hidden(&self, text: &str, is_about: bool) -> String {
-        let Self { name, value } = self;
-        let shown = format!("${{{name}}}");
-        if value.chars().count() < SHORTEST {
-            return text.replace(&format!("`{value}`"), &format!("`{shown}`"));
-        }
-        let hidden = text.replace(&**value, &shown);
-        let rest = hidden.replace(&shown, "").to_lowercase();
-        let letters = value.to_lowercase().chars().collect::<Vec<_>>();
-        let is_telling = |part: &[char]| rest.contains(&part.iter().collect::<String>());
-        if is_about && letters.windows(TELLING.min(letters.len())).any(is_telling) {
-            return format!("what `{shown}` stands for is invalid here");
-        }
-        hidden
+    /// A problem without the value; one that is about the place of the variable, without parts of it, too.
+    fn hide(&self, problem: Problem, is_about: bool) -> Problem {
+        let shown = format!("${{{}}}", self.name);
+        let is_short = self.value.chars().count() < SHORTEST;
+        let hidden = |text: &str| {
+            if is_short {
+                return Some(text.replace(&format!("`{}`", self.value), &format!("`{shown}`")));
+            }
+            let hidden = text.replace(&*self.value, &shown);
+            (!is_about || !self.is_told_by(&hidden.replace(&shown, ""))).then_some(hidden)
+        };
+        problem.map_texts(hidden, &format!("what `{shown}` stands for is invalid here"))
+    }
+
+    /// Whether a text has a part of the value in it.
+    fn is_told_by(&self, text: &str) -> bool {
+        let (value, text) = (self.value.to_lowercase().chars().collect::<Vec<_>>(), text.to_lowercase());
+        value.windows(SHORTEST).any(|part| text.contains(&part.iter().collect::<String>()))
     }
 }
 
