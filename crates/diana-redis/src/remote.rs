@@ -340,7 +340,7 @@ impl TakenSoFar<'_> {
         self.remote.runtime.spawn(async move {
             let moment = remote.moment(now);
             if let Err(error) = remote.hand_in(Op::Refund, &mut returned, moment).await {
-                tracing::warn!(%error, "what a refused request took could not be given back; time will do it");
+                remote.caller.link.complain_of_refund(&error.to_string());
             }
         });
     }

@@ -115,9 +115,10 @@ impl RuleFile {
         registry: &Registry,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Problems> {
-        let tree = document.parse_with(variable)?;
+        let (tree, replaced) = document.parse_replacing(variable)?;
         let mut problems = Vec::new();
         let file = Self::of_tree(&tree, registry, &mut problems);
+        let problems = problems.into_iter().map(|problem| replaced.hide(problem)).collect();
         told(document, file, problems)
     }
 

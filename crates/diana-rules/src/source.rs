@@ -40,10 +40,10 @@ pub use status::{Origin, SourceError, SourceStatus};
 use crate::document::Document;
 use crate::problem::Problems;
 use centre::Centre;
-use desk::Desk;
+use desk::{Desk, Found};
 use file::LocalFile;
 use kept::Kept;
-use status::Ledger;
+use status::{Ledger, Wrong};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +81,8 @@ pub trait Apply: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Sources {
     local: Option<PathBuf>,
+    /// In place of a file.
+    fixed: Option<Document>,
     remote: Option<Remote>,
     keep: Option<PathBuf>,
     wait: Duration,
@@ -88,7 +90,7 @@ pub struct Sources {
 
 impl Default for Sources {
     fn default() -> Self {
-        Self { local: None, remote: None, keep: None, wait: FIRST_ANSWER }
+        Self { local: None, fixed: None, remote: None, keep: None, wait: FIRST_ANSWER }
     }
 }
 
@@ -120,6 +122,12 @@ impl Sources {
         Self { local: Some(path.into()), ..self }
     }
 
+    /// A document in place of a file: one that was read from standard input, and can't change.
+    #[must_use]
+    pub fn document(self, document: Document) -> Self {
+        Self { fixed: Some(document), ..self }
+    }
+
     /// A configuration centre, whose rules win over the file's.
     #[must_use]
     pub fn remote(self, remote: Remote) -> Self {
@@ -144,20 +152,23 @@ impl Sources {
     /// What is tried, until something can be put in force: the centre's document, the one kept from the last time, the file
     /// alone. Each failure is recorded. Needs a tokio runtime with time and I/O.
     pub async fn start(self, apply: Arc<dyn Apply>) -> Result<Running, StartError> {
-        let Self { local, remote, keep, wait } = self;
-        if local.is_none() && remote.is_none() {
+        let Self { local, fixed, remote, keep, wait } = self;
+        if local.is_none() && fixed.is_none() && remote.is_none() {
             return Err(StartError::NoSource);
         }
         let ledger = Arc::new(Ledger::default());
         let file = local.map(LocalFile::new);
         let kept = remote.as_ref().zip(keep).map(|(remote, folder)| Kept::new(&folder, remote));
+        if remote.is_some() {
+            ledger.has_remote();
+        }
         let mut centre = remote.map(Centre::new);
 
         let (found, fetched) = tokio::join!(
             async {
                 match &file {
                     Some(file) => Some(file.first().await),
-                    None => None,
+                    None => fixed.map(|document| Ok(Found::hashed(Origin::Local, document))),
                 }
             },
             async {
@@ -169,7 +180,7 @@ impl Sources {
         );
 
         let mut failures = Vec::new();
-        let mut told = |origin, what: String| failures.push(ledger.error(origin, &what));
+        let mut told = |origin, what: String| failures.push(ledger.error(origin, Wrong::Source, &what));
         let local = found.and_then(|found| found.map_err(|what| told(Origin::Local, what)).ok());
         let first = match fetched {
             None => None,

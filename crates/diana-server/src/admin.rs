@@ -67,6 +67,8 @@ pub struct AdminState {
     pub sources: Option<TellSources>,
     /// The lines that the access log dropped, if there is one.
     pub access_log: Option<Drops>,
+    /// The lines that the program's own log dropped, if it has one.
+    pub program_log: Option<Drops>,
     /// What whoever asks must know; `None` if everybody may ask who reaches the address.
     pub token: Option<Secret>,
 }

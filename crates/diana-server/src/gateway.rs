@@ -109,7 +109,7 @@ impl Gateway {
     /// The gateway that a file describes, with an engine for its rules.
     pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
         let section = Arc::new(file.gateway.clone().unwrap_or_default());
-        let mut chain = Chain::new();
+        let (mut chain, echoes) = (Chain::new(), section.echo);
         if let Some(signature) = &section.signature {
             let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
             chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
@@ -120,7 +120,7 @@ impl Gateway {
             chain,
             metrics: None,
             log: None,
-            nowhere: Nowhere::Answer,
+            nowhere: if echoes { Nowhere::Echo } else { Nowhere::Answer },
         }
     }
 
@@ -164,7 +164,7 @@ impl Gateway {
         let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
-        let (crowd, health) = (Arc::new(Crowd::default()), Arc::new(Mutex::default()));
+        let (crowd, health) = (Arc::new(Crowd::new()), Arc::new(Mutex::default()));
         let began = deadlines::Beginning::now();
         let mut running = Running {
             addresses,
@@ -180,6 +180,7 @@ impl Gateway {
                 Arc::clone(&deadlines),
                 self.section.timeouts.response,
                 Arc::clone(&health),
+                metrics.shard(number),
             );
             let destination = match self.nowhere {
                 _ if !self.section.upstream.is_empty() => {

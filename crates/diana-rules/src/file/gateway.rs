@@ -69,6 +69,8 @@ pub struct Gateway {
     pub tls: Option<Tls>,
     /// Where requests go that no route is for: to these in turn. Nowhere, if Diana only answers others.
     pub upstream: Vec<Upstream>,
+    /// Whether requests that would go nowhere are answered with what was asked: to try things out.
+    pub echo: bool,
     /// Certificates that are trusted besides the system's when upstreams show theirs: a PEM file.
     pub upstream_ca: Option<PathBuf>,
     /// Where requests for some hosts and paths go; the first that is for a request counts.
@@ -100,13 +102,14 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 /// The most threads: more than a machine has cores.
 const MOST_WORKERS: u64 = 1_024;
 
-pub(crate) const GATEWAY: [&str; 15] = [
+pub(crate) const GATEWAY: [&str; 16] = [
     "listen",
     "upstream",
     "trusted_proxies",
     "tls",
     "upstream_ca",
     "routes",
+    "echo",
     "proxy_protocol",
     "rate_limit_headers",
     "access_log",
@@ -125,6 +128,7 @@ impl Default for Gateway {
             listen: vec![LISTEN],
             tls: None,
             upstream: Vec::new(),
+            echo: false,
             upstream_ca: None,
             routes: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -173,6 +177,7 @@ impl Gateway {
             problems.push(problem.expected("another address for one of them"));
         }
         let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
+        let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
         let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
         let routes = fields.take("routes").map(|node| Route::read_all(node, problems));
         let trusted = fields.take("trusted_proxies");
@@ -204,6 +209,7 @@ impl Gateway {
             listen,
             tls,
             upstream: upstream.unwrap_or_default(),
+            echo,
             upstream_ca,
             routes: routes.unwrap_or_default(),
             trusted_proxies,

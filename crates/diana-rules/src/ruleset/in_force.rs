@@ -268,11 +268,22 @@ impl RuleInForce {
                 }
             },
         };
+        self.add(number, start, cost, found);
+        expressions
+    }
+
+    /// Finds that a request with this key and cost is one that the rule is about.
+    pub(super) fn apply_key(&self, number: u32, key: &[u8], cost: Cost, found: &mut Found) {
+        let start = found.keys.len();
+        found.keys.extend_from_slice(key);
+        self.add(number, start, cost, found);
+    }
+
+    /// Adds the rule to what was found, with the key that begins at `start`.
+    fn add(&self, number: u32, start: usize, cost: Cost, found: &mut Found) {
         let limits = self.limits_of(&found.keys[start..]);
         let key = (place(start), place(found.keys.len()));
-        let applied = Applied { rule: number, limits, cost, key, mode: rule.mode, home: self.home };
-        found.add(applied, self.is_held);
-        expressions
+        found.add(Applied { rule: number, limits, cost, key, mode: self.rule.mode, home: self.home }, self.is_held);
     }
 }
 

@@ -48,6 +48,7 @@ fn of_gateway(name: &str) -> Value {
             "whose word about the client's address is believed; nobody's by default",
             &["10.0.0.0/8"],
         ),
+        "echo" => flag("whether requests that would go nowhere are answered with what was asked"),
         "proxy_protocol" => flag("whether every connection begins with a PROXY header (version 1 or 2)"),
         "rate_limit_headers" => {
             word("which fields of a response tell how much is left; ietf by default", &RateLimitHeaders::WORDS)

@@ -8,7 +8,7 @@ use super::redis::Redis;
 use super::remote::{Place, Remote};
 use super::running::Look;
 use super::shown::clean;
-use super::status::Origin;
+use super::status::{Origin, Wrong};
 use crate::document::{Document, Format};
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -144,6 +144,9 @@ impl Centre {
                 Ok(news) => {
                     backoff.succeeded();
                     desk.ledger().connected(true);
+                    if !matches!(news, News::Absent(_)) {
+                        desk.ledger().resolved(Origin::Remote, Wrong::Source);
+                    }
                     match news {
                         News::Document(found) => {
                             absent = None;
@@ -153,7 +156,7 @@ impl Centre {
                         News::Absent(what) => {
                             // Told once, not every few seconds.
                             if absent.as_ref() != Some(&what) {
-                                desk.ledger().error(Origin::Remote, &what);
+                                desk.ledger().error(Origin::Remote, Wrong::Source, &what);
                             }
                             absent = Some(what);
                         }
@@ -161,7 +164,7 @@ impl Centre {
                 }
                 Err(trouble) => {
                     desk.ledger().connected(trouble.answered);
-                    desk.ledger().error(Origin::Remote, &trouble.what);
+                    desk.ledger().error(Origin::Remote, Wrong::Source, &trouble.what);
                     pause = Some(backoff.failed());
                 }
             }

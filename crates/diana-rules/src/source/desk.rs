@@ -7,7 +7,7 @@
 
 use super::Apply;
 use super::kept::Kept;
-use super::status::{Ledger, Origin, SourceError};
+use super::status::{Ledger, Origin, SourceError, Wrong};
 use crate::document::Document;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -33,6 +33,11 @@ impl Found {
     pub(super) fn hashed(origin: Origin, document: Document) -> Self {
         let version = hex(&Sha256::digest(document.text())).get(..12).unwrap_or_default().to_owned();
         Self { origin, document: Arc::new(document), version }
+    }
+
+    /// The source that it is from; what was kept is the centre's.
+    fn source(&self) -> Origin {
+        if self.origin == Origin::Local { Origin::Local } else { Origin::Remote }
     }
 
     fn is_same_as(&self, other: &Self) -> bool {
@@ -129,7 +134,7 @@ impl Desk {
                     self.record(&sides, Origin::Remote).await;
                     return Ok(());
                 }
-                Err(what) => failures.push(self.ledger.error(Origin::Remote, &what)),
+                Err(what) => failures.push(self.ledger.error(Origin::Remote, Wrong::Document, &what)),
             }
         }
         // Refused now, it may still be right with another local file.
@@ -149,7 +154,7 @@ impl Desk {
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(what) => failures.push(self.ledger.error(Origin::LastGood, &what)),
+                Err(what) => failures.push(self.ledger.error(Origin::LastGood, Wrong::Source, &what)),
             }
         }
         let Some(local) = local else { return Err(()) };
@@ -160,7 +165,7 @@ impl Desk {
                 Ok(())
             }
             Err(what) => {
-                failures.push(self.ledger.error(Origin::Local, &what));
+                failures.push(self.ledger.error(Origin::Local, Wrong::Document, &what));
                 Err(())
             }
         }
@@ -223,6 +228,7 @@ impl Desk {
             *in_force = found;
             side.pending = None;
             side.told = false;
+            self.ledger.resolved(in_force.source(), Wrong::Document);
             if renamed {
                 let in_force = side.in_force.clone();
                 self.rename(in_force, remote_rules).await;
@@ -254,8 +260,8 @@ impl Desk {
         let both = match self.attempt(local.newest(), remote.newest()).await {
             Ok(()) => {
                 let changed = if remote.pending.is_some() { Origin::Remote } else { Origin::Local };
-                local.settle();
-                remote.settle();
+                self.settled_side(local, Origin::Local);
+                self.settled_side(remote, Origin::Remote);
                 self.record(sides, changed).await;
                 return;
             }
@@ -267,7 +273,7 @@ impl Desk {
             _ => {
                 let with_old_local = self.attempt(local.in_force.as_ref(), remote.newest()).await;
                 let Err(remotes) = with_old_local else {
-                    remote.settle();
+                    self.settled_side(remote, Origin::Remote);
                     self.blame(local, Origin::Local, &both);
                     self.record(sides, Origin::Remote).await;
                     return;
@@ -276,7 +282,7 @@ impl Desk {
                 self.blame(remote, Origin::Remote, &remotes);
                 match with_old_remote {
                     Ok(()) => {
-                        local.settle();
+                        self.settled_side(local, Origin::Local);
                         self.record(sides, Origin::Local).await;
                     }
                     Err(locals) => self.blame(local, Origin::Local, &locals),
@@ -285,9 +291,15 @@ impl Desk {
         }
     }
 
+    /// What is pending of a source was put in force.
+    fn settled_side(&self, side: &mut Side, origin: Origin) {
+        side.settle();
+        self.ledger.resolved(origin, Wrong::Document);
+    }
+
     fn blame(&self, side: &mut Side, origin: Origin, what: &str) {
         if !side.told {
-            self.ledger.error(origin, what);
+            self.ledger.error(origin, Wrong::Document, what);
             side.told = true;
         }
     }
@@ -306,8 +318,11 @@ impl Desk {
             return;
         }
         let Some(kept) = &self.kept else { return };
-        if let Err(what) = kept.write(found).await {
-            self.ledger.error(Origin::LastGood, &what);
+        match kept.write(found).await {
+            Ok(()) => self.ledger.resolved(Origin::LastGood, Wrong::Source),
+            Err(what) => {
+                self.ledger.error(Origin::LastGood, Wrong::Source, &what);
+            }
         }
     }
 

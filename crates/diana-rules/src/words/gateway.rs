@@ -71,6 +71,8 @@ fn going(gateway: &Gateway) -> Vec<String> {
     said.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, in_turn(&route.upstream))));
     let rest = if gateway.routes.is_empty() { "all requests go" } else { "all else goes" };
     said.push(match &*gateway.upstream {
+        [] if gateway.echo && gateway.routes.is_empty() => "all requests are answered with what was asked".to_owned(),
+        [] if gateway.echo => "all else is answered with what was asked".to_owned(),
         [] => format!("{rest} nowhere"),
         upstream => format!("{rest} to {}", in_turn(upstream)),
     });

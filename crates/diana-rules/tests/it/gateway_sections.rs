@@ -173,6 +173,7 @@ fn who_asks_is_said_by_those_who_are_trusted() {
         of_gateway,
     );
     good(&of_gateway("proxy_protocol: false"));
+    assert!(good(&of_gateway("echo: true")).gateway.unwrap().echo && !Gateway::default().echo);
 }
 
 #[test]

@@ -45,22 +45,19 @@ pub(super) async fn peek(State(state): State<Arc<AdminState>>, parameters: Param
 
 pub(super) async fn reset(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
     let named = Named::read(&parameters, &["rule", "key"])?;
-    named.told("reset", None);
-    named.answer(state.engine.reset_key(named.rule, &named.key).await)
+    named.changed("reset", None, state.engine.reset_key(named.rule, &named.key).await)
 }
 
 pub(super) async fn refund(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
     let named = Named::read(&parameters, &["rule", "key", "cost"])?;
     let cost = cost(&parameters)?;
-    named.told("refund", Some(cost));
-    named.answer(state.engine.refund_key(named.rule, &named.key, cost).await)
+    named.changed("refund", Some(cost), state.engine.refund_key(named.rule, &named.key, cost).await)
 }
 
 pub(super) async fn charge(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
     let named = Named::read(&parameters, &["rule", "key", "cost"])?;
     let cost = cost(&parameters)?;
-    named.told("charge", Some(cost));
-    named.answer(state.engine.charge_key(named.rule, &named.key, cost).await)
+    named.changed("charge", Some(cost), state.engine.charge_key(named.rule, &named.key, cost).await)
 }
 
 fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
@@ -80,9 +77,12 @@ impl<'a> Named<'a> {
         Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
     }
 
-    /// What is changed by hand is in the log.
-    fn told(&self, what: &str, cost: Option<Cost>) {
-        tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
+    /// What was changed by hand is in the log; what could not be changed is not.
+    fn changed(&self, what: &str, cost: Option<Cost>, result: Result<KeyStanding, ByHandError>) -> Answer {
+        if result.is_ok() {
+            tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
+        }
+        self.answer(result)
     }
 
     fn answer(&self, result: Result<KeyStanding, ByHandError>) -> Answer {

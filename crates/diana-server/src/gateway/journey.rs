@@ -175,7 +175,6 @@ impl Connection {
     /// What is answered when no answer came. Often it is the client's own fault.
     fn failed(&self, failure: &Failure, ending: Option<&Ending>, visit: &mut Visit) -> Response<Full<Bytes>> {
         let Some(fault) = ending.and_then(Ending::fault) else {
-            self.site.metrics.upstream_failed();
             visit.outcome = if matches!(failure, Failure::Nowhere) { Outcome::Answered } else { Outcome::Failed };
             return answers::failure(failure);
         };

@@ -59,8 +59,10 @@ impl Body for OutBody {
             Kind::Upstream(body) => Pin::new(body).poll_frame(context),
             Kind::Diverted(body) => Pin::new(body).poll_frame(context),
         };
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            self.visit.sent(frame.data_ref().map_or(0, Bytes::len));
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => self.visit.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(Some(Err(_))) => self.visit.broke_off(),
+            _ => {}
         }
         frame
     }

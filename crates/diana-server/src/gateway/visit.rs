@@ -125,6 +125,12 @@ impl Visit {
         }
     }
 
+    /// The upstream broke off in the middle of its answer.
+    pub(super) fn broke_off(&mut self) {
+        self.connection.site.metrics.upstream_failed();
+        self.outcome = Outcome::Failed;
+    }
+
     /// More of the answer is asked for: what was ready has been taken.
     pub(super) fn asked_for_more(&mut self) {
         if let Flow::HandedOut(place) = self.flow {

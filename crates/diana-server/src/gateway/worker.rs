@@ -6,6 +6,8 @@ use super::phase::Phase;
 use super::service::{Connection, Requests};
 use super::site::Site;
 use super::tls::Certificates;
+use crate::descriptors::{self, User};
+use crate::program_log::OncePerSecond;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::convert::Infallible;
@@ -28,11 +30,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client that is connected, and asks for nothing, is waited for when it is time to stop: a request may be on its way.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
+/// How many connections are still taken once it is time to stop: those that were there before.
+const LAST_TAKEN: usize = 4096;
+
 /// What all workers know of each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Crowd {
     /// How many connections are open.
     connections: AtomicUsize,
+    /// That no connection can be taken.
+    warnings: OncePerSecond,
+}
+
+impl Crowd {
+    pub(super) fn new() -> Self {
+        Self { connections: AtomicUsize::new(0), warnings: OncePerSecond::new() }
+    }
 }
 
 /// One worker, before it runs.
@@ -94,10 +107,19 @@ struct Take {
 
 impl Take {
     async fn connections(self, listener: tokio::net::TcpListener, mut stop: watch::Receiver<bool>) {
+        let is_stopping = stop.clone();
         let mut stopped = pin!(async move {
             let _ = stop.wait_for(|stop| *stop).await;
         });
+        let mut left = LAST_TAKEN;
         loop {
+            // Under a flood there is always one more.
+            if *is_stopping.borrow() {
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
+            }
             let accepted = poll_fn(|context| match listener.poll_accept(context) {
                 Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
                 // Those who are connected already are served before it stops.
@@ -106,13 +128,25 @@ impl Take {
             .await;
             match accepted {
                 None => return,
-                Some(Ok((socket, peer))) => self.connection(socket, peer),
-                Some(Err(error)) => {
-                    if is_about_us(&error) {
-                        tracing::warn!("no connection can be taken: {error}");
-                        tokio::time::sleep(PAUSE).await;
+                Some(Ok((socket, _))) if descriptors::is_reserved(&socket, User::Clients) => {
+                    drop(socket);
+                    self.site.metrics.connection_refused();
+                    if self.crowd.warnings.check() {
+                        tracing::warn!("connections are closed: too few file descriptors are left");
                     }
                 }
+                Some(Ok((socket, peer))) => self.connection(socket, peer),
+                Some(Err(error)) if is_about_us(&error) => {
+                    if self.crowd.warnings.check() {
+                        tracing::warn!("no connection can be taken: {error}");
+                    }
+                    // As long as this fails there is always a connection to be taken, so this is where it ends.
+                    tokio::select! {
+                        () = tokio::time::sleep(PAUSE) => {}
+                        () = stopped.as_mut() => return,
+                    }
+                }
+                Some(Err(_)) => {}
             }
         }
     }
@@ -238,7 +272,8 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                     stopping = Stopping::Told;
                     stop(connection.as_mut());
                     if is_late {
-                        phase.deadline().clear();
+                        // Who has sent half a head may not send the rest, and is waited for no longer.
+                        phase.last_call(LAST_CALL);
                     }
                 }
                 _ if is_late => return Poll::Ready(Ok(())),

@@ -76,6 +76,7 @@ impl Server {
             readiness: Arc::new(Readiness::new()),
             sources: None,
             access_log: None,
+            program_log: None,
             token: None,
         };
         change(&mut state);

@@ -144,6 +144,7 @@ impl<S: Store> Engine<S> {
         for limit in named.limits() {
             self.reset_one(&named, limit).await?;
         }
+        self.wake_queued(&named);
         self.standing(&named).await
     }
 
@@ -177,7 +178,15 @@ impl<S: Store> Engine<S> {
                 self.charge_one(&named, limit, still_used).await?;
             }
         }
+        self.wake_queued(&named);
         self.standing(&named).await
+    }
+
+    /// Wakes those that are queued for a key: there is more for them than they were told.
+    fn wake_queued(&self, named: &Named) {
+        for limit in named.limits() {
+            self.counts.lines.wake(self.counts.line(limit.limit.id(), &named.key));
+        }
     }
 
     fn named(&self, rule: &str, key: &[&str]) -> Result<Named, ByHandError> {

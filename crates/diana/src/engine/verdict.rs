@@ -147,6 +147,20 @@ impl Verdict {
         (made.at, made.local, made.shared) = (now, None, None);
     }
 
+    /// Goes over to other rules, unless it can't be told what they say about the request; `rule` is a rule by its number, whose
+    /// new number is returned.
+    #[cfg(feature = "wait")]
+    pub(super) fn go_over_to(&mut self, rules: Rules, rule: Option<u32>) -> Option<u32> {
+        if std::ptr::eq(self.rules(), &**rules) {
+            return rule;
+        }
+        let Some(found) = rules.carried_over(self.rules(), self.found()) else { return rule };
+        let number = rule.and_then(|rule| rules.number(&self.rules().rule(rule)?.rule().name));
+        let made = self.made_mut();
+        (made.rules, made.found) = (Some(rules), found);
+        number
+    }
+
     pub(super) fn refuse(&mut self, by: RefusedBy) {
         self.made_mut().refused = Some(by);
     }

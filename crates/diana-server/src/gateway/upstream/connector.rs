@@ -1,6 +1,7 @@
 //! How a connection to an upstream comes about.
 
 use super::Failure;
+use crate::descriptors::{self, User};
 use diana_rules::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -53,6 +54,9 @@ impl Connector {
 
     async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Speaks)> {
         let socket = TcpStream::connect((&*upstream.host, upstream.port)).await?;
+        if descriptors::is_reserved(&socket, User::Upstreams) {
+            return Err(io::Error::other("too few file descriptors are left"));
+        }
         socket.set_nodelay(true)?;
         match upstream.scheme {
             Scheme::Http => Ok((UpstreamIo::Plain(socket), Speaks::Http1)),

@@ -7,6 +7,7 @@ use super::{Connector, Failure, Fault, Health, UpstreamBody};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
 use crate::gateway::head::Onward;
+use crate::metrics::Shard;
 use diana_rules::Upstream;
 use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
@@ -25,6 +26,7 @@ pub(in crate::gateway) struct Upstreams {
     timeout: Duration,
     /// Shared by all workers.
     health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
+    metrics: Arc<Shard>,
     members: Mutex<HashMap<Upstream, Arc<Member>>>,
 }
 
@@ -46,8 +48,9 @@ impl Upstreams {
         deadlines: Arc<Deadlines>,
         timeout: Duration,
         health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
+        metrics: Arc<Shard>,
     ) -> Self {
-        Self { connector, deadlines, timeout, health, members: Mutex::default() }
+        Self { connector, deadlines, timeout, health, metrics, members: Mutex::default() }
     }
 
     /// The upstreams of a route.
@@ -62,7 +65,7 @@ impl Upstreams {
             return Arc::clone(member);
         }
         let health = Arc::clone(self.health.lock().entry(upstream.clone()).or_default());
-        let member = Arc::new(Member::new(upstream.clone(), health));
+        let member = Arc::new(Member::new(upstream.clone(), health, Arc::clone(&self.metrics)));
         members.insert(upstream.clone(), Arc::clone(&member));
         member
     }

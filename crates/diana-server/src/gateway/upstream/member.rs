@@ -10,6 +10,7 @@ use super::http2;
 use super::{Connector, Failure};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
+use crate::metrics::Shard;
 use diana_rules::Upstream;
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -47,13 +48,12 @@ impl Health {
         }
     }
 
-    /// Notes a failure; tells whether it is left out from now on.
+    /// Records a failure; returns whether it was well until now, and is left out from now on.
     fn failed(&self, now: u64) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
         let time = LEFT_OUT.saturating_mul(1 << beyond.min(8)).min(LEFT_OUT_AT_MOST);
-        self.left_out_until.store(now + time, Ordering::Relaxed);
-        true
+        self.left_out_until.swap(now + time, Ordering::Relaxed) <= now
     }
 }
 
@@ -61,6 +61,7 @@ impl Health {
 pub(in crate::gateway) struct Member {
     pub(in crate::gateway) upstream: Upstream,
     health: Arc<Health>,
+    metrics: Arc<Shard>,
     /// Its own name, for a request that names no host.
     pub(super) authority: String,
     #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
@@ -82,9 +83,9 @@ pub(super) enum Reused {
 }
 
 impl Member {
-    pub(super) fn new(upstream: Upstream, health: Arc<Health>) -> Self {
+    pub(super) fn new(upstream: Upstream, health: Arc<Health>, metrics: Arc<Shard>) -> Self {
         let authority = upstream.authority();
-        Self { upstream, health, authority, free: Mutex::default(), http2: Mutex::default() }
+        Self { upstream, health, metrics, authority, free: Mutex::default(), http2: Mutex::default() }
     }
 
     pub(super) fn is_well(&self, now: u64) -> bool {
@@ -99,6 +100,7 @@ impl Member {
         if matches!(failure, Failure::ByClient) {
             return;
         }
+        self.metrics.upstream_failed();
         if self.health.failed(now) {
             tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
         } else {
