@@ -107,6 +107,10 @@ impl Connection {
         if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
             return self.without(Some(body), &head, rejected(answers::problem(status, why), visit)).into();
         }
+        if let Err(Rejected { status, why }) = head::check_coding(&head.headers) {
+            // The connection ends with this answer: another server may find the end of such a body elsewhere.
+            return self.without(Some(body), &head, rejected(closing(answers::problem(status, why)), visit)).into();
+        }
         let client = site.filter.client(&head.headers, self.facts.peer);
         visit.client(client);
         let mut checking = site.filter.check_head(&head, Some(client));
