@@ -18,6 +18,7 @@ use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
 use diana_http::HttpAttributes;
 use diana_rules::Upstream;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
 use http::{Response, StatusCode, Version};
 use http_body::Body;
@@ -115,7 +116,11 @@ impl Journey {
     fn end(self, end: End) -> Response<OutBody> {
         let Self { connection, head, body, ending, mut leave, mut visit, .. } = self;
         match end {
-            End::Answered { answer: Answer { response, from }, took, asked } => {
+            End::Answered { answer: Answer { mut response, from }, took, asked } => {
+                if response.status() == StatusCode::NO_CONTENT {
+                    // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients take it for a broken answer.
+                    response.headers_mut().remove(CONTENT_LENGTH);
+                }
                 if let Some(ending) = &ending {
                     leave.waited_for_client(ending.waited());
                 }

@@ -219,3 +219,40 @@ fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
     let whole: Vec<_> = upstream.seen().into_iter().filter(|seen| seen.is_whole).collect();
     assert_eq!(whole.iter().map(Seen::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
 }
+
+/// curl took it for a broken answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_204_has_no_length_whatever_the_upstream_says() {
+    let upstream = Upstream::start(|talk| {
+        talk.send("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\nx-kept: 1\r\n\r\n")?;
+        Ok(crate::support::upstream::Then::KeepAlive)
+    });
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    for _ in 0..2 {
+        let answer = get(&mut sender, "http://a/").await;
+        assert_eq!((answer.status().as_u16(), answer.headers().get("content-length")), (204, None));
+        assert_eq!(answer.headers()["x-kept"], "1");
+    }
+    let answer = crate::support::client::get(diana.port(), "/");
+    assert_eq!((answer.status, answer.header("content-length")), (204, None));
+}
+
+/// HTTP/1.1 has a place for trailers behind chunks alone, so a request that announces them goes on in chunks.
+#[test]
+fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    for (announced, expected) in [(&[("trailer", "x-digest")][..], Some("abc")), (&[], None)] {
+        let mut client = Frames::connect(diana.port(), &[]);
+        let post = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/"), ("content-length", "5")];
+        client.send(HEADERS, END_HEADERS, 1, &frames::block(&[&post[..], announced].concat())).unwrap();
+        client.send(DATA, 0, 1, b"hello").unwrap();
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", "abc")])).unwrap();
+        assert_eq!(client.next_of(DATA).unwrap().kind, DATA);
+        let seen = upstream.last();
+        assert_eq!((seen.body.as_slice(), seen.is_whole), (&b"hello"[..], true));
+        assert_eq!(crate::support::client::find(&seen.trailers, "x-digest"), expected);
+        assert_eq!(seen.header("content-length"), expected.is_none().then_some("5"));
+    }
+}
