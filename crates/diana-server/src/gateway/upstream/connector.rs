@@ -4,7 +4,9 @@ use super::Failure;
 use diana_rules::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
+use socket2::SockRef;
 use std::io;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -65,6 +67,18 @@ impl Connector {
                 Ok((UpstreamIo::Tls(Box::new(stream)), speaks))
             }
         }
+    }
+}
+
+impl UpstreamIo {
+    /// Whether bytes, the end, or an error wait in the socket. Asks the system, whatever the runtime knows.
+    pub(super) fn has_unread(&self) -> bool {
+        let socket = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        let peeked = SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
+        !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 

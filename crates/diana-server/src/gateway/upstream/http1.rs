@@ -99,7 +99,9 @@ impl Http1 {
         self.input.reserve(1);
         // It must really be looked, however much the task has done already.
         self.is_watched = pin!(unconstrained(self.io.read_buf(&mut self.input))).poll(context).is_pending();
-        self.is_watched
+        // The runtime knows only what it has been told by the system so far. An upstream may have sent something since (a surplus
+        // answer, which would be the next client's), so the socket itself is asked.
+        self.is_watched && !self.io.has_unread()
     }
 
     /// Whether it still sends a request. An upstream may answer before it has all of it.
