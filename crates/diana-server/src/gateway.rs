@@ -45,6 +45,7 @@ mod phase;
 mod proxy_protocol;
 mod service;
 mod site;
+mod socket;
 mod start_error;
 mod tls;
 mod tunnel;

@@ -5,6 +5,7 @@ use super::opening::{self, Opened, Speaks};
 use super::phase::Phase;
 use super::service::{Connection, Requests};
 use super::site::Site;
+use super::socket::Socket;
 use super::tls::Certificates;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -150,6 +151,8 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     let site = Arc::clone(&counted.site);
     let gateway = &site.gateway;
     let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
+    let socket = Socket::new(socket);
+    let client_left = socket.clone().closed();
     let opened = {
         let mut is_told = false;
         let mut opening = pin!(opening::open(socket, peer, gateway, tls.as_ref()));
@@ -185,7 +188,7 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
             // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(io, service).with_upgrades();
-            drive(pin!(connection), &phase, http1::UpgradeableConnection::graceful_shutdown).await
+            drive(pin!(connection), &phase, http1::UpgradeableConnection::graceful_shutdown, client_left).await
         }
         Speaks::Http2 => {
             phase.speaks_http2();
@@ -194,7 +197,8 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
                 .max_concurrent_streams(bounds.streams)
                 .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX));
             let mut connection = Box::pin(builder.serve_connection(io, service));
-            drive(connection.as_mut(), &phase, http2::Connection::graceful_shutdown).await
+            // It reads all the time, and so sees the end by itself.
+            drive(connection.as_mut(), &phase, http2::Connection::graceful_shutdown, std::future::pending()).await
         }
     };
     if let Err(error) = ended {
@@ -202,18 +206,23 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     }
 }
 
-/// Drives a connection until it ends, is late, or is told to stop. Then it ends after the requests under way, and if there are
+/// Drives a connection until it ends, its client leaves during a request, it is late, or it is told to stop. Then it ends after the requests under way, and if there are
 /// none, after a moment in which one may still come: it was sent before its client could know.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     mut connection: Pin<&mut C>,
     phase: &Phase,
     stop: impl Fn(Pin<&mut C>),
+    client_left: impl Future<Output = ()>,
 ) -> hyper::Result<()> {
     let mut stopping = Stopping::No;
+    let mut client_left = pin!(client_left);
     poll_fn(|context| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 return Poll::Ready(ended);
+            }
+            if phase.is_serving() && client_left.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
             }
             let is_late = phase.deadline().poll(context).is_ready() && phase.is_late();
             // It has been polled once, so what lies in its buffers has been seen.

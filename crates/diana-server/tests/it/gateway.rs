@@ -6,6 +6,7 @@ mod clients;
 mod floods;
 mod heads;
 mod http2;
+mod leaving;
 mod operations;
 mod paths;
 mod proxies;
