@@ -4,7 +4,7 @@
 //! cost more than what is done with them.
 
 use super::answers;
-use super::client_body::{BodyFault, ClientBody, Ending};
+use super::client_body::{BodyFault, ClientBody, Ending, RequestBody};
 use super::head::{self, Onward};
 use super::leave::Leave;
 use super::out_body::OutBody;
@@ -20,10 +20,9 @@ use diana_http::HttpAttributes;
 use diana_rules::Upstream;
 use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Response, StatusCode, Version};
+use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -35,7 +34,7 @@ pub(super) struct Journey {
     connection: Arc<Connection>,
     head: Parts,
     /// There until it goes on its way.
-    body: Option<Incoming>,
+    body: Option<RequestBody>,
     /// How the body gets on, once it is on its way.
     ending: Option<Arc<Ending>>,
     client: IpAddr,
@@ -61,7 +60,7 @@ impl Journey {
     pub(super) fn new(
         connection: Arc<Connection>,
         head: Parts,
-        body: Incoming,
+        body: RequestBody,
         client: IpAddr,
         leave: Leave,
         visit: Visit,
@@ -97,7 +96,7 @@ impl Journey {
         };
         let upgrade = head::upgrade(head);
         let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let (body, come) = connection.body(body.take(), head.version, leave);
+        let (body, come) = connection.body(body.take(), leave);
         visit.body(come.as_ref());
         *ending = come;
         let request = Onward { head, facts: &connection.facts, upgrade: upgrade.as_ref() };
@@ -168,12 +167,12 @@ impl Connection {
     }
 
     /// The request's body on its way out, and how it ends.
-    fn body(&self, body: Option<Incoming>, version: Version, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
+    fn body(&self, body: Option<RequestBody>, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
         let Some(body) = body.filter(|body| !body.is_end_stream()) else { return (ClientBody::empty(), None) };
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
         let body = leave.request_body(body);
-        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body, version);
+        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
         (body, Some(ending))
     }
 

@@ -27,6 +27,11 @@ enum Kind {
 }
 
 impl OutBody {
+    /// The client must take it from now on, or it is late.
+    pub(super) fn offer(&mut self) {
+        self.visit.sent(0);
+    }
+
     pub(super) fn own(body: Full<Bytes>, visit: Visit) -> Self {
         Self { body: Kind::Own(body), visit }
     }

@@ -8,6 +8,7 @@
 //!    holds is given back when the last byte has gone out, or the client is gone.
 
 use super::answers;
+use super::client_body::RequestBody;
 use super::facts::Facts;
 use super::head::{self, Rejected};
 use super::journey::Journey;
@@ -49,7 +50,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = Serving;
 
     fn call(&self, request: Request<Incoming>) -> Serving {
-        self.0.begin(request)
+        self.0.begin(request.map(RequestBody::Http1))
     }
 }
 
@@ -100,7 +101,7 @@ fn decided(checked: Checked<Store>, visit: &mut Visit) -> Result<Leave, Refused>
 
 impl Connection {
     /// Answers one request, or begins to.
-    fn begin(self: &Arc<Self>, request: Request<Incoming>) -> Serving {
+    pub(super) fn begin(self: &Arc<Self>, request: Request<RequestBody>) -> Serving {
         let site = &self.site;
         let (head, body) = request.into_parts();
         let mut visit = Visit::begin(self, &head);
@@ -136,7 +137,7 @@ impl Connection {
     /// An answer that did not need the request's body.
     pub(super) fn without(
         &self,
-        body: Option<Incoming>,
+        body: Option<RequestBody>,
         head: &Parts,
         mut response: Response<OutBody>,
     ) -> Response<OutBody> {

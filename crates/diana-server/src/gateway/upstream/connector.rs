@@ -44,6 +44,11 @@ impl Connector {
         Self { tls: TlsConnector::from(Arc::new(tls)), timeout }
     }
 
+    /// How long a connection may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Connects; all of it within the time that it is given.
     pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Speaks), Failure> {
         match tokio::time::timeout(self.timeout, self.connect_to(upstream)).await {
