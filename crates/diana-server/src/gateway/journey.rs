@@ -28,6 +28,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// A request that the rules let go on.
 pub(super) struct Journey {
@@ -66,6 +67,29 @@ impl Journey {
         visit: Visit,
     ) -> Self {
         Self { connection, head, body: Some(body), ending: None, client, leave, visit }
+    }
+
+    /// Whether it goes on when its client leaves.
+    pub(super) fn outlives_client(&self) -> bool {
+        self.leave.outlives_client()
+    }
+
+    /// Runs in a task of its own, so that it goes on when its client leaves. Its answer is then read and dropped.
+    pub(super) fn run_detached(self) -> Pin<Box<impl Future<Output = Response<OutBody>> + Send>> {
+        let (answers, answer) = oneshot::channel();
+        let running = self.run();
+        tokio::spawn(async move {
+            if let Err(mut unwanted) = answers.send(running.await) {
+                unwanted.body_mut().client_left();
+            }
+        });
+        Box::pin(async move {
+            match answer.await {
+                Ok(response) => response,
+                // The task ends without an answer only when the whole runtime does.
+                Err(_) => std::future::pending().await,
+            }
+        })
     }
 
     /// Goes there, and back with an answer.
@@ -127,7 +151,12 @@ impl Journey {
                 visit.outcome = if matches!(leave, Leave::Divert(_)) { Outcome::Diverted } else { Outcome::Forwarded };
                 visit.status(response.status());
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                    return leave.answer(response, visit);
+                    let outlives_client = leave.outlives_client();
+                    let mut response = leave.answer(response, visit);
+                    if outlives_client {
+                        response.body_mut().read_to_end_within(connection.site.gateway.timeouts.response);
+                    }
+                    return response;
                 }
                 let Some(client) = asked else {
                     visit.outcome = Outcome::Failed;

@@ -118,14 +118,20 @@ impl Connection {
         // Mostly it is decided at once, and a refusal then needs no future at all. Who must wait is polled again.
         match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(checked) => match decided(checked, &mut visit) {
-                Ok(leave) => Journey::new(Arc::clone(self), head, body, client, leave, visit).run().into(),
+                Ok(leave) => {
+                    let journey = Journey::new(Arc::clone(self), head, body, client, leave, visit);
+                    if journey.outlives_client() { journey.run_detached().into() } else { journey.run().into() }
+                }
                 Err(refused) => self.without(Some(body), &head, own(refused.into_response(), visit)).into(),
             },
             Poll::Pending => {
                 let this = Arc::clone(self);
                 let waiting = async move {
                     match decided(checking.await, &mut visit) {
-                        Ok(leave) => Journey::new(this, head, body, client, leave, visit).run().await,
+                        Ok(leave) => {
+                            let journey = Journey::new(this, head, body, client, leave, visit);
+                            if journey.outlives_client() { journey.run_detached().await } else { journey.run().await }
+                        }
                         Err(refused) => this.without(Some(body), &head, own(refused.into_response(), visit)),
                     }
                 };

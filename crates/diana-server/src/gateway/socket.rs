@@ -2,7 +2,8 @@
 //!
 //! hyper reads a connection only when it wants more of it: not while a byte of a next request waits in its buffer, nor while nobody
 //! takes the rest of a body. A client that leaves then is not noticed, and its request keeps its place in a queue. So
-//! [`Socket::closed`] asks the system about the end of the stream, however much lies unread before it.
+//! [`Socket::closed`] asks the system about the end of the stream, however much lies unread before it. (An end behind more than the
+//! receive buffer holds has not come yet. It comes when somebody reads, or the client's system gives up.)
 
 use socket2::SockRef;
 use std::io::{self, IoSlice};

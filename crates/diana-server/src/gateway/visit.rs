@@ -125,6 +125,14 @@ impl Visit {
         }
     }
 
+    /// The client has left before it was answered.
+    pub(super) fn client_left(&mut self) {
+        self.outcome = Outcome::Gone;
+        if let Some(told) = &mut self.told {
+            told.status = CLIENT_GONE;
+        }
+    }
+
     /// More of the answer is asked for: what was ready has been taken.
     pub(super) fn asked_for_more(&mut self) {
         if let Flow::HandedOut(place) = self.flow {
