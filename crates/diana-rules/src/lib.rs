@@ -58,7 +58,9 @@ pub use matching::host::split_host;
 pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
 pub use registry::Registry;
-pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
+pub use rule::{
+    Bandwidth, Bodies, CostOf, HeldUntil, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule,
+};
 pub use ruleset::{
     Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Listed, Move, NotAskable,
     RefusedBy, Resource, RuleInForce, RuleSet, Why,

@@ -11,6 +11,7 @@
 //!
 //! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
 
+pub(crate) mod concurrent;
 mod style;
 
 use crate::algorithm::{AlgorithmOptions, Configured};
@@ -155,12 +156,9 @@ fn read(
     simple("every", fields.every, every.map(Configured::new));
     let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
     simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
-    let concurrent = fields.concurrent.and_then(|node| scalar::count(node, "`concurrent`", 1, problems));
-    simple(
-        "concurrent",
-        fields.concurrent,
-        concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new),
-    );
+    let places = fields.concurrent.and_then(|node| concurrent::limit(node, problems));
+    let concurrent = places.and_then(|node| scalar::count(node, "`concurrent`", 1, problems));
+    simple("concurrent", places, concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new));
     limits
 }
 

@@ -37,6 +37,8 @@ pub struct Rule {
     pub limits: Vec<LimitRule>,
     /// Whether as many are let in at a time as the latency of their answers allows.
     pub adaptive: bool,
+    /// Until when a request holds its place of a `concurrent` limit.
+    pub held_until: HeldUntil,
     /// How fast bodies flow.
     pub bandwidth: Option<Bandwidth>,
     /// How busy the machine may be.
@@ -89,6 +91,17 @@ pub enum Over {
     Deny,
     /// It goes to another upstream.
     Divert(Upstream),
+}
+
+/// Until when a request holds its place of a `concurrent` limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldUntil {
+    /// The response has been sent, or the client has left.
+    #[default]
+    ClientLeft,
+    /// The upstream has answered, even if the client has left. Its response is then read and dropped.
+    UpstreamDone,
 }
 
 /// Whether a rule refuses anybody.

@@ -10,7 +10,7 @@ mod table;
 mod tests;
 mod units;
 
-use crate::rule::{CostOf, Home, KeyList, Missing, Mode, Over, Rule};
+use crate::rule::{CostOf, HeldUntil, Home, KeyList, Missing, Mode, Over, Rule};
 pub use gateway::gateway_in_words;
 use std::fmt;
 pub use store::store_in_words;
@@ -92,6 +92,9 @@ fn notes(rule: &Rule) -> Vec<String> {
         CostOf::Fixed(cost) if cost.get() == 1 => {}
         CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
         CostOf::Expression(expression) => notes.push(format!("a request costs what `{expression}` says")),
+    }
+    if rule.held_until == HeldUntil::UpstreamDone {
+        notes.push("a place is held until the upstream is done, even if the client leaves".to_owned());
     }
     let list = |list: &KeyList| some(list.written().iter().cloned(), ", ");
     if !rule.allow.is_empty() {

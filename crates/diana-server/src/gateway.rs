@@ -36,6 +36,7 @@ mod client_io;
 mod deadlines;
 mod facts;
 mod head;
+mod http2;
 mod journey;
 mod leave;
 mod listener;
@@ -45,6 +46,7 @@ mod phase;
 mod proxy_protocol;
 mod service;
 mod site;
+mod socket;
 mod start_error;
 mod tls;
 mod tunnel;
@@ -165,6 +167,7 @@ impl Gateway {
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
         let (crowd, health) = (Arc::new(Crowd::new()), Arc::new(Mutex::default()));
+        let http2_memory = Arc::new(http2::Total::new(self.section.bounds.memory));
         let began = deadlines::Beginning::now();
         let mut running = Running {
             addresses,
@@ -200,6 +203,7 @@ impl Gateway {
                 default: destination,
                 routes,
                 deadlines,
+                http2_memory: Arc::clone(&http2_memory),
                 metrics: metrics.shard(number),
                 log: self.log.clone(),
             });

@@ -6,7 +6,7 @@ use crate::document::node::Span;
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
-use crate::rule::{Bandwidth, CostOf, Home, Load, Missing, Mode, Over, Rule};
+use crate::rule::{Bandwidth, CostOf, HeldUntil, Home, Load, Missing, Mode, Over, Rule};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -62,6 +62,7 @@ struct Says<'a> {
     matches: &'a Match,
     limits: Vec<&'a Configured>,
     adaptive: bool,
+    held_until: HeldUntil,
     bandwidth: Option<&'a Bandwidth>,
     load: Option<&'a Load>,
     cost: &'a CostOf,
@@ -88,6 +89,7 @@ impl<'a> Says<'a> {
             matches,
             limits,
             adaptive,
+            held_until,
             bandwidth,
             load,
             cost,
@@ -107,6 +109,7 @@ impl<'a> Says<'a> {
             matches,
             limits: configured(limits),
             adaptive: *adaptive,
+            held_until: *held_until,
             bandwidth: bandwidth.as_ref(),
             load: load.as_ref(),
             cost,
@@ -129,6 +132,7 @@ impl<'a> Says<'a> {
             matches,
             limits,
             adaptive,
+            held_until,
             bandwidth,
             load,
             cost,
@@ -143,8 +147,8 @@ impl<'a> Says<'a> {
         } = self;
         // In words, since a registered matcher may print as it likes.
         format!(
-            "{matches} by {by} {limits:?} {adaptive} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} {overrides:?} \
-             {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
+            "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} \
+             {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
         )
     }
 }

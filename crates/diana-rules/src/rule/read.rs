@@ -1,12 +1,12 @@
 //! Reading a rule.
 
-use super::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
+use super::{Bandwidth, Bodies, CostOf, HeldUntil, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
 use crate::answer::OwnAnswer;
 use crate::by::By;
 use crate::document::node::{Entry, Node, Value};
 use crate::fields::{Fields, nearest};
 use crate::file::Upstream;
-use crate::limit::{LimitRule, LimitStyle};
+use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::scalar;
@@ -78,6 +78,9 @@ impl Rule {
             None => Some(By::everyone()),
         };
         let adaptive = adaptive(&mut fields, problems);
+        let places = fields.peek("concurrent").into_iter();
+        let places = places.chain(fields.peek("overrides").into_iter().flat_map(concurrent::of_overrides));
+        let held_until = concurrent::held_until(places);
         let (limits, style) =
             LimitRule::read_in_style(&mut fields, &LimitStyle::default(), vocabulary.registry, problems);
         // Keys are checked against everyone's, if nobody can tell whose they are.
@@ -98,6 +101,7 @@ impl Rule {
             matches: matches.clone().unwrap_or_default(),
             limits,
             adaptive,
+            held_until,
             bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
             load: fields.take("load").and_then(|node| Load::read(node, problems)),
             cost: fields.take("cost").and_then(|node| cost(node, vocabulary, problems)).unwrap_or_default(),
@@ -193,6 +197,9 @@ impl Rule {
         let calls = self.matches.call.is_some();
         if calls && self.adaptive {
             wrong("concurrent", "an adaptive limit learns from answers, which calls have none of", "a number");
+        }
+        if calls && self.held_until == HeldUntil::UpstreamDone {
+            wrong("concurrent", "`until: upstream_done` is for requests, and a call has no upstream", "leave it out");
         }
         if calls && written(&["bandwidth"]) {
             wrong("bandwidth", "a call has no body that could flow", "leave it out");

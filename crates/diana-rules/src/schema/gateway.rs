@@ -125,6 +125,7 @@ fn of_bounds(name: &str) -> Value {
         "headers" => a("count", "fields of a request's head; 100 by default"),
         "body" => such_as("bytes", "of a request's body; any number by default", &["100MiB"]),
         "connections" => a("count", "connections that are open at once; 10000 by default"),
-        _ => a("count", "streams of one HTTP/2 connection that are open at once; 100 by default"),
+        "streams" => a("count", "streams of one HTTP/2 connection that are open at once; 100 by default"),
+        _ => such_as("bytes", "that all HTTP/2 connections together may hold; 1GiB by default", &["4GiB"]),
     }
 }

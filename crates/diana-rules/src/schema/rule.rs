@@ -2,6 +2,7 @@
 
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
 use crate::by::read::{WITH_NAME, WORDS};
+use crate::limit::concurrent::{CONCURRENT, UNTIL};
 use crate::limit::{COMMON, LIMITS, LimitRule};
 use crate::matching;
 use crate::registry::Registry;
@@ -109,7 +110,7 @@ fn limit_field(name: &str, registry: &Registry) -> Value {
         "total" => a("count", "so many in all, until somebody resets it"),
         "concurrent" => json!({
             "description": "so many at a time; `adaptive` lets in what the latency of the answers allows",
-            "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}],
+            "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}, concurrent()],
         }),
         "rate" => a("rate", "how many in a time"),
         "key" => one_or_more(
@@ -129,6 +130,15 @@ fn limit_field(name: &str, registry: &Registry) -> Value {
             of_option(option, registry)
         }
     }
+}
+
+/// `concurrent` as a map.
+fn concurrent() -> Value {
+    let field = |name: &str| match name {
+        "limit" => a("count", "so many at a time"),
+        _ => word("until when a request holds its place; client_left by default", &UNTIL),
+    };
+    requiring(object("so many at a time, and until when each holds its place", &CONCURRENT, field), &["limit"])
 }
 
 /// An option, for all algorithms that have it.

@@ -58,10 +58,11 @@ fn what_is_left_out_is_usual() {
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = usual.timeouts;
     let times = [header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs());
     assert_eq!(times, [10, 30, 60, 3, 60, 3_600, 30]);
-    let Bounds { header, headers, body, connections, streams, .. } = usual.bounds;
+    let Bounds { header, headers, body, connections, streams, memory, .. } = usual.bounds;
     assert_eq!((header, headers, body, connections, streams), (32 << 10, 100, None, 10_000, 100));
     assert_eq!((usual.paths.escaped_slash, usual.methods.any_case), (Spelling::Allow, Spelling::Deny));
     assert_eq!(good(&of_gateway("paths: {}, methods: {}")).gateway, Some(Gateway::default()));
+    assert_eq!(memory, 1 << 30);
     assert_eq!(Admin::default().listen, ["127.0.0.1:9090".parse().unwrap()]);
     let signed = good(&of_gateway("signature: {secret: s}")).gateway.unwrap().signature.unwrap();
     assert_eq!((&*signed.header, signed.max_age.as_secs()), ("x-signature", 300));
@@ -72,6 +73,7 @@ fn what_is_left_out_is_usual() {
     let gateway = good(&of_gateway("timeouts: {stop: 5s}, bounds: {body: 1MiB}")).gateway.unwrap();
     assert_eq!((gateway.timeouts.stop.as_secs(), gateway.timeouts.header.as_secs()), (5, 10));
     assert_eq!((gateway.bounds.body, gateway.bounds.streams), (Some(1 << 20), 100));
+    assert_eq!(good(&of_gateway("bounds: {memory: 64MiB}")).gateway.unwrap().bounds.memory, 64 << 20);
 }
 
 #[test]
@@ -195,6 +197,7 @@ fn words_numbers_and_times_are_what_they_can_be() {
             ("bounds: {header: 4KiB}", &["[4KiB] `header` can't be `4KiB`: 8KiB to 1MiB"]),
             ("bounds: {header: 2MiB}", &["[2MiB] `header` can't be `2MiB`: 8KiB to 1MiB"]),
             ("bounds: {headers: 1001}", &["[1001] `headers` can't be `1001`: a whole number from 1 to 1000"]),
+            ("bounds: {memory: 512KiB}", &["[512KiB] `memory` can't be `512KiB`: at least 1MiB"]),
             ("bounds: {streams: 0}", &["[0] `streams` can't be `0`: a whole number from 1 to 2147483647"]),
             (
                 "bounds: {body: 5}",

@@ -221,6 +221,22 @@ fn what_makes_no_sense_together_is_told() {
                 "limit: 5/s\nwait: 5",
                 &["[5] `wait` can't be `5`: `5` has no unit; write one of ns, us, ms, s, min, h, day, week or month"],
             ),
+            ("concurrent: {limit: 5, until: upstream_done}", &["nothing"]),
+            ("concurrent: {limit: 5, until: client_left}", &["nothing"]),
+            ("concurrent: {limit: 0}", &["[0] `concurrent` can't be `0`: a whole number from 1 to 9007199254740992"]),
+            (
+                "concurrent: {limit: 5, until: upstream}",
+                &["[upstream] `until` can't be `upstream`: expected one of `client_left`, `upstream_done`"],
+            ),
+            (
+                "concurrent: {limit: 5, untill: upstream_done}",
+                &["[untill] `untill` is no field of `concurrent`: did you mean `until`?"],
+            ),
+            ("concurrent: {until: upstream_done}", &["[until] `concurrent` has no `limit`"]),
+            (
+                "match: {call: true}\nconcurrent: {limit: 5, until: upstream_done}",
+                &["[concurrent] `until: upstream_done` is for requests, and a call has no upstream: leave it out"],
+            ),
             ("limit: 5/s\nqueue: 5", &["[queue] `queue` bounds those who wait, but nobody does: `wait: 2s` beside it"]),
             (
                 "limit: 5/s\nalgorithm: leaky_bucket\nqueue: 5",

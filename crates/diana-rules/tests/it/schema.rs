@@ -55,7 +55,7 @@ fn good_files_are_good_for_both() {
 }
 
 /// A place where a field may stand, as `@`, and its fields in the schema.
-const PLACES: [(&str, &str); 23] = [
+const PLACES: [(&str, &str); 24] = [
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
     ("{rules: [], gateway: {tls: {@: 5}}}", "/properties/gateway/properties/tls/properties"),
@@ -79,6 +79,7 @@ const PLACES: [(&str, &str); 23] = [
     ("{rules: [], store: {@: 5}}", "/properties/store/properties"),
     ("{rules: [], remote: {@: 5}}", "/properties/remote/properties"),
     ("{rules: [{@: 5}]}", "/$defs/rule/properties"),
+    ("{rules: [{name: a, concurrent: {@: 5}}]}", "/$defs/rule/properties/concurrent/anyOf/2/properties"),
     ("{rules: [{name: a, match: {@: 5}}]}", "/$defs/rule/properties/match/properties"),
     ("{rules: [{name: a, bandwidth: {@: 5}}]}", "/$defs/rule/properties/bandwidth/anyOf/1/properties"),
     ("{rules: [{name: a, load: {@: 5}}]}", "/$defs/rule/properties/load/properties"),
@@ -201,7 +202,7 @@ const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 |
  | "/a" | "/{id}/**" | "GET" | "a.b" | "10.0.0.0/8" | "::1" | "::ffff:10.0.0.1" | "http://a" | "https://a:1/" | "redis://a" | "etcd://a"
  | "0.0.0.0:80" | "127.0.0.1:80" | "h2c://a" | "HTTP://a" | "both" | "off" | "json" | {"type": "text/plain", "text": 5} | {"secret": "s"}
  | {"listen": "0.0.0.0:443", "certificates": {"certificate": "a", "key": "b"}} | [{"match": {"path": "/a"}, "upstream": "http://a"}]
- | {"header": "64KiB", "streams": 5} | {"header": "5s", "idle": "1h"} | "deny" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
+ | {"limit": 5, "until": "upstream_done"} | {"limit": 0} | {"until": "upstream_done"} | {"header": "64KiB", "streams": 5} | {"header": "5s", "idle": "1h"} | "deny" | "divert" | "skip" | "shared" | "local" | "auto" | "adaptive" | "fixed_window" | "leaky_bucket" | "clock" | "UTC"
  | [] | {} | ["a"] | ["ip", "host"] | ["5/s", "7/h"] | [["a"]] | {"a": "5/s"} | {"rate": "5/s"} | {"rate": "5/s", "burst": 5}
  | {"tokens": 5, "every": "1s"} | {"cpu": "5%"} | {"path": "/a"} | {"header": {"x": [1, "b*"]}} | {"divert": "http://a"} | {"rate": "5B/s"}
  | "header(x)" | "jwt(sub)" | "cel('request.host')" | "true" | {"verify": false} | {"verify": "false", "from": "query(t)"}

@@ -131,6 +131,14 @@ impl Visit {
         self.outcome = Outcome::Failed;
     }
 
+    /// The client has left before it was answered.
+    pub(super) fn client_left(&mut self) {
+        self.outcome = Outcome::Gone;
+        if let Some(told) = &mut self.told {
+            told.status = CLIENT_GONE;
+        }
+    }
+
     /// More of the answer is asked for: what was ready has been taken.
     pub(super) fn asked_for_more(&mut self) {
         if let Flow::HandedOut(place) = self.flow {
