@@ -3,6 +3,7 @@
 use diana::rules::{Attribute, Attributes};
 use diana_http::HttpAttributes;
 use http::Request;
+use std::borrow::Cow;
 
 fn header(name: &str) -> Attribute {
     Attribute::Header(name.into())
@@ -114,7 +115,7 @@ fn values_and_methods_are_compared_without_padding_and_case() {
 fn what_a_semicolon_makes_ambiguous_has_one_key() {
     let value = |uri: &str, name: &str| {
         let request = Request::get(uri).body(()).unwrap();
-        HttpAttributes::of(&request, None).get(&query(name)).map(|value| value.into_owned())
+        HttpAttributes::of(&request, None).get(&query(name)).map(Cow::into_owned)
     };
     // Long queries are read in another way than short ones.
     for more in [String::new(), format!("&pad={}", "x".repeat(300))] {

@@ -63,7 +63,7 @@ fn tomcat(path: &str, solidus: Solidus, backslash: Backslash) -> Option<Vec<Stri
     if path.contains('\0') || backslash == Backslash::Denied && path.contains('\\') {
         return None;
     }
-    resolved(path.split(|character| character == '/' || character == '\\'))
+    resolved(path.split(['/', '\\']))
 }
 
 /// Cuts parameters from what is decoded already.
@@ -130,8 +130,11 @@ fn without_last_slash(mut segments: Vec<String>) -> Option<Vec<String>> {
     segments.iter().all(|segment| !segment.is_empty()).then_some(segments)
 }
 
+/// Whether these segments of a path reach a handler.
+type Handles = fn(&[&str]) -> bool;
+
 /// The handlers of the services, each with the pattern of its rule.
-const HANDLERS: &[(&str, fn(&[&str]) -> bool)] = &[
+const HANDLERS: &[(&str, Handles)] = &[
     ("/login", |path| *path == ["login"]),
     ("/x/login", |path| *path == ["x", "login"]),
     ("/*/login", |path| matches!(path, [_, "login"])),
