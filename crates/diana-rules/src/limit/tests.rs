@@ -65,6 +65,12 @@ fn each_algorithm_has_its_options() {
     same("{limit: 20/s, algorithm: sliding_window}", Configured::new(sliding()));
     same("{limit: 20/s, algorithm: sliding_window, buckets: 4}", Configured::new(sliding().with_buckets(4).unwrap()));
     same(
+        "{limit: 20/s, algorithm: sliding_window, precision: 300ms}",
+        // Four buckets: the window is longer than asked, never shorter.
+        Configured::new(sliding().with_precision(ms(300)).unwrap()),
+    );
+    assert_eq!(sliding().with_precision(ms(300)).unwrap().buckets(), 4);
+    same(
         "{limit: 20/s, algorithm: sliding_window, precision: 50ms}",
         Configured::new(sliding().with_precision(ms(50)).unwrap()),
     );

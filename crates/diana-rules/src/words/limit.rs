@@ -87,7 +87,10 @@ fn windows(configured: &Configured) -> Option<String> {
     }
     if let Some(sliding) = configured.algorithm::<SlidingWindow>() {
         let (quota, step) = (sliding.quota(), time(sliding.precision()));
-        return Some(format!("at most {} in any {}, in steps of {step}", quota.permits(), each(quota.period())));
+        // Where the precision does not divide it, the window is longer than asked.
+        let nanos = sliding.precision().as_nanos().saturating_mul(u128::from(sliding.buckets()));
+        let window = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        return Some(format!("at most {} in any {}, in steps of {step}", quota.permits(), each(window)));
     }
     let log = configured.algorithm::<SlidingLog>()?;
     let windows =
