@@ -28,7 +28,7 @@ pub use gateway::{
     AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, RateLimitHeaders, Route, Scheme, Signature,
     Timeouts, Tls, Upstream,
 };
-pub use remote::RemoteSection;
+pub use remote::{RemoteSection, WhenRemoteIsDown};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
@@ -151,7 +151,10 @@ impl RuleFile {
         let vocabulary =
             Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
         // With a configuration centre, the local rules are what serves without it, and may be left out.
-        let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
+        let falls_back = file.remote.as_ref().is_some_and(|remote| remote.when_down == WhenRemoteIsDown::Local);
+        // Without them, nothing would be limited while the config server is unreachable.
+        let may_lack = has_remote && !falls_back;
+        let rules = if may_lack { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
         fields.finish(problems);
         Some(Self { rules, ..file })

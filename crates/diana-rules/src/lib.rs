@@ -50,7 +50,7 @@ pub use fields::Fields;
 pub use file::{
     AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, OnFullKeys,
     RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection, Timeouts, Tls,
-    Upstream, WhenRedisIsDown,
+    Upstream, WhenRedisIsDown, WhenRemoteIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
