@@ -72,8 +72,11 @@ impl LimitInForce {
             Some((known, _)) => own.configured.changed(&known.limit),
             None => own.configured.limit(name),
         };
-        // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length.
-        let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some();
+        // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length. So is what a
+        // concurrency lets in after a wait.
+        let delays = |places: &Concurrency| places.capacity() > places.limit();
+        let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some()
+            || own.configured.algorithm::<Concurrency>().is_some_and(delays);
         let patience = match rule.wait {
             Some(wait) => Patience::up_to(wait.min(own.longest_line(rule.queue))),
             None if stands_in_line => Patience::FOREVER,

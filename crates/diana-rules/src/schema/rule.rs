@@ -2,7 +2,7 @@
 
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
 use crate::by::read::{WITH_NAME, WORDS};
-use crate::limit::{COMMON, LIMITS, LimitRule};
+use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
 use crate::matching;
 use crate::registry::Registry;
 use crate::rule::{Override, load, read};
@@ -107,10 +107,13 @@ fn limit_field(name: &str, registry: &Registry) -> Value {
         "limit" => a("limits", "how much is allowed; of several, all at once"),
         "every" => such_as("duration", "at least so long between two requests", &["200ms"]),
         "total" => a("count", "so many in all, until somebody resets it"),
-        "concurrent" => json!({
-            "description": "so many at a time; `adaptive` lets in what the latency of the answers allows",
-            "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}],
-        }),
+        "concurrent" => {
+            let map = object("so many at a time, and a few more after a wait", &concurrent::FIELDS, concurrent_field);
+            json!({
+                "description": "so many at a time; `adaptive` lets in what the latency of the answers allows",
+                "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}, requiring(map, &["limit"])],
+            })
+        }
         "rate" => a("rate", "how many in a time"),
         "key" => one_or_more(
             json!({"$ref": "#/$defs/text"}),
@@ -195,6 +198,15 @@ fn bandwidth_field(name: &str) -> Value {
         "burst" => a("bytes", "what may go at once"),
         "after" => a("bytes", "so much of each body goes at full speed first"),
         "of" => word("which bodies", &["response", "request", "both"]),
+        _ => json!({}),
+    }
+}
+
+fn concurrent_field(name: &str) -> Value {
+    match name {
+        "limit" => a("count", "so many at a time without a wait"),
+        "burst" => a("count", "so many more after a wait; needs `delay`"),
+        "delay" => such_as("duration", "how long a request is taken to last until one has ended", &["200ms"]),
         _ => json!({}),
     }
 }

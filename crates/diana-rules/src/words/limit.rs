@@ -101,7 +101,14 @@ fn windows(configured: &Configured) -> Option<String> {
 fn simple(configured: &Configured) -> Option<String> {
     let apart = configured.algorithm::<MinInterval>().map(|every| format!("at least {} apart", time(every.interval())));
     let total = || configured.algorithm::<Total>().map(|total| format!("{} in all, until reset", total.limit()));
-    let places = || configured.algorithm::<Concurrency>().map(|places| format!("{} at a time", places.limit()));
+    let places = || {
+        let places = configured.algorithm::<Concurrency>()?;
+        let more = match places.capacity() - places.limit() {
+            0 => String::new(),
+            burst => format!(", {burst} more after a wait ({} at first)", time(places.first_delay())),
+        };
+        Some(format!("{} at a time{more}", places.limit()))
+    };
     apart.or_else(total).or_else(places)
 }
 

@@ -60,6 +60,7 @@ fn each_algorithm_says_what_it_allows() {
         ("every: 200ms", "at least 200ms apart"),
         ("total: 1000", "1000 in all, until reset"),
         ("concurrent: 4", "4 at a time"),
+        ("concurrent: {limit: 4, burst: 8, delay: 200ms}", "4 at a time, 8 more after a wait (200ms at first)"),
         ("concurrent: adaptive", "as many at a time as the latency of the answers allows"),
         ("bandwidth: 512KiB/s", "responses at 512 KiB a second"),
         ("bandwidth: 100Mbit/s", "responses at 12.5 MB a second"),

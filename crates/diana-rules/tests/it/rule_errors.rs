@@ -244,7 +244,7 @@ fn a_limit_that_is_none_is_told() {
             ("total: many", &["[many] `total` can't be `many`: a whole number from 1 to 9007199254740992"]),
             ("concurrent: 0", &["[0] `concurrent` can't be `0`: a whole number from 1 to 9007199254740992"]),
             ("concurrent: adaptve", &["[adaptve] `concurrent` can't be `adaptve`: did you mean `adaptive`?"]),
-            ("concurrent: {}", &["[{] `concurrent` can't be a map: a whole number from 1 to 9007199254740992"]),
+            ("concurrent: {}", &["[{] `concurrent` has no `limit`"]),
             ("limit: {rte: 5/s}", &["[rte] `rte` is no field of a limit: did you mean `rate`?"]),
             (
                 "limit: 5/h\nalgorithm: fixed_window\nburst: 5",
