@@ -51,6 +51,8 @@ use token::{Claims, Tokens};
 pub struct Identity {
     sources: Vec<(Box<str>, Source)>,
     tokens: Option<Tokens>,
+    /// What is written, but wrong: that has been reported, and rules may name it without being reported for it.
+    unsound: Vec<Box<str>>,
 }
 
 /// Words that mean something else in a rule.
@@ -60,27 +62,37 @@ const TAKEN: [&str; 12] =
 impl Identity {
     /// Reads `identity`. What is wrong is told in `problems`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let before = problems.len();
+        let read = Self::read_in_part(node, problems);
+        (problems.len() == before).then_some(read)
+    }
+
+    /// Reads what is good of `identity`. What is wrong is told in `problems`; its names are known all the same.
+    pub(crate) fn read_in_part(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let entries = match &node.value {
             Value::Map(entries) => entries,
-            Value::Null => return Some(Self::default()),
+            Value::Null => return Self::default(),
             other => {
                 let what = format!("`identity` is a map, but this is {}", other.kind());
                 problems.push(Problem::new(node.span, what).expected("such as `account: header(x-account-id)`"));
-                return None;
+                return Self::default();
             }
         };
-        let before = problems.len();
         let has_tokens = entries.iter().any(|entry| entry.key == "jwt" && entry.node.value != Value::Null);
         let mut read = Self::default();
         for entry in entries {
+            let (name, known) = (entry.key.as_str(), read.sources.len());
             if entry.node.value == Value::Null {
                 // Whoever forgets where the account comes from must not be left without one.
                 empty(entry, problems);
+                read.unsound.push(name.into());
                 continue;
             }
-            let name = entry.key.as_str();
             if name == "jwt" {
                 read.tokens = Tokens::read(&entry.node, problems);
+                if read.tokens.is_none() {
+                    read.unsound.push(name.into());
+                }
                 continue;
             }
             if let Some(problem) = no_name(name) {
@@ -88,27 +100,31 @@ impl Identity {
                 continue;
             }
             let what = format!("`{name}`");
-            let Some(text) = scalar::text(&entry.node, &what, problems) else { continue };
-            match Source::read(text) {
-                Ok(source) if source.needs_tokens() && !has_tokens => {
+            match scalar::text(&entry.node, &what, problems).map(Source::read) {
+                Some(Ok(source)) if source.needs_tokens() && !has_tokens => {
                     let problem = Problem::new(entry.node.span, "claims are only believed once tokens are verified");
                     problems.push(problem.expected("add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"));
                 }
-                Ok(source) => read.sources.push((name.into(), source)),
-                Err(wrong) => problems.push(wrong.at(entry.node.span)),
+                Some(Ok(source)) => read.sources.push((name.into(), source)),
+                Some(Err(wrong)) => problems.push(wrong.at(entry.node.span)),
+                None => {}
+            }
+            if read.sources.len() == known {
+                read.unsound.push(name.into());
             }
         }
-        (problems.len() == before).then_some(read)
+        read
     }
 
     /// The names that it defines, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.sources.iter().map(|(name, _)| &**name)
+        let unsound = self.unsound.iter().filter(|name| &***name != "jwt");
+        self.sources.iter().map(|(name, _)| name).chain(unsound).map(|name| &**name)
     }
 
     /// Whether it says how tokens are verified, without which `jwt(claim)` means nothing.
     pub fn knows_tokens(&self) -> bool {
-        self.tokens.is_some()
+        self.tokens.is_some() || self.unsound.iter().any(|name| &**name == "jwt")
     }
 
     /// A request, with what it says about whom it is from. A token is verified once, and only if somebody asks for a claim.

@@ -63,6 +63,8 @@ pub struct Rule {
     pub answer: Option<Arc<OwnAnswer>>,
     /// What becomes of a request that lacks what `by` asks for.
     pub missing: Missing,
+    /// What such a request is answered if it is denied, where that is another status than the rule's.
+    pub missing_status: Option<u16>,
     /// Where its counts are.
     pub home: Home,
     /// Where it stands in the file.

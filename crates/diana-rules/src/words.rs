@@ -112,7 +112,10 @@ fn notes(rule: &Rule) -> Vec<String> {
     if let Some(missing) = rule.by.may_be_missing(is_in_path) {
         notes.push(match rule.missing {
             Missing::Skip => format!("requests without {missing} are not limited by this rule"),
-            Missing::Deny => format!("requests without {missing} are refused"),
+            Missing::Deny => match rule.missing_status {
+                Some(status) => format!("requests without {missing} are refused with {status}"),
+                None => format!("requests without {missing} are refused"),
+            },
             Missing::Shared => format!("requests without {missing} are counted together"),
         });
     }

@@ -82,6 +82,7 @@ impl<'a> Says<'a> {
             name: _,
             span: _,
             status: _,
+            missing_status: _,
             answer: _,
             mode: _,
             by,

@@ -38,6 +38,8 @@ pub(crate) const FIELDS: [&str; 17] = [
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
 /// The fields of `over`, where it is more than a word.
 pub(crate) const OVER: [&str; 1] = ["divert"];
+/// The fields of `missing`, where it is more than a word.
+pub(crate) const MISSING: [&str; 1] = ["deny"];
 /// The fields by which a rule limits something; one of them must be there.
 pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
 /// The longest name of a rule.
@@ -92,6 +94,8 @@ impl Rule {
             .map(|node| Override::read(node, &whose, &style, vocabulary.registry, problems))
             .unwrap_or_default();
         let wait = fields.take("wait").and_then(|node| scalar::duration(node, "`wait`", problems));
+        let (missing, missing_status) =
+            fields.take("missing").and_then(|node| missing(node, problems)).unwrap_or_default();
         let rule = Self {
             name: name.clone().unwrap_or_default(),
             by: whose,
@@ -116,14 +120,8 @@ impl Rule {
                 .take("answer")
                 .and_then(|node| OwnAnswer::read(node, problems))
                 .or_else(|| defaults.answer.cloned()),
-            missing: match fields
-                .take("missing")
-                .and_then(|node| scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems))
-            {
-                Some(1) => Missing::Deny,
-                Some(2) => Missing::Shared,
-                _ => Missing::Skip,
-            },
+            missing,
+            missing_status,
             home: home(fields.take("store"), defaults, problems),
             span: node.span,
         };
@@ -272,6 +270,22 @@ fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
             None
         }
     }
+}
+
+/// `skip`, `deny` or `shared`; or `{deny: 401}`, with a status of its own.
+fn missing(node: &Node, problems: &mut Vec<Problem>) -> Option<(Missing, Option<u16>)> {
+    if matches!(node.value, Value::Map(_)) {
+        let mut fields = Fields::of(node, "`missing`", MISSING, problems)?;
+        let status = fields.require("deny", problems).and_then(|node| status(node, problems));
+        fields.finish(problems);
+        return Some((Missing::Deny, status));
+    }
+    let missing = match scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems)? {
+        1 => Missing::Deny,
+        2 => Missing::Shared,
+        _ => Missing::Skip,
+    };
+    Some((missing, None))
 }
 
 fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem>) -> Home {

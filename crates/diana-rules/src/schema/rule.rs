@@ -17,7 +17,7 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let limiting = read::LIMITING.map(|field| json!({"required": [field]}));
     let denies = json!({
         "description": "who lacks what `by` asks for is refused",
-        "anyOf": [{"const": "deny"}, {"$ref": "#/$defs/variable"}],
+        "anyOf": [{"const": "deny"}, {"type": "object", "required": read::MISSING}, {"$ref": "#/$defs/variable"}],
     });
     let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
     rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
@@ -91,7 +91,18 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         "shadow" => flag("whether it only counts and reports, and refuses nobody"),
         "status" => a("status", "what a refusal answers"),
         "answer" => a("answer", "what a refusal says in your own words"),
-        "missing" => word("what becomes of a request that lacks what `by` asks for", &["skip", "deny", "shared"]),
+        "missing" => {
+            let denied =
+                object("denied with a status of its own", &read::MISSING, |_| a("status", "what it is answered"));
+            json!({
+                "description": "what becomes of a request that lacks what `by` asks for",
+                "anyOf": [
+                    {"enum": ["skip", "deny", "shared"]},
+                    {"$ref": "#/$defs/variable"},
+                    requiring(denied, &read::MISSING),
+                ],
+            })
+        }
         "store" => word("where its counts are", &["local", "shared"]),
         _ => limit_field(name, registry),
     }

@@ -70,6 +70,9 @@ impl Check {
                             text.insert(0, '\n');
                         }
                     }
+                    if let Some(warnings) = &file.warnings {
+                        reading::warn(warnings);
+                    }
                     let rules = counted(file.rules.len(), "rule");
                     reading::print(&format!("{text}{}: {rules}, good\n", self.called(path)))?;
                 }
