@@ -5,8 +5,9 @@ pub(crate) mod settings;
 mod source;
 mod token;
 
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Doubt};
 use crate::document::node::{Node, Value};
+use crate::expression::Expression;
 use crate::fields::empty;
 use crate::problem::Problem;
 use crate::scalar;
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use token::{Claims, Tokens};
+use token::{Token, Tokens};
 
 /// Where names such as `account` come from, and how tokens are verified.
 ///
@@ -46,7 +47,7 @@ use token::{Claims, Tokens};
 ///
 /// What is empty is absent. `jwt` says how tokens are verified: `secret`, `public_key` (PEM) with its `algorithm`, or
 /// `verify: false` where somebody before us does it; and `from`, `issuer`, `audience` and `leeway`. A token that is not good
-/// claims nothing.
+/// claims nothing, but a request with one is not a request without one: [`Attributes::doubt`] tells.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     sources: Vec<(Box<str>, Source)>,
@@ -129,7 +130,7 @@ impl Identity {
 
     /// A request, with what it says about whom it is from. A token is verified once, and only if somebody asks for a claim.
     pub fn of<'a, A: Attributes + ?Sized>(&'a self, request: &'a A) -> Identified<'a, A> {
-        Identified { identity: self, request, claims: OnceLock::new() }
+        Identified { identity: self, request, token: OnceLock::new() }
     }
 
     /// What a name stands for, if that is simply something that a request says.
@@ -155,14 +156,43 @@ impl Identity {
 pub struct Identified<'a, A: ?Sized> {
     identity: &'a Identity,
     request: &'a A,
-    /// What the token claims, once somebody asked.
-    claims: OnceLock<Option<Claims>>,
+    /// The token, once somebody asked for a claim.
+    token: OnceLock<Token>,
 }
 
 impl<A: Attributes + ?Sized> Identified<'_, A> {
+    fn token(&self, tokens: &Tokens) -> &Token {
+        self.token.get_or_init(|| tokens.token(self.request))
+    }
+
     fn claim(&self, tokens: &Tokens, name: &str) -> Option<Cow<'_, str>> {
-        let claims = self.claims.get_or_init(|| tokens.claims(self.request));
-        token::claim(claims.as_ref()?, name)
+        match self.token(tokens) {
+            Token::Good(claims) => token::claim(claims, name),
+            Token::Absent | Token::Several | Token::Unverified | Token::Rejected(_) => None,
+        }
+    }
+
+    /// Why the token does not say this, although it is there.
+    fn doubt_about_claim(&self, name: &str) -> Option<Doubt<'_>> {
+        match self.token(self.identity.tokens.as_ref()?) {
+            Token::Absent | Token::Good(_) => None,
+            Token::Several => Some(Doubt::Several),
+            Token::Unverified => Some(Doubt::Unverified),
+            Token::Rejected(claims) => Some(token::claim(claims, name).map_or(Doubt::Unverified, Doubt::Rejected)),
+        }
+    }
+
+    /// Why an expression of `identity` gives nothing, although the request has what it asks for.
+    fn doubt_about(&self, expression: &Expression) -> Option<Doubt<'_>> {
+        let failed = match expression.text_of(self) {
+            Ok(text) if !text.is_empty() => return None,
+            Ok(_) => None,
+            Err(_) => Some(Doubt::Failed),
+        };
+        let doubts = expression.attributes().filter_map(|asked| self.doubt(asked));
+        // One claim of several is nobody's name.
+        let without_claim = |doubt| if matches!(doubt, Doubt::Rejected(_)) { Doubt::Unverified } else { doubt };
+        doubts.map(without_claim).next().or(failed)
     }
 }
 
@@ -182,6 +212,18 @@ impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
                 None => self.request.get(attribute),
             },
             _ => self.request.get(attribute),
+        }
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        match attribute {
+            Attribute::Named(name) => match self.identity.source(name) {
+                Some(Source::Of(source)) => self.doubt(source),
+                Some(Source::Expression(expression)) => self.doubt_about(expression),
+                None => self.request.doubt(attribute),
+            },
+            Attribute::Jwt(name) if self.identity.tokens.is_some() => self.doubt_about_claim(name),
+            _ => self.request.doubt(attribute),
         }
     }
 

@@ -39,7 +39,7 @@ mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
 pub use answer::OwnAnswer;
-pub use attributes::{Attribute, Attributes};
+pub use attributes::{Attribute, Attributes, Doubt, SEVERAL};
 pub use by::{By, KeyBytes, MissingPart};
 pub use bytes::{InvalidByteRate, parse_byte_rate};
 pub use described::DescribedRequest;

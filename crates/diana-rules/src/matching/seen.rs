@@ -4,7 +4,7 @@ use super::Match;
 use super::host::normalised;
 use super::networks::canonical;
 use super::path::PathPattern;
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Doubt};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -81,6 +81,10 @@ impl Attributes for Normalised<'_> {
         }
     }
 
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.0.doubt(attribute)
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.0.ip().map(canonical)
     }
@@ -126,6 +130,10 @@ impl Attributes for WithParameters<'_, '_> {
             Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
             other => self.seen.request.get(other),
         }
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.seen.request.doubt(attribute)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -218,7 +218,7 @@ impl RuleInForce {
         if !rule.allow.is_empty() && rule.allow.contains(&rule.by, seen, request) {
             return expressions;
         }
-        if !rule.deny.is_empty() && rule.deny.contains(&rule.by, seen, request) {
+        if !rule.deny.is_empty() && rule.deny.may_contain(&rule.by, seen, request) {
             found.refuse(number, Why::Listed);
             return expressions;
         }
@@ -232,9 +232,12 @@ impl RuleInForce {
             if lack.is_failure() {
                 expressions = Expressions::Failed;
             }
+            // A token that can't be believed is not the same as none: the service may accept it.
+            let is_counted = lack.is_doubt() && rule.by.doubtful_key(request, &mut found.keys).is_ok();
             match rule.missing {
-                Missing::Skip if !lack.is_failure() => return expressions,
+                Missing::Skip if !lack.is_failure() && !is_counted => return expressions,
                 Missing::Deny => {
+                    found.keys.truncate(start);
                     found.refuse(number, Why::Missing);
                     return expressions;
                 }
