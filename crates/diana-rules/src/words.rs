@@ -89,7 +89,18 @@ fn notes(rule: &Rule) -> Vec<String> {
         CostOf::Request => {}
         CostOf::Fixed(cost) if cost.get() == 1 => {}
         CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
-        CostOf::Expression(expression) => notes.push(format!("a request costs what `{expression}` says")),
+        CostOf::Expression(expression) => {
+            let least = match rule.cost_min {
+                0 => ", and is not counted if that is 0".to_owned(),
+                1 => String::new(),
+                least => format!(", at least {least}"),
+            };
+            let failed = match rule.cost_default {
+                Some(cost) => format!("{} if that fails", cost.get()),
+                None => "refused with 400 if that fails".to_owned(),
+            };
+            notes.push(format!("a request costs what `{expression}` says{least}; {failed}"));
+        }
     }
     let list = |list: &KeyList| some(list.written().iter().cloned(), ", ");
     if !rule.allow.is_empty() {

@@ -7,6 +7,7 @@ use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::rule::{Bandwidth, CostOf, Home, Load, Missing, Mode, Over, Rule};
+use diana_core::Cost;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ struct Says<'a> {
     adaptive: bool,
     bandwidth: Option<&'a Bandwidth>,
     load: Option<&'a Load>,
-    cost: &'a CostOf,
+    cost: (&'a CostOf, Option<u64>, u64),
     allow: &'a [String],
     deny: &'a [String],
     overrides: Vec<(&'a str, Vec<&'a Configured>)>,
@@ -92,6 +93,8 @@ impl<'a> Says<'a> {
             bandwidth,
             load,
             cost,
+            cost_default,
+            cost_min,
             allow,
             deny,
             overrides,
@@ -110,7 +113,7 @@ impl<'a> Says<'a> {
             adaptive: *adaptive,
             bandwidth: bandwidth.as_ref(),
             load: load.as_ref(),
-            cost,
+            cost: (cost, cost_default.map(Cost::get), *cost_min),
             // With the same `by`, what is written the same is the same.
             allow: allow.written(),
             deny: deny.written(),

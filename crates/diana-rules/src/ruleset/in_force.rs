@@ -195,7 +195,8 @@ impl RuleInForce {
         self.counters.count(fate);
     }
 
-    /// How many of its expressions have failed. A `when` that fails matches, a cost is 1, and a key is missing.
+    /// How many of its expressions have failed. A `when` that fails matches, a cost that fails is the rule's `cost_default` or
+    /// denies, and a key that fails is shared by all such requests.
     pub fn failures(&self) -> u64 {
         self.counted().failures
     }
@@ -246,24 +247,32 @@ impl RuleInForce {
             }
         }
         let cost = match &rule.cost {
-            CostOf::Request => Cost::ONE,
-            CostOf::Fixed(cost) => *cost,
-            CostOf::Expression(expression) => match expression.count(request) {
-                Ok(0) => {
-                    found.keys.truncate(start);
-                    return expressions;
-                }
-                Ok(count) => Cost::new(count).unwrap_or(Cost::MAX),
-                Err(_) => {
+            CostOf::Request => Some(Cost::ONE),
+            CostOf::Fixed(cost) => Some(*cost),
+            CostOf::Expression(expression) => match (expression.count(request), rule.cost_default) {
+                (Ok(count), _) => match count.max(rule.cost_min) {
+                    0 => None,
+                    count => Some(Cost::new(count).unwrap_or(Cost::MAX)),
+                },
+                (Err(_), Some(cost)) => {
                     expressions = Expressions::Failed;
-                    Cost::ONE
+                    Some(cost)
+                }
+                // Whoever can make an expression fail must not pay less by that.
+                (Err(_), None) => {
+                    found.keys.truncate(start);
+                    found.refuse(number, Why::Cost);
+                    return Expressions::Failed;
                 }
             },
         };
         let limits = self.limits_of(&found.keys[start..]);
         let key = (place(start), place(found.keys.len()));
-        let applied = Applied { rule: number, limits, cost, key, mode: rule.mode, home: self.home };
-        found.add(applied, self.is_held);
+        let applied = |cost| Applied { rule: number, limits, cost, key, mode: rule.mode, home: self.home };
+        match cost {
+            Some(cost) => found.add(applied(cost), self.is_held),
+            None => found.add_free(applied(Cost::ONE)),
+        }
         expressions
     }
 }

@@ -67,6 +67,10 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             "anyOf": [{"$ref": "#/$defs/count"}, {"type": "string"}],
             "examples": [1, "size(request.path)"],
         }),
+        "cost_default" => {
+            a("count", "what a request costs whose `cost` fails; without it, such a request is denied with 400")
+        }
+        "cost_min" => a("count_or_none", "the least that a request costs whose `cost` is an expression; 1 by default"),
         "allow" => keys("addresses, networks and keys that this rule does not count"),
         "deny" => keys("addresses, networks and keys that this rule refuses at once"),
         "overrides" => json!({

@@ -144,7 +144,14 @@ fn what_else_is_to_be_known_is_said() {
     );
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
     assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
-    assert_eq!(notes("limit: 5/s, cost: size(request.path)"), ["a request costs what `size(request.path)` says"]);
+    let cost = |rest: &str| notes(&format!("limit: 5/s, cost: size(request.path){rest}")).join("");
+    assert_eq!(cost(""), "a request costs what `size(request.path)` says; refused with 400 if that fails");
+    let (zero, default) = (cost(", cost_min: 0"), cost(", cost_min: 7, cost_default: 9"));
+    assert_eq!(
+        zero,
+        "a request costs what `size(request.path)` says, and is not counted if that is 0; refused with 400 if that fails"
+    );
+    assert_eq!(default, "a request costs what `size(request.path)` says, at least 7; 9 if that fails");
     assert_eq!(notes("by: method, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
 }
 
