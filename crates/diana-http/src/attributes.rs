@@ -3,16 +3,13 @@
 use crate::method::normal_method;
 use crate::path::{decoded_path, is_normal, other_paths};
 use crate::query::Query;
-use diana::rules::{Attribute, Attributes, split_host};
-use http::header::{AUTHORIZATION, COOKIE, HOST};
+use diana::rules::{Attribute, Attributes, SEVERAL, split_host};
+use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
+use percent_encoding::percent_decode;
 use std::borrow::Cow;
 use std::net::IpAddr;
-
-/// What is there with different values. Services take the first, or the last, or all of them; whatever of it were the key,
-/// somebody could add values and have a new key each time. So all such requests have one key together.
-pub(crate) const SEVERAL: &str = "(several)";
 
 /// An HTTP request as rules see it.
 ///
@@ -69,19 +66,14 @@ impl<'a> HttpAttributes<'a> {
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        let mut values =
-            self.headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes().trim_ascii()));
-        // Most services take the first; a token that can't be read would leave its account uncounted.
-        if name.eq_ignore_ascii_case(AUTHORIZATION.as_str()) {
-            return values.next();
-        }
-        only(values)
+        let values = self.headers.get_all(name).into_iter();
+        only(values.map(|value| String::from_utf8_lossy(value.as_bytes().trim_ascii())))
     }
 
     fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
         let lines = self.headers.get_all(COOKIE).into_iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
-        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| String::from_utf8_lossy(value)))
+        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| cookie_value(value)))
     }
 }
 
@@ -115,11 +107,46 @@ pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option
     Some(if values.all(|value| value == first) { first } else { Cow::Borrowed(SEVERAL) })
 }
 
-/// The name and the bare value of a cookie.
+/// The name and the value of a cookie, as it was sent.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == b'=')?;
     let (name, value) = text.split_at_checked(at)?;
-    let value = value.get(1..)?.trim_ascii();
-    let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-    Some((name.trim_ascii(), bare.unwrap_or(value)))
+    Some((name.trim_ascii(), value.get(1..)?.trim_ascii()))
+}
+
+/// The value of a cookie, as most services read it: without its quotes, and what is escaped in quotes, and what is
+/// percent-encoded, decoded. So nobody gets a new key by spelling a session otherwise.
+fn cookie_value(value: &[u8]) -> Cow<'_, str> {
+    let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let bare = match quoted {
+        Some(quoted) if quoted.contains(&b'\\') => Cow::Owned(unescaped(quoted)),
+        Some(quoted) => Cow::Borrowed(quoted),
+        None => Cow::Borrowed(value),
+    };
+    match bare {
+        Cow::Borrowed(bare) if !bare.contains(&b'%') => String::from_utf8_lossy(bare),
+        bare => Cow::Owned(String::from_utf8_lossy(&Cow::from(percent_decode(&bare))).into_owned()),
+    }
+}
+
+/// What stands between quotes, as Python's services read it: `\"` is `"`, and `\101` is the byte of that octal number.
+fn unescaped(quoted: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
+    while let [first, behind @ ..] = rest {
+        rest = match (first, behind) {
+            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', behind @ ..]) => {
+                plain.push((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'));
+                behind
+            }
+            (b'\\', [escaped, behind @ ..]) => {
+                plain.push(*escaped);
+                behind
+            }
+            _ => {
+                plain.push(*first);
+                behind
+            }
+        };
+    }
+    plain
 }

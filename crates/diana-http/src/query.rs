@@ -3,7 +3,8 @@
 //! Parameters are separated by `&`. Some services (Rack 2, old Pythons) take `;` for a separator, too, so what stands before or
 //! behind a `;` that is not escaped can be read in two ways: its value is [`SEVERAL`], which is one key for all such requests.
 
-use crate::attributes::{SEVERAL, only};
+use crate::attributes::only;
+use diana::rules::SEVERAL;
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -45,10 +45,39 @@ pub trait Attributes {
         None
     }
 
+    /// Why this attribute has no value although the request carries a credential for it: the token is there twice, or can't be
+    /// verified. `None` if nothing was sent, or if [`get`](Self::get) has a value.
+    ///
+    /// Such a request is not anonymous: a service that is more lenient than this may well know who it is from. So rules that
+    /// skip requests without an account count these together.
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        let _ = attribute;
+        None
+    }
+
     /// The client's address. A front end that has it as an address says so here, which saves reading it from a text.
     fn ip(&self) -> Option<IpAddr> {
         self.get(&Attribute::Ip)?.parse().ok()
     }
+}
+
+/// The value of what a request has more than once, with different values. Services take the first one, the last one or all of
+/// them. If any of these were the key, a client could add values and get a new key each time, so all such requests share this one.
+pub const SEVERAL: &str = "(several)";
+
+/// Why an attribute has no value although the request carries a credential for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Doubt<'a> {
+    /// The credential is there more than once, with different values.
+    Several,
+    /// The token can't be verified: it is malformed, too long, or not signed by the configured key.
+    Unverified,
+    /// The token is signed by the configured key, but expired, not valid yet, or of another issuer or for another audience.
+    /// This is what it claims.
+    Rejected(Cow<'a, str>),
+    /// The expression that gives the value failed.
+    Failed,
 }
 
 /// Something that may be known about a request.

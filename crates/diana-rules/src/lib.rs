@@ -39,7 +39,7 @@ mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
 pub use answer::OwnAnswer;
-pub use attributes::{Attribute, Attributes};
+pub use attributes::{Attribute, Attributes, Doubt, SEVERAL};
 pub use by::{By, KeyBytes, MissingPart};
 pub use bytes::{InvalidByteRate, parse_byte_rate};
 pub use described::DescribedRequest;
@@ -50,7 +50,7 @@ pub use fields::Fields;
 pub use file::{
     AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, Methods, NotChecked,
     OnFullKeys, Paths, RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, Spelling,
-    StoreSection, Timeouts, Tls, Upstream, WhenRedisIsDown,
+    StoreSection, Timeouts, Tls, Upstream, WhenRedisIsDown, WhenRemoteIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;

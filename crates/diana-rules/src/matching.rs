@@ -4,6 +4,7 @@
 //! One with `call` is about none: it is there for those who ask for it by its name.
 
 pub(crate) mod glob;
+mod hints;
 pub(crate) mod host;
 pub(crate) mod index;
 mod names;

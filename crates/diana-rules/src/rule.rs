@@ -45,6 +45,10 @@ pub struct Rule {
     pub load: Option<Load>,
     /// What a request costs.
     pub cost: CostOf,
+    /// What a request costs whose `cost` fails. Without it, such a request is denied.
+    pub cost_default: Option<Cost>,
+    /// The least that a request costs, where `cost` is an expression. With 0, a request that costs nothing is not counted.
+    pub cost_min: u64,
     /// Who is not counted.
     pub allow: KeyList,
     /// Who is refused at once.
@@ -65,6 +69,8 @@ pub struct Rule {
     pub answer: Option<Arc<OwnAnswer>>,
     /// What becomes of a request that lacks what `by` asks for.
     pub missing: Missing,
+    /// What such a request is answered if it is denied, where that is another status than the rule's.
+    pub missing_status: Option<u16>,
     /// Where its counts are.
     pub home: Home,
     /// Where it stands in the file.
@@ -79,7 +85,7 @@ pub enum CostOf {
     Request,
     /// Always so much.
     Fixed(Cost),
-    /// What an expression says; nothing is counted if that is 0.
+    /// What an expression says, within the rule's `cost_min` and `cost_default`.
     Expression(Expression),
 }
 

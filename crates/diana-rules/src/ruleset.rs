@@ -158,11 +158,12 @@ impl RuleSet {
     /// tell.
     pub fn carried_over(&self, before: &Self, found: &Found) -> Option<Found> {
         let mut carried = Found::default();
-        for applied in found.applied() {
+        let counted = found.applied().iter().map(|applied| (applied, Some(applied.cost)));
+        for (applied, cost) in counted.chain(found.free().iter().map(|applied| (applied, None))) {
             let old = before.rule(applied.rule)?;
             let Some(number) = self.number(&old.rule().name) else { continue };
             let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
-            rule.apply_key(number, found.key(applied), applied.cost, &mut carried);
+            rule.apply_key(number, found.key(applied), cost, &mut carried);
         }
         for refused in found.refused() {
             let Some(number) = self.number(&before.rule(refused.rule)?.rule().name) else { continue };

@@ -98,7 +98,7 @@ fn with_remote(sources: Sources, file: &RuleFile) -> Result<Sources, RemoteError
         remote = remote.format(format);
     }
     let keep = section.keep.as_ref().map(Into::into).or_else(diana_rules::default_keep);
-    let sources = sources.remote(remote);
+    let sources = sources.remote(remote).when_down(section.when_down);
     Ok(match keep {
         Some(folder) => sources.keep(folder),
         None => sources,

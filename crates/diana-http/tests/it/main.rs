@@ -9,6 +9,7 @@ mod bandwidth;
 #[cfg(all(feature = "axum", feature = "macros"))]
 mod calls;
 mod client;
+mod credentials;
 #[cfg(feature = "axum")]
 mod examples;
 mod fields;

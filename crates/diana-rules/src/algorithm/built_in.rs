@@ -14,8 +14,6 @@ use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// How many more pieces are tried to find one that divides a window.
-const MOST_PIECES: u128 = 10_000;
 /// The fields of `refill`.
 pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
 
@@ -148,31 +146,14 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
     };
     let divided = told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options)?;
     if let Some((precision, node)) = precision.zip(options.node("precision"))
-        && let Some(expected) = uneven(quota.period(), precision)
+        && precision > quota.period()
     {
         let (window, precision) = (scalar::time(quota.period()), scalar::time(precision));
-        let what = format!("`precision` {precision} does not divide the window of {window}");
-        options.problem(Problem::new(node.span, what).expected(expected));
+        let what = format!("`precision` {precision} is longer than the window of {window}");
+        options.problem(Problem::new(node.span, what).expected("a part of the window"));
         return None;
     }
     Some(Configured::new(divided))
-}
-
-/// The nearest times that divide a window, if `precision` does not.
-fn uneven(window: Duration, precision: Duration) -> Option<String> {
-    let (window, precision) = (window.as_nanos(), precision.as_nanos().max(1));
-    if window.is_multiple_of(precision) {
-        return None;
-    }
-    let pieces = window / precision;
-    let divides = |pieces: &u128| window.is_multiple_of(*pieces);
-    let finer = (pieces + 1..=pieces + MOST_PIECES).find(divides);
-    let coarser = (1..=pieces).rev().find(divides);
-    let times = finer.into_iter().chain(coarser).map(|pieces| {
-        let nanos = u64::try_from(window / pieces).unwrap_or(u64::MAX);
-        scalar::time(Duration::from_nanos(nanos))
-    });
-    Some(format!("{} would", times.collect::<Vec<_>>().join(" or ")))
 }
 
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {

@@ -7,6 +7,7 @@ use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::rule::{Bandwidth, CostOf, HeldUntil, Home, Load, Missing, Mode, Over, Rule};
+use diana_core::Cost;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ struct Says<'a> {
     held_until: HeldUntil,
     bandwidth: Option<&'a Bandwidth>,
     load: Option<&'a Load>,
-    cost: &'a CostOf,
+    cost: (&'a CostOf, Option<u64>, u64),
     allow: &'a [String],
     deny: &'a [String],
     overrides: Vec<(&'a str, Vec<&'a Configured>)>,
@@ -83,6 +84,7 @@ impl<'a> Says<'a> {
             name: _,
             span: _,
             status: _,
+            missing_status: _,
             answer: _,
             mode: _,
             by,
@@ -93,6 +95,8 @@ impl<'a> Says<'a> {
             bandwidth,
             load,
             cost,
+            cost_default,
+            cost_min,
             allow,
             deny,
             overrides,
@@ -112,7 +116,7 @@ impl<'a> Says<'a> {
             held_until: *held_until,
             bandwidth: bandwidth.as_ref(),
             load: load.as_ref(),
-            cost,
+            cost: (cost, cost_default.map(Cost::get), *cost_min),
             // With the same `by`, what is written the same is the same.
             allow: allow.written(),
             deny: deny.written(),

@@ -4,7 +4,7 @@ use super::Match;
 use super::host::normalised;
 use super::networks::canonical;
 use super::path::PathPattern;
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Doubt};
 use crate::rule::Rule;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -123,6 +123,10 @@ impl Attributes for Normalised<'_> {
         self.0.other_paths()
     }
 
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.0.doubt(attribute)
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.0.ip().map(canonical)
     }
@@ -184,6 +188,10 @@ impl Attributes for WithParameters<'_, '_> {
 
     fn other_paths(&self) -> Vec<String> {
         if self.form.is_some() { Vec::new() } else { self.seen.request.other_paths() }
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.seen.request.doubt(attribute)
     }
 
     fn ip(&self) -> Option<IpAddr> {

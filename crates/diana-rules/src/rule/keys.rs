@@ -1,6 +1,6 @@
 //! Lists of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, SEVERAL};
 use crate::by::{By, KeyBytes};
 use crate::document::node::{Node, Value};
 use crate::matching::Seen;
@@ -67,6 +67,13 @@ impl KeyList {
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
         by_address() || by_key()
+    }
+
+    /// As [`contains`](Self::contains), but a request that has something several times, so that nobody can tell which of the values
+    /// its service goes by, is taken to be on the list: one of the values may be.
+    pub(crate) fn may_contain(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+        let is_ambiguous = || !self.keys.is_empty() && by.any_part(request, |part| part == SEVERAL.as_bytes());
+        self.contains(by, seen, request) || is_ambiguous()
     }
 }
 

@@ -60,7 +60,8 @@ fn each_algorithm_says_what_it_allows() {
         ("every: 200ms", "at least 200ms apart"),
         ("total: 1000", "1000 in all, until reset"),
         ("concurrent: 4", "4 at a time"),
-        ("concurrent: {limit: 5}", "at most 5 at a time"),
+        ("concurrent: {limit: 5}", "5 at a time"),
+        ("concurrent: {limit: 4, burst: 8, delay: 200ms}", "4 at a time, 8 more after a wait (200ms at first)"),
         ("concurrent: adaptive", "as many at a time as the latency of the answers allows"),
         ("bandwidth: 512KiB/s", "responses at 512 KiB a second"),
         ("bandwidth: 100Mbit/s", "responses at 12.5 MB a second"),
@@ -129,7 +130,7 @@ fn what_else_is_to_be_known_is_said() {
     let held = "a place is held until the upstream is done, even if the client leaves";
     assert_eq!(notes("concurrent: {limit: 5, until: upstream_done}"), [held]);
     let own = "by: ip, concurrent: 5, overrides: {10.0.0.7: {concurrent: {limit: 9, until: upstream_done}}}";
-    assert_eq!(notes(own), [held, "10.0.0.7 has at most 9 at a time"]);
+    assert_eq!(notes(own), [held, "10.0.0.7 has 9 at a time"]);
     assert_eq!(
         notes(
             "by: account, limit: 5/s, cost: 5, allow: [10.0.0.0/8, vip], deny: bad, overrides: {vip: 7/s, big: [9/s, 8/h]}, missing: deny, store: shared"
@@ -149,7 +150,14 @@ fn what_else_is_to_be_known_is_said() {
     );
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
     assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
-    assert_eq!(notes("limit: 5/s, cost: size(request.path)"), ["a request costs what `size(request.path)` says"]);
+    let cost = |rest: &str| notes(&format!("limit: 5/s, cost: size(request.path){rest}")).join("");
+    assert_eq!(cost(""), "a request costs what `size(request.path)` says; refused with 400 if that fails");
+    let (zero, default) = (cost(", cost_min: 0"), cost(", cost_min: 7, cost_default: 9"));
+    assert_eq!(
+        zero,
+        "a request costs what `size(request.path)` says, and is not counted if that is 0; refused with 400 if that fails"
+    );
+    assert_eq!(default, "a request costs what `size(request.path)` says, at least 7; 9 if that fails");
     assert_eq!(notes("by: method, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
 }
 

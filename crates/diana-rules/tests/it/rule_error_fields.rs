@@ -103,7 +103,7 @@ fn overrides_are_for_keys() {
             (
                 "limit: 5/s\ncolour: blue",
                 &[
-                    "[colour] `colour` is no field of a rule: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `cost`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
+                    "[colour] `colour` is no field of a rule: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `cost`, `cost_default`, `cost_min`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
                 ],
             ),
             (
@@ -179,6 +179,26 @@ fn bandwidth_and_load_are_amounts() {
 fn what_makes_no_sense_together_is_told() {
     check(
         &[
+            (
+                "limit: 5/s\ncost: 2\ncost_default: 3",
+                &[
+                    "[cost_default] `cost_default` is for a `cost` that is an expression: a number never fails: leave it out",
+                ],
+            ),
+            ("limit: 5/s\ncost_min: 3", &["[cost_min] `cost_min` bounds a `cost`, and there is none: leave it out"]),
+            (
+                "limit: 5/s\ncost: int(account)\ncost_default: 2\ncost_min: 3",
+                &["[cost_default] `cost_default` is below `cost_min`: at least as much"],
+            ),
+            (
+                "limit: 5/s\ncost: int(account)\ncost_default: 0",
+                &["[0] `cost_default` can't be `0`: a whole number from 1 to 9007199254740992"],
+            ),
+            (
+                "by: account\nmissing: {deny: 200}",
+                &["[200] a refusal can't answer `200`: a status from 400 to 599, such as 429 or 503"],
+            ),
+            ("by: account\nmissing: {dney: 401}", &["[dney] `dney` is no field of `missing`: did you mean `deny`?"]),
             ("limit: 5/s\ncost: 0", &["[0] `cost` can't be `0`: a whole number from 1 to 9007199254740992"]),
             ("limit: 5/s\ncost: -1", &["[-1] `cost` can't be `-1`: a whole number from 1 to 9007199254740992"]),
             ("limit: 5/s\ncost: 1.5", &["[1.5] `cost` can't be `1.5`: a whole number from 1 to 9007199254740992"]),

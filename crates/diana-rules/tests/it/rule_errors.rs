@@ -356,12 +356,8 @@ fn each_algorithm_tells_what_it_wants() {
                 ],
             ),
             (
-                "algorithm: sliding_window\nlimit: 5/min\nprecision: 7s",
-                &["[7s] `precision` 7s does not divide the window of 1min: 6s or 7500ms would"],
-            ),
-            (
                 "algorithm: sliding_window\nlimit: 5/s\nprecision: 3s",
-                &["[3s] `precision` 3s does not divide the window of 1s: 1s would"],
+                &["[3s] `precision` 3s is longer than the window of 1s: a part of the window"],
             ),
             (
                 "algorithm: smooth_warming_up\nlimit: 5/s\nwarm_up: 5s\ncold_factor: 0.5",

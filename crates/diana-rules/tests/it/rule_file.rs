@@ -146,7 +146,7 @@ diana.yaml:13:11: there is a rule `b` already
 
 #[test]
 fn a_typo_in_any_name_of_a_field_is_understood() {
-    let of_rule = "name by match bandwidth load cost allow deny overrides wait queue over shadow status answer missing store limit every total \
+    let of_rule = "name by match bandwidth load cost cost_default cost_min allow deny overrides wait queue over shadow status answer missing store limit every total \
                    concurrent algorithm buckets burst burst_seconds cold_factor delay nodelay opens precision refill starts time_zone warm_up";
     for field in of_rule.split_whitespace().filter(|field| field.len() > 2) {
         // Two letters the other way round.

@@ -55,7 +55,7 @@ fn good_files_are_good_for_both() {
 }
 
 /// A place where a field may stand, as `@`, and its fields in the schema.
-const PLACES: [(&str, &str); 24] = [
+const PLACES: &[(&str, &str)] = &[
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
     ("{rules: [], gateway: {tls: {@: 5}}}", "/properties/gateway/properties/tls/properties"),
@@ -84,6 +84,7 @@ const PLACES: [(&str, &str); 24] = [
     ("{rules: [{name: a, bandwidth: {@: 5}}]}", "/$defs/rule/properties/bandwidth/anyOf/1/properties"),
     ("{rules: [{name: a, load: {@: 5}}]}", "/$defs/rule/properties/load/properties"),
     ("{rules: [{name: a, over: {@: 5}}]}", "/$defs/rule/properties/over/anyOf/2/properties"),
+    ("{rules: [{name: a, by: account, missing: {@: 5}}]}", "/$defs/rule/properties/missing/anyOf/2/properties"),
     ("{rules: [{name: a, limit: 5/s, refill: {@: 5}}]}", "/$defs/rule/properties/refill/properties"),
     ("{rules: [{name: a, by: ip, limit: 5/s, overrides: [{@: 5}]}]}", "/$defs/override_of_key/properties"),
 ];

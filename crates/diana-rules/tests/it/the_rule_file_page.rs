@@ -167,6 +167,8 @@ fn every_field_and_every_word_is_on_the_page() {
         "rules: [{name: a, bandwidth: {rate: 1MB/s, ~: 1}}]",
         "rules: [{name: a, load: {~: 1}}]",
         "rules: [{name: a, limit: 1/s, over: {divert: http://a, ~: 1}}]",
+        "rules: [{name: a, by: ip, missing: {deny: 401, ~: 1}}]",
+        "rules: [{name: a, concurrent: {limit: 1, ~: 1}}]",
         "rules: [{name: a, limit: 1/s, refill: {tokens: 1, every: 1s, ~: 1}}]",
         "rules: [{name: a, by: ip, limit: 1/s, overrides: [{key: b, limit: 1/s, ~: 1}]}]",
     ] {
@@ -187,6 +189,7 @@ fn every_field_and_every_word_is_on_the_page() {
         "{store: {on_full: ~}, rules: []}",
         "{store: {redis: 'redis://a', when_down: ~}, rules: []}",
         "{remote: {from: http://a/b, format: ~}}",
+        "{remote: {from: http://a/b, when_down: ~}}",
     ] {
         names.extend(expected(words));
     }

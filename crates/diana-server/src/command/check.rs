@@ -77,6 +77,9 @@ impl Check {
                             text.insert(0, '\n');
                         }
                     }
+                    if let Some(warnings) = &file.warnings {
+                        reading::warn(warnings);
+                    }
                     let rules = counted(file.rules.len(), "rule");
                     let but = match not_checked.len() {
                         0 => String::new(),

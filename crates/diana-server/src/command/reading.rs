@@ -125,6 +125,11 @@ pub(super) fn tell(lines: impl Iterator<Item = String>) {
     }
 }
 
+/// Reports what is most likely not meant. The file is good all the same.
+pub(super) fn warn(warnings: &Problems) {
+    let _ = anstream::stderr().write_all(with_red_marks(&warnings.to_string()).as_bytes());
+}
+
 /// Says how many problems were told.
 pub(super) fn tell_count(problems: usize) -> ExitCode {
     let _ = writeln!(anstream::stderr(), "{RED}{}{RED:#}", counted(problems, "problem"));

@@ -344,3 +344,39 @@ async fn who_is_queued_keeps_its_place_when_other_rules_change() {
     }
     assert_eq!(engine.rules().rules()[1].counted().waited, 3);
 }
+
+/// `lua-resty-limit-traffic`'s `conn`: those over the limit are let in after a wait, one unit for each limit's worth of excess.
+async fn a_few_more_after_a_wait<S: Store + 'static>(engine: &Engine<S>) {
+    let mut verdicts = Vec::new();
+    for _ in 0..8 {
+        verdicts.push(engine.decide(&request()).await);
+    }
+    let waits = |verdicts: &[Verdict]| verdicts.iter().map(Verdict::wait).collect::<Vec<_>>();
+    let (at_once, once, twice) = (Some(ms(0)), Some(ms(200)), Some(ms(400)));
+    assert_eq!(waits(&verdicts), [at_once, at_once, once, once, twice, twice, None, None]);
+    // One that took a second moves the unit half way there: (200 + 1000) / 2.
+    tokio::time::advance(ms(1_000)).await;
+    engine.finish(verdicts.remove(0)).await;
+    let next = engine.decide(&request()).await;
+    assert_eq!(next.wait(), Some(ms(1_200)));
+    verdicts.push(next);
+    for verdict in verdicts {
+        engine.finish(verdict).await;
+    }
+    assert_eq!(engine.decide(&request()).await.wait(), at_once, "when nobody is left, it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_over_a_concurrent_limit_is_let_in_after_a_delay() {
+    const RULES: &str = "rules: [{name: a, concurrent: {limit: 2, burst: 4, delay: 200ms}}]";
+    a_few_more_after_a_wait(&engine(RULES)).await;
+    a_few_more_after_a_wait(&shared(RULES)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_longer_than_the_rule_allows_is_denied() {
+    let engine = engine("rules: [{name: a, concurrent: {limit: 1, burst: 5, delay: 300ms}, wait: 500ms, queue: 1}]");
+    let verdicts = [now(engine.decide(&request())), now(engine.decide(&request())), now(engine.decide(&request()))];
+    let waits = verdicts.each_ref().map(Verdict::wait);
+    assert_eq!(waits, [Some(ms(0)), Some(ms(300)), None]);
+}
