@@ -34,7 +34,7 @@ pub use leaky_bucket::{LeakyBucket, LineState};
 pub use min_interval::{IntervalState, MinInterval};
 pub use refilling_bucket::{RefillingBucket, RefillingState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
-pub use sliding_window::{MAX_BUCKETS, SlidingWindow, SlidingWindowState};
+pub use sliding_window::{Edge, MAX_BUCKETS, SlidingWindow, SlidingWindowState};
 pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
 pub use smooth_bursty::{SmoothBursty, Starts};
 pub use smooth_warming_up::SmoothWarmingUp;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::document::Document;
 use diana_core::{
-    Calendar, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty,
+    Calendar, Edge, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty,
     SmoothWarmingUp, Starts, TokenBucket,
 };
 use std::time::Duration;
@@ -67,6 +67,15 @@ fn each_algorithm_has_its_options() {
     same(
         "{limit: 20/s, algorithm: sliding_window, precision: 50ms}",
         Configured::new(sliding().with_precision(ms(50)).unwrap()),
+    );
+    same("{limit: 20/s, algorithm: sliding_window, edge: loose}", Configured::new(sliding()));
+    same(
+        "{limit: 20/s, algorithm: sliding_window, edge: weighted}",
+        Configured::new(sliding().with_edge(Edge::Weighted)),
+    );
+    same(
+        "{limit: 20/s, algorithm: sliding_window, buckets: 4, edge: strict}",
+        Configured::new(sliding().with_buckets(4).unwrap().with_edge(Edge::Strict)),
     );
     same("{limit: 20/s, algorithm: sliding_log}", Configured::new(SlidingLog::new(quota("20/s"))));
     let smooth = SmoothBursty::new(5.0).unwrap();
@@ -137,6 +146,8 @@ fn each_nonsense_says_what_would_do() {
         ("{limit: 5/s, algorithm: sliding_window, buckets: 0}", "`buckets` can't be `0`"),
         ("{limit: 5/s, algorithm: sliding_window, buckets: 3, precision: 1s}", "say the same in two ways"),
         ("{limit: 5/s, algorithm: sliding_window, precision: 1}", "has no unit"),
+        ("{limit: 5/s, algorithm: sliding_window, edge: sharp}", "`weighted`"),
+        ("{limit: 5/s, algorithm: sliding_log, edge: strict}", "`sliding_log` has no `edge`"),
         ("{limit: 5/s, algorithm: leaky_bucket, delay: 3, nodelay: true}", "exclude each other"),
         ("{limit: 5/s, algorithm: leaky_bucket, nodelay: yes}", "true or false"),
         ("{limit: 5/h, algorithm: fixed_window, time_zone: Europe/Berlin}", "a calendar has days, weeks and months"),
