@@ -41,7 +41,9 @@ pub(crate) fn retry_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], cost
         let Some(Retry::After(wait)) = denied else { continue };
         let nanos = u64::try_from(wait.as_nanos()).unwrap();
         prop_assert!(nanos > 0, "denied, but to be retried at once");
-        let Some(due) = key.now.as_nanos().checked_add(nanos) else { continue };
+        let due = key.now.as_nanos().checked_add(nanos);
+        prop_assert!(due.is_some(), "to be retried after {wait:?}, when no clock shows it");
+        let Some(due) = due else { continue };
         let ask = |at| algorithm.peek(&key.state, Timestamp::from_nanos(at), cost, patience).is_granted();
         prop_assert!(ask(due), "denied again after {wait:?}");
         prop_assert!(!ask(due - 1), "granted a nanosecond before {wait:?}");
