@@ -115,6 +115,14 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         let _ = (state, now, sample);
     }
 
+    /// Whether a key without a state, asked at `now`, has to be carried over a change of parameters at `changed` as if it
+    /// had one. Only Guava's limiters tell such a key from a fresh one, and only within the microsecond of the change.
+    #[doc(hidden)]
+    fn carries_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
+        let _ = (changed, now);
+        false
+    }
+
     /// The same algorithm with states of one word, where it has such a form; only the token bucket has.
     #[doc(hidden)]
     fn one_word(&self) -> Option<OneWord> {

@@ -5,6 +5,7 @@
 //! order, looks at everything, and charges only if all agree. That is all there is to all-or-nothing.
 
 use super::budget::Budget;
+use super::changes::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
 use super::{Ask, LocalStore};
@@ -93,6 +94,7 @@ pub struct MemoryStore {
     shards: Shards<Shard>,
     budget: Arc<Budget>,
     on_full: OnFull,
+    changes: Changes,
 }
 
 /// The keys of all limits whose hash leads to one lock.
@@ -149,6 +151,7 @@ impl MemoryStore {
             shards: Shards::new(options.shard_count(), Shard::default),
             budget: options.budget(),
             on_full: options.full(),
+            changes: Changes::default(),
         }
     }
 
@@ -218,12 +221,18 @@ impl MemoryStore {
     fn keys_to_look_at<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
             shard.order.push(limit.id());
-            let keys = Keys::new(limit.erased(), self.on_full, Arc::clone(&self.budget));
+            let (first, changes) = self.changes.begin(limit, now);
+            let mut keys = Keys::new(first.erased(), self.on_full, Arc::clone(&self.budget));
+            for (changed, at) in changes {
+                keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+            }
             LimitKeys { version: limit.version(), keys }
         });
         if entry.version < limit.version() {
+            for (changed, at) in self.changes.since(entry.version, limit, now) {
+                entry.keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+            }
             entry.version = limit.version();
-            entry.keys.change_to(limit.erased(), self.on_full, &self.budget, now);
         }
         &mut entry.keys
     }
@@ -382,6 +391,7 @@ impl LocalStore for MemoryStore {
             shard.limits.remove(&limit.id());
             shard.order.retain(|id| *id != limit.id());
         }
+        self.changes.forget(limit.id());
     }
 }
 

@@ -162,7 +162,7 @@ impl<A: Algorithm> Table<A> {
             return;
         }
         let cell = self.cell_in_use(hash, now);
-        let mut state = self.algorithm.fresh(now);
+        let mut state = self.fresh(now);
         self.algorithm.charge(&mut state, now, cost);
         if cell.is_none() && self.insert(hash, state, now).is_ok() {
             return;
@@ -260,7 +260,7 @@ impl<A: Algorithm> Table<A> {
             self.look_around(now);
             return self.take_from_cell(cell, now, cost, patience);
         }
-        let mut state = self.algorithm.fresh(now);
+        let mut state = self.fresh(now);
         let answer = self.algorithm.answer(&mut state, now, cost, patience);
         if !answer.is_granted() || self.insert(hash, state, now).is_ok() {
             return answer;

@@ -46,7 +46,7 @@ impl<A: Algorithm> Table<A> {
             Before::Entry(None) if self.segments[index].get(hash).is_some() => self.reset(hash, now),
             // It had nothing, found no room, and so was counted in a cell that nobody used.
             Before::Entry(None) => {
-                let fresh = self.algorithm.fresh(now);
+                let fresh = self.fresh(now);
                 self.put_cell(hash, fresh);
             }
             Before::Cell(state) => self.put_cell(hash, state),
