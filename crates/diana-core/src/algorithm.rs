@@ -103,6 +103,12 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         0
     }
 
+    /// Bytes that a grant at `now` would add to what `state` keeps outside of itself. So a store whose memory is used up can
+    /// deny before the state is copied to a larger place. 0 where that is not known: then it is taken back afterwards.
+    fn heap_growth(&self, _state: &Self::State, _now: Timestamp) -> usize {
+        0
+    }
+
     /// [`take`](Self::take), and where the key stands after it.
     #[inline(always)]
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {

@@ -56,7 +56,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample);
     fn reset(&mut self, hash: u64, now: Timestamp);
-    fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any>;
+    fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>>;
     fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
     fn restart(&mut self);
     fn reclaim(&mut self, now: Timestamp);
@@ -98,7 +98,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
         self.reset(hash, now);
     }
 
-    fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+    fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         self.save(hash, now)
     }
 
@@ -229,7 +229,7 @@ impl Keys {
     }
 
     /// What the key is now, to put it back.
-    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         either!(self, table => table.save(hash, now))
     }
 

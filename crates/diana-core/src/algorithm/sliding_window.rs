@@ -396,4 +396,11 @@ impl Algorithm for SlidingWindow {
     fn heap_bytes(&self, state: &SlidingWindowState) -> usize {
         state.heap_bytes()
     }
+
+    fn heap_growth(&self, state: &SlidingWindowState, _now: Timestamp) -> usize {
+        match state.heap_bytes() {
+            0 => usize::try_from(self.counted_buckets()).unwrap_or(usize::MAX).saturating_mul(size_of::<u64>()),
+            _ => 0,
+        }
+    }
 }

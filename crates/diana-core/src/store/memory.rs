@@ -285,7 +285,7 @@ impl MemoryStore {
             }
         }
         // Near the ceiling, there may be room for one new key and not for two, which is known only then.
-        let mut saved: SmallVec<[(usize, Box<dyn Any>); 4]> = SmallVec::new();
+        let mut saved: SmallVec<[(usize, Option<Box<dyn Any>>); 4]> = SmallVec::new();
         if self.budget.is_nearly_used_up() {
             for (index, place) in places.iter().enumerate().filter(|(_, place)| place.same_as.is_none()) {
                 let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
@@ -303,7 +303,12 @@ impl MemoryStore {
         }
         for (index, before) in saved {
             let place = &places[index];
-            self.keys(shard_of(&mut locked, place), asks[index].limit, now).restore(place.hash, before, now);
+            let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
+            match (before, taken.answers()[index].receipt()) {
+                (Some(before), _) => keys.restore(place.hash, before, now),
+                (None, Some(receipt)) => drop(keys.refund(place.hash, now, &receipt)),
+                (None, None) => {}
+            }
         }
         let given_back = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
         let answers = given_back.answers().iter().zip(taken.answers());

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 type Verdict = Result<(), TestCaseError>;
 
-/// A denial leaves the state as it was, and peek answers what take would, without the effect.
+/// A denial leaves the state as it was, peek answers what take would, without the effect, and a state that grows does so
+/// as it said before.
 pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) -> Verdict {
     let mut key = Key::new(algorithm);
     for event in script {
@@ -15,12 +16,14 @@ pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) ->
             let before = format!("{:?}", key.state);
             let peeked = algorithm.peek(&key.state, key.now, *cost, *patience);
             prop_assert_eq!(&before, &format!("{:?}", key.state), "peek changed the state");
+            let held = algorithm.heap_bytes(&key.state) + algorithm.heap_growth(&key.state, key.now);
             let taken = algorithm.take(&mut key.state, key.now, *cost, *patience);
             prop_assert_eq!(taken, peeked);
             match taken {
                 Outcome::Granted { wait, receipt } => {
                     prop_assert!(wait <= patience.as_duration(), "waits longer than its patience");
                     prop_assert_eq!((receipt.cost(), receipt.at()), (*cost, key.now));
+                    prop_assert_eq!(algorithm.heap_bytes(&key.state), held, "grows otherwise than it said");
                     key.receipts.push(receipt);
                 }
                 Outcome::Denied { .. } => prop_assert_eq!(&before, &format!("{:?}", key.state)),
