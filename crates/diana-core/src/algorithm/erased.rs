@@ -56,6 +56,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample);
     fn reset(&mut self, hash: u64, now: Timestamp);
+    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
     fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>>;
     fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
     fn restart(&mut self);
@@ -96,6 +97,10 @@ impl<A: Algorithm> AnyTable for Table<A> {
 
     fn reset(&mut self, hash: u64, now: Timestamp) {
         self.reset(hash, now);
+    }
+
+    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.take_since(hash, since, now, cost, patience)
     }
 
     fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
@@ -226,6 +231,18 @@ impl Keys {
 
     pub(crate) fn reset(&mut self, hash: u64, now: Timestamp) {
         either!(self, table => table.reset(hash, now));
+    }
+
+    /// Takes as of `since`, by somebody who was woken late.
+    pub(crate) fn take_since(
+        &mut self,
+        hash: u64,
+        since: Timestamp,
+        now: Timestamp,
+        cost: Cost,
+        patience: Patience,
+    ) -> Answer {
+        either!(self, table => table.take_since(hash, since, now, cost, patience))
     }
 
     /// What the key is now, to put it back.

@@ -177,6 +177,33 @@ impl MemoryStore {
         }
     }
 
+    /// Takes what `ask` asks for, by somebody who would have asked at `since`, had it not been woken late: what
+    /// [`Limiter::check_since`](crate::Limiter::check_since) is for one limiter. The turn is `since` and the answer's
+    /// [`wait`](Answer::wait); it may lie in the past.
+    ///
+    /// ```
+    /// use diana_core::{Ask, Limit, MemoryStore, Patience, Timestamp, TokenBucket};
+    /// use std::time::Duration;
+    ///
+    /// let (store, limit) = (MemoryStore::default(), Limit::new("bytes", TokenBucket::new("1000/s burst 1".parse()?)));
+    /// let take = |since, now| {
+    ///     let ms = Timestamp::from_millis;
+    ///     store.take_since(Ask::one(&limit, "key"), ms(since), ms(now), Patience::NONE).wait()
+    /// };
+    /// assert_eq!(take(5, 5), Some(Duration::ZERO));
+    /// // Two turns have come and gone when it is woken at 7 ms.
+    /// assert_eq!(take(5, 7), Some(Duration::from_millis(1)));
+    /// assert_eq!(take(6, 7), Some(Duration::from_millis(1)));
+    /// assert_eq!(take(7, 7), None);
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn take_since(&self, ask: Ask<'_>, since: Timestamp, now: Timestamp, patience: Patience) -> Answer {
+        let hash = self.shards.hash(ask.key);
+        let mut shard = self.shards.lock(hash);
+        let patience = ask.patience.min(patience);
+        self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, patience)
+    }
+
     /// Tells `limit` how one answer to a request for `key` came out. Only a limit that [adapts](crate::Adaptive) learns from it.
     pub fn observe(&self, limit: &Limit, key: &[u8], now: Timestamp, sample: &Sample) {
         let hash = self.shards.hash(key);

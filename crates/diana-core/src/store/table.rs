@@ -24,7 +24,8 @@
 use super::budget::Budget;
 use super::segment::Segment;
 use crate::sync::Arc;
-use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Sample, Standing, Timestamp};
+use crate::waiting::reckoned;
+use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Sample, Standing, Timestamp, Waiting};
 use smallvec::{SmallVec, smallvec};
 
 mod carry;
@@ -121,6 +122,30 @@ impl<A: Algorithm> Table<A> {
             return answer;
         }
         self.grown(hash, now, answer, before, after)
+    }
+
+    /// [`take`](Self::take) by somebody who would have asked at `since`, had it not been woken late; its wait counts from
+    /// `since`. Where the algorithm queues, where a state has memory of its own, or where there is none, it is asked as of now.
+    pub(crate) fn take_since(
+        &mut self,
+        hash: u64,
+        since: Timestamp,
+        now: Timestamp,
+        cost: Cost,
+        patience: Patience,
+    ) -> Answer {
+        let now = self.tick(now);
+        let since = since.min(now);
+        let index = self.touch(hash);
+        match self.segments[index].get_mut(hash) {
+            Some(state) if self.algorithm.waiting() == Waiting::Reserves && self.algorithm.heap_bytes(state) == 0 => {
+                let patience = Patience::up_to(patience.as_duration().saturating_add(now.since(since)));
+                let answer = self.algorithm.answer(state, since, cost, patience);
+                let after = self.algorithm.heap_bytes(state);
+                if after == 0 { answer } else { self.grown(hash, now, answer, 0, after) }
+            }
+            _ => reckoned(self.take(hash, now, cost, patience), since),
+        }
     }
 
     /// Whether [`take`](Self::take) would grant: a peek without working out where the key stands.
