@@ -124,6 +124,8 @@ struct Place {
 type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
 type Answers = SmallVec<[Answer; 8]>;
 type Places = SmallVec<[Place; 8]>;
+/// What asks' keys were before they were charged, by the number of the ask; nothing where a refund is to put it back.
+type Saved = SmallVec<[(usize, Option<Box<dyn Any>>); 4]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 
 impl Shard {
@@ -312,7 +314,7 @@ impl MemoryStore {
             }
         }
         // Near the ceiling, there may be room for one new key and not for two, which is known only then.
-        let mut saved: SmallVec<[(usize, Option<Box<dyn Any>>); 4]> = SmallVec::new();
+        let mut saved = Saved::new();
         if self.budget.is_nearly_used_up() {
             for (index, place) in places.iter().enumerate().filter(|(_, place)| place.same_as.is_none()) {
                 let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
