@@ -4,6 +4,7 @@ use crate::{Cost, Decision, Limit, Patience, Timestamp};
 use std::future::Future;
 
 pub(crate) mod budget;
+mod changes;
 pub(crate) mod memory;
 mod segment;
 pub(crate) mod shards;

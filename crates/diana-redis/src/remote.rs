@@ -79,7 +79,7 @@ impl Remote {
         let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for ask in asks {
             let patience = whole(ask.patience.min(patience));
-            let plan = self.plan(ask.limit)?;
+            let plan = self.plans.find(ask.limit, Some(now))?;
             let name = plan.keys.name(ask.key);
             // Two limits of one name are one on Redis.
             if let Some(place) = items.iter().position(|item| item.name == name) {
@@ -92,7 +92,9 @@ impl Remote {
             }
             places.push(items.len());
             let (ticket, permits_for) = (self.ticket(), self.permits_for);
-            let asking = Asking { cost: ask.cost, patience, about: now, ticket, permits_for };
+            let stored = plan.stored_at(now);
+            let asking =
+                Asking { cost: ask.cost, patience, about: now, ticket, permits_for, stored, keeps: plan.keeps };
             items.push(Item { plan, name, asking, refused_next: None });
         }
         Ok(Items { items, places })
@@ -254,7 +256,7 @@ impl Remote {
 
     /// The plan of a limit.
     pub(crate) fn plan(&self, limit: &Limit) -> Result<Arc<Plan>, StoreError> {
-        self.plans.find(limit)
+        self.plans.find(limit, None)
     }
 
     /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer: the plan to

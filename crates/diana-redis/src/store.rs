@@ -11,7 +11,7 @@ use crate::refusals::Refusals;
 use crate::remote::{Items, Remote};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
-use diana_core::{Answer, Ask, Decision, Limit, Patience, Store, StoreError, Timestamp};
+use diana_core::{Answer, Ask, Decision, Limit, LimitId, Patience, Store, StoreError, Timestamp};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
@@ -155,6 +155,11 @@ impl RedisStore {
     /// Whether a decision was made without Redis, as [`Options::when_down`] says.
     pub(crate) fn is_made_here(decision: &Decision) -> bool {
         decision.note() == DECIDED_HERE
+    }
+
+    /// Keeps the keys of `limit` for at least `least` after a grant, where its algorithm can.
+    pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
+        self.inner.remote.plans.keep_keys(limit, least);
     }
 
     /// For how long permits are held.

@@ -8,12 +8,14 @@ use crate::registry::Registry;
 use crate::scalar;
 use crate::schema;
 use diana_core::{
-    Calendar, FixedWindow, LeakyBucket, MAX_PERMITS, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow,
+    Calendar, Edge, FixedWindow, LeakyBucket, MAX_PERMITS, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow,
 };
 use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
+/// The words of `edge`.
+pub(crate) const EDGES: [&str; 3] = ["loose", "weighted", "strict"];
 /// The fields of `refill`.
 pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
 
@@ -21,7 +23,7 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
     registry.algorithm("leaky_bucket", &["burst", "delay", "nodelay"], leaky_bucket);
     registry.algorithm("fixed_window", &["opens", "time_zone"], fixed_window);
-    registry.algorithm("sliding_window", &["buckets", "precision"], sliding_window);
+    registry.algorithm("sliding_window", &["buckets", "precision", "edge"], sliding_window);
     registry.algorithm("sliding_log", &[], |quota, _| Some(Configured::new(SlidingLog::new(quota))));
     registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
     registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
@@ -131,7 +133,12 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
 }
 
 fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
-    let window = SlidingWindow::new(quota);
+    let edge = match options.word("edge", &EDGES) {
+        Some(1) => Edge::Weighted,
+        Some(2) => Edge::Strict,
+        _ => Edge::Loose,
+    };
+    let window = SlidingWindow::new(quota).with_edge(edge);
     let (buckets, precision) = (options.count("buckets", 1), options.duration("precision"));
     let divided = match (buckets, precision) {
         (Some(_), Some(_)) => {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::document::Document;
 use diana_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, Starts, TokenBucket,
+    Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, Starts, TokenBucket,
 };
 use std::time::Duration;
 
@@ -73,6 +73,15 @@ fn each_algorithm_has_its_options() {
     same(
         "{limit: 20/s, algorithm: sliding_window, precision: 50ms}",
         Configured::new(sliding().with_precision(ms(50)).unwrap()),
+    );
+    same("{limit: 20/s, algorithm: sliding_window, edge: loose}", Configured::new(sliding()));
+    same(
+        "{limit: 20/s, algorithm: sliding_window, edge: weighted}",
+        Configured::new(sliding().with_edge(Edge::Weighted)),
+    );
+    same(
+        "{limit: 20/s, algorithm: sliding_window, buckets: 4, edge: strict}",
+        Configured::new(sliding().with_buckets(4).unwrap().with_edge(Edge::Strict)),
     );
     same("{limit: 20/s, algorithm: sliding_log}", Configured::new(SlidingLog::new(quota("20/s"))));
     let smooth = SmoothBursty::new(5.0).unwrap();
@@ -154,6 +163,8 @@ fn each_nonsense_says_what_would_do() {
         ("concurrent: {limit: 4, burst: 8, delay: 0s}", "a `burst` is only a higher limit"),
         ("concurrent: {limit: 0}", "a whole number from 1"),
         ("concurrent: {limt: 4}", "did you mean `limit`?"),
+        ("{limit: 5/s, algorithm: sliding_window, edge: sharp}", "`weighted`"),
+        ("{limit: 5/s, algorithm: sliding_log, edge: strict}", "`sliding_log` has no `edge`"),
         ("{limit: 5/s, algorithm: leaky_bucket, delay: 3, nodelay: true}", "exclude each other"),
         ("{limit: 5/s, algorithm: leaky_bucket, nodelay: yes}", "true or false"),
         ("{limit: 5/h, algorithm: fixed_window, time_zone: Europe/Berlin}", "a calendar has days, weeks and months"),

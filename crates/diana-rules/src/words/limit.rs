@@ -5,7 +5,7 @@ use crate::algorithm::Configured;
 use crate::limit::LimitRule;
 use crate::rule::{Bandwidth, Bodies, Load, Rule};
 use diana_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, MinInterval, Opens, Quota, RefillingBucket, SlidingLog,
+    Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, MinInterval, Opens, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
 };
 use std::time::Duration;
@@ -90,7 +90,14 @@ fn windows(configured: &Configured) -> Option<String> {
         // Where the precision does not divide it, the window is longer than asked.
         let nanos = sliding.precision().as_nanos().saturating_mul(u128::from(sliding.buckets()));
         let window = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        return Some(format!("at most {} in any {}, in steps of {step}", quota.permits(), each(window)));
+        let (permits, window) = (quota.permits(), each(window));
+        return Some(match sliding.edge() {
+            Edge::Loose => {
+                format!("{permits} in a sliding {window}, in steps of {step}; over an edge up to twice that")
+            }
+            Edge::Weighted => format!("{permits} in a sliding {window}, in steps of {step}, the oldest in proportion"),
+            Edge::Strict => format!("at most {permits} in any {window}, in steps of {step}"),
+        });
     }
     let log = configured.algorithm::<SlidingLog>()?;
     let windows =

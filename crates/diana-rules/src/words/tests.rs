@@ -46,8 +46,15 @@ fn each_algorithm_says_what_it_allows() {
         ("limit: 1/min, algorithm: fixed_window, opens: first_request", "1 in each minute from the first request on"),
         ("limit: 9/day, algorithm: fixed_window, time_zone: Europe/Berlin", "9 in each day of Europe/Berlin"),
         ("limit: 9/week, algorithm: fixed_window, time_zone: UTC", "9 in each week, from Monday on, of UTC"),
-        ("limit: 20/s, algorithm: sliding_window", "at most 20 in any second, in steps of 100ms"),
-        ("limit: 20/5min, algorithm: sliding_window, buckets: 5", "at most 20 in any 5 minutes, in steps of 1 minute"),
+        (
+            "limit: 20/s, algorithm: sliding_window",
+            "20 in a sliding second, in steps of 100ms; over an edge up to twice that",
+        ),
+        (
+            "limit: 20/5min, algorithm: sliding_window, buckets: 5, edge: weighted",
+            "20 in a sliding 5 minutes, in steps of 1 minute, the oldest in proportion",
+        ),
+        ("limit: 20/s, algorithm: sliding_window, edge: strict", "at most 20 in any second, in steps of 100ms"),
         ("limit: 5/min, algorithm: sliding_log", "at most 5 in any minute"),
         (
             "limit: 5/s, algorithm: smooth_bursty, burst_seconds: 2.5, starts: empty",

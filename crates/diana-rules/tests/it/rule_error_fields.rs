@@ -103,7 +103,7 @@ fn overrides_are_for_keys() {
             (
                 "limit: 5/s\ncolour: blue",
                 &[
-                    "[colour] `colour` is no field of a rule: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `cost`, `cost_default`, `cost_min`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
+                    "[colour] `colour` is no field of a rule: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `cost`, `cost_default`, `cost_min`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `edge`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
                 ],
             ),
             (

@@ -41,6 +41,24 @@ async fn two_that_share_grant_what_one_would() {
     assert!(call("bob").await.is_ok());
 }
 
+#[rate_limit(rate = 1_000, burst = "0s", expire = "1h", by = user, store = shared, in = "expires")]
+#[count_limit(limit = 100, period = "1s", by = user, store = shared, in = "expires")]
+async fn expires() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn expire_keeps_a_key_on_redis_and_both_attributes_have_names_of_their_own() {
+    let redis = RedisServer::start().unwrap();
+    Limits::new().with_shared(store(&redis).await).install_as("expires");
+    assert_eq!(Caller::new().with_user("ann").scope(expires()).await, Ok(()));
+    // The key of the count is kept for its second, and may be gone by now.
+    let keys = redis.cli(&["KEYS", "*rateLimit*expires*"]).unwrap();
+    let [key] = &keys.lines().collect::<Vec<_>>()[..] else { panic!("{keys:?}") };
+    let left: i64 = redis.cli(&["PTTL", key]).unwrap().trim().parse().unwrap();
+    assert!(left > 3_000_000, "{key} goes in {left} ms");
+}
+
 #[rate_limit(rate = 20, burst = "0s", timeout = "30s", store = shared, in = "waits")]
 async fn waits() -> Result<(), Limited> {
     Ok(())
