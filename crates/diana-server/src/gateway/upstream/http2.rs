@@ -152,7 +152,12 @@ impl Pool {
         let mut link = made.map_err(|_| Failure::TimedOut)??;
         let slot = link.slot(now);
         self.know();
-        self.state.lock().links.push(link);
+        let mut state = self.state.lock();
+        // Before anybody knew what the upstream speaks, each request made a connection. Those over the bound end with their request.
+        if state.links.len() < MOST_CONNECTIONS {
+            state.links.push(link);
+        }
+        drop(state);
         self.changed.notify_waiters();
         slot.ok_or(Failure::Busy)
     }
