@@ -60,7 +60,7 @@ fn each_algorithm_says_what_it_allows() {
         ("every: 200ms", "at least 200ms apart"),
         ("total: 1000", "1000 in all, until reset"),
         ("concurrent: 4", "4 at a time"),
-        ("concurrent: {limit: 5}", "at most 5 at a time"),
+        ("concurrent: {limit: 5}", "5 at a time"),
         ("concurrent: adaptive", "as many at a time as the latency of the answers allows"),
         ("bandwidth: 512KiB/s", "responses at 512 KiB a second"),
         ("bandwidth: 100Mbit/s", "responses at 12.5 MB a second"),
@@ -129,7 +129,7 @@ fn what_else_is_to_be_known_is_said() {
     let held = "a place is held until the upstream is done, even if the client leaves";
     assert_eq!(notes("concurrent: {limit: 5, until: upstream_done}"), [held]);
     let own = "by: ip, concurrent: 5, overrides: {10.0.0.7: {concurrent: {limit: 9, until: upstream_done}}}";
-    assert_eq!(notes(own), [held, "10.0.0.7 has at most 9 at a time"]);
+    assert_eq!(notes(own), [held, "10.0.0.7 has 9 at a time"]);
     assert_eq!(
         notes(
             "by: account, limit: 5/s, cost: 5, allow: [10.0.0.0/8, vip], deny: bad, overrides: {vip: 7/s, big: [9/s, 8/h]}, missing: deny, store: shared"
