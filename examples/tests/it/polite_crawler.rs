@@ -2,16 +2,16 @@
 
 #[path = "../../polite_crawler/main.rs"]
 #[allow(dead_code, reason = "the example\'s `main`")]
-mod polite_crawler;
+mod example;
 
 /// A crawl of the example's own site. It takes some three seconds, for which its hosts ask.
 #[tokio::test]
 async fn crawler() {
-    use polite_crawler::site::{PAGES, Site};
+    use example::site::{PAGES, Site};
 
     let site = Site::start().await.unwrap();
     let mut out = Vec::new();
-    polite_crawler::run(site.roots().unwrap(), &mut out).await.unwrap();
+    example::run(site.roots().unwrap(), &mut out).await.unwrap();
     let out = String::from_utf8(out).unwrap();
     // Each page once, though one host refused its ninth and its eighteenth request, and none that is not for crawlers.
     for page in 0..PAGES {

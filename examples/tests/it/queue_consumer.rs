@@ -2,7 +2,7 @@
 
 #[path = "../../queue_consumer.rs"]
 #[allow(dead_code, reason = "the example's `main`")]
-mod queue_consumer;
+mod example;
 
 use diana::core::{Limiter, TokioClock};
 use tokio::time::Instant;
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 #[tokio::test(start_paused = true)]
 async fn the_example_consumes_its_queue_at_an_even_rate() {
     let (start, mut handled) = (Instant::now(), Vec::new());
-    let limiter = Limiter::new(queue_consumer::rate().unwrap()).with_clock(TokioClock::new());
-    queue_consumer::consume(queue_consumer::queue(), limiter, |mail| {
+    let limiter = Limiter::new(example::rate().unwrap()).with_clock(TokioClock::new());
+    example::consume(example::queue(), limiter, |mail| {
         handled.push((start.elapsed().as_millis(), mail.recipients));
     })
     .await;

@@ -3,16 +3,16 @@
 
 #[path = "../../upload/main.rs"]
 #[allow(dead_code, reason = "the example's `main`")]
-mod upload;
+mod example;
 
 use diana::core::{Limiter, TokioClock};
+use example::options::Options;
+use example::progress::Progress;
 use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use upload::options::Options;
-use upload::progress::Progress;
 
 /// What was written, for everybody who has a clone.
 #[derive(Clone, Default)]
@@ -48,7 +48,7 @@ async fn two_hundred_kib_take_four_seconds_and_a_line_each() {
     let mut progress = Progress::lines(said.clone());
     let (start, film) = (Instant::now(), vec![7; 200 * 1024]);
     progress.begin(200 * 1024, "200 KiB to nobody");
-    let sent = upload::send(&film[..], tokio::io::sink(), limiter(&options), &mut progress).await.unwrap();
+    let sent = example::send(&film[..], tokio::io::sink(), limiter(&options), &mut progress).await.unwrap();
     assert_eq!(sent.length(), 200 * 1024);
     // The first KiB goes at once.
     assert_eq!(start.elapsed(), Duration::from_millis(3_980));
@@ -65,7 +65,7 @@ async fn two_hundred_kib_take_four_seconds_and_a_line_each() {
 async fn without_a_file_and_a_target_it_checks_itself() {
     let options = options(&["--rate", "10MiB/s"]);
     let mut progress = Progress::lines(io::sink());
-    let done = upload::run(&options, limiter(&options), &mut progress).await.unwrap();
+    let done = example::run(&options, limiter(&options), &mut progress).await.unwrap();
     assert_eq!(done, "200.00 KiB sent, and every byte arrived: checksum 80fcdc8e4cbd8325");
 }
 
@@ -74,9 +74,9 @@ async fn a_file_is_sent_where_one_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("film");
     std::fs::write(&path, b"the film").unwrap();
-    let receiver = upload::receiver::Receiver::start().await.unwrap();
+    let receiver = example::receiver::Receiver::start().await.unwrap();
     let options = options(&[path.to_str().unwrap(), "--to", &receiver.address.to_string()]);
-    let done = upload::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await.unwrap();
+    let done = example::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await.unwrap();
     let received = receiver.finish().await.unwrap();
     assert_eq!((received.length(), done), (8, format!("8 B sent, checksum {received}")));
 }
@@ -91,7 +91,7 @@ async fn what_is_wrong_is_told() {
 
     let told = async |args: &[&str]| {
         let options = options(args);
-        let done = upload::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await;
+        let done = example::run(&options, limiter(&options), &mut Progress::lines(io::sink())).await;
         done.unwrap_err().to_string()
     };
     assert!(told(&["no such file"]).await.starts_with("no such file can't be read: "));

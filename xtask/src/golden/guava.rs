@@ -30,7 +30,7 @@ mod kept;
 const END: u64 = i64::MAX.unsigned_abs();
 
 /// A limiter of either kind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Limiter {
     Bursty(SmoothBursty),
     WarmingUp(SmoothWarmingUp),

@@ -30,6 +30,10 @@ use crate::{
 };
 use std::time::Duration;
 
+/// The longest that a request is learned to take, in nanoseconds: 104 days, the most that Redis' numbers tell apart, so that
+/// both stores learn the same.
+const LONGEST_UNIT: u64 = (1 << 53) - 1;
+
 /// So many permits in flight at a time.
 ///
 /// A permit is given back by [`refund`](Algorithm::refund) with its receipt; one that never comes is gone, so limiters
@@ -154,7 +158,7 @@ impl Algorithm for Concurrency {
         let latency = saturating_nanos(now.since(receipt.at() + wait));
         // One that left no later than it was let in was never served, and teaches nothing about how long serving takes.
         if latency > 0 {
-            state.unit_nanos = latency.midpoint(state.unit_nanos);
+            state.unit_nanos = latency.midpoint(state.unit_nanos).min(LONGEST_UNIT);
         }
         Refund::Returned
     }

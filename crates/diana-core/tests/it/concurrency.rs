@@ -151,6 +151,18 @@ impl Lua {
     }
 }
 
+/// Redis keeps numbers up to 2^53, and both stores must learn the same.
+#[test]
+fn what_a_request_takes_is_learned_up_to_104_days() {
+    let mut pool = Trial::new(Concurrency::new(1).unwrap().burst(3).delay(Duration::from_nanos(1)));
+    for _ in 0..3 {
+        assert!(pool.take_within(1, Patience::FOREVER).is_granted());
+    }
+    pool.clock.set(pool.clock.now() + Duration::from_secs(300 * 86_400));
+    assert_eq!(pool.refund_nth(0), Refund::Returned);
+    assert_eq!(pool.take_within(1, Patience::FOREVER).wait(), Some(Duration::from_nanos(2 * ((1 << 53) - 1))));
+}
+
 proptest! {
     #[test]
     fn rejects_delays_and_learns_as_lua_resty_does(

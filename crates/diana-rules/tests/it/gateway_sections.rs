@@ -193,7 +193,10 @@ fn words_numbers_and_times_are_what_they_can_be() {
             ("timeouts: {headers: 5s}", &["[headers] `headers` is no field of `timeouts`: did you mean `header`?"]),
             ("paths: {escaped_slash: denny}", &["[denny] `escaped_slash` can't be `denny`: did you mean `deny`?"]),
             ("paths: deny", &["[deny] `paths` is a map, but this is a text: fields such as `escaped_slash`"]),
-            ("methods: {any_case: true}", &["[true] `any_case` can't be true or false: expected one of `allow`, `deny`"]),
+            (
+                "methods: {any_case: true}",
+                &["[true] `any_case` can't be true or false: expected one of `allow`, `deny`"],
+            ),
             ("bounds: {header: 4KiB}", &["[4KiB] `header` can't be `4KiB`: 8KiB to 1MiB"]),
             ("bounds: {header: 2MiB}", &["[2MiB] `header` can't be `2MiB`: 8KiB to 1MiB"]),
             ("bounds: {headers: 1001}", &["[1001] `headers` can't be `1001`: a whole number from 1 to 1000"]),

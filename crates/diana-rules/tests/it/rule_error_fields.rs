@@ -243,7 +243,7 @@ fn what_makes_no_sense_together_is_told() {
             ),
             ("concurrent: {limit: 5, until: upstream_done}", &["nothing"]),
             ("concurrent: {limit: 5, until: client_left}", &["nothing"]),
-            ("concurrent: {limit: 0}", &["[0] `concurrent` can't be `0`: a whole number from 1 to 9007199254740992"]),
+            ("concurrent: {limit: 0}", &["[0] `limit` can't be `0`: a whole number from 1 to 9007199254740992"]),
             (
                 "concurrent: {limit: 5, until: upstream}",
                 &["[upstream] `until` can't be `upstream`: expected one of `client_left`, `upstream_done`"],

@@ -49,9 +49,9 @@ impl LogFilter {
     }
 }
 
-/// Whether it is a level by its name. (The parser of `tracing` takes numbers, too.)
+/// Whether it is a level by its name. (The parser of `tracing` takes numbers and nothing, too.)
 fn is_level(text: &str) -> bool {
-    text.parse::<LevelFilter>().is_ok() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
+    !text.is_empty() && text.parse::<LevelFilter>().is_ok() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 impl fmt::Display for InvalidLogFilter {

@@ -29,13 +29,15 @@ pub(super) struct Kept<'a> {
     limit: Limit,
     /// By how many microseconds the store is told a later time.
     offset: u64,
+    /// How many microseconds after the last change its state is what Guava's is.
+    settles_after: u64,
 }
 
 impl<'a> Kept<'a> {
     /// A limiter that begins at `clock`.
     pub(super) fn new(counts: &'a Counts<'a>, limiter: Limiter, clock: u64) -> Result<Self, Stop> {
         let limiter = limiter.starting_full();
-        let mut kept = Self { counts, limiter, limit: limiter.limit(), offset: 0 };
+        let mut kept = Self { counts, limiter, limit: limiter.limit(), offset: 0, settles_after: 0 };
         // What can't be kept is known from the first look.
         kept.look(clock)?;
         if let (Limiter::Bursty(bursty), Some(cost)) = (limiter, all_of(limiter.smooth().max_permits())?) {
@@ -60,6 +62,9 @@ impl<'a> Kept<'a> {
     }
 
     pub(super) fn set_rate(&mut self, limiter: Limiter, clock: u64) -> Result<(), Stop> {
+        // A store takes a change to the same rate for none, where Guava scales what is stored, which may put a full store a bit
+        // beside its maximum until the next microsecond.
+        self.settles_after = u64::from(self.limiter == limiter.starting_full());
         self.limiter = limiter.starting_full();
         self.limit = self.limiter.changed(&self.limit);
         // A store may carry a key over when it is next asked for.
@@ -68,6 +73,7 @@ impl<'a> Kept<'a> {
 
     /// Where the limiter stands, where that is not as `state` says.
     pub(super) fn end(&self, clock: u64, state: SmoothState) -> Result<Difference, Stop> {
+        let clock = clock.saturating_add(self.settles_after);
         let state = SmoothState::new(state.stored_permits(), state.next_free_micros().saturating_add(self.offset));
         let expected = self.limiter.standing(&state, self.time(clock)?);
         let actual = self.look(clock)?;
