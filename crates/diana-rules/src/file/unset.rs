@@ -172,8 +172,8 @@ rules:
                 "4:21: not checked: ${KEY}",
                 "5:16: not checked: ${REDIS_URL}",
                 "6:22: not checked: ${SCHEME}, ${HOST}",
-                "8:48: not checked: ${RATE}",
-                "8:66: not checked: ${BURST}",
+                "8:50: not checked: ${RATE}",
+                "8:70: not checked: ${BURST}",
             ]
         );
         let wrong = "rules: [{name: a, limit: '${RATE}/s', brust: 5}, {name: b, limit: '${X', by: acount}]";
