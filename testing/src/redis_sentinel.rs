@@ -21,16 +21,23 @@ const NAME: &str = "diana";
 const QUORUM: usize = 2;
 const SENTINELS: usize = 3;
 
-/// After so long without a word the master counts as down; an attempt to fail over is given up after so long.
-const DOWN_AFTER_MILLIS: &str = "1000";
+/// After so long without a word the master counts as down; an attempt to fail over is given up after so long. A machine that is
+/// busy with other tests must not hold up a master that lives for as long, or it is deposed.
+const DOWN_AFTER_MILLIS: &str = "3000";
 const FAILOVER_TIMEOUT_MILLIS: &str = "2000";
 
 /// Sentinels greet each other every 2 s and look at the servers every 10 s, which no configuration changes but this does.
 ///
-/// They ask for a sign of life every second, the first time a second after they got to know a server, but count its
-/// silence from the start. With a limit of a second or less they take every new master for dead, and at times depose it
-/// for one that has just come back empty. So they ask far more often than that.
-const HURRY: [&str; 8] = ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ping-period", "100"];
+/// The time between two pings has two bounds. It must be far below the time after which a master counts as down: the first ping
+/// comes one period after a sentinel got to know a server, but its silence counts from the start, so that every new master would
+/// be taken for dead, and at times deposed for one that has just come back empty. And five times the period must be far above a
+/// second: so old may the last look at a replica be when it is promoted, and while the master is down there is one look a second.
+/// With less than that no replica is good enough at most times (`-failover-abort-no-good-slave`), and the next attempt comes only
+/// after twice the failover timeout, again and again.
+///
+/// A sentinel that was held up for two seconds does nothing for the tilt period, which is half a minute by default.
+const HURRY: [&str; 10] =
+    ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ping-period", "500", "tilt-period", "1000"];
 
 /// Servers under the eyes of sentinels; all are killed on drop.
 #[derive(Debug)]

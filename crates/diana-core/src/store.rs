@@ -2,6 +2,8 @@
 
 use crate::{Cost, Decision, Limit, Patience, Timestamp};
 use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 
 pub(crate) mod budget;
 mod changes;
@@ -110,6 +112,24 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Begins to give back what `decision`, the answer to `asks`, took, for guards that are dropped and can't wait. The future
+    /// says what became of it, and does what is left to do.
+    ///
+    /// A store that other processes share, and that this process hence asks over a connection, should answer every
+    /// [`decide`](Self::decide) that begins after this as if the refund had been carried out. One that does not is asked to
+    /// [`refund`](Self::refund) when the future is first polled.
+    fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture
+    where
+        Self: Sized + 'static,
+    {
+        let (store, decision) = (Arc::clone(self), decision.clone());
+        let asks = asks.iter().map(|ask| (ask.limit.clone(), ask.key.to_vec(), ask.cost)).collect::<Vec<_>>();
+        Box::pin(async move {
+            let asks = asks.iter().map(|(limit, key, cost)| Ask::new(limit, key, *cost)).collect::<Vec<_>>();
+            store.refund(&asks, &decision, now).await
+        })
+    }
+
     /// Takes `ask.cost` without asking.
     fn charge(&self, ask: Ask<'_>, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
 
@@ -152,6 +172,9 @@ pub trait Store: Send + Sync {
     }
 }
 
+/// A refund that has [begun](Store::start_refund).
+pub type RefundFuture = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
 impl<S: LocalStore> Store for S {
     async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
         Ok(LocalStore::decide(self, asks, now, patience))
@@ -164,6 +187,14 @@ impl<S: LocalStore> Store for S {
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
         LocalStore::refund(self, asks, decision, now);
         Ok(())
+    }
+
+    fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture
+    where
+        Self: 'static,
+    {
+        LocalStore::refund(&**self, asks, decision, now);
+        Box::pin(std::future::ready(Ok(())))
     }
 
     async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {

@@ -43,9 +43,10 @@ impl<B: Body, S: Store + 'static> Body for PassBody<B, S> {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let this = self.project();
-        let frame = ready!(this.body.poll_frame(context));
-        if !matches!(frame, Some(Ok(_))) {
+        let mut this = self.project();
+        let frame = ready!(this.body.as_mut().poll_frame(context));
+        // Before the last of it is sent: a client that has all of the response may come again at once.
+        if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
             *this.held = None;
         }
         Poll::Ready(frame)

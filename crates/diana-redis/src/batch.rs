@@ -50,13 +50,15 @@ struct Queue {
 #[derive(Debug)]
 struct Waiting {
     request: Request,
+    /// A time that is handed in.
+    now: Option<u64>,
     deadline: Option<u64>,
     budget: Budget,
     answer: oneshot::Sender<Answered>,
 }
 
 impl Queue {
-    /// The requests of the next call: as they came, as long as they are of one `moment`. So one that waits for long already
+    /// The requests of the next call: as they came, as long as they are of one `moment`, and of one time if that is handed in. So one that waits for long already
     /// (it asks again, or the queue was long) shares its early deadline with none that has just come.
     fn next(&mut self, moment: Duration) -> Option<Vec<Waiting>> {
         let mut batch: Vec<Waiting> = Vec::new();
@@ -65,7 +67,8 @@ impl Queue {
                 // Nobody waits for this one any more.
                 continue;
             }
-            let fits = batch.first().is_none_or(|first| next.budget.is_near(first.budget, moment));
+            let fits = |first: &Waiting| next.budget.is_near(first.budget, moment) && next.now == first.now;
+            let fits = batch.first().is_none_or(fits);
             if batch.len() == MOST || !fits {
                 self.waiting.push_front(next);
                 break;
@@ -86,7 +89,8 @@ impl Batches {
     pub(crate) async fn take(&self, request: Request, moment: Moment) -> Answered {
         let (answer, mut answered) = oneshot::channel();
         let deadline = self.caller.deadline(0, moment);
-        let waiting = Waiting { request, deadline, budget: moment.budget, answer };
+        let now = self.caller.handed_in(moment);
+        let waiting = Waiting { request, now, deadline, budget: moment.budget, answer };
         {
             let mut queue = self.queue.lock();
             if queue.waiting.len() >= LONGEST {
@@ -139,9 +143,10 @@ impl Batches {
         let deadline = batch.iter().filter_map(|waiting| waiting.deadline).min();
         let Some(last) = batch.iter().map(|waiting| waiting.budget).reduce(Budget::later) else { return };
         let budget = self.caller.link.budget_of_call(last);
+        let now = batch.first().and_then(|first| first.now);
         let (requests, answers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.request, waiting.answer)).unzip();
-        let timing = Timing { now: None, deadline };
+        let timing = Timing { now, deadline };
         // Who has given up meanwhile does not read the answer.
         match self.caller.decide(Op::Take, &requests, 0, timing, budget).await {
             Err(CallError::Failed(_)) if requests.len() > 1 => {

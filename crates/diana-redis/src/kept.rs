@@ -2,8 +2,9 @@
 
 use crate::args::Args;
 use crate::module::{Module, Needs};
-use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Scripted, Written};
-use diana_core::{Answer, Limit, Outcome, Receipt, Standing, Timestamp};
+use crate::request::Seen;
+use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Recalled, Remembered, Scripted, Written};
+use diana_core::{Answer, Limit, Receipt, Standing, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -33,8 +34,10 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn refund(&self, args: &mut Args, receipt: &Receipt);
     fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
-    /// What is answered to the same ask once more, after this one was granted, if that is a refusal.
-    fn refused_next(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Answer>;
+    /// What the deny cache keeps of what a script saw, and of what the ask then took.
+    fn remember(&self, seen: &Seen, asking: &Asking) -> Option<Recalled>;
+    /// What is answered from that at `now`, without effect. `None` if it does not tell.
+    fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer>;
     /// What `other`, a state of which is written as `body`, comes to under these parameters.
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
     /// What a key without a state has in store in the moment `at` of a change from `other`, under which it had `stored`.
@@ -50,8 +53,6 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn standing(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Standing>;
     /// The limit with the share of one of `instances`.
     fn divided(&self, limit: &Limit, instances: u64) -> Limit;
-    /// What is shown of a key that was not asked about: it does not stand in the way, and may be as good as new.
-    fn unasked(&self, asking: &Asking, now: Timestamp) -> Answer;
 }
 
 impl<A: Scripted> AnyKept for Kept<A> {
@@ -87,8 +88,23 @@ impl<A: Scripted> AnyKept for Kept<A> {
         self.algorithm.answer_to(numbers, asking, now, effect)
     }
 
-    fn refused_next(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Answer> {
-        self.algorithm.refused_next(numbers, asking, now)
+    fn remember(&self, seen: &Seen, asking: &Asking) -> Option<Recalled> {
+        let remembered = self.algorithm.remembered(Numbers(&seen.numbers), asking, seen.at, seen.effect)?;
+        let heap_bytes = match &remembered {
+            Remembered::State(state) => self.algorithm.heap_bytes(state),
+            Remembered::Report(_) => 0,
+        };
+        Some(Recalled::new(remembered, heap_bytes))
+    }
+
+    fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer> {
+        match known.get::<A::State>()? {
+            Remembered::State(state) => Some(Answer {
+                outcome: self.algorithm.peek(state, now, asking.cost, asking.patience),
+                standing: self.algorithm.standing(state, now),
+            }),
+            Remembered::Report(report) => report.answer(asking, now),
+        }
     }
 
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written> {
@@ -130,10 +146,5 @@ impl<A: Scripted> AnyKept for Kept<A> {
 
     fn divided(&self, limit: &Limit, instances: u64) -> Limit {
         limit.changed_to(self.algorithm.divided(instances))
-    }
-
-    fn unasked(&self, asking: &Asking, now: Timestamp) -> Answer {
-        let standing = self.algorithm.standing(&self.algorithm.fresh(now), now);
-        Answer { outcome: Outcome::granted(Receipt::new(asking.cost, now)), standing }
     }
 }

@@ -43,6 +43,7 @@ mod options;
 mod parameters;
 mod plans;
 mod refusals;
+mod releases;
 mod remote;
 mod request;
 mod scripted;

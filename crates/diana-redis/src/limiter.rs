@@ -17,7 +17,7 @@ mod reserved;
 
 use crate::store::RedisStore;
 use diana_core::{Algorithm, Answer, Ask, Clock, Cost, Decision, InvalidCost, Limit, Outcome, Patience, Retry, Store};
-use diana_core::{StoreError, SystemClock, Timestamp, Waiting};
+use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, Waiting};
 pub use held::{Held, NotHeld};
 use line::Lines;
 use reserved::Reserved;
@@ -167,6 +167,11 @@ impl SharedLimiter {
     /// Gives back what `decision` granted to `key`.
     pub async fn give_back(&self, key: impl AsRef<[u8]>, decision: &Decision) -> Result<(), StoreError> {
         self.store.refund(&[self.ask(key.as_ref(), Cost::ONE)], decision, SystemClock.now()).await
+    }
+
+    /// Begins to give back what `decision` granted to `key`.
+    fn start_giving_back(&self, key: &[u8], decision: &Decision) -> RefundFuture {
+        self.store.spawn_refund(&[self.ask(key, Cost::ONE)], decision, SystemClock.now())
     }
 
     /// Makes `key` as good as new, for all processes.

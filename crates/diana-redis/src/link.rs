@@ -58,8 +58,6 @@ pub(crate) struct Inner {
     woken: Arc<Notify>,
     jitter: AtomicU64,
     told: Told,
-    /// When a part last came up again, in nanoseconds.
-    back_since: AtomicU64,
 }
 
 impl std::fmt::Debug for Inner {
@@ -115,7 +113,6 @@ impl Link {
             woken: Arc::default(),
             jitter: AtomicU64::new(instance | 1),
             told: Told::default(),
-            back_since: AtomicU64::new(0),
         });
         Self { inner }
     }
@@ -312,9 +309,8 @@ impl Inner {
 
     fn restore(&self, part: &Part) {
         if let Some(trouble) = part.bring_up() {
-            let now = self.clock.now();
-            self.back_since.store(now.as_nanos(), Ordering::Relaxed);
-            let away = now.since(trouble.since);
+            self.counters.instances_come_back();
+            let away = self.clock.now().since(trouble.since);
             tracing::info!(redis = self.target.shown(), ?away, "Redis is back");
         }
     }
@@ -330,15 +326,6 @@ impl Inner {
         if self.told.is_news(reason, self.clock.now()) {
             tracing::warn!(redis = self.target.shown(), reason, "{consequence}");
         }
-    }
-
-    /// Learns how many instances there are. After an outage not all have come back yet, and who came first must not take
-    /// itself for the only one; so fewer than before is believed only once all have had the time to say that they are there.
-    fn learn_instances(&self, seen: u64, settled_after: Duration) {
-        let back_since = Timestamp::from_nanos(self.back_since.load(Ordering::Relaxed));
-        let is_settled = self.home().up().is_some() && self.clock.now().since(back_since) > settled_after;
-        let believed = if is_settled { seen } else { seen.max(self.counters.instances()) };
-        self.counters.set_instances(believed);
     }
 
     /// A factor from 0.5 to 1, so that instances don't come all at once.

@@ -41,7 +41,8 @@ pub enum Times {
 /// What is answered while Redis is away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenDown {
-    /// Each instance goes by counts of its own, with the limit divided by the instances last seen alive (at least 1).
+    /// Each instance goes by counts of its own, with the limit divided by the instances last seen alive (at least 1). What they
+    /// granted is charged when Redis is back, as far as it is still in use.
     #[default]
     Local,
     /// Everything is granted.
@@ -50,7 +51,8 @@ pub enum WhenDown {
     Deny,
 }
 
-/// Whether a refusal is remembered, so that the same request is refused without asking until it could be granted.
+/// Whether denials are remembered: then a request is denied without asking if the last known states of all its limits say so,
+/// with the report that Redis would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusals {
     /// For a second at most. A refund or reset makes Diana forget it.

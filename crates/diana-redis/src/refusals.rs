@@ -1,121 +1,235 @@
-//! Refusals that are remembered, so that the same request is refused without asking.
+//! The deny cache: requests that Redis is known to deny are denied without asking.
 //!
-//! A refusal for cost `c` says when the same would be granted. Until then, whoever asks for `c` or more under the same
-//! limit and key gets no, whatever others do meanwhile: others can only take. What gives is time, which was reckoned with,
-//! and a refund, a reset or a change of the limit, after which the refusal is forgotten.
+//! Kept is, by name, the last state that Redis reported. A request is answered from it only if the states of *all* its limits
+//! are known and one of them denies it. Then the algorithms compute the whole report from the states, at the current time: so
+//! it says of every limit what Redis would say, the longest retry included, as long as no other process changes a state.
 //!
-//! A grant of the last that there was says the same of the next one: so of a flood not even the first needs to be refused
-//! by Redis.
+//! ```text
+//!   {A, B} ──▶ A known? B known? ──▶ both, and A denies ──▶ denied here: A retry after 3 s, B 47 left
+//!                     │                        │
+//!                     ▼ one is not             ▼ neither denies
+//!                  ask Redis               ask Redis
+//! ```
 //!
-//! The time counts from when the question was sent, which is before Redis answered it: so a refusal is forgotten a little
-//! too early, never too late.
+//! What always holds (`tests/it/differential.rs`, `tests/it/deny_cache.rs`):
+//! - Nobody is denied whom Redis would grant: other processes can only take. What gives back is time, which is computed, and a
+//!   refund, a reset or a change of the limit, after which the state is forgotten.
+//! - What this process takes or charges is in the reports at once. What other processes take appears within [`LONGEST`].
+//! - A limit whose permits are held until they are released denies only when Redis says so: any process may release.
+//!
+//! States enter when a request is denied, and when a grant takes the last permits: of a flood not even the first request needs
+//! to be denied by Redis. Afterwards every reply about a name that is kept refreshes it.
+//!
+//! The time of a state counts from when the question was sent, which is before Redis answered it: so a denial ends a little too
+//! early, never too late.
 
 use crate::plans::Plan;
-use crate::request::Item;
-use diana_core::{Answer, Outcome, Patience, Retry, Timestamp};
+use crate::request::{Item, Seen};
+use crate::scripted::Recalled;
+use diana_core::{Decision, Retry, Timestamp};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SHARDS: usize = 16;
-/// The most refusals that are remembered: those that don't fit cost a trip, nothing else.
+/// The most states that are kept: those that don't fit cost a trip, nothing else.
 const MOST: usize = 65_536;
-/// How long one is believed at most, since another process may refund or reset.
+/// The most bytes that names and states take, over all shards.
+const MOST_BYTES: usize = 64 << 20;
+/// What an entry takes beside its name and what its state keeps on the heap.
+const ENTRY_BYTES: usize = 256;
+/// How long a state is believed, since another process may refund or reset.
 const LONGEST: Duration = Duration::from_secs(1);
+/// How often a full shard is searched for states that are too old.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// The refusals of all keys, by the names of their states.
+/// The last known states, by their names.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     hasher: RandomState,
-    shards: [Mutex<HashMap<Vec<u8>, Refusal>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+    /// How often each shard was told to forget something: a reply to a question that was sent before may be older than that.
+    forgotten: [AtomicU64; SHARDS],
 }
 
-#[derive(Clone, Debug)]
-struct Refusal {
-    /// Under which parameters it was refused.
+#[derive(Debug, Default)]
+struct Shard {
+    states: HashMap<Vec<u8>, Known>,
+    bytes: usize,
+    swept: Timestamp,
+}
+
+/// One state, as Redis reported it.
+#[derive(Debug)]
+struct Known {
+    /// The parameters that it is kept under.
     plan: Arc<Plan>,
-    cost: u64,
-    patience: Patience,
+    state: Recalled,
+    /// When it was so, by Redis's clock.
+    at: Timestamp,
+    /// When the question was sent, by the clock of this process.
     asked: Timestamp,
-    until: Timestamp,
-    answer: Answer,
+    bytes: usize,
+}
+
+/// When a question was sent, so that its reply can be compared with what happened since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    at: Timestamp,
+    forgotten: [u64; SHARDS],
 }
 
 impl Default for Refusals {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), shards: std::array::from_fn(|_| Mutex::default()) }
+        Self {
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            forgotten: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
     }
 }
 
 impl Refusals {
-    /// The answer to `item` at `now`, if it is known to be a refusal.
-    pub(crate) fn answer(&self, item: &Item, now: Timestamp) -> Option<Answer> {
-        let shard = self.shard(&item.name).lock();
-        let refusal = shard.get(&item.name)?;
-        let holds = now < refusal.until
-            && item.asking.cost.get() >= refusal.cost
-            && item.asking.patience <= refusal.patience
-            && Arc::ptr_eq(&item.plan, &refusal.plan);
-        holds.then(|| refusal.answer_at(now))
+    /// The whole report on `items`, if it is known that they are denied.
+    pub(crate) fn denial(&self, items: &[Item], here: Timestamp) -> Option<Decision> {
+        let mut is_denied = false;
+        let answers = items.iter().map(|item| {
+            let shard = self.shard(&item.name).lock();
+            let known = shard.states.get(&item.name).filter(|known| known.is_believed(&item.plan, here))?;
+            let answer = item.plan.kept.recall(&known.state, &item.asking, known.at + here.since(known.asked))?;
+            match answer.retry() {
+                // Any process may release at any time.
+                Some(Retry::WhenReturned) => return None,
+                Some(_) if item.plan.kept.holds() => return None,
+                Some(_) => is_denied = true,
+                None => {}
+            }
+            Some(answer)
+        });
+        let answers = answers.collect::<Option<SmallVec<_>>>()?;
+        is_denied.then(|| Decision::from(answers))
     }
 
-    /// Remembers what `item`, which was asked at `asked`, was answered, if that is a refusal.
-    pub(crate) fn remember(&self, item: &Item, answer: &Answer, asked: Timestamp) {
-        let holds = match answer.retry() {
-            Some(Retry::After(after)) => after.min(LONGEST),
-            Some(Retry::Never) => LONGEST,
-            // Somebody may give back at any time.
-            Some(Retry::WhenReturned) | None => return,
-        };
-        let refusal = Refusal {
-            plan: Arc::clone(&item.plan),
-            cost: item.asking.cost.get(),
-            patience: item.asking.patience,
-            asked,
-            until: asked + holds,
-            answer: *answer,
-        };
-        let mut shard = self.shard(&item.name).lock();
-        if shard.len() >= MOST / SHARDS && !shard.contains_key(&item.name) {
-            shard.retain(|_, refusal| asked < refusal.until);
-            if shard.len() >= MOST / SHARDS {
-                return;
+    /// Notes that a question is sent now.
+    pub(crate) fn asking(&self, here: Timestamp) -> Asked {
+        Asked { at: here, forgotten: std::array::from_fn(|place| self.forgotten[place].load(Ordering::Acquire)) }
+    }
+
+    /// Learns the states from a reply to the question that was sent at `asked`.
+    pub(crate) fn learn(&self, items: &[Item], decision: &Decision, asked: &Asked) {
+        let is_worth_keeping = is_denied_next(items, decision);
+        for item in items {
+            let place = self.place(&item.name);
+            let mut shard = self.shards[place].lock();
+            let is_kept = shard.states.contains_key(&item.name);
+            if !is_kept && !is_worth_keeping {
+                continue;
+            }
+            let Some(seen) = &item.seen else { continue };
+            if self.forgotten[place].load(Ordering::Acquire) != asked.forgotten[place] {
+                // Maybe this one, and the reply may be from before.
+                shard.remove(&item.name);
+                continue;
+            }
+            match item.plan.kept.remember(seen, &item.asking) {
+                Some(state) => shard.put(item, state, seen.at, asked.at),
+                None => shard.remove(&item.name),
             }
         }
-        // A smaller cost says more, while it holds; the newest one is known to hold.
-        shard.insert(item.name.clone(), refusal);
     }
 
     /// Forgets what is known of the state with this name.
     pub(crate) fn forget(&self, name: &[u8]) {
+        let place = self.place(name);
+        let mut shard = self.shards[place].lock();
+        self.forgotten[place].fetch_add(1, Ordering::AcqRel);
+        shard.remove(name);
+    }
+
+    /// Forgets what is known of a state of which permits are released. Replies that are under way are learned all the same:
+    /// such a limit never denies from here, and releases are too frequent to throw away what is learned of others meanwhile.
+    pub(crate) fn forget_released(&self, name: &[u8]) {
         self.shard(name).lock().remove(name);
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        for shard in &self.shards {
-            shard.lock().clear();
+        for (shard, forgotten) in self.shards.iter().zip(&self.forgotten) {
+            let mut shard = shard.lock();
+            forgotten.fetch_add(1, Ordering::AcqRel);
+            *shard = Shard::default();
         }
     }
 
-    fn shard(&self, name: &[u8]) -> &Mutex<HashMap<Vec<u8>, Refusal>> {
-        let hash = self.hasher.hash_one(name);
-        &self.shards[usize::from(hash.to_le_bytes()[7]) % SHARDS]
+    fn place(&self, name: &[u8]) -> usize {
+        usize::from(self.hasher.hash_one(name).to_le_bytes()[7]) % SHARDS
+    }
+
+    fn shard(&self, name: &[u8]) -> &Mutex<Shard> {
+        &self.shards[self.place(name)]
     }
 }
 
-impl Refusal {
-    /// The answer as it is at `now`: times are shorter by what has passed.
-    fn answer_at(&self, now: Timestamp) -> Answer {
-        let passed = now.since(self.asked);
-        let mut answer = self.answer;
-        if let Outcome::Denied { retry: Retry::After(after) } = &mut answer.outcome {
-            *after = after.saturating_sub(passed);
+/// Whether the same request is denied if it comes again at once, by a limit that time gives back.
+fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
+    let is_granted = decision.is_granted();
+    items.iter().zip(decision.answers()).filter(|(item, _)| !item.plan.kept.holds()).any(|(item, answer)| {
+        if !is_granted {
+            return !answer.is_granted();
         }
-        answer.standing.reset = answer.standing.reset.saturating_sub(passed);
-        answer
+        if answer.standing.remaining >= item.asking.cost.get() {
+            return false;
+        }
+        let next = |seen: &Seen| {
+            let kept = &item.plan.kept;
+            kept.recall(&kept.remember(seen, &item.asking)?, &item.asking, seen.at)
+        };
+        item.seen.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
+    })
+}
+
+impl Known {
+    fn is_believed(&self, plan: &Arc<Plan>, here: Timestamp) -> bool {
+        Arc::ptr_eq(&self.plan, plan) && self.asked <= here && here.since(self.asked) < LONGEST
+    }
+}
+
+impl Shard {
+    fn put(&mut self, item: &Item, state: Recalled, at: Timestamp, asked: Timestamp) {
+        if self.states.get(&item.name).is_some_and(|known| Arc::ptr_eq(&known.plan, &item.plan) && known.at > at) {
+            // Replies may overtake each other.
+            return;
+        }
+        self.remove(&item.name);
+        let bytes = ENTRY_BYTES + item.name.len() + state.heap_bytes();
+        if !self.has_room(bytes) {
+            if asked.since(self.swept) < SWEEP_EVERY {
+                return;
+            }
+            self.swept = asked;
+            self.states.retain(|_, known| asked.since(known.asked) < LONGEST);
+            self.bytes = self.states.values().map(|known| known.bytes).sum();
+            if !self.has_room(bytes) {
+                return;
+            }
+        }
+        self.bytes += bytes;
+        let known = Known { plan: Arc::clone(&item.plan), state, at, asked, bytes };
+        self.states.insert(item.name.clone(), known);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.states.len() < MOST / SHARDS && self.bytes + bytes <= MOST_BYTES / SHARDS
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if let Some(known) = self.states.remove(name) {
+            self.bytes -= known.bytes;
+        }
     }
 }

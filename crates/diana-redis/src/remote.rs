@@ -5,11 +5,11 @@ use crate::caller::{Caller, Moment};
 use crate::carry::{self, Dump, push_swap};
 use crate::key::slot;
 use crate::link::CallError;
-use crate::options::{Batching, Options, Times};
+use crate::options::{Batching, Options};
 use crate::plans::{Plan, Plans};
 use crate::request::{Item, Op, Reply, Request, Timing, answers};
 use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
-use diana_core::{Answer, Ask, Decision, Limit, Patience, Receipt, Standing, StoreError, Timestamp};
+use diana_core::{Answer, Ask, Cost, Decision, Limit, Patience, Receipt, Standing, StoreError, Timestamp};
 use redis::Value;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -64,8 +64,8 @@ impl Remote {
     pub(crate) fn new(caller: Caller, options: &Options, instance: u64) -> Self {
         let Options { prefix, batching, permits_for, .. } = options;
         let caller = Arc::new(caller);
-        // Times that are handed in differ from request to request, and a cluster's script can't leave its slot.
-        let batches = *batching == Batching::On && caller.times == Times::OfRedis && !caller.link.is_cluster();
+        // A cluster's script can't leave its slot.
+        let batches = *batching == Batching::On && !caller.link.is_cluster();
         let batches = batches.then(|| Batches::new(Arc::clone(&caller)));
         let tickets = (instance, AtomicU64::new(0));
         let (plans, prefix, runtime) = (Plans::new(prefix), prefix.clone(), Handle::current());
@@ -95,7 +95,7 @@ impl Remote {
             let stored = plan.stored_at(now);
             let asking =
                 Asking { cost: ask.cost, patience, about: now, ticket, permits_for, stored, keeps: plan.keeps };
-            items.push(Item { plan, name, asking, refused_next: None });
+            items.push(Item { plan, name, asking, seen: None });
         }
         Ok(Items { items, places })
     }
@@ -152,6 +152,10 @@ impl Remote {
                 // The rest is only looked at, for what is shown.
                 taken.give_back(moment.now);
                 op = Op::Peek;
+                // What was taken before goes back, so that those states will be as they were.
+                for seen in items.iter_mut().filter_map(|item| item.seen.as_mut()) {
+                    seen.effect = Effect::None;
+                }
             }
         }
         taken.keep();
@@ -166,8 +170,8 @@ impl Remote {
         moment: Moment,
     ) -> Result<SmallVec<[Answer; 8]>, CallError> {
         for _ in 0..=items.len() * CARRIES {
-            let (now, part) = self.run(op, Request::asks(op, items), moment).await?;
-            match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+            let (now, mut part) = self.run(op, Request::asks(op, items), moment).await?;
+            match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
@@ -184,17 +188,37 @@ impl Remote {
         Err(CallError::busy())
     }
 
-    /// Charges `item` without asking.
-    pub(crate) async fn charge(&self, item: &mut Item, moment: Moment) -> Result<(), CallError> {
-        for _ in 0..=CARRIES {
-            let (_, part) = self.run(Op::Charge, Request::asks(Op::Charge, std::slice::from_ref(item)), moment).await?;
-            match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+    /// Charges `items` without asking.
+    pub(crate) async fn charge(&self, items: &mut [Item], moment: Moment) -> Result<(), CallError> {
+        let is_cluster = self.caller.link.is_cluster();
+        items.sort_by_key(|item| if is_cluster { slot(&item.name) } else { 0 });
+        for group in items.chunk_by_mut(|a, b| !is_cluster || slot(&a.name) == slot(&b.name)) {
+            self.charge_at_once(group, moment).await?;
+        }
+        Ok(())
+    }
+
+    async fn charge_at_once(&self, items: &mut [Item], moment: Moment) -> Result<(), CallError> {
+        for _ in 0..=items.len() * CARRIES {
+            let (_, mut part) = self.run(Op::Charge, Request::asks(Op::Charge, items), moment).await?;
+            match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Done { .. } => return Ok(()),
-                Reply::Changed(_) => item.plan = self.bring_over(&item.plan, &item.name, moment).await?,
+                Reply::Changed(index) => {
+                    let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
+                    item.plan = self.bring_over(&item.plan, &item.name, moment).await?;
+                }
             }
         }
         Err(CallError::busy())
+    }
+
+    /// One ask, for a state whose name is known.
+    pub(crate) fn item(&self, plan: Arc<Plan>, name: Vec<u8>, cost: Cost, now: Timestamp) -> Item {
+        let (ticket, permits_for, stored) = (self.ticket(), self.permits_for, plan.stored_at(now));
+        let asking =
+            Asking { cost, patience: Patience::NONE, about: now, ticket, permits_for, stored, keeps: plan.keeps };
+        Item { plan, name, asking, seen: None }
     }
 
     /// Gives back what the receipts say, or holds it for as long again.
@@ -209,8 +233,8 @@ impl Remote {
 
     async fn hand_in_at_once(&self, op: Op, receipts: &mut [Taken], moment: Moment) -> Result<(), CallError> {
         for _ in 0..=receipts.len() * CARRIES {
-            let (_, part) = self.run(op, Request::receipts(op, receipts, self.permits_for), moment).await?;
-            match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+            let (_, mut part) = self.run(op, Request::receipts(op, receipts, self.permits_for), moment).await?;
+            match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(index) => {
@@ -231,8 +255,8 @@ impl Remote {
         lease: &LeaseCall<'_>,
         moment: Moment,
     ) -> Result<Option<(u64, Standing)>, CallError> {
-        let (now, part) = self.run(Op::Lease, Request::lease(plan, name.to_vec(), lease), moment).await?;
-        match Reply::read(&part).ok_or_else(CallError::nonsense)? {
+        let (now, mut part) = self.run(Op::Lease, Request::lease(plan, name.to_vec(), lease), moment).await?;
+        match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
             Reply::Failed(reason) => Err(CallError::Unanswerable(reason.to_owned())),
             Reply::Changed(_) => Ok(None),
             Reply::Done { seen, .. } => {

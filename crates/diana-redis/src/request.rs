@@ -42,8 +42,17 @@ pub(crate) struct Item {
     /// The name of the state on Redis.
     pub(crate) name: Vec<u8>,
     pub(crate) asking: Asking,
-    /// Once it was granted: what the same ask will be answered next, if that is known to be a refusal.
-    pub(crate) refused_next: Option<Answer>,
+    /// Once it was answered: what the script saw.
+    pub(crate) seen: Option<Seen>,
+}
+
+/// What a script saw of one state, and what it did then.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    /// When, by Redis's clock.
+    pub(crate) at: Timestamp,
+    pub(crate) numbers: Vec<Value>,
+    pub(crate) effect: Effect,
 }
 
 /// A request as decide.lua reads it.
@@ -55,10 +64,10 @@ pub(crate) struct Request {
 }
 
 /// What became of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Reply<'a> {
     /// Granted or done, or not, and what was seen of each state.
-    Done { granted: bool, seen: &'a [Value] },
+    Done { granted: bool, seen: &'a mut [Value] },
     /// The state of this ask, counted from 0, was written under other parameters.
     Changed(usize),
     /// The script could not decide, for this reason.
@@ -221,13 +230,13 @@ fn part(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
 
 impl<'a> Reply<'a> {
     /// Reads one request's part of a reply.
-    pub(crate) fn read(part: &'a Value) -> Option<Self> {
+    pub(crate) fn read(part: &'a mut Value) -> Option<Self> {
         let part = match part {
             Value::Array(part) => part,
             Value::ServerError(error) => return Some(Self::Failed(error.details().unwrap_or("for no reason"))),
             _ => return None,
         };
-        match part.split_first()? {
+        match part.split_first_mut()? {
             (Value::Int(granted @ (0 | 1)), seen) => Some(Self::Done { granted: *granted == 1, seen }),
             (Value::Int(ask), []) => usize::try_from(ask.checked_neg()?).ok()?.checked_sub(1).map(Self::Changed),
             _ => None,
@@ -235,20 +244,17 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What each of `items` answers to what a script saw; `None` if that makes no sense.
+/// What each of `items` answers to what a script saw, which it keeps; `None` if that makes no sense.
 pub(crate) fn answers(
     items: &mut [Item],
-    seen: &[Value],
+    seen: &mut [Value],
     now: Timestamp,
     effect: Effect,
 ) -> Option<SmallVec<[Answer; 8]>> {
     let each = items.iter_mut().enumerate().map(|(index, item)| {
-        let Value::Array(numbers) = seen.get(index)? else { return None };
-        let (numbers, Item { plan, asking, .. }) = (Numbers(numbers), &*item);
-        let answer = plan.kept.answer(numbers, asking, now, effect)?;
-        // A flood of the rest, which nobody needs to ask Redis about, begins with the last one that is granted.
-        let is_last = effect == Effect::Taken && answer.standing.remaining < asking.cost.get();
-        item.refused_next = if is_last { plan.kept.refused_next(numbers, asking, now) } else { None };
+        let Value::Array(numbers) = seen.get_mut(index)? else { return None };
+        let answer = item.plan.kept.answer(Numbers(numbers), &item.asking, now, effect)?;
+        item.seen = Some(Seen { at: now, numbers: std::mem::take(numbers), effect });
         Some(answer)
     });
     each.collect()

@@ -2,8 +2,9 @@
 
 use crate::args::Args;
 use crate::module::Module;
-use diana_core::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Timestamp};
+use diana_core::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Retry, Standing, Timestamp};
 use redis::Value;
+use std::any::Any;
 use std::time::Duration;
 
 /// An algorithm that has a script.
@@ -64,13 +65,19 @@ pub(crate) trait Scripted: Algorithm {
         }
     }
 
-    /// What the algorithm answers to the same ask once more, after this one was granted, if that is a refusal. Nothing if
-    /// what the script saw does not tell.
-    fn refused_next(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Answer> {
+    /// What the deny cache keeps of what a script saw, and of what the ask then took. Nothing if that does not tell enough.
+    fn remembered(
+        &self,
+        numbers: Numbers<'_>,
+        asking: &Asking,
+        now: Timestamp,
+        effect: Effect,
+    ) -> Option<Remembered<Self::State>> {
         let mut state = self.seen(numbers, now)?;
-        let _ = self.take(&mut state, now, asking.cost, asking.patience);
-        let outcome = self.peek(&state, now, asking.cost, asking.patience);
-        matches!(outcome, Outcome::Denied { .. }).then(|| Answer { outcome, standing: self.standing(&state, now) })
+        if effect == Effect::Taken {
+            let _ = self.take(&mut state, now, asking.cost, asking.patience);
+        }
+        Some(Remembered::State(state))
     }
 
     /// The state that was written as `body`.
@@ -141,6 +148,67 @@ pub(crate) struct Asking {
 pub(crate) enum Effect {
     Taken,
     None,
+}
+
+/// What the deny cache keeps of a state.
+#[derive(Debug)]
+pub(crate) enum Remembered<S> {
+    /// All of it.
+    State(S),
+    /// What was reported, where the state is not sent.
+    Report(Report),
+}
+
+/// What is known of a state that is not sent: it holds until the first of what is in use is given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Report {
+    pub(crate) standing: Standing,
+    /// When it was so.
+    pub(crate) at: Timestamp,
+    /// A cost that is denied, and until when.
+    pub(crate) denied: Option<(Cost, Duration)>,
+}
+
+impl Report {
+    /// The report at `now`: times are shorter by what has passed. `None` if it does not tell.
+    pub(crate) fn answer(&self, asking: &Asking, now: Timestamp) -> Option<Answer> {
+        let (passed, cost) = (now.since(self.at), asking.cost);
+        let mut standing = self.standing;
+        if !standing.reset.is_zero() {
+            standing.reset = standing.reset.checked_sub(passed).filter(|reset| !reset.is_zero())?;
+        }
+        let outcome = if cost.get() > standing.limit {
+            Outcome::never()
+        } else if cost.get() <= standing.remaining {
+            Outcome::granted(Receipt::new(cost, now))
+        } else {
+            let (_, until) = self.denied.filter(|(denied, _)| *denied == cost)?;
+            Outcome::Denied { retry: Retry::After(until.checked_sub(passed).filter(|after| !after.is_zero())?) }
+        };
+        Some(Answer { outcome, standing })
+    }
+}
+
+/// What the deny cache keeps of a state, without its type.
+#[derive(Debug)]
+pub(crate) struct Recalled {
+    state: Box<dyn Any + Send + Sync>,
+    heap_bytes: usize,
+}
+
+impl Recalled {
+    pub(crate) fn new<S: Send + Sync + 'static>(remembered: Remembered<S>, heap_bytes: usize) -> Self {
+        Self { state: Box::new(remembered), heap_bytes }
+    }
+
+    pub(crate) fn get<S: 'static>(&self) -> Option<&Remembered<S>> {
+        self.state.downcast_ref()
+    }
+
+    /// The bytes that the state keeps outside of itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.heap_bytes
+    }
 }
 
 /// How an algorithm leases blocks of permits.

@@ -1,5 +1,8 @@
 //! The store that users hold: Redis, and all that spares it or stands in for it.
 
+mod returning;
+mod settling;
+
 use crate::caller::Caller;
 use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
@@ -7,13 +10,19 @@ use crate::leases::{Leases, TIDY_EVERY, Which};
 use crate::link::{CallError, Counted, Link, Target, without_password};
 use crate::news::{self, News};
 use crate::options::{self, Options, Times};
+use crate::plans::Plan;
 use crate::refusals::Refusals;
+use crate::releases::Releases;
 use crate::remote::{Items, Remote};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
-use diana_core::{Answer, Ask, Decision, Limit, LimitId, Patience, Store, StoreError, Timestamp};
+use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, Store, StoreError, Timestamp};
+use parking_lot::Mutex;
+use returning::Returned;
+use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -58,6 +67,11 @@ struct Inner {
     fallback: Fallback,
     refusals: Option<Arc<Refusals>>,
     leases: Option<Arc<Leases>>,
+    releases: Arc<Releases>,
+    /// What could not be released yet.
+    unreturned: Mutex<VecDeque<Returned>>,
+    /// Whether somebody sees to it that what is owed is charged.
+    settling: AtomicBool,
     times: Times,
     runtime: Handle,
 }
@@ -107,6 +121,9 @@ impl RedisStore {
                 leases,
                 fallback: Fallback::new(options.when_down),
                 refusals,
+                releases: Arc::default(),
+                unreturned: Mutex::default(),
+                settling: AtomicBool::new(false),
                 times: options.times,
                 runtime: Handle::current(),
             }),
@@ -209,7 +226,7 @@ impl Inner {
         self.remote.caller.link.counters().instances()
     }
 
-    async fn ask(&self, op: Op, items: &mut Items, now: Timestamp) -> Decision {
+    async fn ask(self: &Arc<Self>, op: Op, items: &mut Items, now: Timestamp) -> Decision {
         if op == Op::Take {
             // Leases first: a block may have come since Redis refused.
             if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
@@ -223,18 +240,18 @@ impl Inner {
             }
         }
         if self.remote.is_up(&items.items) {
-            let asked = self.here(now);
+            let asked = self.refusals.as_ref().map(|refusals| (refusals, refusals.asking(self.here(now))));
             let moment = self.remote.moment(now);
             // Here, since blocks that are fetched behind requests make nobody wait.
             self.remote.caller.link.counters().count(Counted::Wait);
-            match self.remote.ask(op, &mut items.items, moment).await {
+            let asked_redis = match self.settle(&items.items, moment).await {
+                Ok(()) => self.ask_redis(op, &mut items.items, moment).await,
+                Err(error) => Err(error),
+            };
+            match asked_redis {
                 Ok(decision) => {
-                    if let Some(refusals) = &self.refusals {
-                        for (item, answer) in items.items.iter().zip(decision.answers()) {
-                            // Not if another limit refused: then this one was not charged.
-                            let next = item.refused_next.as_ref().filter(|_| decision.is_granted());
-                            refusals.remember(item, next.unwrap_or(answer), asked);
-                        }
+                    if let Some((refusals, asked)) = &asked {
+                        refusals.learn(&items.items, &decision, asked);
                     }
                     return items.spread(&decision);
                 }
@@ -243,21 +260,15 @@ impl Inner {
         }
         let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
         let decision = self.fallback.answer(&items.items, looking, self.instances(), now);
+        self.settle_later();
         items.spread(&decision).with_note(DECIDED_HERE)
     }
 
-    /// The denial of `items`, if one of them is known to be refused.
+    /// The denial of `items`, if it is known that Redis would deny them.
     fn remembered(&self, items: &[Item], now: Timestamp) -> Option<Decision> {
-        let (refusals, here) = (self.refusals.as_ref()?, self.here(now));
-        let refused = items.iter().map(|item| refusals.answer(item, here)).collect::<Vec<Option<Answer>>>();
-        if refused.iter().all(Option::is_none) {
-            return None;
-        }
+        let denial = self.refusals.as_ref()?.denial(items, self.here(now))?;
         self.remote.caller.link.counters().count(Counted::ByRefusal);
-        let known = |(item, answer): (&Item, Option<Answer>)| {
-            answer.unwrap_or_else(|| item.plan.kept.unasked(&item.asking, now))
-        };
-        Some(Decision::new(items.iter().zip(refused).map(known)))
+        Some(denial)
     }
 
     /// The link tells of its own troubles; what is wrong with a single request is told here.
@@ -273,9 +284,12 @@ impl Inner {
         news::tell(&self.remote, news, names);
     }
 
-    fn forget(&self, name: &[u8]) {
-        if let Some(refusals) = &self.refusals {
-            refusals.forget(name);
+    /// Forgets what is known of a state that changes, other than by a request that is granted.
+    fn forget(&self, plan: &Plan, name: &[u8]) {
+        match &self.refusals {
+            Some(refusals) if plan.kept.holds() => refusals.forget_released(name),
+            Some(refusals) => refusals.forget(name),
+            None => {}
         }
     }
 }
@@ -299,39 +313,15 @@ impl Store for RedisStore {
 
     /// Gives back where it was taken from. An error if that was Redis and it is away: then time gives it back.
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        if !decision.is_granted() {
-            return Ok(());
+        match self.inner.take_back(asks, decision, now)? {
+            Some(returned) => self.inner.hand_in(returned, now).await.map_err(|error| self.failed(&error)),
+            None => Ok(()),
         }
-        let inner = &self.inner;
-        let items = inner.remote.items(asks, now, Patience::NONE)?;
-        let own = items.gather(decision);
-        match (decision.note(), &inner.leases) {
-            (DECIDED_HERE, _) => {
-                inner.fallback.refund(&items.items, &own, inner.instances(), now);
-                return Ok(());
-            }
-            (FROM_A_LEASE, Some(leases)) => {
-                leases.put_back(&items.items, &own);
-                return Ok(());
-            }
-            _ => {}
-        }
-        let mut returned = Vec::with_capacity(items.items.len());
-        for (item, answer) in items.items.into_iter().zip(own.answers()) {
-            inner.forget(&item.name);
-            returned.extend(answer.receipt().map(|receipt| (item.plan, item.name, receipt)));
-        }
-        let moment = inner.remote.moment(now);
-        let done = inner.remote.hand_in(Op::Refund, &mut returned, moment).await;
-        for (_, name, _) in &returned {
-            // Again, since somebody may have been refused meanwhile.
-            inner.forget(name);
-        }
-        inner.tell(
-            News::Returned,
-            returned.into_iter().filter(|(plan, ..)| !plan.kept.holds()).map(|(_, name, _)| name),
-        );
-        done.map_err(|error| self.failed(&error))
+    }
+
+    /// The same, on its way when this returns: what this process decides from now on knows of it.
+    fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture {
+        self.spawn_refund(asks, decision, now)
     }
 
     async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
@@ -339,9 +329,12 @@ impl Store for RedisStore {
         let mut items = inner.remote.items(&[ask], now, Patience::NONE)?;
         let Some(item) = items.items.first_mut() else { return Ok(()) };
         let moment = inner.remote.moment(now);
-        if let Err(error) = inner.remote.charge(item, moment).await {
+        let done = inner.remote.charge(std::slice::from_mut(item), moment).await;
+        inner.forget(&item.plan, &item.name);
+        if let Err(error) = done {
             inner.complain(&error);
             inner.fallback.charge(item, inner.instances(), now);
+            inner.settle_later();
         }
         Ok(())
     }
@@ -354,7 +347,7 @@ impl Store for RedisStore {
         inner.fallback.reset(&plan, &name, inner.instances(), now);
         let moment = inner.remote.moment(now);
         let done = inner.remote.reset(&plan, key, moment).await;
-        inner.forget(&name);
+        inner.forget(&plan, &name);
         if let Some(leases) = &inner.leases {
             leases.forget(&name);
         }

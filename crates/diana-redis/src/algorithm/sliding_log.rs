@@ -8,7 +8,7 @@ use crate::args::Args;
 use crate::fraction::END;
 use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
-use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
+use crate::scripted::{Asking, Body, Effect, Numbers, Remembered, Report, Scripted, Written};
 use diana_core::{Answer, Outcome, Quota, Receipt, Retry, SlidingLog, SlidingLogState, Standing, Timestamp};
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -75,6 +75,22 @@ impl Scripted for SlidingLog {
         let each = uses.iter().map(|each| each.standing(now));
         let (remaining, reset) = each.min_by_key(|(remaining, reset)| (*remaining, Reverse(*reset)))?;
         Some(Answer { outcome, standing: Standing { limit, remaining, reset } })
+    }
+
+    /// The log is not sent, but what is reported holds until the oldest moment leaves its window.
+    fn remembered(
+        &self,
+        numbers: Numbers<'_>,
+        asking: &Asking,
+        now: Timestamp,
+        effect: Effect,
+    ) -> Option<Remembered<SlidingLogState>> {
+        let Answer { outcome, standing } = self.answer_to(numbers, asking, now, effect)?;
+        let denied = match outcome.retry() {
+            Some(Retry::After(until)) => Some((asking.cost, until)),
+            _ => None,
+        };
+        Some(Remembered::Report(Report { standing, at: now, denied }))
     }
 
     /// What lies after now was written by a clock that has since been put back, and counts as at now.

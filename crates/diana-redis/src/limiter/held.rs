@@ -55,7 +55,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.extending.abort();
         if let Some(decision) = self.decision.take() {
-            give_back(self.limiter.clone(), std::mem::take(&mut self.key), decision);
+            give_back(&self.limiter, &self.key, &decision);
         }
     }
 }

@@ -37,16 +37,17 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         if let Some(decision) = self.decision.take().filter(Decision::is_granted) {
-            give_back(self.limiter.clone(), std::mem::take(&mut self.key), decision);
+            give_back(&self.limiter, &self.key, &decision);
         }
     }
 }
 
-/// Gives back behind whoever drops something, which can't wait for Redis.
-pub(super) fn give_back(limiter: SharedLimiter, key: Vec<u8>, decision: Decision) {
-    let runtime = limiter.store.runtime().clone();
-    runtime.spawn(async move {
-        if let Err(error) = limiter.give_back(&key, &decision).await {
+/// Gives back in the background, for those who drop something and can't wait for Redis. Who asks after this, in this process,
+/// is answered as if it were done.
+pub(super) fn give_back(limiter: &SharedLimiter, key: &[u8], decision: &Decision) {
+    let refund = limiter.start_giving_back(key, decision);
+    limiter.store.runtime().spawn(async move {
+        if let Err(error) = refund.await {
             tracing::debug!(%error, "permits could not be given back; time will do it");
         }
     });

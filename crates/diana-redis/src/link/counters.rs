@@ -1,6 +1,9 @@
 //! What the link has done so far.
 
+use diana_core::Timestamp;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Counts of what was asked of Redis, and of what was spared.
 #[derive(Debug)]
@@ -10,13 +13,33 @@ pub(crate) struct Counters {
     refusals: AtomicU64,
     leases: AtomicU64,
     batching: AtomicU64,
-    instances: AtomicU64,
+    instances: Mutex<Instances>,
+}
+
+/// How many instances are believed to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Instances {
+    believed: u64,
+    /// Since when fewer than that are seen.
+    fewer_since: Option<Timestamp>,
+}
+
+impl Instances {
+    /// Learns how many were seen. Fewer than before are believed only when they were seen for as long as `settled_after`: after
+    /// an outage not all have come back yet, and where a whole machine stood still, so did the heartbeats of all its
+    /// instances. The first one that says again that it is there must not take itself for the only one.
+    fn learn(&mut self, seen: u64, now: Timestamp, settled_after: Duration) {
+        let since = *self.fewer_since.get_or_insert(now);
+        if seen >= self.believed || now.since(since) > settled_after {
+            *self = Self { believed: seen, fewer_since: None };
+        }
+    }
 }
 
 impl Default for Counters {
     fn default() -> Self {
         let zero = AtomicU64::default;
-        let instances = AtomicU64::new(1);
+        let instances = Mutex::new(Instances { believed: 1, fewer_since: None });
         Self { commands: zero(), waits: zero(), refusals: zero(), leases: zero(), batching: zero(), instances }
     }
 }
@@ -47,11 +70,17 @@ impl Counters {
 
     /// How many instances were last seen alive, at least this one.
     pub(crate) fn instances(&self) -> u64 {
-        self.instances.load(Ordering::Relaxed).max(1)
+        self.instances.lock().believed.max(1)
     }
 
-    pub(crate) fn set_instances(&self, instances: u64) {
-        self.instances.store(instances, Ordering::Relaxed);
+    /// Learns how many instances were seen alive. Fewer than before are believed only when they were seen for so long.
+    pub(crate) fn learn_instances(&self, seen: u64, now: Timestamp, settled_after: Duration) {
+        self.instances.lock().learn(seen, now, settled_after);
+    }
+
+    /// Begins anew to count for how long fewer instances are seen: there was an outage.
+    pub(crate) fn instances_come_back(&self) {
+        self.instances.lock().fewer_since = None;
     }
 
     fn of(&self, what: Counted) -> &AtomicU64 {
@@ -62,5 +91,29 @@ impl Counters {
             Counted::ByLease => &self.leases,
             Counted::ByBatching => &self.batching,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_instances_are_believed_at_once_and_fewer_when_they_stay_fewer() {
+        let counters = Counters::default();
+        let see = |seen, secs| {
+            counters.learn_instances(seen, Timestamp::from_secs(secs), Duration::from_secs(3));
+            counters.instances()
+        };
+        assert_eq!(counters.instances(), 1);
+        assert_eq!([see(1, 1), see(3, 2)], [1, 3]);
+        // A late heartbeat.
+        assert_eq!([see(1, 10), see(2, 11), see(3, 12)], [3, 3, 3]);
+        // One that is gone.
+        assert_eq!([see(2, 20), see(2, 21), see(2, 23), see(2, 24)], [3, 3, 3, 2]);
+        // An outage in which all are gone for a while.
+        assert_eq!(see(1, 30), 2);
+        counters.instances_come_back();
+        assert_eq!([see(1, 60), see(1, 61), see(2, 62)], [2, 2, 2]);
     }
 }

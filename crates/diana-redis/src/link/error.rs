@@ -39,6 +39,11 @@ impl CallError {
         matches!(self, Self::Away(_) | Self::TimedOut(_) | Self::Refused(_) | Self::TooOld(_))
     }
 
+    /// Whether the same call may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        !matches!(self, Self::Failed(_) | Self::Unanswerable(_))
+    }
+
     pub(crate) fn nonsense() -> Self {
         Self::Unanswerable("Redis gave a reply that no script of Diana's gives".to_owned())
     }

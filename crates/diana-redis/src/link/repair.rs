@@ -6,6 +6,7 @@
 use super::Inner;
 use super::connection::Connection;
 use crate::link::error::CallError;
+use diana_core::Clock;
 use redis::Value;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -124,7 +125,7 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
     if let Ok(now) = u64::try_from(now) {
         inner.learn(inner.home(), now);
     }
-    inner.learn_instances(u64::try_from(instances).unwrap_or(1), ALIVE);
+    inner.counters.learn_instances(u64::try_from(instances).unwrap_or(1), inner.clock.now(), ALIVE);
     Ok(())
 }
 

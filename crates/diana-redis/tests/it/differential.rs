@@ -8,7 +8,7 @@ mod limits;
 mod script;
 
 use diana_core::{Answer, Ask, Cost, Decision, Limit, MemoryStore, Outcome, Patience, Retry, Store, Timestamp};
-use diana_redis::{Options, RedisStore, Refusals, Times, WhenDown};
+use diana_redis::{Batching, Options, RedisStore, Refusals, Times, WhenDown};
 use diana_testing::RedisServer;
 use limits::{Carried, Kind};
 use proptest::prelude::*;
@@ -23,29 +23,43 @@ const YEARS: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 const NAMES: [&[u8]; KEYS] = [b"a", b"b", b"c"];
 
-/// A thousand scripts, unless `PROPTEST_CASES` says otherwise.
-#[test]
-fn memory_and_redis_answer_alike() {
+/// A thousand scripts, unless `PROPTEST_CASES` says otherwise; how often the deny cache answered.
+fn play(options: fn(Options) -> Options) -> u64 {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut config = Config { failure_persistence: None, max_shrink_iters: 4_096, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
         config.cases = 1_000;
     }
-    let next = AtomicU64::new(0);
+    let (next, remembered) = (AtomicU64::new(0), AtomicU64::new(0));
     let played = TestRunner::new(config).run(&scripts(), |script| {
         runtime.block_on(async {
             let prefix = format!("script-{}", next.fetch_add(1, Ordering::Relaxed));
-            let options = Options::default().prefix(prefix).times(Times::OfCaller).permits_for(YEARS);
-            // What is answered without Redis would prove nothing, and a remembered refusal shows where the key stood.
-            let options = options.when_down(WhenDown::Deny).refusals(Refusals::AskedAgain);
-            let shared = RedisStore::connect(&redis.url(), options.timeout(Duration::from_secs(10))).await.unwrap();
-            Both::new(shared, &script).play(&script.steps).await
+            // What is answered without Redis would prove nothing.
+            let options = options(Options::default().prefix(prefix)).when_down(WhenDown::Deny);
+            let options = options.times(Times::OfCaller).permits_for(YEARS).timeout(Duration::from_secs(10));
+            let shared = RedisStore::connect(&redis.url(), options).await.unwrap();
+            let mut both = Both::new(shared, &script);
+            let played = both.play(&script.steps).await;
+            remembered.fetch_add(both.shared.link().saved_by_refusals, Ordering::Relaxed);
+            played
         })
     });
     if let Err(failure) = played {
         panic!("{failure}");
     }
+    remembered.into_inner()
+}
+
+#[test]
+fn memory_and_redis_answer_alike() {
+    assert_eq!(play(|options| options.refusals(Refusals::AskedAgain).batching(Batching::Off)), 0);
+}
+
+#[test]
+fn memory_and_redis_answer_alike_by_default() {
+    let remembered = play(|options| options);
+    assert!(remembered > 100, "only {remembered} denials were remembered");
 }
 
 /// Both stores, which have been asked the same.

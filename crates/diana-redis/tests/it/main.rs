@@ -5,14 +5,17 @@
 
 mod acquire;
 mod away;
+mod charged_back;
 mod cluster;
 mod conformance;
+mod deny_cache;
 mod differential;
 mod fewer_trips;
 mod floods;
 mod long_way;
 mod refused_at_start;
 mod regressions;
+mod releases;
 mod scripts_forgotten;
 mod sentinel;
 mod spans;

@@ -101,4 +101,12 @@ impl Counts {
             self.lines.wake(self.line(ask.limit.id(), ask.key));
         }
     }
+
+    /// Wakes those who wait in these lines.
+    #[cfg(feature = "wait")]
+    pub(super) fn wake_lines(&self, lines: &[u64]) {
+        if !self.lines.is_empty() {
+            lines.iter().for_each(|line| self.lines.wake(*line));
+        }
+    }
 }

@@ -16,11 +16,11 @@ fn redis() -> RedisServer {
     RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start().unwrap()
 }
 
-fn rules(redis: &RedisServer) -> String {
+fn rules(redis: &RedisServer, timeout: &str) -> String {
     format!(
         "
 gateway: {{listen: '127.0.0.1:0', workers: 1}}
-store: {{redis: '{}', timeout: 2s}}
+store: {{redis: '{}', timeout: {timeout}}}
 status: 429
 rules:
   - {{name: few, match: {{path: /few}}, limit: {LIMIT}/day, algorithm: fixed_window, opens: first_request}}
@@ -37,9 +37,9 @@ fn promised(limit: u64) -> u64 {
     limit + limit.max(INSTANCES)
 }
 
-fn under_load(goes: impl FnOnce(&mut RedisServer), comes_back: impl FnOnce(&mut RedisServer)) {
+fn under_load(timeout: &str, goes: impl FnOnce(&mut RedisServer), comes_back: impl FnOnce(&mut RedisServer)) {
     let mut redis = redis();
-    let fleet = Fleet::start(2, &rules(&redis));
+    let fleet = Fleet::start(2, &rules(&redis, timeout));
     fleet.until_they_see_each_other();
     let load = Load::start(&fleet, &["/few", "/one", "/plenty"]);
     load.go_on(A_WHILE);
@@ -73,14 +73,17 @@ fn under_load(goes: impl FnOnce(&mut RedisServer), comes_back: impl FnOnce(&mut 
     assert_eq!(fleet.hammer("/fresh", 3, 5, 6).iter().sum::<usize>(), 10);
 }
 
+/// Its end is noticed at once. The timeout is far longer than a busy machine holds up a Redis that lives, since who takes it for
+/// dead answers by local counts before the test expects that.
 #[test]
 fn killed_under_load() {
-    under_load(|redis| redis.kill().unwrap(), |redis| redis.restart().unwrap());
+    under_load("20s", |redis| redis.kill().unwrap(), |redis| redis.restart().unwrap());
 }
 
+/// It is noticed by the timeout.
 #[test]
 fn frozen_under_load() {
-    under_load(|redis| redis.freeze().unwrap(), |redis| redis.thaw().unwrap());
+    under_load("5s", |redis| redis.freeze().unwrap(), |redis| redis.thaw().unwrap());
 }
 
 /// One request that several shared limits are about, and a local one: as soon as Redis is away it waits once for all of them, and

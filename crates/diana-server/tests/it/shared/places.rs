@@ -78,6 +78,46 @@ fn a_place_comes_back_when_the_client_goes_before_the_answer() {
     });
 }
 
+/// One client that asks again as soon as it has its answer, by the same connection and by new ones, finds its place free each
+/// time.
+fn one_after_the_other(goes: impl FnOnce(&mut RedisServer)) {
+    const TIMES: usize = 300;
+    let (mut redis, upstream) = (RedisServer::start().unwrap(), service());
+    let fleet = Fleet::start(
+        1,
+        &format!(
+            "
+gateway: {{listen: '127.0.0.1:0', workers: 2, upstream: '{}'}}
+store: {{redis: '{}', timeout: 20s, permits_for: 1h}}
+status: 429
+rules: [{{name: places, by: ip, concurrent: 1}}]
+",
+            upstream.url(),
+            redis.url()
+        ),
+    );
+    fleet.until_they_see_each_other();
+    let port = fleet.ports()[0];
+    goes(&mut redis);
+    let mut client = Client::connect(port);
+    for nth in 0..TIMES {
+        assert_eq!(client.get("/").status, 200, "the {nth}th over one connection");
+    }
+    for nth in 0..TIMES {
+        assert_eq!(get(port, "/").status, 200, "the {nth}th over a new connection");
+    }
+}
+
+#[test]
+fn one_client_after_the_other_finds_its_place_free() {
+    one_after_the_other(|_| ());
+}
+
+#[test]
+fn one_client_after_the_other_finds_its_place_free_also_while_redis_is_unreachable() {
+    one_after_the_other(|redis| redis.kill().unwrap());
+}
+
 #[test]
 fn a_gateway_that_stops_leaves_no_place_behind() {
     let redis = RedisServer::start().unwrap();

@@ -1,0 +1,300 @@
+//! What is denied without asking Redis is reported as Redis would report it: every limit of the request, in every field.
+
+use crate::support::{ask, bucket, store};
+use diana_core::{Answer, Ask, Clock, Concurrency, Cost, Decision, FixedWindow, Limit, MemoryStore, Opens, Patience};
+use diana_core::{Quota, RefillingBucket, Retry, SlidingLog, Store, SystemClock, Timestamp, Total};
+use diana_redis::{Options, RedisStore, WhenDown};
+use diana_testing::RedisServer;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// The defaults, but for what a busy machine needs.
+fn options() -> Options {
+    Options::default().timeout(Duration::from_secs(10)).when_down(WhenDown::Deny)
+}
+
+fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+async fn ask_all(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
+    let asks = limits.iter().map(|limit| Ask::one(limit, key)).collect::<Vec<_>>();
+    store.decide(&asks, now(), Patience::NONE).await.unwrap()
+}
+
+fn remaining(decision: &Decision) -> Vec<u64> {
+    decision.answers().iter().map(|answer| answer.standing.remaining).collect()
+}
+
+/// Waits until the store listens for what others give back: when it begins to, it forgets everything once.
+async fn until_it_listens(redis: &RedisServer, stores: usize) {
+    let listening =
+        || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|text| text.ends_with(&stores.to_string()));
+    crate::support::until(Duration::from_secs(20), "the stores to listen", listening).await;
+}
+
+/// Asks until this is answered without Redis; what it says then. It forgets everything once when it begins to listen.
+async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
+    for _ in 0..1_000 {
+        let before = store.link().saved_by_refusals;
+        let decision = ask_all(store, limits, key).await;
+        assert!(!decision.is_granted());
+        if store.link().saved_by_refusals > before {
+            return decision;
+        }
+    }
+    panic!("nothing is remembered: {:?}", store.link());
+}
+
+#[tokio::test]
+async fn a_remembered_denial_says_what_the_other_limits_have_left() {
+    let redis = RedisServer::start().unwrap();
+    let store = store(&redis.url(), options()).await;
+    until_it_listens(&redis, 1).await;
+    let (few, many) = (bucket("few", "3/h"), bucket("many", "50/h"));
+    for left in [(2, 49), (1, 48), (0, 47)] {
+        let decision = ask_all(&store, &[&few, &many], "x").await;
+        assert!(decision.is_granted());
+        assert_eq!(remaining(&decision), [left.0, left.1]);
+    }
+    for _ in 0..20 {
+        let denied = until_remembered(&store, &[&few, &many], "x").await;
+        assert_eq!(remaining(&denied), [0, 47]);
+        assert!(!denied.answers()[0].is_granted() && denied.answers()[1].is_granted());
+        assert_eq!(denied.binding(), Some(0));
+    }
+}
+
+#[tokio::test]
+async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() {
+    let redis = RedisServer::start().unwrap();
+    let (store, other) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
+    until_it_listens(&redis, 2).await;
+    let (quick, hourly) = (bucket("quick", "1/5min"), bucket("hourly", "1/h"));
+    assert!(ask(&other, &hourly, "x").await.is_granted());
+    // By this the deny cache knows that `quick` denies; of `hourly` it knows nothing.
+    assert!(ask(&store, &quick, "x").await.is_granted());
+    for _ in 0..20 {
+        let denied = ask_all(&store, &[&quick, &hourly], "x").await;
+        assert_eq!(denied.binding(), Some(1));
+        assert!(
+            matches!(denied.retry(), Some(Retry::After(after)) if after > Duration::from_secs(3_000)),
+            "{denied:?}"
+        );
+    }
+    assert!(store.link().saved_by_refusals > 0, "{:?}", store.link());
+}
+
+#[tokio::test]
+async fn a_limit_that_the_cache_knows_nothing_of_is_asked_for() {
+    let redis = RedisServer::start().unwrap();
+    let store = store(&redis.url(), options()).await;
+    until_it_listens(&redis, 1).await;
+    let (few, many) = (bucket("few", "1/h"), bucket("many", "50/h"));
+    assert_eq!(remaining(&ask_all(&store, &[&many], "x").await), [49]);
+    assert!(ask(&store, &few, "x").await.is_granted());
+    // `few` is known to deny, and `many` was never reported together with a denial.
+    let denied = ask_all(&store, &[&few, &many], "x").await;
+    assert_eq!((denied.is_granted(), remaining(&denied)), (false, vec![0, 49]));
+}
+
+#[tokio::test]
+async fn what_this_process_takes_and_charges_is_in_the_next_report() {
+    let redis = RedisServer::start().unwrap();
+    let store = store(&redis.url(), options()).await;
+    until_it_listens(&redis, 1).await;
+    let (each, all) = (bucket("each", "1/h"), bucket("all", "50/h"));
+    let both = |key: &'static str| {
+        let asks = [Ask::one(&each, key), Ask::one(&all, "everybody")];
+        let store = &store;
+        async move { store.decide(&asks, now(), Patience::NONE).await.unwrap() }
+    };
+    assert!(both("x").await.is_granted());
+    assert_eq!(remaining(&both("x").await), [0, 49]);
+    assert!(both("y").await.is_granted());
+    let before = store.link().commands;
+    assert_eq!(remaining(&both("x").await), [0, 48]);
+    assert_eq!(store.link().commands, before, "this process has taken it, and knows");
+    store.charge(Ask::new(&all, "everybody", Cost::new(8).unwrap()), now()).await.unwrap();
+    assert_eq!(remaining(&both("x").await), [0, 40]);
+    let taken = store.decide(&[Ask::one(&all, "everybody")], now(), Patience::NONE).await.unwrap();
+    assert_eq!(remaining(&both("x").await), [0, 39]);
+    store.refund(&[Ask::one(&all, "everybody")], &taken, now()).await.unwrap();
+    assert_eq!(remaining(&both("x").await), [0, 40]);
+    store.reset(&all, b"everybody", now()).await.unwrap();
+    assert_eq!(remaining(&both("x").await), [0, 50]);
+}
+
+#[tokio::test]
+async fn what_is_in_flight_denies_only_when_redis_says_so() {
+    let redis = RedisServer::start().unwrap();
+    let (here, there) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
+    until_it_listens(&redis, 2).await;
+    let (hourly, pool) = (bucket("hourly", "2/h"), Limit::new("pool", Concurrency::new(1).unwrap()));
+    let held = ask_all(&there, &[&pool], "x").await;
+    assert!(held.is_granted());
+    assert_eq!(ask_all(&here, &[&hourly, &pool], "x").await.retry(), Some(Retry::WhenReturned));
+    // The other process releases, which nobody announces.
+    there.refund(&[Ask::one(&pool, "x")], &held, now()).await.unwrap();
+    assert!(ask_all(&here, &[&hourly, &pool], "x").await.is_granted());
+}
+
+/// How many keys there are, so that some requests are under way at once.
+const KEYS: u64 = 6;
+
+/// Limits that give nothing back while the test runs, so that both stores must report the same, whenever they are asked.
+fn limits() -> Vec<Limit> {
+    let quota = |text: &str| text.parse::<Quota>().unwrap();
+    vec![
+        bucket("bucket", "4/week"),
+        bucket("wide", "50/week"),
+        Limit::new("window", FixedWindow::new(quota("6/week")).opens(Opens::FirstRequest)),
+        Limit::new("refilled", RefillingBucket::new(quota("5/week"))),
+        Limit::new("log", SlidingLog::new(quota("5/week"))),
+        Limit::new("total", Total::new(7).unwrap()),
+        Limit::new("pool", Concurrency::new(2).unwrap()),
+    ]
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The limits, by number, and the cost of each.
+    Ask(u64, Vec<(usize, u64)>),
+    /// The same for every key at once, so that they travel together.
+    AskForAll(Vec<(usize, u64)>),
+    Charge(u64, usize, u64),
+    Refund(usize),
+    Reset(u64, usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let asks = || vec((0..7_usize, prop_oneof![4 => Just(1_u64), 1 => 2..9_u64]), 1..4);
+    let step = prop_oneof![
+        12 => (0..KEYS, asks()).prop_map(|(key, asks)| Step::Ask(key, asks)),
+        4 => asks().prop_map(Step::AskForAll),
+        1 => (0..KEYS, 0..6_usize, 1..4_u64).prop_map(|(key, limit, cost)| Step::Charge(key, limit, cost)),
+        3 => (0..100_usize).prop_map(Step::Refund),
+        1 => (0..KEYS, 0..7_usize).prop_map(|(key, limit)| Step::Reset(key, limit)),
+    ];
+    vec(step, 10..60)
+}
+
+/// A shared store with the options that everybody has by default, and one in process.
+struct Both {
+    shared: RedisStore,
+    memory: MemoryStore,
+    limits: Vec<Limit>,
+    granted: Vec<(u64, Vec<(usize, u64)>, Decision, Decision)>,
+}
+
+impl Both {
+    fn asks<'a>(&'a self, key: &'a str, asked: &[(usize, u64)]) -> Vec<Ask<'a>> {
+        asked.iter().map(|(limit, cost)| Ask::new(&self.limits[*limit], key, Cost::new(*cost).unwrap())).collect()
+    }
+
+    async fn play(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Ask(key, asked) => self.ask(vec![key], asked).await,
+            Step::AskForAll(asked) => self.ask((0..KEYS).collect(), asked).await,
+            Step::Charge(key, limit, cost) => {
+                let key = key.to_string();
+                let ask = self.asks(&key, &[(limit, cost)])[0];
+                self.memory.charge(ask, now()).await.unwrap();
+                self.shared.charge(ask, now()).await.unwrap();
+                Ok(())
+            }
+            Step::Refund(nth) => {
+                if !self.granted.is_empty() {
+                    let (key, asked, memory, shared) = self.granted.remove(nth % self.granted.len());
+                    let key = key.to_string();
+                    let asks = self.asks(&key, &asked);
+                    self.memory.refund(&asks, &memory, now()).await.unwrap();
+                    self.shared.refund(&asks, &shared, now()).await.unwrap();
+                }
+                Ok(())
+            }
+            Step::Reset(key, limit) => {
+                let name = key.to_string();
+                self.memory.reset(&self.limits[limit], name.as_bytes(), now()).await.unwrap();
+                self.shared.reset(&self.limits[limit], name.as_bytes(), now()).await.unwrap();
+                // What a receipt from before a reset is worth is each store's own.
+                self.granted.retain(|(of, asked, ..)| *of != key || asked.iter().all(|(asked, _)| *asked != limit));
+                Ok(())
+            }
+        }
+    }
+
+    async fn ask(&mut self, keys: Vec<u64>, asked: Vec<(usize, u64)>) -> Result<(), TestCaseError> {
+        let mut under_way = JoinSet::new();
+        for key in &keys {
+            let (shared, limits, asked, key) = (self.shared.clone(), self.limits.clone(), asked.clone(), *key);
+            under_way.spawn(async move {
+                let name = key.to_string();
+                let ask = |(limit, cost): &(usize, u64)| Ask::new(&limits[*limit], &name, Cost::new(*cost).unwrap());
+                let asks = asked.iter().map(ask).collect::<Vec<_>>();
+                (key, shared.decide(&asks, now(), Patience::NONE).await.unwrap())
+            });
+        }
+        let mut answered = under_way.join_all().await;
+        answered.sort_by_key(|(key, _)| *key);
+        for (key, shared) in answered {
+            let name = key.to_string();
+            let asks = self.asks(&name, &asked);
+            let memory = self.memory.decide(&asks, now(), Patience::NONE).await.unwrap();
+            let are_alike = memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
+            prop_assert!(
+                are_alike && memory.binding() == shared.binding(),
+                "{asks:?}:\n  memory {:?}\n  redis  {:?}",
+                memory.answers(),
+                shared.answers()
+            );
+            if memory.is_granted() {
+                self.granted.push((key, asked.clone(), memory, shared));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two answers are the same, but for the time between the two questions.
+fn same(memory: &Answer, shared: &Answer) -> bool {
+    const WHILE_IT_RUNS: Duration = Duration::from_secs(600);
+    let is_near = |a: Duration, b: Duration| a.abs_diff(b) < WHILE_IT_RUNS;
+    let retries = match (memory.retry(), shared.retry()) {
+        (Some(Retry::After(a)), Some(Retry::After(b))) => is_near(a, b),
+        (a, b) => a == b,
+    };
+    let (a, b) = (memory.standing, shared.standing);
+    retries && a.limit == b.limit && a.remaining == b.remaining && is_near(a.reset, b.reset)
+}
+
+#[test]
+fn with_default_options_decisions_and_reports_are_those_of_the_store_in_process() {
+    let redis = RedisServer::start().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = Config { failure_persistence: None, cases: 150, max_shrink_iters: 512, ..Config::default() };
+    let (next, remembered, batched) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let played = TestRunner::new(config).run(&steps(), |steps| {
+        runtime.block_on(async {
+            let prefix = format!("default-{}", next.fetch_add(1, Ordering::Relaxed));
+            let shared = store(&redis.url(), options().prefix(prefix)).await;
+            let mut both = Both { shared, memory: MemoryStore::default(), limits: limits(), granted: Vec::new() };
+            for step in steps {
+                both.play(step).await?;
+            }
+            let link = both.shared.link();
+            remembered.fetch_add(link.saved_by_refusals, Ordering::Relaxed);
+            batched.fetch_add(link.saved_by_batching, Ordering::Relaxed);
+            Ok(())
+        })
+    });
+    if let Err(failure) = played {
+        panic!("{failure}");
+    }
+    let (remembered, batched) = (remembered.into_inner(), batched.into_inner());
+    assert!(remembered > 100 && batched > 100, "{remembered} remembered, {batched} batched");
+}

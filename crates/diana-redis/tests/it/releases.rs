@@ -1,0 +1,115 @@
+//! A permit that is released can be had by the same process at once, whatever the release and the next question do on the way.
+
+use crate::support::*;
+use diana_core::{Ask, Clock, Concurrency, Limit, Patience, Store, SystemClock};
+use diana_redis::{Options, RedisStore, SharedLimiter};
+use diana_testing::{Proxy, RedisServer};
+use std::sync::Arc;
+use std::time::Duration;
+
+const TIMES: usize = 300;
+
+/// Far longer than any release takes, so that one that is lost is not taken for one that came in time.
+fn options() -> Options {
+    Options::default().timeout(Duration::from_secs(20)).permits_for(Duration::from_secs(3_600))
+}
+
+/// Takes the only permit and begins to release it, again and again, without ever waiting for the release.
+async fn one_after_the_other(store: &Arc<RedisStore>, between: impl Fn(usize)) {
+    let limit = Limit::new("one", Concurrency::new(1).unwrap());
+    let asks = [Ask::one(&limit, "x")];
+    for nth in 0..TIMES {
+        let decision = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        assert!(decision.is_granted(), "the {nth}th: {decision:?}");
+        between(nth);
+        drop(store.start_refund(&asks, &decision, SystemClock.now()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_question_of_this_process_finds_the_permit() {
+    let redis = RedisServer::start().unwrap();
+    let store = Arc::new(store(&redis.url(), options()).await);
+    one_after_the_other(&store, |_| ()).await;
+}
+
+/// A release whose script Redis has forgotten must be sent twice, and so comes after the question.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn also_if_the_release_is_overtaken() {
+    let redis = RedisServer::start().unwrap();
+    let store = Arc::new(store(&redis.url(), options()).await);
+    let other = Limit::new("other", Concurrency::new(1_000_000).unwrap());
+    let runtime = tokio::runtime::Handle::current();
+    one_after_the_other(&store, |nth| {
+        if nth % 10 == 0 {
+            redis.cli(&["SCRIPT", "FLUSH"]).unwrap();
+            // By this Redis knows the script that takes, and not the one that releases.
+            assert!(tokio::task::block_in_place(|| runtime.block_on(ask(&store, &other, "y"))).is_granted());
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_by_local_counts() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    proxy.refuse().unwrap();
+    let store = Arc::new(store(&proxy.url(), options()).await);
+    assert!(!is_healthy(&store));
+    one_after_the_other(&store, |_| ()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_held_can_be_held_again_at_once() {
+    let redis = RedisServer::start().unwrap();
+    let store = store(&redis.url(), options()).await;
+    let limiter = SharedLimiter::new(&store, "held", Concurrency::new(1).unwrap());
+    for nth in 0..TIMES {
+        let held = limiter.hold("x", 1, Duration::ZERO).await;
+        assert!(held.is_ok(), "the {nth}th: {held:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_that_is_held_by_another_is_denied_also_while_others_are_released() {
+    let redis = RedisServer::start().unwrap();
+    let store = Arc::new(store(&redis.url(), options()).await);
+    let limit = Limit::new("two", Concurrency::new(2).unwrap());
+    let asks = [Ask::one(&limit, "x")];
+    let kept = ask(&store, &limit, "x").await;
+    for _ in 0..TIMES {
+        let released = ask(&store, &limit, "x").await;
+        assert!(released.is_granted());
+        drop(store.start_refund(&asks, &released, SystemClock.now()));
+        let next = ask(&store, &limit, "x").await;
+        assert!(next.is_granted());
+        assert!(!ask(&store, &limit, "x").await.is_granted());
+        store.refund(&asks, &next, SystemClock.now()).await.unwrap();
+    }
+    store.refund(&asks, &kept, SystemClock.now()).await.unwrap();
+    assert_eq!(left(&store, &limit, "x").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_could_not_be_released_is_released_when_redis_is_back() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT).permits_for(SOON * 360)).await;
+    let limit = Limit::new("one", Concurrency::new(1).unwrap());
+    let asks = [Ask::one(&limit, "x")];
+    let held = ask(&store, &limit, "x").await;
+    assert!(held.is_granted());
+    proxy.refuse().unwrap();
+    proxy.drop_connections();
+    until_degraded(&store, &bucket("unrelated", "1000000/h")).await;
+    assert!(store.refund(&asks, &held, SystemClock.now()).await.is_err());
+    proxy.pass().unwrap();
+    until_healthy(&store).await;
+    let began = SystemClock.now();
+    while left(&store, &limit, "x").await == 0 {
+        assert!(SystemClock.now().since(began) < SOON, "it is still held");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(ask(&store, &limit, "x").await.is_granted());
+}
