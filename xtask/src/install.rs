@@ -1,9 +1,10 @@
 //! Installs the programs that tests and benches start, where they are missing: Redis, etcd, nginx, and
-//! clients for the gateway, through apt.
+//! clients for the gateway, through apt; cargo-deny through cargo.
 //!
 //! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
 //! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
 
+use crate::test::cargo_command;
 use std::ffi::OsStr;
 use std::process::Command;
 
@@ -64,6 +65,27 @@ pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
     install(&packages).map_err(|problem| advice(&missing, &problem))?;
     let still = self::missing(programs);
     if still.is_empty() { Ok(()) } else { Err(advice(&still, "apt-get says that all is installed")) }
+}
+
+/// The version of cargo-deny that `deny.toml` is written for.
+const CARGO_DENY: &str = "cargo-deny@0.20.2";
+
+/// Installs cargo-deny where it is missing. Without optimisation: it is built once, and its check takes seconds either way.
+pub(crate) fn cargo_deny() -> Result<(), String> {
+    let is_there = Command::new("cargo").args(["deny", "--version"]).output();
+    if is_there.is_ok_and(|output| output.status.success()) {
+        println!("cargo-deny is there");
+        return Ok(());
+    }
+    println!("installing {CARGO_DENY} with cargo (once, some two minutes)");
+    let installed = cargo_command().args(["install", "--quiet", "--locked", "--debug", CARGO_DENY]).status();
+    match installed {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => {
+            Err(format!("{CARGO_DENY} can't be installed; to try it by hand: cargo install --locked {CARGO_DENY}"))
+        }
+        Err(error) => Err(format!("cargo can't be started: {error}")),
+    }
 }
 
 fn install(packages: &[&str]) -> Result<(), String> {

@@ -10,8 +10,9 @@ mod test;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test             everything that must hold before a change lands: format, lints, docs, tests, model checkers;
-                   installs what the tests start (Redis, etcd, nginx, wrk, h2load), where it is missing
+  test             everything that must hold before a change lands: format, lints, licences, docs, tests, model checkers;
+                   installs what is missing: what the tests start (Redis, etcd, nginx, wrk, h2load), and cargo-deny
+  test --quick     format, lints, and the tests of crates that differ from HEAD, or from `--base REVISION`
   bench NAME       measure Diana beside its peers and print how it fares against the goals; no NAME lists what there is
   golden FILE...   replay recorded answers of real systems, print mismatches, exit 1 if there are any;
                    with --store redis on a Redis that is started for it

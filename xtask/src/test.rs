@@ -1,25 +1,38 @@
 //! `cargo xtask test`: everything that must hold before a change lands, in the order in which it fails fastest.
+//! `cargo xtask test --quick`: format, lints and the tests of the crates that changed, for daily work.
+
+mod changed;
 
 use crate::install;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// One check: what it is called, and the command that makes it.
+/// One check: its name, and the cargo command that runs it.
 struct Step {
     name: &'static str,
     args: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
 }
 
+const FORMAT: Step = Step { name: "format", args: &["fmt", "--all", "--check"], env: &[] };
+
+const CLIPPY: Step = Step {
+    name: "clippy",
+    args: &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
+    env: &[],
+};
+
 /// The model checkers replace the locks of the whole build, so each has a folder of its own, and optimised code, since
 /// it runs it a great many times.
 const STEPS: &[Step] = &[
-    Step { name: "format", args: &["fmt", "--all", "--check"], env: &[] },
+    FORMAT,
+    // Licences, bans and sources are known from the crates themselves; advisories would need a database from elsewhere.
     Step {
-        name: "clippy",
-        args: &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
+        name: "cargo-deny",
+        args: &["deny", "--log-level", "error", "check", "bans", "licenses", "sources"],
         env: &[],
     },
+    CLIPPY,
     Step {
         name: "clippy without features",
         args: &["clippy", "--package", "diana-core", "--no-default-features", "--", "-D", "warnings"],
@@ -43,49 +56,74 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Licences, bans and sources are known from the crates themselves; advisories would need a database from elsewhere.
-const DENY: &[&str] = &["deny", "check", "bans", "licenses", "sources"];
-
-/// Runs every check; stops at the first that fails.
+/// Runs the checks; stops at the first that fails.
 pub(crate) fn run(args: &[String]) -> ExitCode {
-    if let Some(unknown) = args.first() {
-        eprintln!("test: takes no argument, but got `{unknown}`; for one test use `cargo test --workspace NAME`");
-        return ExitCode::from(2);
-    }
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args[..] {
+        [] => full(),
+        ["--quick"] => quick("HEAD"),
+        ["--quick", "--base", base] => quick(base),
+        _ => {
+            eprintln!(
+                "test: unknown arguments `{}`; expected none, or `--quick [--base REVISION]`; for one test use \
+                 `cargo test --workspace --all-features NAME`",
+                args.join(" ")
+            );
+            return ExitCode::from(2);
+        }
+    };
+    result.map_or_else(
+        |problem| {
+            eprintln!("\ntest: {problem}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}
+
+fn full() -> Result<(), String> {
     // First, though it is needed late: what can't be installed is better known now than after minutes of building.
-    println!("=== servers for the tests ===");
-    if let Err(problem) = install::programs() {
-        eprintln!("test: {problem}");
-        return ExitCode::FAILURE;
-    }
+    println!("=== servers and tools for the tests ===");
+    install::programs()?;
+    install::cargo_deny()?;
     let mut times = Vec::new();
     for step in STEPS {
-        println!("\n=== {} ===", step.name);
-        let (passed, took) = timed(|| cargo(step.args, step.env));
-        times.push((step.name, took));
-        if !passed {
-            eprintln!("\n{} failed; to repeat it: {}cargo {}", step.name, prefix(step.env), step.args.join(" "));
-            return ExitCode::FAILURE;
-        }
-    }
-    println!("\n=== cargo-deny ===");
-    if !cargo_deny_is_there() {
-        println!("SKIPPED: cargo-deny is not installed, so licences and sources of dependencies were not checked.");
-        println!("To have it: cargo install --locked cargo-deny");
-    } else if !cargo(DENY, &[]) {
-        eprintln!("\ncargo-deny failed; deny.toml says what is allowed");
-        return ExitCode::FAILURE;
+        times.push((step.name, run_step(step)?));
     }
     println!();
     for (name, took) in times {
         println!("{:>7.1} s  {name}", took.as_secs_f64());
     }
-    ExitCode::SUCCESS
+    Ok(())
+}
+
+/// Format, clippy, and the tests of the crates that differ from `base` (committed or not).
+fn quick(base: &str) -> Result<(), String> {
+    let packages = changed::packages(base)?;
+    install::programs()?;
+    run_step(&FORMAT)?;
+    run_step(&CLIPPY)?;
+    if packages.is_empty() {
+        println!(
+            "\nno crate differs from {base}, so no tests were run; `--base REVISION` compares with another revision"
+        );
+        return Ok(());
+    }
+    println!("\n=== tests of {} ===", packages.join(", "));
+    changed::run_tests(&packages)
+}
+
+fn run_step(step: &Step) -> Result<Duration, String> {
+    println!("\n=== {} ===", step.name);
+    let (passed, took) = timed(|| cargo(step.args, step.env));
+    if passed {
+        return Ok(took);
+    }
+    Err(format!("{} failed; to repeat it: {}cargo {}", step.name, prefix(step.env), step.args.join(" ")))
 }
 
 fn cargo(args: &[&str], env: &[(&str, &str)]) -> bool {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    match Command::new(cargo).args(args).envs(env.iter().copied()).status() {
+    match cargo_command().args(args).envs(env.iter().copied()).status() {
         Ok(status) => status.success(),
         Err(error) => {
             eprintln!("cargo can't be started: {error}");
@@ -94,8 +132,9 @@ fn cargo(args: &[&str], env: &[(&str, &str)]) -> bool {
     }
 }
 
-fn cargo_deny_is_there() -> bool {
-    Command::new("cargo").args(["deny", "--version"]).output().is_ok_and(|output| output.status.success())
+/// The cargo that runs this program.
+pub(crate) fn cargo_command() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 #[allow(clippy::disallowed_methods, reason = "this tells a person how long a step took")]

@@ -34,7 +34,7 @@ pub use leaky_bucket::{LeakyBucket, LineState};
 pub use min_interval::{IntervalState, MinInterval};
 pub use refilling_bucket::{RefillingBucket, RefillingState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
-pub use sliding_window::{MAX_BUCKETS, SlidingWindow, SlidingWindowState};
+pub use sliding_window::{Edge, MAX_BUCKETS, SlidingWindow, SlidingWindowState};
 pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
 pub use smooth_bursty::{SmoothBursty, Starts};
 pub use smooth_warming_up::SmoothWarmingUp;
@@ -103,6 +103,12 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
         0
     }
 
+    /// Bytes that a grant at `now` would add to what `state` keeps outside of itself. So a store whose memory is used up can
+    /// deny before the state is copied to a larger place. 0 where that is not known: then it is taken back afterwards.
+    fn heap_growth(&self, _state: &Self::State, _now: Timestamp) -> usize {
+        0
+    }
+
     /// [`take`](Self::take), and where the key stands after it.
     #[inline(always)]
     fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
@@ -113,6 +119,14 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Hears how one answer came out. Only a limit that [adapts](crate::Adaptive) learns from it.
     fn observe(&self, state: &mut Self::State, now: Timestamp, sample: &Sample) {
         let _ = (state, now, sample);
+    }
+
+    /// Whether a key without a state, asked at `now`, has to be carried over a change of parameters at `changed` as if it
+    /// had one. Only Guava's limiters tell such a key from a fresh one, and only within the microsecond of the change.
+    #[doc(hidden)]
+    fn carries_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
+        let _ = (changed, now);
+        false
     }
 
     /// The same algorithm with states of one word, where it has such a form; only the token bucket has.

@@ -54,10 +54,10 @@ pub use algorithm::Calendar;
 #[doc(hidden)]
 pub use algorithm::OneWord;
 pub use algorithm::{
-    Algorithm, BucketState, Concurrency, ConcurrencyState, FixedWindow, FixedWindowState, IntervalState, InvalidSmooth,
-    InvalidWindow, LeakyBucket, LineState, MAX_BUCKETS, MinInterval, Opens, RefillingBucket, RefillingState,
-    SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice, SmoothRate, SmoothState,
-    SmoothWarmingUp, Starts, TokenBucket, Total, TotalState, Waiting,
+    Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, IntervalState,
+    InvalidSmooth, InvalidWindow, LeakyBucket, LineState, MAX_BUCKETS, MinInterval, Opens, RefillingBucket,
+    RefillingState, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice,
+    SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket, Total, TotalState, Waiting,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};

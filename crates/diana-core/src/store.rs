@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 pub(crate) mod budget;
+mod changes;
 pub(crate) mod memory;
 mod segment;
 pub(crate) mod shards;
@@ -150,6 +151,12 @@ pub trait Store: Send + Sync {
     /// How often the store wants to hear of what is [still held](Self::extend); `None` if it counts it until it is given back.
     fn extend_every(&self) -> Option<std::time::Duration> {
         None
+    }
+
+    /// Whether a decision of this store was made by the counts that this process keeps while the shared ones are unreachable.
+    fn is_fallback(&self, decision: &Decision) -> bool {
+        let _ = decision;
+        false
     }
 
     /// Hears that nobody here asks for `limit` any more: what is kept in this process about it may go. What others share

@@ -1,17 +1,15 @@
 //! What the rules can ask about an HTTP request.
 
-use crate::path::normal_path;
-use diana::rules::{Attribute, Attributes};
-use http::header::{AUTHORIZATION, COOKIE, HOST};
+use crate::method::normal_method;
+use crate::path::{decoded_path, is_normal, other_paths};
+use crate::query::Query;
+use diana::rules::{Attribute, Attributes, SEVERAL, split_host};
+use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
-use percent_encoding::percent_decode_str;
+use percent_encoding::percent_decode;
 use std::borrow::Cow;
 use std::net::IpAddr;
-
-/// What is there with different values. Services take the first, or the last, or all of them; whatever of it were the key,
-/// somebody could add values and have a new key each time. So all such requests have one key together.
-const SEVERAL: &str = "(several)";
 
 /// An HTTP request as rules see it.
 ///
@@ -27,51 +25,55 @@ const SEVERAL: &str = "(several)";
 /// assert_eq!(request.get(&Attribute::Cookie("plan".into())).as_deref(), Some("free"));
 /// # Ok::<(), http::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct HttpAttributes<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
     client: Option<IpAddr>,
+    query: Query<'a>,
+    /// Whether the path is as rules compare it, so that it has one form.
+    has_normal_path: bool,
 }
 
 impl<'a> HttpAttributes<'a> {
     /// A request of this client.
     pub fn of<B>(request: &'a Request<B>, client: Option<IpAddr>) -> Self {
-        Self { method: request.method(), uri: request.uri(), headers: request.headers(), client }
+        Self::new(request.method(), request.uri(), request.headers(), client)
     }
 
     /// A request of this client, by its head.
     pub fn of_head(head: &'a Parts, client: Option<IpAddr>) -> Self {
-        Self { method: &head.method, uri: &head.uri, headers: &head.headers, client }
+        Self::new(&head.method, &head.uri, &head.headers, client)
     }
 
-    /// The host that was asked for: what the URI says wins over the header.
+    fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, client: Option<IpAddr>) -> Self {
+        Self { method, uri, headers, client, query: Query::new(uri.query()), has_normal_path: is_normal(uri.path()) }
+    }
+
+    /// The host that was asked for, without its port: what the URI says wins over the header.
     fn host(&self) -> Option<Cow<'a, str>> {
-        match self.uri.host() {
-            Some(host) => Some(Cow::Borrowed(host)),
-            None => self.headers.get(HOST).map(|value| String::from_utf8_lossy(value.as_bytes())),
-        }
+        let host = match self.uri.authority() {
+            Some(authority) => authority.as_str().rsplit('@').next()?.as_bytes(),
+            None => self.headers.get(HOST)?.as_bytes().trim_ascii(),
+        };
+        Some(split_host(host).map_or_else(|| String::from_utf8_lossy(host), |(host, _)| Cow::Borrowed(host)))
+    }
+
+    fn path(&self) -> Cow<'a, str> {
+        let path = self.uri.path();
+        if self.has_normal_path { Cow::Borrowed(path) } else { decoded_path(path) }
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
-        let mut values = self.headers.get_all(name).into_iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
-        // Most services take the first; a token that can't be read would leave its account uncounted.
-        if name.eq_ignore_ascii_case(AUTHORIZATION.as_str()) {
-            return values.next();
-        }
-        only(values)
+        let values = self.headers.get_all(name).into_iter();
+        only(values.map(|value| String::from_utf8_lossy(value.as_bytes().trim_ascii())))
     }
 
     fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
         let lines = self.headers.get_all(COOKIE).into_iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
-        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| String::from_utf8_lossy(value)))
-    }
-
-    fn parameter(&self, name: &str) -> Option<Cow<'a, str>> {
-        let pairs = self.uri.query()?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        only(pairs.filter(|(own, _)| decoded(own) == name).map(|(_, value)| decoded(value)))
+        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| cookie_value(value)))
     }
 }
 
@@ -79,15 +81,19 @@ impl Attributes for HttpAttributes<'_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         match attribute {
             Attribute::Ip => self.client.map(|client| Cow::Owned(client.to_string())),
-            Attribute::Method => Some(Cow::Borrowed(self.method.as_str())),
-            Attribute::Path => Some(normal_path(self.uri.path())),
+            Attribute::Method => Some(Cow::Borrowed(normal_method(self.method.as_str()))),
+            Attribute::Path => Some(self.path()),
             Attribute::Host => self.host(),
             Attribute::Header(name) => self.header(name),
             Attribute::Cookie(name) => self.cookie(name),
-            Attribute::Query(name) => self.parameter(name),
+            Attribute::Query(name) => self.query.get(name),
             // Tokens and names are what the file's `identity` makes of the rest; parameters of the path, what a rule does.
             _ => None,
         }
+    }
+
+    fn other_paths(&self) -> Vec<String> {
+        if self.has_normal_path { Vec::new() } else { other_paths(self.uri.path()) }
     }
 
     fn ip(&self) -> Option<IpAddr> {
@@ -96,25 +102,51 @@ impl Attributes for HttpAttributes<'_> {
 }
 
 /// What is there under one name; [`SEVERAL`] if it is there with different values.
-fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
+pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
     let first = values.next()?;
     Some(if values.all(|value| value == first) { first } else { Cow::Borrowed(SEVERAL) })
 }
 
-/// The name and the bare value of a cookie.
+/// The name and the value of a cookie, as it was sent.
 fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == b'=')?;
     let (name, value) = text.split_at_checked(at)?;
-    let value = value.get(1..)?.trim_ascii();
-    let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-    Some((name.trim_ascii(), bare.unwrap_or(value)))
+    Some((name.trim_ascii(), value.get(1..)?.trim_ascii()))
 }
 
-/// A name or a value of a query.
-fn decoded(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
-        return Cow::Borrowed(text);
+/// The value of a cookie, as most services read it: without its quotes, and what is escaped in quotes, and what is
+/// percent-encoded, decoded. So nobody gets a new key by spelling a session otherwise.
+fn cookie_value(value: &[u8]) -> Cow<'_, str> {
+    let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let bare = match quoted {
+        Some(quoted) if quoted.contains(&b'\\') => Cow::Owned(unescaped(quoted)),
+        Some(quoted) => Cow::Borrowed(quoted),
+        None => Cow::Borrowed(value),
+    };
+    match bare {
+        Cow::Borrowed(bare) if !bare.contains(&b'%') => String::from_utf8_lossy(bare),
+        bare => Cow::Owned(String::from_utf8_lossy(&Cow::from(percent_decode(&bare))).into_owned()),
     }
-    let spaced = text.replace('+', " ");
-    Cow::Owned(percent_decode_str(&spaced).decode_utf8_lossy().into_owned())
+}
+
+/// What stands between quotes, as Python's services read it: `\"` is `"`, and `\101` is the byte of that octal number.
+fn unescaped(quoted: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
+    while let [first, behind @ ..] = rest {
+        rest = match (first, behind) {
+            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', behind @ ..]) => {
+                plain.push((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'));
+                behind
+            }
+            (b'\\', [escaped, behind @ ..]) => {
+                plain.push(*escaped);
+                behind
+            }
+            _ => {
+                plain.push(*first);
+                behind
+            }
+        };
+    }
+    plain
 }

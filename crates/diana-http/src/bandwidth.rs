@@ -7,7 +7,9 @@
 //!
 //! # What always holds (tests/it/bandwidth.rs)
 //! - Every byte passes, in order, and so do trailers and errors.
-//! - In every span `t`, at most `burst + rate × t` bytes of a key pass; beyond the burst, in pieces of 20 ms.
+//! - In every span `t`, at most `burst + rate × t` bytes of a key are granted, beyond the burst in pieces of 20 ms; and at most
+//!   `burst + rate × (t + 50 ms)` pass, since a body that is woken late makes up for it.
+//! - A body that is woken late loses nothing of the rate, however small the burst: turns of the last 50 ms are used at once.
 //! - Where several rules slow a body down, the slowest governs.
 //! - A body that is dropped gives back the piece that it was waiting for.
 

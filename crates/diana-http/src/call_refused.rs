@@ -3,11 +3,20 @@
 use crate::fields;
 use crate::refusal::problem;
 use bytes::Bytes;
+use diana::core::{Limiter, Quota};
 use diana::limited::{Cause, Limited};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use std::fmt;
+use std::sync::LazyLock;
+
+/// Whether a mistake may be logged now: ten times, then once a second, since each call of a client could be one.
+fn may_log() -> bool {
+    static LIMITER: LazyLock<Option<Limiter>> =
+        LazyLock::new(|| Quota::per_second(1).and_then(|quota| quota.with_burst(10)).ok().map(Limiter::new));
+    LIMITER.as_ref().is_some_and(|limiter| limiter.check().is_granted())
+}
 
 /// A call that a limit on a function refused, as a response: the status, `Retry-After`, and a body of
 /// `application/problem+json`. A handler returns it as its error; with the feature `axum` it is a response of axum's.
@@ -49,7 +58,9 @@ impl CallRefused {
             Cause::Used { retry } => (limited.function().rsplit("::").next(), Some(*retry)),
             Cause::Rule { rule, retry, .. } => (Some(*rule), Some(*retry)),
             _ => {
-                tracing::error!("{limited}");
+                if may_log() {
+                    tracing::error!("{limited}");
+                }
                 (None, None)
             }
         };

@@ -1,7 +1,8 @@
 //! The fields that tell a client where it stands: the IETF's (draft-ietf-httpapi-ratelimit-headers-10), and `X-RateLimit-*`.
 //!
 //! `RateLimit-Policy: "each-account";q=100;w=60` says what a limit is, `RateLimit: "each-account";r=12;t=31` how much is left
-//! of it and for how many seconds. Of a limit that refuses, `t` is the time at which it would not.
+//! of it and in how many seconds the limit has recovered. `Retry-After` of a denied request may be earlier: it is when enough has
+//! come back for this one request.
 
 use crate::policy;
 use diana::core::{Answer, Retry};
@@ -77,13 +78,9 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     Some((HeaderValue::from_bytes(&policies).ok()?, HeaderValue::from_bytes(&standings).ok()?))
 }
 
-/// In how many seconds a limit gives back.
+/// In how many seconds a limit has recovered, whether it granted or denied.
 pub(crate) fn reset(answer: &Answer) -> Option<u64> {
-    let time = match answer.retry() {
-        Some(Retry::After(time)) => time,
-        Some(_) => return None,
-        None => answer.standing.reset,
-    };
+    let time = answer.standing.reset;
     (time > Duration::ZERO).then(|| whole_seconds(time))
 }
 

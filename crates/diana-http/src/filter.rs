@@ -61,6 +61,10 @@ impl<S: Store + 'static> Filter<S> {
         self.decide(&HttpAttributes::of_head(head, client))
     }
 
+    pub(crate) fn options(&self) -> &FilterOptions {
+        &self.0.options
+    }
+
     pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> Checking<S> {
         Checking::begin(&self.0, request)
     }

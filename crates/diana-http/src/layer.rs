@@ -14,6 +14,7 @@ mod address;
 mod body;
 mod caller;
 mod future;
+mod malformed;
 mod service;
 
 use crate::filter::Filter;

@@ -53,12 +53,14 @@ mod filter;
 mod heeding;
 mod layer;
 mod load;
+mod method;
 mod options;
 mod outcome;
 mod outgoing;
 mod pass;
 mod path;
 mod policy;
+mod query;
 mod refusal;
 #[cfg(feature = "reqwest")]
 mod reqwest;
@@ -79,13 +81,14 @@ pub use filter::Filter;
 pub use heeding::{HeedLayer, Heeding, HeedingFuture};
 pub use layer::{ClientAddress, DianaBody, DianaFuture, DianaLayer, DianaService, DivertedTo};
 pub use load::LoadSampler;
+pub use method::normal_method;
 pub use options::FilterOptions;
 pub use outcome::{Checked, Diverted};
 pub use outgoing::{
     ByKey, NoLimit, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
 };
 pub use pass::Pass;
-pub use path::{has_dot_segments, normal_path};
+pub use path::{decoded_path, has_dot_segments, has_escaped_slash, normal_path};
 pub use refusal::Refused;
 pub use signature::SignatureFilter;
 

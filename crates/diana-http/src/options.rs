@@ -1,6 +1,6 @@
 //! How a filter is set up.
 
-use diana::rules::{RateLimitHeaders, RuleFile};
+use diana::rules::{RateLimitHeaders, RuleFile, Spelling};
 use ipnet::IpNet;
 
 /// How a filter is set up, beyond its rules.
@@ -15,10 +15,21 @@ use ipnet::IpNet;
 /// # let _ = options;
 /// # Ok::<(), ipnet::AddrParseError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FilterOptions {
     pub(crate) trusted_proxies: Vec<IpNet>,
     pub(crate) rate_limit_headers: RateLimitHeaders,
+    pub(crate) escaped_slash: Spelling,
+}
+
+impl Default for FilterOptions {
+    fn default() -> Self {
+        Self {
+            trusted_proxies: Vec::new(),
+            rate_limit_headers: RateLimitHeaders::default(),
+            escaped_slash: Spelling::Allow,
+        }
+    }
 }
 
 impl FilterOptions {
@@ -27,6 +38,7 @@ impl FilterOptions {
         file.gateway.as_ref().map_or_else(Self::default, |gateway| Self {
             trusted_proxies: gateway.trusted_proxies.clone(),
             rate_limit_headers: gateway.rate_limit_headers,
+            escaped_slash: gateway.paths.escaped_slash,
         })
     }
 
@@ -40,5 +52,11 @@ impl FilterOptions {
     #[must_use]
     pub fn rate_limit_headers(self, rate_limit_headers: RateLimitHeaders) -> Self {
         Self { rate_limit_headers, ..self }
+    }
+
+    /// Whether [`DianaLayer`](crate::DianaLayer) lets paths pass that contain `%2F` or `%5C`: it does, unless you deny them.
+    #[must_use]
+    pub fn escaped_slash(self, escaped_slash: Spelling) -> Self {
+        Self { escaped_slash, ..self }
     }
 }

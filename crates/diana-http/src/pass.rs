@@ -105,6 +105,10 @@ impl<S: Store + 'static> Pass<S> {
     #[cold]
     fn settle(&mut self, costs: Settled) {
         if self.is_shared() {
+            // The response can't wait for the shared store, so it reports what will be left.
+            if let Some(verdict) = &mut self.verdict {
+                verdict.expect(&costs);
+            }
             self.costs = Some(Box::new(costs));
         } else if let Some(verdict) = &mut self.verdict {
             let _ = self.filter.engine.settle(verdict, &costs).now_or_never();
@@ -114,7 +118,8 @@ impl<S: Store + 'static> Pass<S> {
     /// Whether something may have to be given back to the shared store.
     fn is_shared(&self) -> bool {
         let shares = self.filter.engine.shared().is_some();
-        shares && self.verdict().found().applied().iter().any(|applied| applied.home == Home::Shared)
+        let found = self.verdict().found();
+        shares && found.applied().iter().chain(found.free()).any(|applied| applied.home == Home::Shared)
     }
 }
 

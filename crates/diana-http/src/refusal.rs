@@ -7,7 +7,7 @@ pub(crate) mod problem;
 
 use crate::{fields, policy};
 use bytes::Bytes;
-use diana::rules::{OwnAnswer, RateLimitHeaders};
+use diana::rules::{OwnAnswer, RateLimitHeaders, Why};
 use diana::{Asked, Reason, Verdict};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -133,6 +133,8 @@ fn own_answer(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> {
             let answer = asked.rule.answer.as_ref()?;
             Some(policy::with(asked, |policy| policy.own(answer)))
         }
+        // The user's words are about limits, and this request is wrong by itself.
+        Reason::Rule { why: Why::Cost, .. } => None,
         Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy::own),
         _ => None,
     }

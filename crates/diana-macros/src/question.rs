@@ -143,6 +143,10 @@ impl<'a> Question<'a> {
     fn says(&self, own: &Own, instance: &TokenStream) -> TokenStream {
         let (site, prefix, function) = (&self.site, &own.prefix, &self.function);
         let (length, timeout) = (prefix.len(), own.timeout_nanos);
+        let expire = match own.expire_nanos {
+            Some(nanos) => quote!(::core::option::Option::Some(::core::time::Duration::from_nanos(#nanos))),
+            None => quote!(::core::option::Option::None),
+        };
         let by = match own.by {
             By::Function => quote!(Function),
             By::Ip => quote!(Ip),
@@ -167,6 +171,7 @@ impl<'a> Question<'a> {
                 keys: #site::Keys::#keys,
                 limit: #site::Allows::#allows,
                 timeout: ::core::time::Duration::from_nanos(#timeout),
+                expire: #expire,
             }
         }
     }

@@ -7,8 +7,9 @@
 --                       2  the limit; charge: unused
 --        refund:        1  the cost
 --                       2  the bucket that it was taken from
---        3     how many buckets the window has
+--        3     how many buckets count: those of the window, and one more if the oldest counts, of which it covers a part
 --        4, 5  the width of a bucket in microseconds, in lowest terms: numerator, denominator
+--        6     1 if that oldest one counts in proportion to the part that the window covers, else 0
 -- seen   the buckets as they are written, empty if there are none
 --
 -- A newest bucket that lies after the current one was written by a clock that has since been put back (a replica took
@@ -25,7 +26,31 @@ local function current_bucket(place)
   return (now - rest) / numerator * denominator + floor(rest * denominator / numerator)
 end
 
--- The first microsecond at which `bucket` has left the window.
+-- `count × covered / width`, rounded up, in whole numbers. Where the product is beyond 2^53 it is divided bit by bit.
+local function share(count, covered, width)
+  if count * covered < MOST then
+    local rest = fmod(count * covered, width)
+    return (count * covered - rest) / width + (rest > 0 and 1 or 0)
+  end
+  local bit, quotient, rest = 1, 0, 0
+  while bit * 2 <= count do bit = bit * 2 end
+  while bit >= 1 do
+    quotient, rest = quotient * 2, rest * 2
+    if count >= bit then count, rest = count - bit, rest + covered end
+    while rest >= width do quotient, rest = quotient + 1, rest - width end
+    bit = bit / 2
+  end
+  return quotient + (rest > 0 and 1 or 0)
+end
+
+-- What the count of the oldest bucket is worth, of which a window that ends now covers a part.
+local function weighted(count, place)
+  local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+  local into = fmod(fmod(now, numerator) * denominator, numerator)
+  return share(count, numerator - into, numerator)
+end
+
+-- The first microsecond at which `bucket` counts no more.
 local function leaves(bucket, place)
   local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
   local after = bucket + tonumber(argv[place + 3])
@@ -56,11 +81,12 @@ local function read(key, parameters, place)
     if not newest then return end
     local back = math.max(newest - current, 0)
     local left = current - tonumber(argv[place + 3])
+    local part = argv[place + 6] == '1' and left + 1
     for bucket, count in string.gmatch(window.seen, '(%d+):(%d+)') do
       bucket, count = bucket - back, tonumber(count)
       if bucket > left then
         buckets[#buckets + 1], counts[#counts + 1] = bucket, count
-        used = used + count
+        used = used + (bucket == part and weighted(count, place) or count)
       end
     end
     if back > 0 then window.seen, put_back = buckets_text(buckets, counts), true end

@@ -2,12 +2,12 @@
 -- are dearer than fresh ones, the more the fuller the store is.
 --
 -- KEYS, seen   as lib/smooth.lua tells
--- ARGV         likewise, and for take and charge  6  the threshold
---                                                 7  the slope: microseconds by which each permit above is dearer
+-- ARGV         likewise, and for take and charge  8  the threshold
+--                                                 9  the slope: microseconds by which each permit above is dearer
 return smooth.algorithm(function(stored, taken, interval, place)
-  local above = stored - tonumber(argv[place + 6])
+  local above = stored - tonumber(argv[place + 8])
   if not (above > 0) then return smooth.whole_micros(interval * taken) end
-  local slope = tonumber(argv[place + 7])
+  local slope = tonumber(argv[place + 9])
   local steep = math.min(above, taken)
   local length = (interval + above * slope) + (interval + (above - steep) * slope)
   return smooth.whole_micros(steep * length / 2) + smooth.whole_micros(interval * (taken - steep))

@@ -40,6 +40,8 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer>;
     /// What `other`, a state of which is written as `body`, comes to under these parameters.
     fn carry(&self, other: &dyn AnyKept, body: &Body, now: Timestamp) -> Option<Written>;
+    /// What a key without a state has in store in the moment `at` of a change from `other`, under which it had `stored`.
+    fn stored_after_change(&self, other: &dyn AnyKept, stored: Option<f64>, at: Timestamp) -> Option<f64>;
     fn algorithm(&self) -> &dyn Any;
     /// How many permits are in use in the state that is written as `body`.
     fn used(&self, body: &Body, now: Timestamp) -> Option<u64>;
@@ -111,6 +113,10 @@ impl<A: Scripted> AnyKept for Kept<A> {
             // Of another kind: what is in use is all that both understand.
             None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
         }
+    }
+
+    fn stored_after_change(&self, other: &dyn AnyKept, stored: Option<f64>, at: Timestamp) -> Option<f64> {
+        self.algorithm.stored_after_change(other.algorithm().downcast_ref::<A>()?, stored, at)
     }
 
     fn algorithm(&self) -> &dyn Any {

@@ -74,6 +74,15 @@ impl SharedLimiter {
         Self { store: store.clone(), limit: Limit::new(name, algorithm), lines: Arc::default() }
     }
 
+    /// The same limiter whose keys stay on Redis for at least `least` after a grant, for those who look at them there. Only
+    /// Guava's limiters know it: it is what `expire` of `#[rate_limit]` means. No answer changes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keeping_keys_for(self, least: Duration) -> Self {
+        self.store.keep_keys(self.limit.id(), least);
+        self
+    }
+
     /// Where it is counted.
     pub fn store(&self) -> &RedisStore {
         &self.store

@@ -247,6 +247,11 @@ impl Link {
         self.inner.complain(reason, "Redis could not decide a request; it is decided without");
     }
 
+    /// The same for what could not be given back: an outage has many requests.
+    pub(crate) fn complain_of_refund(&self, reason: &str) {
+        self.inner.complain(reason, "what a denied request took could not be given back; time will do it");
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.inner.counters
     }

@@ -10,11 +10,12 @@
 use crate::kept::AnyKept;
 use crate::key::KeySpace;
 use crate::kind;
-use diana_core::{Limit, LimitId, StoreError};
+use diana_core::{Limit, LimitId, StoreError, Timestamp};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The most limits whose plans are kept. A plan that is gone is made again when it is needed.
 const MOST: usize = 65_536;
@@ -28,14 +29,24 @@ pub(crate) struct Plan {
     /// The number of the configuration that the parameters belong to: as text, to base 36.
     pub(crate) since: String,
     configuration: u64,
+    /// When the limit changed to this version, if it did so while asked, and what an idle key had in store then.
+    changed: Option<(Timestamp, f64)>,
+    /// How long its keys are kept after a grant, at least.
+    pub(crate) keeps: Duration,
 }
 
 impl Plan {
+    /// What a key without a state has in store at `now`, where that is not what a fresh one has: within the microsecond of
+    /// a change, an idle key that was forgotten has what it would have if it had been kept.
+    pub(crate) fn stored_at(&self, now: Timestamp) -> Option<f64> {
+        self.changed.filter(|(at, _)| at.as_micros() == now.as_micros()).map(|(_, stored)| stored)
+    }
+
     /// The same limit's plan under parameters that were found on Redis.
     pub(crate) fn as_written(&self, kept: &Arc<dyn AnyKept>, since: &str) -> Self {
         let (limit, keys, kept) = (self.limit.clone(), self.keys.clone(), Arc::clone(kept));
         let configuration = number(since).unwrap_or(0);
-        Self { limit, kept, keys, since: base36(configuration), configuration }
+        Self { limit, kept, keys, since: base36(configuration), configuration, changed: None, keeps: self.keeps }
     }
 }
 
@@ -47,12 +58,24 @@ pub(crate) struct Plans {
     /// The number of the configuration that limits belong to from now on.
     configuration: AtomicU64,
     adopted: AtomicU64,
+    /// The limits whose keys are kept for longer than they matter.
+    keeps: RwLock<HashMap<LimitId, Duration>>,
 }
 
 impl Plans {
     pub(crate) fn new(prefix: &str) -> Self {
         let (configuration, adopted) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { prefix: prefix.to_owned(), newest: RwLock::default(), configuration, adopted }
+        Self { prefix: prefix.to_owned(), newest: RwLock::default(), configuration, adopted, keeps: RwLock::default() }
+    }
+
+    /// Keeps the keys of a limit for at least `least` after a grant; as long as there are not too many such limits.
+    pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
+        let mut keeps = self.keeps.write();
+        if keeps.len() < MOST {
+            keeps.insert(limit, least);
+        }
+        // A plan that is there already does not know it.
+        self.newest.write().remove(&limit);
     }
 
     /// Numbers the configuration that limits belong to which are new or change from now on.
@@ -65,8 +88,8 @@ impl Plans {
         self.adopted.load(Ordering::Relaxed)
     }
 
-    /// The plan for `limit`, or for a newer version of it.
-    pub(crate) fn find(&self, limit: &Limit) -> Result<Arc<Plan>, StoreError> {
+    /// The plan for `limit`, or for a newer version of it, for an ask at `now` if it is for one.
+    pub(crate) fn find(&self, limit: &Limit, now: Option<Timestamp>) -> Result<Arc<Plan>, StoreError> {
         match self.newest.read().get(&limit.id()) {
             Some(plan) if plan.limit.version() >= limit.version() => return Ok(Arc::clone(plan)),
             _ => {}
@@ -76,14 +99,24 @@ impl Plans {
             limit: limit.name().to_owned(),
             reason,
         })?;
+        let keeps = self.keeps.read().get(&limit.id()).copied().unwrap_or_default();
         let mut newest = self.newest.write();
         let before = newest.get(&limit.id());
         if let Some(plan) = before.filter(|plan| plan.limit.version() >= limit.version()) {
             return Ok(Arc::clone(plan));
         }
+        let changed = before.and_then(|before| {
+            // The same parameters once more change nothing.
+            if before.kept.parameters() == kept.parameters() {
+                return before.changed;
+            }
+            let stored = kept.stored_after_change(&*before.kept, before.stored_at(now?), now?)?;
+            Some((now?, stored))
+        });
         let configuration = self.configuration.load(Ordering::Relaxed);
         let keys = KeySpace::new(&self.prefix, limit.name());
-        let plan = Plan { limit: limit.clone(), kept, keys, since: base36(configuration), configuration };
+        let since = base36(configuration);
+        let plan = Plan { limit: limit.clone(), kept, keys, since, configuration, changed, keeps };
         let plan = Arc::new(plan);
         if newest.len() >= MOST {
             newest.clear();
@@ -94,6 +127,7 @@ impl Plans {
 
     /// Forgets the plan of a limit that nobody asks for any more.
     pub(crate) fn forget(&self, limit: LimitId) {
+        self.keeps.write().remove(&limit);
         self.newest.write().remove(&limit);
     }
 

@@ -79,7 +79,7 @@ impl Remote {
         let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for ask in asks {
             let patience = whole(ask.patience.min(patience));
-            let plan = self.plan(ask.limit)?;
+            let plan = self.plans.find(ask.limit, Some(now))?;
             let name = plan.keys.name(ask.key);
             // Two limits of one name are one on Redis.
             if let Some(place) = items.iter().position(|item| item.name == name) {
@@ -92,7 +92,9 @@ impl Remote {
             }
             places.push(items.len());
             let (ticket, permits_for) = (self.ticket(), self.permits_for);
-            let asking = Asking { cost: ask.cost, patience, about: now, ticket, permits_for };
+            let stored = plan.stored_at(now);
+            let asking =
+                Asking { cost: ask.cost, patience, about: now, ticket, permits_for, stored, keeps: plan.keeps };
             items.push(Item { plan, name, asking, seen: None });
         }
         Ok(Items { items, places })
@@ -214,12 +216,9 @@ impl Remote {
     /// One ask, for a state whose name is known.
     pub(crate) fn item(&self, plan: Arc<Plan>, name: Vec<u8>, cost: Cost, now: Timestamp) -> Item {
         let (ticket, permits_for) = (self.ticket(), self.permits_for);
-        Item {
-            plan,
-            name,
-            asking: Asking { cost, patience: Patience::NONE, about: now, ticket, permits_for },
-            seen: None,
-        }
+        let (stored, keeps, patience) = (plan.stored_at(now), plan.keeps, Patience::NONE);
+        let asking = Asking { cost, patience, about: now, ticket, permits_for, stored, keeps };
+        Item { plan, name, asking, seen: None }
     }
 
     /// Gives back what the receipts say, or holds it for as long again.
@@ -281,7 +280,7 @@ impl Remote {
 
     /// The plan of a limit.
     pub(crate) fn plan(&self, limit: &Limit) -> Result<Arc<Plan>, StoreError> {
-        self.plans.find(limit)
+        self.plans.find(limit, None)
     }
 
     /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer: the plan to
@@ -367,7 +366,7 @@ impl TakenSoFar<'_> {
         self.remote.runtime.spawn(async move {
             let moment = remote.moment(now);
             if let Err(error) = remote.hand_in(Op::Refund, &mut returned, moment).await {
-                tracing::warn!(%error, "what a refused request took could not be given back; time will do it");
+                remote.caller.link.complain_of_refund(&error.to_string());
             }
         });
     }

@@ -86,6 +86,12 @@ pub(crate) trait Scripted: Algorithm {
     /// What to write for `state`.
     fn write(&self, state: &Self::State, now: Timestamp) -> Written;
 
+    /// What a key without a state has in store in the moment `at` of a change from `old`, under which it had `stored`: as
+    /// if it had been kept. `None` where that is what a fresh key has.
+    fn stored_after_change(&self, _old: &Self, _stored: Option<f64>, _at: Timestamp) -> Option<f64> {
+        None
+    }
+
     /// How blocks of permits are leased, if they can be.
     fn leasing(&self) -> Leasing {
         Leasing::None
@@ -131,6 +137,10 @@ pub(crate) struct Asking {
     pub(crate) ticket: u128,
     /// How long permits in flight are kept for somebody who does not give them back.
     pub(crate) permits_for: Duration,
+    /// What a key without a state has in store, where that is not what a fresh one has: in the moment of a change.
+    pub(crate) stored: Option<f64>,
+    /// How long the key is kept after a grant, at least.
+    pub(crate) keeps: Duration,
 }
 
 /// Whether a request took what it asked for.

@@ -16,7 +16,7 @@ use crate::releases::Releases;
 use crate::remote::{Items, Remote};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
-use diana_core::{Ask, Decision, Limit, Patience, RefundFuture, Store, StoreError, Timestamp};
+use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, Store, StoreError, Timestamp};
 use parking_lot::Mutex;
 use returning::Returned;
 use std::collections::VecDeque;
@@ -174,6 +174,11 @@ impl RedisStore {
         decision.note() == DECIDED_HERE
     }
 
+    /// Keeps the keys of `limit` for at least `least` after a grant, where its algorithm can.
+    pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
+        self.inner.remote.plans.keep_keys(limit, least);
+    }
+
     /// For how long permits are held.
     pub(crate) fn permits_for(&self) -> Duration {
         self.inner.remote.permits_for
@@ -300,6 +305,10 @@ impl Store for RedisStore {
     async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
         let mut items = self.inner.remote.items(asks, now, patience)?;
         Ok(self.inner.ask(Op::Peek, &mut items, now).await)
+    }
+
+    fn is_fallback(&self, decision: &Decision) -> bool {
+        Self::is_made_here(decision)
     }
 
     /// Gives back where it was taken from. An error if that was Redis and it is away: then time gives it back.

@@ -29,6 +29,15 @@ pub trait Attributes {
     /// The attribute's value for this request, if it has one.
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>>;
 
+    /// Returns the other forms of the path: how a service may read it that decodes less of it, or cuts less from it, than
+    /// [`Attribute::Path`] does. Empty for almost every request.
+    ///
+    /// A rule matches if it matches any form, and its `allow` exempts a request only if it does so for every form, so that no
+    /// spelling of a path evades a limit. The first is the path with its escaped separators kept; routes use that one.
+    fn other_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Something that a call tells of itself, by name, and that the rule which it names does not ask for: most likely one of the
     /// two is misspelled. Requests tell nothing of themselves.
     fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
@@ -36,10 +45,39 @@ pub trait Attributes {
         None
     }
 
+    /// Why this attribute has no value although the request carries a credential for it: the token is there twice, or can't be
+    /// verified. `None` if nothing was sent, or if [`get`](Self::get) has a value.
+    ///
+    /// Such a request is not anonymous: a service that is more lenient than this may well know who it is from. So rules that
+    /// skip requests without an account count these together.
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        let _ = attribute;
+        None
+    }
+
     /// The client's address. A front end that has it as an address says so here, which saves reading it from a text.
     fn ip(&self) -> Option<IpAddr> {
         self.get(&Attribute::Ip)?.parse().ok()
     }
+}
+
+/// The value of what a request has more than once, with different values. Services take the first one, the last one or all of
+/// them. If any of these were the key, a client could add values and get a new key each time, so all such requests share this one.
+pub const SEVERAL: &str = "(several)";
+
+/// Why an attribute has no value although the request carries a credential for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Doubt<'a> {
+    /// The credential is there more than once, with different values.
+    Several,
+    /// The token can't be verified: it is malformed, too long, or not signed by the configured key.
+    Unverified,
+    /// The token is signed by the configured key, but expired, not valid yet, or of another issuer or for another audience.
+    /// This is what it claims.
+    Rejected(Cow<'a, str>),
+    /// The expression that gives the value failed.
+    Failed,
 }
 
 /// Something that may be known about a request.
@@ -50,7 +88,8 @@ pub enum Attribute {
     Ip,
     /// The method, such as `GET`.
     Method,
-    /// The path, without the query: decoded, and without `.` and `..`, since rules compare it as it is.
+    /// The path, without the query: decoded, and without `.` and `..`, since rules compare it as it is. Where services may
+    /// read the path in several ways, this is the shortest form; [`Attributes::other_paths`] has the others.
     Path,
     /// The host that was asked for.
     Host,

@@ -11,6 +11,7 @@ pub use key::KeyBytes;
 use part::{Lack, Part};
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Whom a limit counts: everyone together, or each combination of what its parts say.
 ///
@@ -63,6 +64,11 @@ impl MissingPart<'_> {
     pub fn is_failure(&self) -> bool {
         self.lack == Lack::Failed
     }
+
+    /// Whether the request carries a token that can't be believed, rather than none.
+    pub fn is_doubt(&self) -> bool {
+        matches!(self.lack, Lack::Several | Lack::Unverified | Lack::Rejected)
+    }
 }
 
 impl By {
@@ -76,11 +82,26 @@ impl By {
     /// A single part stands for itself; of several, each is written with its length, so that no two combinations give the
     /// same key.
     pub fn key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingPart<'_>> {
+        self.write_key(key, |part, key| part.write(request, key))
+    }
+
+    /// As [`key`](Self::key), but a part that comes from a token which can't be believed is written as one that all such requests
+    /// share: `(several)`, `(unverified)`, or `(rejected)` and what it claims.
+    pub(crate) fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingPart<'_>> {
+        self.write_key(key, |part, key| part.write_doubtful(request, key))
+    }
+
+    #[inline]
+    fn write_key(
+        &self,
+        key: &mut KeyBytes,
+        write: impl Fn(&Part, &mut KeyBytes) -> Result<(), Lack>,
+    ) -> Result<(), MissingPart<'_>> {
         let before = key.len();
         for part in &self.parts {
             let written = match self.parts.len() {
-                1 => part.write(request, key),
-                _ => key::with_length(key, |key| part.write(request, key)),
+                1 => write(part, key),
+                _ => key::with_length(key, |key| write(part, key)),
             };
             if let Err(lack) = written {
                 key.truncate(before);
@@ -168,7 +189,17 @@ impl By {
         let mut one = KeyBytes::new();
         self.parts.iter().any(|part| {
             one.clear();
-            part.write(request, &mut one).is_ok() && look(&one)
+            part.write_doubtful(request, &mut one).is_ok() && look(&one)
+        })
+    }
+
+    /// Hands each of these values to `look`, as this rule's keys have it, and as an address where it is one.
+    pub(crate) fn any_value(&self, values: &[&str], look: impl Fn(Option<IpAddr>, &[u8]) -> bool) -> bool {
+        self.parts.iter().zip(values).any(|(part, value)| {
+            let mut key = KeyBytes::new();
+            part.write_value(value, &mut key);
+            let address = value.split('/').next().filter(|_| part.is_address());
+            look(address.and_then(|address| address.parse().ok()), &key)
         })
     }
 
@@ -251,6 +282,9 @@ impl fmt::Display for MissingPart<'_> {
         match self.lack {
             Lack::Absent => write!(f, "it has no {}", self.part),
             Lack::Failed => write!(f, "{} failed", self.part),
+            Lack::Several => write!(f, "it has several tokens, so its {} is unknown", self.part),
+            Lack::Unverified => write!(f, "its token can't be verified, so its {} is unknown", self.part),
+            Lack::Rejected => write!(f, "its token is expired or not for us, so its {} is unknown", self.part),
         }
     }
 }

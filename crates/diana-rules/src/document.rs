@@ -8,6 +8,7 @@ mod yaml;
 use crate::problem::{Problem, Problems};
 use node::Node;
 use std::fmt;
+pub(crate) use variables::Replaced;
 
 /// The largest document that is read, in bytes: some ten thousand rules.
 pub(crate) const LARGEST: usize = 16 << 20;
@@ -102,10 +103,18 @@ impl Document {
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn parse_with(&self, variable: impl Fn(&str) -> Option<String>) -> Result<Node, Problems> {
+        self.parse_replacing(variable).map(|(tree, _)| tree)
+    }
+
+    /// The same, and which variables were replaced.
+    pub(crate) fn parse_replacing(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<(Node, Replaced), Problems> {
         let mut tree = self.parse()?;
-        let mut found = Vec::new();
-        variables::replace(&mut tree, &variable, &mut found);
-        if found.is_empty() { Ok(tree) } else { Err(self.problems(found)) }
+        let (mut replaced, mut found) = (Replaced::default(), Vec::new());
+        variables::replace(&mut tree, &variable, &mut replaced, &mut found);
+        if found.is_empty() { Ok((tree, replaced)) } else { Err(self.problems(found)) }
     }
 
     /// Problems of this document.

@@ -12,6 +12,8 @@ pub(crate) mod gateway;
 pub(crate) mod remote;
 pub(crate) mod store;
 mod unreachable;
+mod unset;
+mod warnings;
 
 use crate::answer::OwnAnswer;
 use crate::document::Document;
@@ -25,13 +27,14 @@ use crate::scalar;
 use crate::vocabulary::Vocabulary;
 pub use admin::Admin;
 pub use gateway::{
-    AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, RateLimitHeaders, Route, Scheme, Signature,
-    Timeouts, Tls, Upstream,
+    AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, Methods, Paths, RateLimitHeaders, Route, Scheme,
+    Signature, Spelling, Timeouts, Tls, Upstream,
 };
-pub use remote::RemoteSection;
+pub use remote::{RemoteSection, WhenRemoteIsDown};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
+pub use unset::NotChecked;
 
 /// The newest version of the file that is known.
 pub(crate) const NEWEST_VERSION: u64 = 1;
@@ -82,6 +85,8 @@ pub struct RuleFile {
     pub answer: Option<Arc<OwnAnswer>>,
     /// The rules, in order.
     pub rules: Vec<Rule>,
+    /// What is not wrong, but most likely not meant.
+    pub warnings: Option<Problems>,
 }
 
 impl Default for RuleFile {
@@ -97,6 +102,7 @@ impl Default for RuleFile {
             status: STATUS,
             answer: None,
             rules: Vec::new(),
+            warnings: None,
         }
     }
 }
@@ -113,10 +119,11 @@ impl RuleFile {
         registry: &Registry,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Problems> {
-        let tree = document.parse_with(variable)?;
+        let (tree, replaced) = document.parse_replacing(variable)?;
         let mut problems = Vec::new();
         let file = Self::of_tree(&tree, registry, &mut problems);
-        told(document, file, problems)
+        let problems = problems.into_iter().map(|problem| replaced.hide(problem)).collect();
+        told(document, &tree, file, problems)
     }
 
     /// This file with the rules of a document from a configuration centre in place of its own.
@@ -127,7 +134,7 @@ impl RuleFile {
         let tree = document.parse()?;
         let mut problems = Vec::new();
         let file = self.remote_tree(&tree, registry, &mut problems);
-        told(document, file, problems)
+        told(document, &tree, file, problems)
     }
 
     fn of_tree(tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
@@ -140,18 +147,22 @@ impl RuleFile {
             revision: revision(fields.take("revision"), problems).unwrap_or_default(),
             gateway: fields.take("gateway").and_then(|node| Gateway::read(node, problems)),
             admin: fields.take("admin").and_then(|node| Admin::read(node, problems)),
-            identity: fields.take("identity").and_then(|node| Identity::read(node, problems)).unwrap_or_default(),
+            identity: fields.take("identity").map(|node| Identity::read_in_part(node, problems)).unwrap_or_default(),
             store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
             remote: fields.take("remote").and_then(|node| RemoteSection::read(node, problems)),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
             answer: fields.take("answer").and_then(|node| OwnAnswer::read(node, problems)),
             rules: Vec::new(),
+            warnings: None,
         };
         file.check_listening(admin_at, problems);
         let vocabulary =
             Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
         // With a configuration centre, the local rules are what serves without it, and may be left out.
-        let rules = if has_remote { fields.take("rules") } else { fields.require("rules", problems) };
+        let falls_back = file.remote.as_ref().is_some_and(|remote| remote.when_down == WhenRemoteIsDown::Local);
+        // Without them, nothing would be limited while the config server is unreachable.
+        let may_lack = has_remote && !falls_back;
+        let rules = if may_lack { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
         fields.finish(problems);
         Some(Self { rules, ..file })
@@ -177,7 +188,7 @@ impl RuleFile {
         }
         version(fields.take("version"), problems);
         let revision = revision(fields.take("revision"), problems).unwrap_or_default();
-        let identity = fields.take("identity").and_then(|node| Identity::read(node, problems));
+        let identity = fields.take("identity").map(|node| Identity::read_in_part(node, problems));
         let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
         let answer = fields.take("answer").and_then(|node| OwnAnswer::read(node, problems));
         let answer = answer.or_else(|| self.answer.clone());
@@ -188,6 +199,12 @@ impl RuleFile {
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
         fields.finish(problems);
         Some(Self { rules: rules.unwrap_or_default(), ..file })
+    }
+
+    /// What is most likely not meant in the document that the rules are from.
+    fn warn(&self, tree: &Node) -> Vec<Problem> {
+        let places = rules_in(tree).iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
+        warnings::of(&self.rules, |rule| name_of(places.get(&rule.span).copied(), rule))
     }
 
     fn read_rules(&self, node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
@@ -213,10 +230,11 @@ impl RuleFile {
         }
         let places = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
         let place = |rule: &Rule| name_of(places.get(&rule.span).copied(), rule);
+        // Also of rules that are wrong otherwise, so that all is reported at once.
         let mut known = HashSet::new();
-        for rule in &rules {
-            if !known.insert(&*rule.name) {
-                let problem = Problem::new(place(rule), format!("there is a rule `{}` already", rule.name));
+        for name in items.iter().filter_map(name_in) {
+            if let Some(text) = name.text().filter(|text| !text.is_empty() && !known.insert(*text)) {
+                let problem = Problem::new(name.span, format!("there is a rule `{text}` already"));
                 problems.push(problem.expected("another name: counts are kept by it"));
             }
         }
@@ -225,13 +243,26 @@ impl RuleFile {
     }
 }
 
+/// The rules of a document, as they are written.
+fn rules_in(tree: &Node) -> &[Node] {
+    let Value::Map(entries) = &tree.value else { return &[] };
+    match entries.iter().find(|entry| entry.key == "rules").map(|entry| &entry.node.value) {
+        Some(Value::List(items)) => items,
+        _ => &[],
+    }
+}
+
+/// The name of a rule, as it is written.
+fn name_in(item: &Node) -> Option<&Node> {
+    match &item.value {
+        Value::Map(entries) => entries.iter().find(|entry| entry.key == "name").map(|entry| &entry.node),
+        _ => None,
+    }
+}
+
 /// Where a rule's name stands.
 fn name_of(item: Option<&Node>, rule: &Rule) -> Span {
-    let entry = item.and_then(|item| match &item.value {
-        Value::Map(entries) => entries.iter().find(|entry| entry.key == "name"),
-        _ => None,
-    });
-    entry.map_or(rule.span, |entry| entry.node.span)
+    item.and_then(name_in).map_or(rule.span, |name| name.span)
 }
 
 fn version(node: Option<&Node>, problems: &mut Vec<Problem>) {
@@ -250,9 +281,18 @@ fn revision(node: Option<&Node>, problems: &mut Vec<Problem>) -> Option<u64> {
     scalar::count(node?, "`revision`", 0, problems)
 }
 
-fn told(document: &Document, file: Option<RuleFile>, problems: Vec<Problem>) -> Result<RuleFile, Problems> {
+fn told(
+    document: &Document,
+    tree: &Node,
+    file: Option<RuleFile>,
+    problems: Vec<Problem>,
+) -> Result<RuleFile, Problems> {
     match file {
-        Some(file) if problems.is_empty() => Ok(file),
+        Some(file) if problems.is_empty() => {
+            let warnings = file.warn(tree);
+            let warnings = (!warnings.is_empty()).then(|| document.problems(warnings));
+            Ok(RuleFile { warnings, ..file })
+        }
         _ => Err(document.problems(problems)),
     }
 }

@@ -5,8 +5,9 @@ pub(crate) mod settings;
 mod source;
 mod token;
 
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Doubt};
 use crate::document::node::{Node, Value};
+use crate::expression::Expression;
 use crate::fields::empty;
 use crate::problem::Problem;
 use crate::scalar;
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use token::{Claims, Tokens};
+use token::{Token, Tokens};
 
 /// Where names such as `account` come from, and how tokens are verified.
 ///
@@ -46,11 +47,13 @@ use token::{Claims, Tokens};
 ///
 /// What is empty is absent. `jwt` says how tokens are verified: `secret`, `public_key` (PEM) with its `algorithm`, or
 /// `verify: false` where somebody before us does it; and `from`, `issuer`, `audience` and `leeway`. A token that is not good
-/// claims nothing.
+/// claims nothing, but a request with one is not a request without one: [`Attributes::doubt`] tells.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     sources: Vec<(Box<str>, Source)>,
     tokens: Option<Tokens>,
+    /// What is written, but wrong: that has been reported, and rules may name it without being reported for it.
+    unsound: Vec<Box<str>>,
 }
 
 /// Words that mean something else in a rule.
@@ -60,27 +63,37 @@ const TAKEN: [&str; 12] =
 impl Identity {
     /// Reads `identity`. What is wrong is told in `problems`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let before = problems.len();
+        let read = Self::read_in_part(node, problems);
+        (problems.len() == before).then_some(read)
+    }
+
+    /// Reads what is good of `identity`. What is wrong is told in `problems`; its names are known all the same.
+    pub(crate) fn read_in_part(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let entries = match &node.value {
             Value::Map(entries) => entries,
-            Value::Null => return Some(Self::default()),
+            Value::Null => return Self::default(),
             other => {
                 let what = format!("`identity` is a map, but this is {}", other.kind());
                 problems.push(Problem::new(node.span, what).expected("such as `account: header(x-account-id)`"));
-                return None;
+                return Self::default();
             }
         };
-        let before = problems.len();
         let has_tokens = entries.iter().any(|entry| entry.key == "jwt" && entry.node.value != Value::Null);
         let mut read = Self::default();
         for entry in entries {
+            let (name, known) = (entry.key.as_str(), read.sources.len());
             if entry.node.value == Value::Null {
                 // Whoever forgets where the account comes from must not be left without one.
                 empty(entry, problems);
+                read.unsound.push(name.into());
                 continue;
             }
-            let name = entry.key.as_str();
             if name == "jwt" {
                 read.tokens = Tokens::read(&entry.node, problems);
+                if read.tokens.is_none() {
+                    read.unsound.push(name.into());
+                }
                 continue;
             }
             if let Some(problem) = no_name(name) {
@@ -88,32 +101,36 @@ impl Identity {
                 continue;
             }
             let what = format!("`{name}`");
-            let Some(text) = scalar::text(&entry.node, &what, problems) else { continue };
-            match Source::read(text) {
-                Ok(source) if source.needs_tokens() && !has_tokens => {
+            match scalar::text(&entry.node, &what, problems).map(Source::read) {
+                Some(Ok(source)) if source.needs_tokens() && !has_tokens => {
                     let problem = Problem::new(entry.node.span, "claims are only believed once tokens are verified");
                     problems.push(problem.expected("add `jwt: {secret: '${JWT_SECRET}'}` to `identity`"));
                 }
-                Ok(source) => read.sources.push((name.into(), source)),
-                Err(wrong) => problems.push(wrong.at(entry.node.span)),
+                Some(Ok(source)) => read.sources.push((name.into(), source)),
+                Some(Err(wrong)) => problems.push(wrong.at(entry.node.span)),
+                None => {}
+            }
+            if read.sources.len() == known {
+                read.unsound.push(name.into());
             }
         }
-        (problems.len() == before).then_some(read)
+        read
     }
 
     /// The names that it defines, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.sources.iter().map(|(name, _)| &**name)
+        let unsound = self.unsound.iter().filter(|name| &***name != "jwt");
+        self.sources.iter().map(|(name, _)| name).chain(unsound).map(|name| &**name)
     }
 
     /// Whether it says how tokens are verified, without which `jwt(claim)` means nothing.
     pub fn knows_tokens(&self) -> bool {
-        self.tokens.is_some()
+        self.tokens.is_some() || self.unsound.iter().any(|name| &**name == "jwt")
     }
 
     /// A request, with what it says about whom it is from. A token is verified once, and only if somebody asks for a claim.
     pub fn of<'a, A: Attributes + ?Sized>(&'a self, request: &'a A) -> Identified<'a, A> {
-        Identified { identity: self, request, claims: OnceLock::new() }
+        Identified { identity: self, request, token: OnceLock::new() }
     }
 
     /// What a name stands for, if that is simply something that a request says.
@@ -139,14 +156,43 @@ impl Identity {
 pub struct Identified<'a, A: ?Sized> {
     identity: &'a Identity,
     request: &'a A,
-    /// What the token claims, once somebody asked.
-    claims: OnceLock<Option<Claims>>,
+    /// The token, once somebody asked for a claim.
+    token: OnceLock<Token>,
 }
 
 impl<A: Attributes + ?Sized> Identified<'_, A> {
+    fn token(&self, tokens: &Tokens) -> &Token {
+        self.token.get_or_init(|| tokens.token(self.request))
+    }
+
     fn claim(&self, tokens: &Tokens, name: &str) -> Option<Cow<'_, str>> {
-        let claims = self.claims.get_or_init(|| tokens.claims(self.request));
-        token::claim(claims.as_ref()?, name)
+        match self.token(tokens) {
+            Token::Good(claims) => token::claim(claims, name),
+            Token::Absent | Token::Several | Token::Unverified | Token::Rejected(_) => None,
+        }
+    }
+
+    /// Why the token does not say this, although it is there.
+    fn doubt_about_claim(&self, name: &str) -> Option<Doubt<'_>> {
+        match self.token(self.identity.tokens.as_ref()?) {
+            Token::Absent | Token::Good(_) => None,
+            Token::Several => Some(Doubt::Several),
+            Token::Unverified => Some(Doubt::Unverified),
+            Token::Rejected(claims) => Some(token::claim(claims, name).map_or(Doubt::Unverified, Doubt::Rejected)),
+        }
+    }
+
+    /// Why an expression of `identity` gives nothing, although the request has what it asks for.
+    fn doubt_about(&self, expression: &Expression) -> Option<Doubt<'_>> {
+        let failed = match expression.text_of(self) {
+            Ok(text) if !text.is_empty() => return None,
+            Ok(_) => None,
+            Err(_) => Some(Doubt::Failed),
+        };
+        let doubts = expression.attributes().filter_map(|asked| self.doubt(asked));
+        // One claim of several is nobody's name.
+        let without_claim = |doubt| if matches!(doubt, Doubt::Rejected(_)) { Doubt::Unverified } else { doubt };
+        doubts.map(without_claim).next().or(failed)
     }
 }
 
@@ -166,6 +212,22 @@ impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
                 None => self.request.get(attribute),
             },
             _ => self.request.get(attribute),
+        }
+    }
+
+    fn other_paths(&self) -> Vec<String> {
+        self.request.other_paths()
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        match attribute {
+            Attribute::Named(name) => match self.identity.source(name) {
+                Some(Source::Of(source)) => self.doubt(source),
+                Some(Source::Expression(expression)) => self.doubt_about(expression),
+                None => self.request.doubt(attribute),
+            },
+            Attribute::Jwt(name) if self.identity.tokens.is_some() => self.doubt_about_claim(name),
+            _ => self.request.doubt(attribute),
         }
     }
 

@@ -39,7 +39,7 @@ mod words;
 
 pub use algorithm::{AlgorithmOptions, Configured};
 pub use answer::OwnAnswer;
-pub use attributes::{Attribute, Attributes};
+pub use attributes::{Attribute, Attributes, Doubt, SEVERAL};
 pub use by::{By, KeyBytes, MissingPart};
 pub use bytes::{InvalidByteRate, parse_byte_rate};
 pub use described::DescribedRequest;
@@ -48,19 +48,22 @@ pub use document::{Document, Format};
 pub use expression::{Expression, ExpressionFailed, InvalidExpression, Kind};
 pub use fields::Fields;
 pub use file::{
-    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, OnFullKeys,
-    RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, StoreSection, Timeouts, Tls,
-    Upstream, WhenRedisIsDown,
+    AccessLogFormat, Admin, Bounds, Certificate, Gateway, InvalidUpstream, Lease, MemorySection, Methods, NotChecked,
+    OnFullKeys, Paths, RateLimitHeaders, RedisSection, RemoteSection, Route, RuleFile, Scheme, Signature, Spelling,
+    StoreSection, Timeouts, Tls, Upstream, WhenRedisIsDown, WhenRemoteIsDown,
 };
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
+pub use matching::host::split_host;
 pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
 pub use registry::Registry;
-pub use rule::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule};
+pub use rule::{
+    Bandwidth, Bodies, CostOf, HeldUntil, Home, KeyList, Load, Missing, Mode, Over, Override, Percent, Rule,
+};
 pub use ruleset::{
-    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Move, NotAskable, RefusedBy,
-    Resource, RuleInForce, RuleSet, Why,
+    Applied, Counted, Explained, ExplainedRule, Fate, Found, InvalidKey, LimitInForce, Listed, Move, NotAskable,
+    RefusedBy, Resource, RuleInForce, RuleSet, Why,
 };
 pub use schema::schema;
 pub use secret::Secret;
@@ -68,7 +71,7 @@ pub use secret::Secret;
 pub use source::{
     Apply, Origin, Remote, RemoteError, Running, SourceError, SourceStatus, Sources, StartError, default_keep,
 };
-pub use words::{RuleInWords, gateway_in_words, in_words, table};
+pub use words::{RuleInWords, gateway_in_words, in_words, store_in_words, table};
 
 /// The page's code, so that it is tested.
 #[cfg(doctest)]

@@ -9,8 +9,10 @@
 //! buckets: 10
 //! ```
 //!
-//! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time.
+//! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time;
+//! `concurrent: {limit: 4, burst: 8, delay: 200ms}` lets a few more in after a wait.
 
+pub(crate) mod concurrent;
 mod style;
 
 use crate::algorithm::{AlgorithmOptions, Configured};
@@ -19,7 +21,7 @@ use crate::fields::{Fields, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
-use diana_core::{Concurrency, MinInterval, Quota, TokenBucket, Total};
+use diana_core::{MinInterval, Quota, TokenBucket, Total};
 use std::time::Duration;
 pub(crate) use style::LimitStyle;
 
@@ -155,12 +157,16 @@ fn read(
     simple("every", fields.every, every.map(Configured::new));
     let total = fields.total.and_then(|node| scalar::count(node, "`total`", 1, problems));
     simple("total", fields.total, total.and_then(|count| Total::new(count).ok()).map(Configured::new));
-    let concurrent = fields.concurrent.and_then(|node| scalar::count(node, "`concurrent`", 1, problems));
-    simple(
-        "concurrent",
-        fields.concurrent,
-        concurrent.and_then(|count| Concurrency::new(count).ok()).map(Configured::new),
-    );
+    if let Some((node, (places, written))) =
+        fields.concurrent.and_then(|node| Some((node, concurrent::read(node, problems)?)))
+    {
+        limits.push(LimitRule {
+            configured: Configured::new(places),
+            algorithm: "concurrent",
+            written,
+            span: node.span,
+        });
+    }
     limits
 }
 

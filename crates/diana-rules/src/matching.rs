@@ -4,6 +4,7 @@
 //! One with `call` is about none: it is there for those who ask for it by its name.
 
 pub(crate) mod glob;
+mod hints;
 pub(crate) mod host;
 pub(crate) mod index;
 mod names;
@@ -133,15 +134,30 @@ impl Match {
             return Err(Mismatch::Ip);
         }
         for OtherMatch { name, matcher, .. } in &self.others {
-            if !matcher.matches(seen.request) {
+            let other = |form| matcher.matches(&self.view_of(seen, form));
+            if !(matcher.matches(seen.request) || seen.other_paths().any(other)) {
                 return Err(Mismatch::Other(name));
             }
         }
-        match self.when.as_ref().map(|when| when.holds(&self.view(seen))) {
-            None | Some(Ok(true)) => Ok(When::Holds),
-            Some(Ok(false)) => Err(Mismatch::When),
-            Some(Err(_)) => Ok(When::Failed),
+        let Some(when) = &self.when else { return Ok(When::Holds) };
+        let first = when.holds(&self.view(seen));
+        if matches!(first, Ok(true)) {
+            return Ok(When::Holds);
         }
+        let mut has_failed = first.is_err();
+        // An exception such as `request.path != "/health"` is one only if every form of the path says so.
+        if seen.has_other_paths()
+            && when.attributes().any(|asked| matches!(asked, Attribute::Path | Attribute::Param(_)))
+        {
+            for form in seen.other_paths() {
+                match when.holds(&self.view_of(seen, form)) {
+                    Ok(true) => return Ok(When::Holds),
+                    Ok(false) => {}
+                    Err(_) => has_failed = true,
+                }
+            }
+        }
+        if has_failed { Ok(When::Failed) } else { Err(Mismatch::When) }
     }
 
     /// Whether host and path are the rule's; else which of them is another.
@@ -150,8 +166,7 @@ impl Match {
         if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
             return Err(Mismatch::Host);
         }
-        let path = seen.path();
-        if !self.paths.is_empty() && !path.is_some_and(|path| self.paths.iter().any(|own| own.matches(path))) {
+        if !self.paths.is_empty() && !seen.paths().any(|path| self.paths.iter().any(|own| own.matches(path))) {
             return Err(Mismatch::Path);
         }
         Ok(())
@@ -159,7 +174,12 @@ impl Match {
 
     /// The request with the parameters of its path.
     pub(crate) fn view<'a, 's>(&'a self, seen: &'a Seen<'s>) -> WithParameters<'a, 's> {
-        WithParameters { seen, paths: &self.paths }
+        WithParameters { seen, paths: &self.paths, form: None }
+    }
+
+    /// The same with another form of its path.
+    pub(crate) fn view_of<'a, 's>(&'a self, seen: &'a Seen<'s>, form: &'a str) -> WithParameters<'a, 's> {
+        WithParameters { seen, paths: &self.paths, form: Some(form) }
     }
 
     /// Whether no host and no path is another.

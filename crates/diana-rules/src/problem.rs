@@ -35,6 +35,15 @@ impl Problem {
         Self { expected: Some(expected.into()), ..self }
     }
 
+    /// With other texts for what is wrong and what was expected: `instead` where there is none for what is wrong, and nothing where
+    /// there is none for what was expected. What it points at within a text is kept only if that text stays.
+    #[must_use]
+    pub(crate) fn map_texts(self, change: impl Fn(&str) -> Option<String>, instead: &str) -> Self {
+        let within = self.within.filter(|within| change(&within.text).as_ref() == Some(&within.text));
+        let what = change(&self.what).unwrap_or_else(|| instead.to_owned());
+        Self { what, expected: self.expected.as_deref().and_then(change), within, ..self }
+    }
+
     /// Points at byte `at` of `text`, if that text stands in the document as it is, and not behind an alias, a variable or
     /// escapes.
     #[must_use]

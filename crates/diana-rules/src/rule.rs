@@ -37,12 +37,18 @@ pub struct Rule {
     pub limits: Vec<LimitRule>,
     /// Whether as many are let in at a time as the latency of their answers allows.
     pub adaptive: bool,
+    /// Until when a request holds its place of a `concurrent` limit.
+    pub held_until: HeldUntil,
     /// How fast bodies flow.
     pub bandwidth: Option<Bandwidth>,
     /// How busy the machine may be.
     pub load: Option<Load>,
     /// What a request costs.
     pub cost: CostOf,
+    /// What a request costs whose `cost` fails. Without it, such a request is denied.
+    pub cost_default: Option<Cost>,
+    /// The least that a request costs, where `cost` is an expression. With 0, a request that costs nothing is not counted.
+    pub cost_min: u64,
     /// Who is not counted.
     pub allow: KeyList,
     /// Who is refused at once.
@@ -63,6 +69,8 @@ pub struct Rule {
     pub answer: Option<Arc<OwnAnswer>>,
     /// What becomes of a request that lacks what `by` asks for.
     pub missing: Missing,
+    /// What such a request is answered if it is denied, where that is another status than the rule's.
+    pub missing_status: Option<u16>,
     /// Where its counts are.
     pub home: Home,
     /// Where it stands in the file.
@@ -77,7 +85,7 @@ pub enum CostOf {
     Request,
     /// Always so much.
     Fixed(Cost),
-    /// What an expression says; nothing is counted if that is 0.
+    /// What an expression says, within the rule's `cost_min` and `cost_default`.
     Expression(Expression),
 }
 
@@ -89,6 +97,17 @@ pub enum Over {
     Deny,
     /// It goes to another upstream.
     Divert(Upstream),
+}
+
+/// Until when a request holds its place of a `concurrent` limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeldUntil {
+    /// The response has been sent, or the client has left.
+    #[default]
+    ClientLeft,
+    /// The upstream has answered, even if the client has left. Its response is then read and dropped.
+    UpstreamDone,
 }
 
 /// Whether a rule refuses anybody.

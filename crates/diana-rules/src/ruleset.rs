@@ -15,8 +15,8 @@ use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
 use crate::matching::{Looks, Normalised, Seen, When};
-use crate::rule::Rule;
-pub use by_hand::InvalidKey;
+use crate::rule::{Mode, Rule};
+pub use by_hand::{InvalidKey, Listed};
 pub use by_name::NotAskable;
 pub use counted::{Counted, Fate};
 use diana_core::Limit;
@@ -84,7 +84,7 @@ impl RuleSet {
         let rules = rules.collect::<Vec<_>>();
         let numbers = rules.iter().zip(0_u32..);
         let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number)).collect();
-        let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches));
+        let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches).and_lists_of(rule));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
         let has_reserved = rules.iter().any(RuleInForce::has_reserved);
@@ -146,9 +146,36 @@ impl RuleSet {
         })
     }
 
+    /// The number of a rule by its name.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// What was found by the rules `before`, as it would be found by these: with the same keys and costs, and the limits of the
+    /// rules that have the same names. Rules that are gone are left out, and new ones are not asked about it.
+    ///
+    /// `None` if a rule counts by something else now, or refuses what it only would have refused: only the request itself could
+    /// tell.
+    pub fn carried_over(&self, before: &Self, found: &Found) -> Option<Found> {
+        let mut carried = Found::default();
+        let counted = found.applied().iter().map(|applied| (applied, Some(applied.cost)));
+        for (applied, cost) in counted.chain(found.free().iter().map(|applied| (applied, None))) {
+            let old = before.rule(applied.rule)?;
+            let Some(number) = self.number(&old.rule().name) else { continue };
+            let rule = self.rule(number).filter(|rule| rule.rule().by == old.rule().by)?;
+            rule.apply_key(number, found.key(applied), cost, &mut carried);
+        }
+        for refused in found.refused() {
+            let Some(number) = self.number(&before.rule(refused.rule)?.rule().name) else { continue };
+            self.rule(number).filter(|rule| rule.rule().mode == Mode::Shadow)?;
+            carried.refuse(number, refused.why);
+        }
+        Some(carried)
+    }
+
     /// A rule by its name.
     pub fn named(&self, name: &str) -> Option<&RuleInForce> {
-        self.rule(*self.by_name.get(name)?)
+        self.rule(self.number(name)?)
     }
 
     /// Whether a rule goes by how long answers take.

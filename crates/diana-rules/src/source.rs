@@ -12,7 +12,7 @@
 //! # What always holds (`tests/it/remote_over_local.rs`)
 //! - A document that [`Apply`] refuses changes nothing, whatever it came from, and is [told](SourceStatus::last_error).
 //! - The centre's document is in force as soon as it can be had, and stays when the centre goes away; over a restart too,
-//!   if there is a place to [keep](Sources::keep) it.
+//!   if there is a place to [keep](Sources::keep) it. With [`WhenRemoteIsDown::Local`] the file's rules are in force instead.
 //! - Documents of more than 16 MiB are refused while they are read, and nothing that a centre sends is held beyond that.
 //! - A source that changes many times a second is put in force a few times a second at most, and the last change always.
 //! - No password and no token is in any error, status or debug output.
@@ -38,12 +38,13 @@ pub use running::Running;
 pub use status::{Origin, SourceError, SourceStatus};
 
 use crate::document::Document;
+use crate::file::WhenRemoteIsDown;
 use crate::problem::Problems;
 use centre::Centre;
-use desk::Desk;
+use desk::{Desk, Found};
 use file::LocalFile;
 use kept::Kept;
-use status::Ledger;
+use status::{Ledger, Wrong};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,14 +82,18 @@ pub trait Apply: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Sources {
     local: Option<PathBuf>,
+    /// In place of a file.
+    fixed: Option<Document>,
     remote: Option<Remote>,
     keep: Option<PathBuf>,
+    when_down: WhenRemoteIsDown,
     wait: Duration,
 }
 
 impl Default for Sources {
     fn default() -> Self {
-        Self { local: None, remote: None, keep: None, wait: FIRST_ANSWER }
+        let when_down = WhenRemoteIsDown::LastGood;
+        Self { local: None, fixed: None, remote: None, keep: None, when_down, wait: FIRST_ANSWER }
     }
 }
 
@@ -120,6 +125,12 @@ impl Sources {
         Self { local: Some(path.into()), ..self }
     }
 
+    /// A document in place of a file: one that was read from standard input, and can't change.
+    #[must_use]
+    pub fn document(self, document: Document) -> Self {
+        Self { fixed: Some(document), ..self }
+    }
+
     /// A configuration centre, whose rules win over the file's.
     #[must_use]
     pub fn remote(self, remote: Remote) -> Self {
@@ -133,6 +144,13 @@ impl Sources {
         Self { keep: Some(folder.into()), ..self }
     }
 
+    /// Which rules apply while the config server is unreachable: what it sent last, or the file's. With the latter nothing is
+    /// [kept](Self::keep).
+    #[must_use]
+    pub fn when_down(self, when_down: WhenRemoteIsDown) -> Self {
+        Self { when_down, ..self }
+    }
+
     /// How long [`start`](Self::start) waits for the centre (a second). It is asked on afterwards.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
@@ -144,20 +162,24 @@ impl Sources {
     /// What is tried, until something can be put in force: the centre's document, the one kept from the last time, the file
     /// alone. Each failure is recorded. Needs a tokio runtime with time and I/O.
     pub async fn start(self, apply: Arc<dyn Apply>) -> Result<Running, StartError> {
-        let Self { local, remote, keep, wait } = self;
-        if local.is_none() && remote.is_none() {
+        let Self { local, fixed, remote, keep, when_down, wait } = self;
+        let keep = keep.filter(|_| when_down == WhenRemoteIsDown::LastGood);
+        if local.is_none() && fixed.is_none() && remote.is_none() {
             return Err(StartError::NoSource);
         }
         let ledger = Arc::new(Ledger::default());
         let file = local.map(LocalFile::new);
         let kept = remote.as_ref().zip(keep).map(|(remote, folder)| Kept::new(&folder, remote));
+        if remote.is_some() {
+            ledger.has_remote();
+        }
         let mut centre = remote.map(Centre::new);
 
         let (found, fetched) = tokio::join!(
             async {
                 match &file {
                     Some(file) => Some(file.first().await),
-                    None => None,
+                    None => fixed.map(|document| Ok(Found::hashed(Origin::Local, document))),
                 }
             },
             async {
@@ -169,7 +191,7 @@ impl Sources {
         );
 
         let mut failures = Vec::new();
-        let mut told = |origin, what: String| failures.push(ledger.error(origin, &what));
+        let mut told = |origin, what: String| failures.push(ledger.error(origin, Wrong::Source, &what));
         let local = found.and_then(|found| found.map_err(|what| told(Origin::Local, what)).ok());
         let first = match fetched {
             None => None,
@@ -183,7 +205,7 @@ impl Sources {
             }
         };
 
-        let desk = Arc::new(Desk::new(apply, kept, Arc::clone(&ledger)));
+        let desk = Arc::new(Desk::new(apply, kept, when_down, Arc::clone(&ledger)));
         match desk.open(local, first, &mut failures).await {
             Ok(()) => Ok(Running::new(desk, ledger, file, centre)),
             Err(()) => Err(StartError::NothingInForce(failures)),

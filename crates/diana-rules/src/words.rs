@@ -4,14 +4,16 @@
 
 mod gateway;
 mod limit;
+mod store;
 mod table;
 #[cfg(test)]
 mod tests;
 mod units;
 
-use crate::rule::{CostOf, Home, KeyList, Missing, Mode, Over, Rule};
+use crate::rule::{CostOf, HeldUntil, Home, KeyList, Missing, Mode, Over, Rule};
 pub use gateway::gateway_in_words;
 use std::fmt;
+pub use store::store_in_words;
 pub use table::table;
 
 /// One rule in words.
@@ -89,7 +91,21 @@ fn notes(rule: &Rule) -> Vec<String> {
         CostOf::Request => {}
         CostOf::Fixed(cost) if cost.get() == 1 => {}
         CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
-        CostOf::Expression(expression) => notes.push(format!("a request costs what `{expression}` says")),
+        CostOf::Expression(expression) => {
+            let least = match rule.cost_min {
+                0 => ", and is not counted if that is 0".to_owned(),
+                1 => String::new(),
+                least => format!(", at least {least}"),
+            };
+            let failed = match rule.cost_default {
+                Some(cost) => format!("{} if that fails", cost.get()),
+                None => "refused with 400 if that fails".to_owned(),
+            };
+            notes.push(format!("a request costs what `{expression}` says{least}; {failed}"));
+        }
+    }
+    if rule.held_until == HeldUntil::UpstreamDone {
+        notes.push("a place is held until the upstream is done, even if the client leaves".to_owned());
     }
     let list = |list: &KeyList| some(list.written().iter().cloned(), ", ");
     if !rule.allow.is_empty() {
@@ -112,7 +128,10 @@ fn notes(rule: &Rule) -> Vec<String> {
     if let Some(missing) = rule.by.may_be_missing(is_in_path) {
         notes.push(match rule.missing {
             Missing::Skip => format!("requests without {missing} are not limited by this rule"),
-            Missing::Deny => format!("requests without {missing} are refused"),
+            Missing::Deny => match rule.missing_status {
+                Some(status) => format!("requests without {missing} are refused with {status}"),
+                None => format!("requests without {missing} are refused"),
+            },
             Missing::Shared => format!("requests without {missing} are counted together"),
         });
     }

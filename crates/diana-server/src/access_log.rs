@@ -63,7 +63,7 @@ impl Drops {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self, lines: u64) {
+    pub(crate) fn add(&self, lines: u64) {
         self.0.fetch_add(lines, Ordering::Relaxed);
     }
 }

@@ -44,7 +44,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use diana::Engine;
 use diana::redis::RedisStore;
-use diana_rules::{Secret, SourceStatus};
+use diana_rules::{Gateway, Secret, SourceStatus};
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -59,12 +59,16 @@ pub struct AdminState {
     pub engine: Arc<Engine<RedisStore>>,
     /// What the gateway counts.
     pub metrics: Arc<Metrics>,
+    /// How the gateway reads requests, so that explanations read them in the same way.
+    pub gateway: Arc<Gateway>,
     /// Whether it takes requests.
     pub readiness: Arc<Readiness>,
     /// Where the rules come from, if they are followed.
     pub sources: Option<TellSources>,
     /// The lines that the access log dropped, if there is one.
     pub access_log: Option<Drops>,
+    /// The lines that the program's own log dropped, if it has one.
+    pub program_log: Option<Drops>,
     /// What whoever asks must know; `None` if everybody may ask who reaches the address.
     pub token: Option<Secret>,
 }

@@ -1,6 +1,8 @@
 //! Dates in words, worked out once a second.
 
-use diana::core::Timestamp;
+use diana::core::{Clock, SystemClock, Timestamp};
+use http::HeaderValue;
+use std::cell::RefCell;
 
 /// The date as a log shows it, kept for as long as its second lasts.
 #[derive(Debug, Default)]
@@ -39,6 +41,30 @@ impl Date {
     }
 }
 
+/// The date as HTTP has it in `Date` (RFC 9110, section 5.6.7): `Sun, 15 Nov 2026 21:33:15 GMT`. Worked out once a second.
+pub(crate) fn now() -> HeaderValue {
+    thread_local! {
+        static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
+    }
+    let second = SystemClock.now().as_nanos() / 1_000_000_000;
+    LAST.with_borrow_mut(|(last, shown)| {
+        if *last != second {
+            *last = second;
+            *shown = HeaderValue::try_from(http_date(second)).unwrap_or(HeaderValue::from_static(""));
+        }
+        shown.clone()
+    })
+}
+
+fn http_date(second: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]; // 1970-01-01 was a Thursday
+    let days = second / 86_400;
+    let (year, month, day) = civil(days);
+    let weekday = DAYS[usize::try_from(days % 7).unwrap_or_default()];
+    let (hour, minute, second) = (second / 3_600 % 24, second / 60 % 60, second % 60);
+    format!("{weekday}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", MONTHS[month])
+}
+
 /// The year, the month from 0 on, and the day from 1 on, of a day that is counted from 1970-01-01.
 ///
 /// Years that begin in March end with the leap day, so the months have a rhythm of 153 days in five.
@@ -72,6 +98,15 @@ mod tests {
         ] {
             assert_eq!(Date::default().iso(Timestamp::from_secs(seconds)), iso);
         }
+    }
+
+    #[test]
+    fn http_has_the_day_of_the_week() {
+        // RFC 9110, section 5.6.7, and what `date -u -d @N` says.
+        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(http_date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");
+        assert_eq!(http_date(1_794_773_572), "Sun, 15 Nov 2026 20:12:52 GMT");
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod client_io;
 mod deadlines;
 mod facts;
 mod head;
+mod http2;
 mod journey;
 mod leave;
 mod listener;
@@ -45,6 +46,7 @@ mod phase;
 mod proxy_protocol;
 mod service;
 mod site;
+mod socket;
 mod start_error;
 mod tls;
 mod tunnel;
@@ -61,6 +63,7 @@ use deadlines::Deadlines;
 use diana::Engine;
 use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
 use diana_rules::RuleFile;
+pub(crate) use head::{Rejected, check};
 use http::HeaderName;
 use parking_lot::Mutex;
 use site::{Destination, Site, Store};
@@ -108,7 +111,7 @@ impl Gateway {
     /// The gateway that a file describes, with an engine for its rules.
     pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
         let section = Arc::new(file.gateway.clone().unwrap_or_default());
-        let mut chain = Chain::new();
+        let (mut chain, echoes) = (Chain::new(), section.echo);
         if let Some(signature) = &section.signature {
             let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
             chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
@@ -119,7 +122,7 @@ impl Gateway {
             chain,
             metrics: None,
             log: None,
-            nowhere: Nowhere::Answer,
+            nowhere: if echoes { Nowhere::Echo } else { Nowhere::Answer },
         }
     }
 
@@ -163,7 +166,8 @@ impl Gateway {
         let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
-        let (crowd, health) = (Arc::new(Crowd::default()), Arc::new(Mutex::default()));
+        let (crowd, health) = (Arc::new(Crowd::new()), Arc::new(Mutex::default()));
+        let http2_memory = Arc::new(http2::Total::new(self.section.bounds.memory));
         let began = deadlines::Beginning::now();
         let mut running = Running {
             addresses,
@@ -179,6 +183,7 @@ impl Gateway {
                 Arc::clone(&deadlines),
                 self.section.timeouts.response,
                 Arc::clone(&health),
+                metrics.shard(number),
             );
             let destination = match self.nowhere {
                 _ if !self.section.upstream.is_empty() => {
@@ -198,6 +203,7 @@ impl Gateway {
                 default: destination,
                 routes,
                 deadlines,
+                http2_memory: Arc::clone(&http2_memory),
                 metrics: metrics.shard(number),
                 log: self.log.clone(),
             });

@@ -5,7 +5,8 @@
 //!
 //! # What always holds (tests/it/any_input.rs)
 //! - No input makes an importer panic, and what it makes of a large one is bounded.
-//! - What an importer writes is YAML that reads again, whatever names and texts the foreign file has.
+//! - What an importer writes passes `diana check`, whatever names and texts the foreign file has. A rule that would not pass
+//!   is left out, and a note says why.
 
 mod envoy;
 mod expression;
@@ -21,8 +22,14 @@ use std::fmt;
 /// The largest file that is read, in bytes; also all files together that an nginx configuration includes.
 pub const LARGEST: usize = 16 << 20;
 
+/// The longest condition that a rule may have, in bytes.
+const LONGEST_CONDITION: usize = 4096;
+
 /// The most limits, locations or descriptors: as many rules as a file may have.
 const MOST: usize = 10_000;
+
+/// What every imported file still needs.
+const GATEWAY: &str = "the file has rules only; to serve with them, say under `gateway` where Diana listens (`listen`) and where requests go (`upstream`)";
 
 /// What became of a foreign file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +39,8 @@ pub struct Imported {
     pub rules: String,
     /// What could not be carried over, in the order of the files.
     pub notes: Vec<Note>,
+    /// What is left to do before the rules can be used, one sentence each.
+    pub hints: Vec<String>,
 }
 
 /// Something that was not carried over as it was. Printed, it is `FILE:LINE: directive: what, and what to do`.
@@ -46,6 +55,18 @@ pub struct Note {
     pub directive: String,
     /// What became of it, and what to do.
     pub what: String,
+    /// Whether the rules differ from what the foreign file says.
+    pub kind: NoteKind,
+}
+
+/// Whether a note is about a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum NoteKind {
+    /// The rules limit the same without it.
+    Info,
+    /// It was not carried over, or only nearly. `--strict` fails on these.
+    Difference,
 }
 
 impl fmt::Display for Note {

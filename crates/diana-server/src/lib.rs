@@ -2,7 +2,8 @@
 //!
 //! - [`gateway`] takes requests, lets Diana's filter decide, and passes on what may pass.
 //! - [`serve`] is the whole program: gateway, admin server, store, rules that are followed.
-//! - [`admin`], [`metrics`] and [`access_log`] tell what happens.
+//! - [`admin`], [`metrics`], [`access_log`] and [`program_log`] tell what happens.
+//! - [`explain`] reads a request that somebody types, as the gateway reads one.
 //! - [`import`] moves in from nginx and from Envoy's rate limit service.
 //!
 //! What `check`, `explain` and `schema` do is in `diana` and `diana-rules`; the program only reads files for them.
@@ -10,7 +11,10 @@
 pub mod access_log;
 pub mod admin;
 mod date;
+mod descriptors;
+pub mod explain;
 pub mod gateway;
 pub mod import;
 pub mod metrics;
+pub mod program_log;
 pub mod serve;

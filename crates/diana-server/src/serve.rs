@@ -21,28 +21,33 @@ pub use options::ServeOptions;
 
 use crate::access_log::{AccessLog, LogFormat};
 use crate::admin::{Admin, AdminState, Readiness};
-use crate::gateway::{Gateway, Running};
+use crate::gateway::{CertificateWatch, Gateway, Running};
 use crate::metrics::Metrics;
+use crate::program_log::ProgramLog;
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions, Follower};
-use diana_rules::{AccessLogFormat, RuleFile, Running as Sources};
+use diana_rules::{AccessLogFormat, Document, RuleFile, Running as Sources};
 use following::Following;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// The rules that serve where no file is given.
 pub const DEFAULT: &str = include_str!("serve/default.yaml");
 
 /// How long is waited, in the end, for the shared store to take back what requests held: far longer than it takes.
-const GIVING_BACK: std::time::Duration = std::time::Duration::from_secs(2);
+const GIVING_BACK: Duration = Duration::from_secs(2);
+/// How long the last lines of the log may take when the program ends at once: perhaps nobody reads them.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// What runs.
 struct Serving {
     gateway: Running,
     engine: Arc<Engine<RedisStore>>,
-    sources: Option<Arc<Sources>>,
+    sources: Arc<Sources>,
     readiness: Arc<Readiness>,
     admin: Vec<SocketAddr>,
 }
@@ -55,30 +60,37 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(ServeError::Runtime)?;
-    let file = options.file()?;
+    crate::descriptors::raise_limit();
+    let document = options.document()?;
+    let file = options.file(&document)?;
     let served = runtime.block_on(async {
         // From here on a signal is an order to stop in order, also while things are being started.
         let mut signals = Signals::listen().map_err(ServeError::Runtime)?;
         let serving = tokio::select! {
-            serving = start(options, &file) => serving?,
+            serving = start(options, &document, &file) => serving?,
             () = signals.stop() => return Ok(None),
         };
         banner::print(options, &serving.gateway, &serving.admin, &file);
         Ok(Some((serving, signals)))
     });
     let Some((serving, mut signals)) = served? else { return Ok(()) };
+    // Reloading may take as long as a config server takes to answer, so it is done beside the signals. However many ask for
+    // it meanwhile, it is done once more.
+    let reload = Arc::new(Notify::new());
+    runtime.spawn(reloads(Arc::clone(&reload), serving.gateway.certificates(), Arc::clone(&serving.sources)));
     while runtime.block_on(signals.next()) == Signal::Reload {
         tracing::info!("reading everything again");
-        serving.gateway.certificates().refresh();
-        if let Some(sources) = &serving.sources {
-            runtime.block_on(sources.reload());
-        }
+        reload.notify_one();
     }
     tracing::info!("stopping: what was begun is finished first");
     serving.readiness.stopping();
+    let log = options.log().cloned();
     runtime.spawn(async move {
         signals.stop().await;
         tracing::warn!("stopping at once");
+        if let Some(log) = log {
+            log.flush(LAST_LINES);
+        }
         std::process::exit(130);
     });
     serving.gateway.stop();
@@ -94,23 +106,29 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         tracing::warn!("the shared store did not take back in time what the last requests held; time gives it back");
     }
     tracing::info!("stopped");
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())
 }
 
-async fn start(options: &ServeOptions, file: &RuleFile) -> Result<Serving, ServeError> {
+/// Reads certificates and rules again, each time it is asked to.
+async fn reloads(asked: Arc<Notify>, certificates: CertificateWatch, sources: Arc<Sources>) {
+    loop {
+        asked.notified().await;
+        certificates.refresh();
+        sources.reload().await;
+    }
+}
+
+async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> Result<Serving, ServeError> {
     let shared = match &file.store.redis {
         Some(section) => Some(diana::connect(section).await.map_err(|error| ServeError::Store(error.to_string()))?),
         None => None,
     };
     let engine = Arc::new(EngineOptions::of(file).build_with(file, shared));
-    let sources = follow(options, file, &engine).await?;
+    let sources = follow(options, document, file, &engine).await?;
     let mut gateway = Gateway::new(file, Arc::clone(&engine));
     let metrics = Metrics::new(gateway.workers());
     gateway = gateway.metrics(Arc::clone(&metrics));
-    if options.is_default() {
-        gateway = gateway.echo();
-    }
     let log = access_log(file)?;
     let drops = log.as_ref().map(AccessLog::drops);
     if let Some(log) = log {
@@ -125,13 +143,15 @@ async fn start(options: &ServeOptions, file: &RuleFile) -> Result<Serving, Serve
         admin.push(listener.local_addr().map_err(failed)?);
         listeners.push(listener);
     }
-    let tell = sources.clone().map(|sources| Arc::new(move || sources.status()) as _);
+    let told = Arc::clone(&sources);
     let state = AdminState {
         engine: Arc::clone(&engine),
         metrics: Arc::clone(&metrics),
+        gateway: Arc::new(file.gateway.clone().unwrap_or_default()),
         readiness: Arc::clone(&readiness),
-        sources: tell,
+        sources: Some(Arc::new(move || told.status())),
         access_log: drops,
+        program_log: options.log().map(ProgramLog::drops),
         token: section.token,
     };
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
@@ -141,17 +161,21 @@ async fn start(options: &ServeOptions, file: &RuleFile) -> Result<Serving, Serve
     Ok(Serving { gateway, engine, sources, readiness, admin })
 }
 
-/// Follows the file, and the configuration centre that it names.
+/// Follows the file, if it can change, and the configuration centre that it names.
 async fn follow(
     options: &ServeOptions,
+    document: &Document,
     file: &RuleFile,
     engine: &Arc<Engine<RedisStore>>,
-) -> Result<Option<Arc<Sources>>, ServeError> {
-    let Some(path) = options.path() else { return Ok(None) };
-    let sources = diana::sources(path, file).map_err(|error| ServeError::Sources(error.to_string()))?;
+) -> Result<Arc<Sources>, ServeError> {
+    let sources = match options.path() {
+        Some(path) => diana::sources(path, file),
+        None => diana::sources_of(document, file),
+    };
+    let sources = sources.map_err(|error| ServeError::Sources(error.to_string()))?;
     let following = Following::new(Follower::new(Arc::clone(engine), diana::registry()));
     let running = sources.start(following).await.map_err(|error| ServeError::Sources(error.to_string()))?;
-    Ok(Some(Arc::new(running)))
+    Ok(Arc::new(running))
 }
 
 fn access_log(file: &RuleFile) -> Result<Option<AccessLog>, ServeError> {

@@ -186,7 +186,8 @@ impl<S: Store> Engine<S> {
     }
 
     /// Puts the rules of `file` in force, all at once. Limits that stay, or only change, keep their counts; requests that are
-    /// under way go on under the rules that they began with.
+    /// under way go on under the rules that they began with. Requests that are queued ask again, by the new rules of the same
+    /// names.
     pub fn set_rules(&self, file: &RuleFile) {
         let mut gone = self.changing.lock();
         let before = self.rules.load_full();
@@ -206,6 +207,8 @@ impl<S: Store> Engine<S> {
             }
         }
         *gone = newly_gone;
+        // Those that are queued go over to the new rules.
+        self.counts.lines.wake_all();
     }
 
     /// Takes along what keys have used that have another limit from now on. A limit that a key had before may still know some

@@ -70,7 +70,16 @@ impl<S: Store + 'static> Apply for Follower<S> {
 
 /// The sources of a file: the file itself, and the configuration centre that its `remote` names.
 pub fn sources(path: &Path, file: &RuleFile) -> Result<Sources, RemoteError> {
-    let sources = Sources::new().local(path);
+    with_remote(Sources::new().local(path), file)
+}
+
+/// The sources of a file that was read from a document that can't change: that document, and the configuration centre that its
+/// `remote` names.
+pub fn sources_of(document: &Document, file: &RuleFile) -> Result<Sources, RemoteError> {
+    with_remote(Sources::new().document(document.clone()), file)
+}
+
+fn with_remote(sources: Sources, file: &RuleFile) -> Result<Sources, RemoteError> {
     let Some(section) = &file.remote else { return Ok(sources) };
     let mut remote = Remote::parse(section.from.reveal())?;
     if let Some(token) = &section.token {
@@ -89,7 +98,7 @@ pub fn sources(path: &Path, file: &RuleFile) -> Result<Sources, RemoteError> {
         remote = remote.format(format);
     }
     let keep = section.keep.as_ref().map(Into::into).or_else(diana_rules::default_keep);
-    let sources = sources.remote(remote);
+    let sources = sources.remote(remote).when_down(section.when_down);
     Ok(match keep {
         Some(folder) => sources.keep(folder),
         None => sources,

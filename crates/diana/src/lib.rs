@@ -67,7 +67,7 @@ pub use engine::{
     RuleExplanation, Settled, Verdict,
 };
 #[cfg(feature = "sources")]
-pub use follow::{Follower, sources};
+pub use follow::{Follower, sources, sources_of};
 #[cfg(feature = "macros")]
 pub use limited::Limited;
 pub use load::LoadMeter;

@@ -56,7 +56,8 @@ pub(crate) trait AnyTable: Debug + Send {
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample);
     fn reset(&mut self, hash: u64, now: Timestamp);
-    fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any>;
+    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>>;
     fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
     fn restart(&mut self);
     fn reclaim(&mut self, now: Timestamp);
@@ -98,7 +99,11 @@ impl<A: Algorithm> AnyTable for Table<A> {
         self.reset(hash, now);
     }
 
-    fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        self.take_since(hash, since, now, cost, patience)
+    }
+
+    fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         self.save(hash, now)
     }
 
@@ -228,8 +233,20 @@ impl Keys {
         either!(self, table => table.reset(hash, now));
     }
 
+    /// Takes as of `since`, by somebody who was woken late.
+    pub(crate) fn take_since(
+        &mut self,
+        hash: u64,
+        since: Timestamp,
+        now: Timestamp,
+        cost: Cost,
+        patience: Patience,
+    ) -> Answer {
+        either!(self, table => table.take_since(hash, since, now, cost, patience))
+    }
+
     /// What the key is now, to put it back.
-    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         either!(self, table => table.save(hash, now))
     }
 

@@ -19,8 +19,14 @@
 //! `1 / scale` nanoseconds, with `interval / scale = period / permits` in lowest terms. Then every segment is a whole
 //! number of ticks, and nothing drifts. 128 bits hold any of it; where the interval is whole nanoseconds, a tick is a
 //! nanosecond and 64 bits do, which lets one atomic word be the whole state.
+//!
+//! # The end of time
+//! The last [`Timestamp`] is in the year 2554. What would have to wait for a later moment is denied for good, since no clock
+//! ever shows it. Where the capacity is at most half of the time until then, as in all that fits one word, the axis itself
+//! ends there: no segment reaches beyond it, and a debt that would stays there. So both widths answer alike up to the last
+//! nanosecond.
 
-use crate::{Cost, Outcome, Patience, Quota, Receipt, Refund, Retry, Timestamp};
+use crate::{Cost, Outcome, Patience, Quota, Receipt, Refund, Timestamp};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -29,8 +35,12 @@ pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     const ZERO: Self;
     /// A moment in ticks of `1 / scale` nanoseconds, if it fits.
     fn moment(now: Timestamp, scale: u64) -> Option<Self>;
+    /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up; the largest number there is where that does not fit.
+    fn nanos(self, scale: u64) -> u64 {
+        u64::narrow(self.wide_nanos(scale))
+    }
     /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up.
-    fn nanos(self, scale: u64) -> u64;
+    fn wide_nanos(self, scale: u64) -> u128;
     /// `count × interval`, if it fits.
     fn product(count: u64, interval: u64) -> Option<Self>;
     fn checked_add(self, other: Self) -> Option<Self>;
@@ -53,6 +63,10 @@ impl Ticks for u64 {
     #[inline(always)]
     fn nanos(self, _scale: u64) -> u64 {
         self
+    }
+    #[inline(always)]
+    fn wide_nanos(self, _scale: u64) -> u128 {
+        u128::from(self)
     }
     #[inline(always)]
     fn product(count: u64, interval: u64) -> Option<Self> {
@@ -91,9 +105,9 @@ impl Ticks for u128 {
         Self::product(now.as_nanos(), scale)
     }
     #[inline(always)]
-    fn nanos(self, scale: u64) -> u64 {
+    fn wide_nanos(self, scale: u64) -> u128 {
         // Whole nanoseconds are the common case, and spare a wide division.
-        u64::narrow(if scale == 1 { self } else { self.div_ceil(u128::from(scale)) })
+        if scale == 1 { self } else { self.div_ceil(u128::from(scale)) }
     }
     #[inline(always)]
     fn product(count: u64, interval: u64) -> Option<Self> {
@@ -226,8 +240,8 @@ impl<T: Ticks> Schedule<T> {
         }
         let Some(time) = self.time(now) else { return Outcome::never() };
         let start = (*moment).max(time);
-        // Only near the year 2554, in the one-word form. Nothing later can be told apart, so the answer is no.
-        let Some(mark) = start.checked_add(price) else { return Outcome::never() };
+        // No clock will ever show a moment beyond the end, so to come again would not help.
+        let Some(mark) = start.checked_add(price).filter(|mark| *mark <= self.end()) else { return Outcome::never() };
         let ahead = mark.saturating_sub(time);
         let beyond = ahead.saturating_sub(self.capacity);
         let (wait, blocked) = match departure {
@@ -238,7 +252,7 @@ impl<T: Ticks> Schedule<T> {
         let patient = patient.unwrap_or_else(|| T::narrow(u128::MAX));
         let too_early = wait.saturating_sub(patient).max(blocked);
         if too_early > T::ZERO {
-            return Outcome::Denied { retry: Retry::After(self.duration(too_early)) };
+            return Outcome::denied_until(u128::from(now.as_nanos()) + too_early.wide_nanos(self.scale), now);
         }
         *moment = mark;
         let receipt = Receipt::new(cost, now).with_mark(mark.wide());
@@ -248,7 +262,7 @@ impl<T: Ticks> Schedule<T> {
     /// Moves `moment` by `cost` without asking.
     pub(crate) fn charge(&self, moment: &mut T, now: Timestamp, cost: Cost) {
         let time = self.time(now).unwrap_or_else(|| T::narrow(u128::MAX));
-        *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get()));
+        *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get())).min(self.end());
     }
 
     /// Gives back the part of the receipt's own segment that still lies ahead; the rest has come back by itself.
@@ -312,7 +326,7 @@ impl<T: Ticks> Schedule<T> {
         // Clamped first, so that the product below stays within 128 bits.
         let permits = permits.min(u128::from(self.limit));
         let spent = permits.saturating_mul(to).saturating_add((rest * to).div_ceil(from));
-        *moment = time.saturating_add(T::narrow(spent).min(self.capacity));
+        *moment = time.saturating_add(T::narrow(spent).min(self.capacity)).min(self.end());
     }
 
     #[inline(always)]
@@ -323,6 +337,15 @@ impl<T: Ticks> Schedule<T> {
     #[inline(always)]
     fn time(&self, now: Timestamp) -> Option<T> {
         T::moment(now, self.scale)
+    }
+
+    /// The last moment of the axis: that of the last timestamp, unless the capacity alone takes half of the time until then.
+    #[inline(always)]
+    fn end(&self) -> T {
+        match (self.time(Timestamp::MAX), self.time(Timestamp::from_nanos(u64::MAX / 2))) {
+            (Some(last), Some(half)) if self.capacity <= half => last,
+            _ => T::narrow(u128::MAX),
+        }
     }
 
     /// Ticks as a time, rounded up: who waits that long has waited long enough.

@@ -16,15 +16,33 @@
 //! `(b + n) × width`, all of it at once. The counts live in a ring in which bucket `b` has place `b mod n`, so nothing is
 //! ever moved; places of buckets that have left are zeroed when the next grant passes over them.
 //!
-//! # Exactness
-//! What is looked at is between `(n - 1) / n` of a window and a whole one, so a little more than the limit can pass in a
-//! window that ends in the middle of a bucket. More buckets, less of that; one bucket is the fixed window; the
-//! [`SlidingLog`](super::SlidingLog) has none of it. Where the buckets don't divide the window their width is rounded
-//! up, and where a precision doesn't, their number is: the window is longer than asked, never shorter.
+//! # The edge
+//! A window that ends now began in the middle of bucket `current - n`, and of that bucket only the sum is known. What it
+//! counts for is the [`Edge`]:
+//!
+//! ```text
+//!            now - window                            now
+//!  ──┬──────────┼──┬───────┬───────┬───────┬───────┬──┼────┬──▶ time
+//!    │    k     │  │   0   │   1   │   0   │   4   │  2    │
+//!    └──────────┴──┘       bucket current - n: loose 0, weighted k × the share right of the line, strict k
+//! ```
+//!
+//! - **loose**: nothing. What is looked at is between `(n - 1) / n` of a window and a whole one. So at most `limit` pass in
+//!   any `n` neighbouring buckets and in any span of `n - 1` bucket widths; but in a whole window up to *twice* the limit, if
+//!   it is used up at the end of one bucket and again at the beginning of the `n`-th after it. One bucket is the fixed
+//!   window.
+//! - **weighted**: in proportion to the part that the window still covers, as Cloudflare and APISIX do it. Right if requests
+//!   come evenly within a bucket. There is no burst at the edge: what bucket `current - n` holds comes back bit by bit over
+//!   one bucket width. If all of it came at the end of that bucket, up to twice the limit still passes in a window.
+//! - **strict**: all of it, so that never more than `limit` pass in any window of this length, wherever it begins. Use comes
+//!   back up to a bucket width later than in the [`SlidingLog`](super::SlidingLog), which keeps this promise to the moment.
+//!
+//! More buckets make each of them more exact. Where the buckets don't divide the window their width is rounded up, and
+//! where a precision doesn't, their number is: the window is longer than asked, never shorter.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/window_models.rs, tests/it/sliding_window.rs)
-//! - At most `limit` in any `n` neighbouring buckets.
-//! - The retry time is the moment at which enough buckets for *this* cost have left.
+//! - At most `limit` in any `n` neighbouring buckets; strict: in any `n + 1`, and so in any window.
+//! - The retry time is the moment at which enough for *this* cost has left, to the nanosecond.
 
 use crate::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
 use std::time::Duration;
@@ -40,7 +58,37 @@ pub const MAX_BUCKETS: u64 = 1 << 17;
 
 const DEFAULT_BUCKETS: u64 = 10;
 
+/// What the oldest bucket counts for, of which the window covers only a part.
+///
+/// ```
+/// use diana_core::{Algorithm, Cost, Edge, Quota, SlidingWindow, Timestamp};
+///
+/// let (window, eight) = (SlidingWindow::new(Quota::per_minute(10)?), Cost::new(8)?);
+/// let left = |edge| {
+///     let window = window.clone().with_edge(edge);
+///     let mut state = window.fresh(Timestamp::EPOCH);
+///     window.charge(&mut state, Timestamp::from_secs(5), eight); // the first of ten buckets of six seconds
+///     window.standing(&state, Timestamp::from_secs(63)).remaining // a minute after the middle of that bucket
+/// };
+/// assert_eq!([left(Edge::Loose), left(Edge::Weighted), left(Edge::Strict)], [10, 6, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Edge {
+    /// Nothing: at most the limit in any [`buckets`](SlidingWindow::buckets) neighbouring buckets, and up to twice the limit
+    /// in a window that begins and ends in the middle of one.
+    #[default]
+    Loose,
+    /// In proportion to the part that the window covers, rounded up: right if requests come evenly within a bucket.
+    Weighted,
+    /// All of it: never more than the limit in any window of this length.
+    Strict,
+}
+
 /// At most `quota.permits()` in the last `quota.period()`, to within a bucket. The quota's burst plays no part.
+///
+/// What happens within that bucket is the [`Edge`]'s choice: as it is made here, up to twice the limit can pass in one
+/// window, if it is used up at the end of a bucket and again one window later; [`Edge::Strict`] never lets that happen.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, Patience, Quota, Retry, SlidingWindow, Timestamp};
@@ -63,18 +111,19 @@ pub struct SlidingWindow {
     width: u64,
     /// Buckets in the window.
     buckets: u64,
+    edge: Edge,
 }
 
 impl SlidingWindow {
     /// A window of `quota.period()` in ten buckets.
     pub fn new(quota: Quota) -> Self {
-        Self::divided(quota, quota.period_nanos().div_ceil(DEFAULT_BUCKETS))
+        Self::divided(quota, quota.period_nanos().div_ceil(DEFAULT_BUCKETS), Edge::Loose)
     }
 
     /// The same window in `buckets` buckets, or fewer where there are not that many nanoseconds.
     pub fn with_buckets(self, buckets: u64) -> Result<Self, InvalidWindow> {
         match buckets {
-            1..=MAX_BUCKETS => Ok(Self::divided(self.quota, self.quota.period_nanos().div_ceil(buckets))),
+            1..=MAX_BUCKETS => Ok(Self::divided(self.quota, self.quota.period_nanos().div_ceil(buckets), self.edge)),
             _ => Err(InvalidWindow::Buckets(buckets)),
         }
     }
@@ -95,12 +144,24 @@ impl SlidingWindow {
         }
         let (window, period) = (self.quota.period(), self.quota.period_nanos());
         // A bucket longer than the window would make the window longer than asked; one bucket is the least.
-        let divided = Self::divided(self.quota, crate::time::saturating_nanos(precision.min(window)));
+        let divided = Self::divided(self.quota, crate::time::saturating_nanos(precision.min(window)), self.edge);
         if divided.buckets > MAX_BUCKETS {
             let least = Duration::from_nanos(period.div_ceil(MAX_BUCKETS));
             return Err(InvalidWindow::TooPrecise { precision, window, buckets: divided.buckets, least });
         }
         Ok(divided)
+    }
+
+    /// The same window with another choice of what the oldest bucket counts for, of which it covers only a part.
+    #[must_use]
+    pub fn with_edge(mut self, edge: Edge) -> Self {
+        self.edge = edge;
+        self
+    }
+
+    /// What the oldest bucket counts for, of which the window covers only a part.
+    pub fn edge(&self) -> Edge {
+        self.edge
     }
 
     /// The limit and the window's length as asked for.
@@ -113,18 +174,33 @@ impl SlidingWindow {
         self.buckets
     }
 
+    /// How many buckets may count at a moment: one more than [`buckets`](Self::buckets) if the oldest counts, of which the
+    /// window covers only a part.
+    ///
+    /// ```
+    /// use diana_core::{Edge, Quota, SlidingWindow};
+    ///
+    /// let window = SlidingWindow::new(Quota::per_minute(5)?);
+    /// assert_eq!(window.counted_buckets(), 10);
+    /// assert_eq!(window.with_edge(Edge::Strict).counted_buckets(), 11);
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn counted_buckets(&self) -> u64 {
+        self.buckets + u64::from(self.edge != Edge::Loose)
+    }
+
     /// How long one bucket is.
     pub fn precision(&self) -> Duration {
         Duration::from_nanos(self.width)
     }
 
-    /// When a permit that is taken from a fresh state at `now` comes back: when the bucket of `now` leaves the window.
+    /// When a permit that is taken from a fresh state at `now` has come back: when the bucket of `now` counts no more.
     pub fn comes_back(&self, now: Timestamp) -> Timestamp {
         Timestamp::from_nanos(u64::try_from(self.leaves(self.bucket(now))).unwrap_or(u64::MAX))
     }
 
-    fn divided(quota: Quota, width: u64) -> Self {
-        Self { quota, width, buckets: quota.period_nanos().div_ceil(width) }
+    fn divided(quota: Quota, width: u64, edge: Edge) -> Self {
+        Self { quota, width, buckets: quota.period_nanos().div_ceil(width), edge }
     }
 
     #[inline]
@@ -132,31 +208,118 @@ impl SlidingWindow {
         time.as_nanos() / self.width
     }
 
-    /// When `bucket` leaves the window, in nanoseconds.
+    /// When `bucket` counts no more, in nanoseconds.
     #[inline]
     fn leaves(&self, bucket: u64) -> u128 {
-        (u128::from(bucket) + u128::from(self.buckets)) * u128::from(self.width)
+        (u128::from(bucket) + u128::from(self.counted_buckets())) * u128::from(self.width)
+    }
+
+    /// Where `now` lies, for a key in `state`.
+    #[inline]
+    fn place(&self, state: &SlidingWindowState, now: Timestamp) -> Place {
+        let bucket = self.bucket(now);
+        let current = state.current(bucket);
+        // A time that has gone back is that at which the newest bucket began.
+        let into = if current == bucket { now.as_nanos() % self.width } else { 0 };
+        Place { current, covered: self.width - into }
+    }
+
+    /// What a count of `bucket` is worth.
+    #[inline]
+    fn worth(&self, place: &Place, bucket: u64, count: u64) -> u64 {
+        if self.edge == Edge::Weighted && bucket.checked_add(self.buckets) == Some(place.current) {
+            share(count, place.covered, self.width)
+        } else {
+            count
+        }
+    }
+
+    /// What is in use.
+    #[inline]
+    fn used(&self, state: &SlidingWindowState, place: &Place) -> u64 {
+        match self.edge {
+            Edge::Loose | Edge::Strict => state.used(place.current),
+            Edge::Weighted => state
+                .counts(place.current)
+                .fold(0, |sum, (bucket, count)| sum.saturating_add(self.worth(place, bucket, count))),
+        }
+    }
+
+    /// When no more than `room` will be in use, in nanoseconds, if more is in use now.
+    fn down_to(&self, state: &SlidingWindowState, place: &Place, room: u64) -> u128 {
+        // With the leaving of this bucket it is so, and not with that of the one before it.
+        let (counts, room) = (|| state.counts(place.current), u128::from(room));
+        let mut left: u128 = counts().map(|(_, count)| u128::from(count)).sum();
+        let freeing = counts().find(|(_, count)| {
+            left -= u128::from(*count);
+            *count > 0 && left <= room
+        });
+        let Some((bucket, count)) = freeing else { return u128::MAX };
+        let early = match self.edge {
+            Edge::Loose | Edge::Strict => 0,
+            // So much of it may still be covered by the window.
+            Edge::Weighted => {
+                let covered = (room - left).saturating_mul(self.width.into()) / u128::from(count);
+                covered.min(self.width.into())
+            }
+        };
+        self.leaves(bucket) - early
     }
 
     /// What an ask gets, and the bucket that it belongs to.
     fn judge(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost) -> (Outcome, u64) {
-        let limit = self.quota.permits();
-        let current = state.current(self.bucket(now));
-        if cost.get() > limit {
-            return (Outcome::never(), current);
-        }
-        let excess = state.used(current).saturating_add(cost.get()).saturating_sub(limit);
-        let outcome = match state.freeing(current, excess) {
-            Some(bucket) if excess > 0 => Outcome::denied_until(self.leaves(bucket), now),
-            _ => Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(self.last_moment(current)))),
+        let place = self.place(state, now);
+        let Some(room) = self.quota.permits().checked_sub(cost.get()) else { return (Outcome::never(), place.current) };
+        let outcome = if self.used(state, &place) > room {
+            Outcome::denied_until(self.down_to(state, &place, room), now)
+        } else {
+            Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(self.last_moment(place.current))))
         };
-        (outcome, current)
+        (outcome, place.current)
+    }
+
+    /// `state` with so much less in use, of its oldest.
+    fn without_oldest(&self, state: &SlidingWindowState, place: &Place, mut excess: u64) -> SlidingWindowState {
+        let mut rest = SlidingWindowState::default();
+        for (bucket, count) in state.counts(place.current) {
+            let worth = self.worth(place, bucket, count);
+            let let_go = worth.min(excess);
+            excess -= let_go;
+            let kept = match worth - let_go {
+                _ if let_go == 0 => count,
+                kept if worth == count => kept,
+                // The most of which the share is no more than that.
+                kept => narrow(u128::from(kept) * u128::from(self.width) / u128::from(place.covered)),
+            };
+            if kept > 0 {
+                rest.record(bucket, kept, self.counted_buckets());
+            }
+        }
+        rest
     }
 
     /// The last nanosecond of `bucket`: what a bucket's use counts as, should the buckets change.
     fn last_moment(&self, bucket: u64) -> u64 {
         bucket.saturating_mul(self.width).saturating_add(self.width - 1)
     }
+}
+
+/// Where a moment lies.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its bucket.
+    current: u64,
+    /// How much of the oldest bucket a window that ends at the moment still covers, in nanoseconds: at least 1.
+    covered: u64,
+}
+
+/// `count × covered / width`, rounded up: what is in use is a whole number, so a fraction of a permit takes all of it.
+fn share(count: u64, covered: u64, width: u64) -> u64 {
+    narrow((u128::from(count) * u128::from(covered)).div_ceil(u128::from(width)))
+}
+
+fn narrow(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
 }
 
 impl Algorithm for SlidingWindow {
@@ -170,7 +333,7 @@ impl Algorithm for SlidingWindow {
     fn take(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
         let (outcome, current) = self.judge(state, now, cost);
         if outcome.is_granted() {
-            state.record(current, cost.get(), self.buckets);
+            state.record(current, cost.get(), self.counted_buckets());
         }
         outcome
     }
@@ -180,16 +343,16 @@ impl Algorithm for SlidingWindow {
     }
 
     fn standing(&self, state: &SlidingWindowState, now: Timestamp) -> Standing {
-        let (limit, current) = (self.quota.permits(), state.current(self.bucket(now)));
-        let remaining = limit.saturating_sub(state.used(current));
-        let reset = state.freeing(current, 1).map_or(Duration::ZERO, |oldest| {
+        let (limit, place) = (self.quota.permits(), self.place(state, now));
+        let remaining = limit.saturating_sub(self.used(state, &place));
+        let reset = state.oldest(place.current).map_or(Duration::ZERO, |oldest| {
             Timestamp::from_nanos(u64::try_from(self.leaves(oldest)).unwrap_or(u64::MAX)).since(now)
         });
         Standing { limit, remaining, reset }
     }
 
     fn charge(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost) {
-        state.record(state.current(self.bucket(now)), cost.get(), self.buckets);
+        state.record(state.current(self.bucket(now)), cost.get(), self.counted_buckets());
     }
 
     fn refund(&self, state: &mut SlidingWindowState, now: Timestamp, receipt: &Receipt) -> Refund {
@@ -209,24 +372,21 @@ impl Algorithm for SlidingWindow {
     /// Puts the count of each bucket into the new bucket of its last moment (of `now`, for the current one): what is in
     /// use leaves no earlier than it would have. Above the new limit the oldest use is let go.
     fn rescale(&self, state: &mut SlidingWindowState, old: &Self, now: Timestamp) {
-        let current = state.current(old.bucket(now));
-        let used = state.used(current);
-        let same_buckets = self.width == old.width && self.buckets == old.buckets;
-        if same_buckets && used <= self.quota.permits() {
-            return;
-        }
-        let mut excess = used.saturating_sub(self.quota.permits());
-        let mut moved = SlidingWindowState::default();
-        let latest = now.as_nanos().max(state.newest().saturating_mul(old.width));
-        for (bucket, count) in state.counts(current) {
-            let let_go = count.min(excess);
-            excess -= let_go;
-            if count > let_go {
+        let same_buckets = (self.width, self.buckets, self.edge) == (old.width, old.buckets, old.edge);
+        if !same_buckets {
+            let mut moved = SlidingWindowState::default();
+            let latest = now.as_nanos().max(state.newest().saturating_mul(old.width));
+            for (bucket, count) in state.counts(state.current(old.bucket(now))).filter(|(_, count)| *count > 0) {
                 let moment = Timestamp::from_nanos(old.last_moment(bucket).min(latest));
-                moved.record(self.bucket(moment), count - let_go, self.buckets);
+                moved.record(self.bucket(moment), count, self.counted_buckets());
             }
+            *state = moved;
         }
-        *state = moved;
+        let place = self.place(state, now);
+        let excess = self.used(state, &place).saturating_sub(self.quota.permits());
+        if excess > 0 {
+            *state = self.without_oldest(state, &place, excess);
+        }
     }
 
     fn waiting(&self) -> Waiting {
@@ -235,5 +395,12 @@ impl Algorithm for SlidingWindow {
 
     fn heap_bytes(&self, state: &SlidingWindowState) -> usize {
         state.heap_bytes()
+    }
+
+    fn heap_growth(&self, state: &SlidingWindowState, _now: Timestamp) -> usize {
+        match state.heap_bytes() {
+            0 => usize::try_from(self.counted_buckets()).unwrap_or(usize::MAX).saturating_mul(size_of::<u64>()),
+            _ => 0,
+        }
     }
 }

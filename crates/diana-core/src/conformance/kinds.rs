@@ -3,8 +3,8 @@
 #[cfg(feature = "calendar")]
 use crate::Calendar;
 use crate::{
-    Algorithm, Concurrency, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Quota, RefillingBucket, SlidingLog,
-    SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
+    Algorithm, Concurrency, Edge, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Quota, RefillingBucket,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
 };
 use std::fmt;
 use std::time::Duration;
@@ -112,6 +112,17 @@ pub(super) fn all() -> Vec<Kind> {
         Kind::new("sliding_window", "3 buckets", move |size| {
             let window = plain(size).map(SlidingWindow::new).map_err(|error| error.to_string())?;
             window.with_buckets(size.of(3, 3, 4)).map_err(|error| error.to_string())
+        }),
+        Kind::new("sliding_window", "10 buckets, weighted edge", move |size| {
+            plain(size).map(|quota| SlidingWindow::new(quota).with_edge(Edge::Weighted))
+        }),
+        Kind::new("sliding_window", "3 buckets, weighted edge", move |size| {
+            let window = plain(size).map(SlidingWindow::new).map_err(|error| error.to_string())?;
+            let window = window.with_edge(Edge::Weighted).with_buckets(size.of(3, 3, 4));
+            window.map_err(|error| error.to_string())
+        }),
+        Kind::new("sliding_window", "10 buckets, strict edge", move |size| {
+            plain(size).map(|quota| SlidingWindow::new(quota).with_edge(Edge::Strict))
         }),
         Kind::new("sliding_log", "", move |size| plain(size).map(SlidingLog::new)),
         Kind::new("smooth_bursty", "5/s", |size| {

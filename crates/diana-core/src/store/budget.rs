@@ -27,6 +27,15 @@ impl Budget {
         taken.is_ok()
     }
 
+    /// Whether `bytes` would stay under the ceiling. If not, whoever holds what they do not need should give it back.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let fits = self.used.load(Ordering::Acquire).checked_add(bytes).is_some_and(|sum| sum <= self.ceiling);
+        if !fits {
+            self.short.store(1, Ordering::Relaxed);
+        }
+        fits
+    }
+
     /// Whether somebody lately got less than they wanted: whoever holds what they do not need should give it back.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {

@@ -5,6 +5,7 @@
 //! order, looks at everything, and charges only if all agree. That is all there is to all-or-nothing.
 
 use super::budget::Budget;
+use super::changes::Changes;
 use super::shards::Shards;
 use super::table::OnFull;
 use super::{Ask, LocalStore};
@@ -93,6 +94,7 @@ pub struct MemoryStore {
     shards: Shards<Shard>,
     budget: Arc<Budget>,
     on_full: OnFull,
+    changes: Changes,
 }
 
 /// The keys of all limits whose hash leads to one lock.
@@ -122,6 +124,8 @@ struct Place {
 type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
 type Answers = SmallVec<[Answer; 8]>;
 type Places = SmallVec<[Place; 8]>;
+/// What asks' keys were before they were charged, by the number of the ask; nothing where a refund is to put it back.
+type Saved = SmallVec<[(usize, Option<Box<dyn Any>>); 4]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 
 impl Shard {
@@ -149,6 +153,7 @@ impl MemoryStore {
             shards: Shards::new(options.shard_count(), Shard::default),
             budget: options.budget(),
             on_full: options.full(),
+            changes: Changes::default(),
         }
     }
 
@@ -172,6 +177,33 @@ impl MemoryStore {
         for mut shard in self.shards.each() {
             shard.limits.values_mut().for_each(|limit| limit.keys.reclaim(now));
         }
+    }
+
+    /// Takes what `ask` asks for, by somebody who would have asked at `since`, had it not been woken late: what
+    /// [`Limiter::check_since`](crate::Limiter::check_since) is for one limiter. The turn is `since` and the answer's
+    /// [`wait`](Answer::wait); it may lie in the past.
+    ///
+    /// ```
+    /// use diana_core::{Ask, Limit, MemoryStore, Patience, Timestamp, TokenBucket};
+    /// use std::time::Duration;
+    ///
+    /// let (store, limit) = (MemoryStore::default(), Limit::new("bytes", TokenBucket::new("1000/s burst 1".parse()?)));
+    /// let take = |since, now| {
+    ///     let ms = Timestamp::from_millis;
+    ///     store.take_since(Ask::one(&limit, "key"), ms(since), ms(now), Patience::NONE).wait()
+    /// };
+    /// assert_eq!(take(5, 5), Some(Duration::ZERO));
+    /// // Two turns have come and gone when it is woken at 7 ms.
+    /// assert_eq!(take(5, 7), Some(Duration::from_millis(1)));
+    /// assert_eq!(take(6, 7), Some(Duration::from_millis(1)));
+    /// assert_eq!(take(7, 7), None);
+    /// # Ok::<(), diana_core::InvalidQuota>(())
+    /// ```
+    pub fn take_since(&self, ask: Ask<'_>, since: Timestamp, now: Timestamp, patience: Patience) -> Answer {
+        let hash = self.shards.hash(ask.key);
+        let mut shard = self.shards.lock(hash);
+        let patience = ask.patience.min(patience);
+        self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, patience)
     }
 
     /// Tells `limit` how one answer to a request for `key` came out. Only a limit that [adapts](crate::Adaptive) learns from it.
@@ -218,12 +250,18 @@ impl MemoryStore {
     fn keys_to_look_at<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
             shard.order.push(limit.id());
-            let keys = Keys::new(limit.erased(), self.on_full, Arc::clone(&self.budget));
+            let (first, changes) = self.changes.begin(limit, now);
+            let mut keys = Keys::new(first.erased(), self.on_full, Arc::clone(&self.budget));
+            for (changed, at) in changes {
+                keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+            }
             LimitKeys { version: limit.version(), keys }
         });
         if entry.version < limit.version() {
+            for (changed, at) in self.changes.since(entry.version, limit, now) {
+                entry.keys.change_to(changed.erased(), self.on_full, &self.budget, at);
+            }
             entry.version = limit.version();
-            entry.keys.change_to(limit.erased(), self.on_full, &self.budget, now);
         }
         &mut entry.keys
     }
@@ -276,7 +314,7 @@ impl MemoryStore {
             }
         }
         // Near the ceiling, there may be room for one new key and not for two, which is known only then.
-        let mut saved: SmallVec<[(usize, Box<dyn Any>); 4]> = SmallVec::new();
+        let mut saved = Saved::new();
         if self.budget.is_nearly_used_up() {
             for (index, place) in places.iter().enumerate().filter(|(_, place)| place.same_as.is_none()) {
                 let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
@@ -294,7 +332,12 @@ impl MemoryStore {
         }
         for (index, before) in saved {
             let place = &places[index];
-            self.keys(shard_of(&mut locked, place), asks[index].limit, now).restore(place.hash, before, now);
+            let keys = self.keys(shard_of(&mut locked, place), asks[index].limit, now);
+            match (before, taken.answers()[index].receipt()) {
+                (Some(before), _) => keys.restore(place.hash, before, now),
+                (None, Some(receipt)) => drop(keys.refund(place.hash, now, &receipt)),
+                (None, None) => {}
+            }
         }
         let given_back = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
         let answers = given_back.answers().iter().zip(taken.answers());
@@ -382,6 +425,7 @@ impl LocalStore for MemoryStore {
             shard.limits.remove(&limit.id());
             shard.order.retain(|id| *id != limit.id());
         }
+        self.changes.forget(limit.id());
     }
 }
 

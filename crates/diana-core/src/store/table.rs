@@ -24,7 +24,8 @@
 use super::budget::Budget;
 use super::segment::Segment;
 use crate::sync::Arc;
-use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Sample, Standing, Timestamp};
+use crate::waiting::reckoned;
+use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Sample, Standing, Timestamp, Waiting};
 use smallvec::{SmallVec, smallvec};
 
 mod carry;
@@ -109,6 +110,11 @@ impl<A: Algorithm> Table<A> {
         let now = self.tick(now);
         let index = self.touch(hash);
         let Some(state) = self.segments[index].get_mut(hash) else { return self.take_new(hash, now, cost, patience) };
+        let growth = self.algorithm.heap_growth(state, now);
+        if growth > 0 && !self.budget.has_room(growth) {
+            let seen = look(&self.algorithm, state, now, cost, patience);
+            return self.without_growth(seen, now);
+        }
         let before = self.algorithm.heap_bytes(state);
         let answer = self.algorithm.answer(state, now, cost, patience);
         let after = self.algorithm.heap_bytes(state);
@@ -116,6 +122,30 @@ impl<A: Algorithm> Table<A> {
             return answer;
         }
         self.grown(hash, now, answer, before, after)
+    }
+
+    /// [`take`](Self::take) by somebody who would have asked at `since`, had it not been woken late; its wait counts from
+    /// `since`. Where the algorithm queues, where a state has memory of its own, or where there is none, it is asked as of now.
+    pub(crate) fn take_since(
+        &mut self,
+        hash: u64,
+        since: Timestamp,
+        now: Timestamp,
+        cost: Cost,
+        patience: Patience,
+    ) -> Answer {
+        let now = self.tick(now);
+        let since = since.min(now);
+        let index = self.touch(hash);
+        match self.segments[index].get_mut(hash) {
+            Some(state) if self.algorithm.waiting() == Waiting::Reserves && self.algorithm.heap_bytes(state) == 0 => {
+                let patience = Patience::up_to(patience.as_duration().saturating_add(now.since(since)));
+                let answer = self.algorithm.answer(state, since, cost, patience);
+                let after = self.algorithm.heap_bytes(state);
+                if after == 0 { answer } else { self.grown(hash, now, answer, 0, after) }
+            }
+            _ => reckoned(self.take(hash, now, cost, patience), since),
+        }
     }
 
     /// Whether [`take`](Self::take) would grant: a peek without working out where the key stands.
@@ -129,17 +159,13 @@ impl<A: Algorithm> Table<A> {
         // Not written down: who looks ahead does not make it later for the others.
         let now = self.latest.max(now);
         let index = self.touch(hash);
-        let look = |algorithm: &A, state: &A::State| Answer {
-            outcome: algorithm.peek(state, now, cost, patience),
-            standing: algorithm.standing(state, now),
-        };
         if let Some(state) = self.segments[index].get(hash) {
-            return look(&self.algorithm, state);
+            return self.look_at(state, now, cost, patience);
         }
-        if let Some(cell) = self.cell_in_use(hash, now) {
-            return look(&self.algorithm, cell_mut(&mut self.cells, &self.algorithm, now, cell));
+        if let Some(state) = self.cell_in_use(hash, now).and_then(|cell| self.cells.as_ref()?.get(cell)) {
+            return self.look_at(state, now, cost, patience);
         }
-        let answer = look(&self.algorithm, &self.algorithm.fresh(now));
+        let answer = look(&self.algorithm, &self.fresh(now), now, cost, patience);
         // Whether there is room matters only to those who would be turned away. Making it changes no answer, as long as
         // only what can go by now goes, and not what could go by then.
         if self.on_full == OnFull::Deny && answer.is_granted() && !self.has_room(hash, self.latest) {
@@ -162,7 +188,7 @@ impl<A: Algorithm> Table<A> {
             return;
         }
         let cell = self.cell_in_use(hash, now);
-        let mut state = self.algorithm.fresh(now);
+        let mut state = self.fresh(now);
         self.algorithm.charge(&mut state, now, cost);
         if cell.is_none() && self.insert(hash, state, now).is_ok() {
             return;
@@ -260,7 +286,7 @@ impl<A: Algorithm> Table<A> {
             self.look_around(now);
             return self.take_from_cell(cell, now, cost, patience);
         }
-        let mut state = self.algorithm.fresh(now);
+        let mut state = self.fresh(now);
         let answer = self.algorithm.answer(&mut state, now, cost, patience);
         if !answer.is_granted() || self.insert(hash, state, now).is_ok() {
             return answer;
@@ -274,13 +300,18 @@ impl<A: Algorithm> Table<A> {
 
     fn take_from_cell(&mut self, cell: usize, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
         let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
+        // What the cells keep outside of themselves is under the ceiling as well.
+        let growth = self.algorithm.heap_growth(state, now);
+        if growth > 0 && !self.budget.has_room(growth) {
+            let seen = look(&self.algorithm, state, now, cost, patience);
+            return if seen.is_granted() { self.turned_away(now) } else { seen };
+        }
         let before = self.algorithm.heap_bytes(state);
         let answer = self.algorithm.answer(state, now, cost, patience);
         let after = self.algorithm.heap_bytes(state);
         if self.account(before, after) {
             return answer;
         }
-        // What the cells keep outside of themselves is under the ceiling as well.
         let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
         if let Some(receipt) = answer.receipt() {
             self.algorithm.refund(state, now, &receipt);
@@ -289,6 +320,23 @@ impl<A: Algorithm> Table<A> {
         let compact = self.algorithm.heap_bytes(state);
         self.account(after, compact);
         self.turned_away(now)
+    }
+
+    /// What is answered to a key that was found, for one who only looks.
+    #[inline(always)]
+    fn look_at(&self, state: &A::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+        let seen = look(&self.algorithm, state, now, cost, patience);
+        let growth = self.algorithm.heap_growth(state, now);
+        if growth > 0 && !self.budget.has_room(growth) { self.without_growth(seen, now) } else { seen }
+    }
+
+    /// What is answered where a grant would need more memory than there is.
+    #[cold]
+    fn without_growth(&self, seen: Answer, now: Timestamp) -> Answer {
+        match self.on_full {
+            OnFull::Share | OnFull::Deny if seen.is_granted() => self.turned_away(now),
+            _ => seen,
+        }
     }
 
     fn turned_away(&self, now: Timestamp) -> Answer {
@@ -333,6 +381,12 @@ fn cell_mut<'a, A: Algorithm>(
     cell: usize,
 ) -> &'a mut A::State {
     &mut cells.get_or_insert_with(|| (0..CELLS).map(|_| algorithm.fresh(now)).collect())[cell]
+}
+
+/// What an ask would get, and where the key stands before it.
+#[inline(always)]
+fn look<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    Answer { outcome: algorithm.peek(state, now, cost, patience), standing: algorithm.standing(state, now) }
 }
 
 fn cell_of(hash: u64) -> usize {

@@ -146,8 +146,8 @@ impl Lines {
         }
     }
 
-    /// Wakes the first of every line: the limit itself has changed.
-    pub(crate) fn wake_all(&self) {
+    /// Wakes the first of every line: the limits themselves have changed.
+    pub fn wake_all(&self) {
         let inner = self.inner.lock();
         let firsts: Vec<_> = inner.by_key.values().filter_map(VecDeque::front).map(|w| w.waker.clone()).collect();
         drop(inner);

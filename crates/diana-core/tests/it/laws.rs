@@ -10,7 +10,9 @@ mod extremes;
 mod rates;
 mod script;
 
-use diana_core::{Adaptive, Calendar, Concurrency, FixedWindow, LeakyBucket, MinInterval, Opens, Patience, Quota};
+use diana_core::{
+    Adaptive, Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, MinInterval, Opens, Patience, Quota,
+};
 use diana_core::{
     RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
 };
@@ -198,7 +200,10 @@ fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
 }
 
 fn sliding_windows() -> impl Strategy<Value = SlidingWindow> {
-    (quotas(), 1..8_u32).prop_map(|(quota, buckets)| SlidingWindow::new(quota).with_buckets(buckets.into()).unwrap())
+    let edges = prop_oneof![Just(Edge::Loose), Just(Edge::Weighted), Just(Edge::Strict)];
+    (quotas(), 1..8_u32, edges).prop_map(|(quota, buckets, edge)| {
+        SlidingWindow::new(quota).with_edge(edge).with_buckets(buckets.into()).unwrap()
+    })
 }
 
 fn sliding_logs() -> impl Strategy<Value = SlidingLog> {

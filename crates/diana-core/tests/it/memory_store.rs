@@ -3,7 +3,7 @@
 use crate::support::{T0, ms, quota, secs};
 use diana_core::{
     Algorithm, Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, LocalStore, ManualClock, MemoryStore,
-    OnFull, Patience, Quota, SlidingLog, SlidingWindow, TableOptions, Timestamp, TokenBucket, Total,
+    OnFull, Patience, Quota, SlidingLog, SlidingWindow, SmoothWarmingUp, TableOptions, Timestamp, TokenBucket, Total,
 };
 use std::collections::BTreeMap;
 
@@ -330,4 +330,47 @@ fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
     assert!(granted(&store, &flight, "alice", T0));
     store.refund(&asks, &decision, T0);
     assert!(!granted(&store, &flight, "alice", T0), "who is in flight has not come back");
+}
+
+/// Guava's `setRate` scales a full store, which may come out a bit beside its new maximum until the next microsecond.
+#[test]
+fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_kept_or_forgotten() {
+    let mut differs = 0;
+    for (random, next) in randoms().zip(randoms().skip(1)).take(2_000) {
+        let rate = |random: u64| 0.01 + (random % 100_000) as f64 / 997.0;
+        let warm_up = std::time::Duration::from_micros(random % 3_000_000 + 1);
+        let old = SmoothWarmingUp::new(rate(random), warm_up).unwrap();
+        let (between, new) = (old.with_rate(rate(next ^ random)).unwrap(), old.with_rate(rate(next)).unwrap());
+        let [kept, forgotten, elsewhere] = [(); 3].map(|()| MemoryStore::default());
+        let limit = Limit::new("guava", old);
+        assert!(kept.decide(&[Ask::one(&limit, "key")], T0, Patience::NONE).is_granted());
+        assert!(forgotten.peek(&[Ask::one(&limit, "key")], T0, Patience::NONE).is_granted());
+        // Of which only another shard knows.
+        assert!(elsewhere.peek(&[Ask::one(&limit, "another key")], T0, Patience::NONE).is_granted());
+        let now = T0 + secs(86_400);
+        let once = limit.changed_to(between);
+        let twice = [once.clone(), once.changed_to(new)];
+        let (mut state, mut fresh) = (old.fresh(now), new.fresh(now));
+        between.rescale(&mut state, &old, now);
+        new.rescale(&mut state, &between, now);
+        for limit in &twice {
+            // Whoever looks brings the change.
+            let _ = [&kept, &forgotten].map(|store| remaining(store, limit, "key", now));
+            remaining(&elsewhere, limit, "another key", now);
+        }
+        for permits in [next % 7 + 1, 1, 3] {
+            let cost = Cost::new(permits).unwrap();
+            let ask = [Ask::new(&twice[1], "key", cost)];
+            let guava = new.take(&mut state, now, cost, Patience::FOREVER);
+            differs += usize::from(new.take(&mut fresh, now, cost, Patience::FOREVER).wait() != guava.wait());
+            for store in [&kept, &forgotten, &elsewhere] {
+                assert_eq!(
+                    store.decide(&ask, now, Patience::FOREVER).answers()[0].outcome,
+                    guava,
+                    "{old:?} to {new:?}"
+                );
+            }
+        }
+    }
+    assert!(differs > 0, "in some of these a key that begins anew would be charged a microsecond more or less");
 }

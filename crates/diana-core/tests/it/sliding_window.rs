@@ -1,7 +1,7 @@
 //! A ring of counts that moves on bucket by bucket.
 
 use crate::support::{T0, Trial, ms, quota, secs};
-use diana_core::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Refund, SlidingWindow, Timestamp};
+use diana_core::{Algorithm, Cost, Edge, InvalidWindow, Outcome, Patience, Quota, Refund, SlidingWindow, Timestamp};
 use std::time::Duration;
 
 /// A window in buckets of a second.
@@ -158,5 +158,78 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
         }
         assert_eq!(window.standing(&state, Timestamp::MAX).remaining, 0);
         window.rescale(&mut state, &window.clone().with_buckets(2).unwrap(), Timestamp::MAX);
+    }
+}
+
+mod edge {
+    use super::*;
+
+    /// Asks for as much as there is, at each of these moments; tells how much that was.
+    fn takes_all(edge: Edge, millis: &[u64]) -> Vec<u64> {
+        let window = SlidingWindow::new(quota("150/2s")).with_edge(edge);
+        let mut state = window.fresh(Timestamp::EPOCH);
+        let each = millis.iter().map(|millis| {
+            let now = Timestamp::from_millis(*millis);
+            let left = window.standing(&state, now).remaining;
+            if let Ok(cost) = Cost::new(left) {
+                assert!(window.take(&mut state, now, cost, Patience::NONE).is_granted());
+            }
+            left
+        });
+        each.collect()
+    }
+
+    /// Found from outside: 300 in 2.0 s at 150/2s, over the edges of buckets of 200 ms.
+    #[test]
+    fn what_passes_in_one_window_over_bucket_edges() {
+        let span = [199, 2_000, 2_050, 2_100, 2_150, 2_198, 2_199];
+        assert_eq!(takes_all(Edge::Loose, &span), [150, 150, 0, 0, 0, 0, 0]);
+        // What the oldest bucket holds comes back over 200 ms, as if it had come evenly.
+        assert_eq!(takes_all(Edge::Weighted, &span), [150, 0, 37, 38, 37, 36, 1]);
+        assert_eq!(takes_all(Edge::Strict, &span), [150, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(takes_all(Edge::Strict, &[199, 2_199, 2_200]), [150, 0, 150]);
+    }
+
+    #[test]
+    fn a_weighted_bucket_leaves_bit_by_bit_and_retry_times_say_when() {
+        let mut key = Trial::new(window("10/10s").with_edge(Edge::Weighted));
+        assert_eq!(key.ask_after(ms(500), 8), "granted, 2 left"); // in the bucket of second 0
+        assert_eq!(key.ask_after(ms(9_900), 2), "granted, 0 left");
+        assert_eq!(key.ask(1), "denied, retry in 225ms"); // of 8 permits the first has left at 10.125
+        assert_eq!(key.ask(4), "denied, retry in 600ms");
+        assert_eq!(key.ask(8), "denied, retry in 1.1s");
+        assert_eq!(key.ask(9), "denied, retry in 9.6s"); // the first of the two of second 9 at 19.5
+        assert_eq!(key.standing_in_words(), "0 of 10, reset in 1.1s");
+        assert_eq!(key.ask_after(ms(10_125), 1), "granted, 0 left");
+        assert_eq!(key.ask_after(ms(10_500), 3), "granted, 0 left");
+    }
+
+    #[test]
+    fn a_strict_bucket_stays_until_all_of_it_has_left() {
+        let mut key = Trial::new(window("3/10s").with_edge(Edge::Strict));
+        assert_eq!(key.ask_after(ms(500), 1), "granted, 2 left");
+        assert_eq!(key.ask_after(ms(4_200), 2), "granted, 0 left");
+        assert_eq!(key.ask(1), "denied, retry in 6.8s"); // the bucket of second 0 leaves at 11
+        assert_eq!(key.ask(2), "denied, retry in 10.8s");
+        assert_eq!(key.standing_in_words(), "0 of 3, reset in 6.8s");
+        assert_eq!(key.algorithm.heap_bytes(&key.state), 88, "one bucket more");
+    }
+
+    #[test]
+    fn another_edge_keeps_what_is_in_use() {
+        let mut key = Trial::new(window("10/10s"));
+        key.charge(8);
+        key.clock.set(Timestamp::from_millis(9_500));
+        key.rescale(window("10/10s").with_edge(Edge::Weighted));
+        assert_eq!(key.standing_in_words(), "2 of 10, reset in 1.5s");
+        key.clock.set(Timestamp::from_millis(10_500));
+        assert_eq!(key.standing_in_words(), "6 of 10, reset in 500ms");
+        // Four are in use, so one is let go; what counts for three is kept: six, of which half has left.
+        key.rescale(window("3/10s").with_edge(Edge::Weighted));
+        assert_eq!(key.standing_in_words(), "0 of 3, reset in 500ms");
+        key.rescale(window("10/10s").with_edge(Edge::Strict));
+        assert_eq!(key.standing_in_words(), "4 of 10, reset in 500ms");
+        key.rescale(window("10/10s"));
+        assert!(key.is_fresh());
     }
 }

@@ -198,6 +198,22 @@ mod rescale {
         assert_eq!(key.acquire_each(&[1, 1]), [1_000_000, 1_000_000], "20 permits at 20/s, then 1/s");
     }
 
+    /// Recorded from Guava (golden/guava_changed_rate.jsonl): scaled, the full store is a bit beside its new maximum.
+    #[test]
+    fn scales_a_full_store_as_guava_does() {
+        let changed_after = |pause| {
+            let limiter = SmoothWarmingUp::new(1.6, Duration::from_micros(1_082)).unwrap();
+            let mut key = Trial::new(limiter.with_cold_factor(6.048).unwrap());
+            key.acquire(1);
+            key.sleep(Duration::from_secs(100));
+            key.set_rate(key.limiter.with_rate(0.89066).unwrap());
+            key.sleep(Duration::from_micros(pause));
+            key.acquire_each(&[1, 2, 1])
+        };
+        assert_eq!(changed_after(0), [0, 1_123_536, 2_245_525]);
+        assert_eq!(changed_after(1), [0, 1_123_537, 2_245_525], "a microsecond later it is full");
+    }
+
     #[test]
     fn never_makes_an_endless_store() {
         let mut key = Trial::new(bursty(1e200).starting(Starts::Full));

@@ -1,7 +1,9 @@
 //! The token bucket, as transcripts; its laws are in tests/it/laws.rs.
 
-use crate::support::{Trial, ms, secs};
-use diana_core::{Clock, Outcome, Patience, Quota, Refund, Retry, Timestamp, TokenBucket};
+use crate::support::{T0, Trial, ms, secs};
+use diana_core::{
+    Algorithm, Clock, Cost, Limiter, ManualClock, Outcome, Patience, Quota, Refund, Retry, Timestamp, TokenBucket,
+};
 use std::time::Duration;
 
 fn bucket(quota: &str) -> Trial<TokenBucket> {
@@ -177,6 +179,24 @@ fn rates_above_one_a_nanosecond_and_beside_it_are_exact() {
     assert_eq!(greedy(odd, 600_000_001, secs(1)), 600_000_001);
     assert_eq!(greedy(odd.with_burst(600).unwrap(), 599, secs(1)), 600_000_001 / 599 * 599);
     assert_eq!(greedy(Quota::per_second(7_000_000_003).unwrap(), 7_000_000_003, secs(1)), 7_000_000_003);
+}
+
+/// Found by fuzzing: a debt that ends later than any clock is not told as 584 years, in neither of the two forms.
+#[test]
+fn a_debt_beyond_the_last_timestamp_is_denied_for_good() {
+    // Two a day, whose state is one word in a limiter, and three, whose state is two; and one whose burst alone takes longer
+    // than time.
+    for quota in ["2/day", "3/day", "1/day burst 4294967295"] {
+        let bucket = TokenBucket::new(quota.parse().unwrap());
+        for now in [Timestamp::EPOCH, T0] {
+            let mut state = bucket.fresh(now);
+            bucket.charge(&mut state, now, Cost::MAX);
+            assert_eq!(bucket.peek(&state, now, Cost::ONE, Patience::NONE), Outcome::never(), "{quota}");
+            let limiter = Limiter::with_algorithm(bucket.clone()).with_clock(ManualClock::at(now));
+            limiter.charge(Cost::MAX.get()).unwrap();
+            assert_eq!(limiter.check().outcome, Outcome::never(), "{quota}");
+        }
+    }
 }
 
 #[test]

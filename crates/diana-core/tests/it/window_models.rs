@@ -1,6 +1,8 @@
 //! The windows against the plainest models of themselves: a list of all grants, and a walk over it.
 
-use diana_core::{Algorithm, Cost, Patience, Quota, Receipt, Refund, Retry, SlidingLog, SlidingWindow, Timestamp};
+use diana_core::{
+    Algorithm, Cost, Edge, Patience, Quota, Receipt, Refund, Retry, SlidingLog, SlidingWindow, Timestamp,
+};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -32,16 +34,28 @@ struct Model {
 }
 
 impl Model {
-    /// What is in use at `now`, when a grant of time `t` counts until `leaves(t)`.
-    fn used(&self, now: u64, leaves: impl Fn(u64) -> u64) -> u64 {
-        let now = now.max(self.newest);
-        self.grants.iter().filter(|(time, _)| leaves(*time) > now).map(|(_, cost)| cost).sum()
+    /// What is in use at `now`, when a grant of time `t` counts until `leaves(t)`, and in the last `fading` before that in
+    /// proportion to what is left of it.
+    fn used(&self, now: u64, Steps { width, fading }: Steps, leaves: impl Fn(u64) -> u64) -> u64 {
+        let now = now.max(self.newest / width * width);
+        let in_use = self.grants.iter().map(|(time, cost)| (leaves(*time), cost)).filter(|(leaves, _)| *leaves > now);
+        let parts: u64 = in_use.map(|(leaves, cost)| cost * (leaves - now).min(fading)).sum();
+        parts.div_ceil(fading)
     }
 
     fn add(&mut self, now: u64, cost: u64) {
         self.newest = self.newest.max(now);
         self.grants.push((self.newest, cost));
     }
+}
+
+/// How finely a window sees time.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Of a grant no more is known than in which span of this length it was.
+    width: u64,
+    /// How long it takes a grant to leave, in nanoseconds; 1 for at once.
+    fading: u64,
 }
 
 /// A clock that may go back, but not behind a refund: with the newest grant goes the only note of how late it was.
@@ -61,6 +75,7 @@ impl HandClock {
 fn walk<A: Algorithm>(
     algorithm: &A,
     windows: &[Quota],
+    seen: Steps,
     leaves: impl Fn(&Quota, u64) -> u64,
     steps: &[Step],
     charges: bool,
@@ -72,7 +87,7 @@ where
     let mut state = algorithm.fresh(Timestamp::from_nanos(clock.now));
     let mut receipts: Vec<(Receipt, (u64, u64))> = Vec::new();
     let fits = |model: &Model, now: u64, cost: u64| {
-        windows.iter().all(|window| model.used(now, |time| leaves(window, time)) + cost <= window.permits())
+        windows.iter().all(|window| model.used(now, seen, |time| leaves(window, time)) + cost <= window.permits())
     };
     for step in steps {
         match *step {
@@ -123,10 +138,10 @@ where
             }
         }
         let now = clock.now;
-        let left = |window: &Quota| window.permits().saturating_sub(model.used(now, |time| leaves(window, time)));
+        let left = |window: &Quota| window.permits().saturating_sub(model.used(now, seen, |time| leaves(window, time)));
         let time = Timestamp::from_nanos(now);
         prop_assert_eq!(algorithm.standing(&state, time).remaining, windows.iter().map(left).min().unwrap());
-        let unused = windows.iter().all(|window| model.used(now, |time| leaves(window, time)) == 0);
+        let unused = windows.iter().all(|window| model.used(now, seen, |time| leaves(window, time)) == 0);
         prop_assert_eq!(algorithm.is_fresh(&state, time), unused);
     }
     Ok(())
@@ -146,7 +161,7 @@ proptest! {
         let log = SlidingLog::several(windows.iter().copied()).unwrap();
         let leaves = |window: &Quota, time: u64| time + u64::try_from(window.period().as_nanos()).unwrap();
         // A charge that finds the log full makes the newest entry later, which the list does not.
-        walk(&log, &windows, leaves, &steps, false)?;
+        walk(&log, &windows, Steps { width: 1, fading: 1 }, leaves, &steps, false)?;
     }
 
     #[test]
@@ -154,12 +169,53 @@ proptest! {
         permits in 1..8_u64,
         period in 1..40_u64,
         buckets in 1..12_u64,
+        edge in prop_oneof![Just(Edge::Loose), Just(Edge::Weighted), Just(Edge::Strict)],
         steps in steps(),
     ) {
         let quota = nanos(permits, period);
-        let window = SlidingWindow::new(quota).with_buckets(buckets).unwrap();
+        let window = SlidingWindow::new(quota).with_buckets(buckets).unwrap().with_edge(edge);
         let (width, n) = (u64::try_from(window.precision().as_nanos()).unwrap(), window.buckets());
         prop_assert!(width * n >= period);
-        walk(&window, &[quota], |_, time| (time / width + n) * width, &steps, true)?;
+        // The oldest bucket, of which the window covers a part, counts for nothing, in proportion to the part, or fully.
+        let (n, fading) = match edge {
+            Edge::Loose => (n, 1),
+            Edge::Weighted => (n + 1, width),
+            Edge::Strict => (n + 1, 1),
+        };
+        walk(&window, &[quota], Steps { width, fading }, |_, time| (time / width + n) * width, &steps, true)?;
+    }
+
+    /// What the docs promise of a window's length, whatever the requests do: never over the limit with a strict edge, and
+    /// up to twice the limit with the others; with all of them never over the limit in a window less one bucket.
+    #[test]
+    fn no_span_has_more_than_its_edge_promises(
+        permits in 1..8_u64,
+        period in 1..40_u64,
+        buckets in 1..12_u64,
+        edge in prop_oneof![Just(Edge::Loose), Just(Edge::Weighted), Just(Edge::Strict)],
+        asks in prop::collection::vec((prop_oneof![4 => 0..6_u64, 1 => 0..60_u64], 1..5_u64), 1..80),
+    ) {
+        let window = SlidingWindow::new(nanos(permits, period)).with_buckets(buckets).unwrap().with_edge(edge);
+        let width = u64::try_from(window.precision().as_nanos()).unwrap();
+        let whole = width * window.buckets();
+        let (mut now, mut state) = (1_000, window.fresh(Timestamp::EPOCH));
+        let mut grants = Vec::new();
+        for (later, cost) in asks {
+            now += later;
+            let outcome = window.take(&mut state, Timestamp::from_nanos(now), Cost::new(cost).unwrap(), Patience::NONE);
+            if outcome.is_granted() {
+                grants.push((now, cost));
+            }
+        }
+        for (begin, _) in &grants {
+            // As long as a window, but for its last nanosecond: what came at its first one leaves then.
+            let within = |span: u64| -> u64 {
+                grants.iter().filter(|(at, _)| (*begin..*begin + span).contains(at)).map(|(_, cost)| cost).sum()
+            };
+            let most = if edge == Edge::Strict { permits } else { 2 * permits };
+            prop_assert!(within(whole) <= most, "{} in a window of {whole} from {begin} on: {grants:?}", within(whole));
+            let less = whole - width + 1;
+            prop_assert!(within(less) <= permits, "{} in a span of {less} from {begin} on: {grants:?}", within(less));
+        }
     }
 }

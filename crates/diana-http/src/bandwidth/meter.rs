@@ -30,6 +30,13 @@ impl<S: Store + 'static> Counts for Engine<S> {
     }
 }
 
+/// When somebody asks, and when it would have asked, had it not been woken late.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) since: Timestamp,
+    pub(super) now: Timestamp,
+}
+
 /// One bucket of bytes, and what it is for.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
@@ -79,20 +86,23 @@ impl Meter {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Takes so many bytes, or says why not.
-    pub(super) fn take(&self, counts: &dyn Counts, bytes: Cost, patience: Patience) -> Answer {
-        let now = counts.now();
+    /// Takes so many bytes as of `asked.since`, or says why not. The wait counts from there.
+    pub(super) fn take(&self, counts: &dyn Counts, asked: Asked, bytes: Cost, patience: Patience) -> Answer {
+        let Asked { since, now } = asked;
         match &self.bucket {
             Bucket::Shared { limit, key } => {
-                let decision = LocalStore::decide(counts.store(), &[Ask::new(limit, key, bytes)], now, patience);
-                decision.answers().first().copied().unwrap_or_else(|| unreachable!("one ask has one answer"))
+                counts.store().take_since(Ask::new(limit, key, bytes), since, now, patience)
             }
             Bucket::Own { bucket, state } => {
-                let mut state = state.lock();
-                let outcome = bucket.take(&mut state, now, bytes, patience);
-                Answer { outcome, standing: bucket.standing(&state, now) }
+                let patience = Patience::up_to(patience.as_duration().saturating_add(now.since(since)));
+                bucket.answer(&mut state.lock(), since, bytes, patience)
             }
         }
+    }
+
+    /// Whether others may take from it too.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.bucket, Bucket::Shared { .. })
     }
 
     /// Gives back what was taken.

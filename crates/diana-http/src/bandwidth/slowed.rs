@@ -1,8 +1,8 @@
 //! A body that flows evenly.
 
-use super::meter::{Counts, Meter};
+use super::meter::{Asked, Counts, Meter};
 use bytes::{Buf, Bytes};
-use diana::core::{Answer, Cost, Patience};
+use diana::core::{Answer, Cost, Patience, Timestamp};
 use http_body::{Body, Frame, SizeHint};
 use smallvec::SmallVec;
 use std::fmt;
@@ -11,6 +11,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
+
+/// What is later than this is lost: a body that stood still for a second must not make up for it in one gush. The same as for
+/// what `diana::pace` paces.
+const MOST_LATE: Duration = Duration::from_millis(50);
 
 pin_project_lite::pin_project! {
     /// A body that flows no faster than rules allow; as it is, if none says anything about it.
@@ -29,9 +33,15 @@ struct Slowing {
     metered: SmallVec<[Metered; 1]>,
     /// What of the last frame has not gone yet.
     rest: Bytes,
-    /// So much of it is taken, and goes when the timer says so.
-    taken: Option<usize>,
+    /// So much of it is taken, and goes at its turn, when the timer says so.
+    taken: Option<(usize, Timestamp)>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How late the last piece went: a timer has its grain, and a machine other work.
+    late: Duration,
+    /// Since when there is nothing to pass.
+    idle: Option<Timestamp>,
+    /// Whether others could go first since the last piece.
+    gave_way: bool,
 }
 
 /// A bucket, and what this body has had of it.
@@ -54,7 +64,16 @@ impl<B> Slowed<B> {
         if metered.is_empty() {
             return Self::freely(body);
         }
-        let slowing = Slowing { counts, metered, rest: Bytes::new(), taken: None, timer: None };
+        let slowing = Slowing {
+            counts,
+            metered,
+            rest: Bytes::new(),
+            taken: None,
+            timer: None,
+            late: Duration::ZERO,
+            idle: None,
+            gave_way: false,
+        };
         Self { body, slowing: Some(Box::new(slowing)) }
     }
 
@@ -71,8 +90,16 @@ impl Metered {
 }
 
 impl Slowing {
-    /// Takes the next piece of what has not gone yet: now if that may be, and else a small one for later.
+    /// Takes the next piece of what has not gone yet: now if that may be, and else a small one for later. Says how long to
+    /// wait for it.
     fn take_piece(&mut self) -> Duration {
+        let now = self.counts.now();
+        // What was not there could not have passed earlier.
+        if self.idle.take().is_some_and(|from| now.since(from) > MOST_LATE) {
+            self.late = Duration::ZERO;
+        }
+        let late = u64::try_from(self.late.as_nanos()).unwrap_or(u64::MAX);
+        let asked = Asked { since: Timestamp::from_nanos(now.as_nanos().saturating_sub(late)), now };
         let rest = u64::try_from(self.rest.len()).unwrap_or(u64::MAX);
         let free = self.metered.iter().map(|metered| metered.free).filter(|free| *free > 0).min();
         let most = rest.min(free.unwrap_or(u64::MAX));
@@ -80,36 +107,36 @@ impl Slowing {
         let at_once = charged().map(Meter::burst).fold(most, u64::min);
         let piece = charged().map(Meter::piece).fold(most, u64::min);
         let slowest = charged().map(|meter| meter.time_of(piece)).max().unwrap_or_default();
-        let (bytes, wait) = match self.take(at_once, Patience::NONE) {
-            Ok(wait) => (at_once, wait),
-            Err(_) => match self.take(piece, Patience::FOREVER) {
-                Ok(wait) => (piece, wait),
+        let (bytes, turn) = match self.take(asked, at_once, Patience::NONE) {
+            Ok(turn) => (at_once, turn),
+            Err(_) => match self.take(asked, piece, Patience::FOREVER) {
+                Ok(turn) => (piece, turn),
                 // The rule has changed since, to one that lets less go at once.
-                Err(capacity) => match self.take(piece.min(capacity), Patience::FOREVER) {
-                    Ok(wait) => (piece.min(capacity), wait),
+                Err(capacity) => match self.take(asked, piece.min(capacity), Patience::FOREVER) {
+                    Ok(turn) => (piece.min(capacity), turn),
                     // There is no memory for another key: then this body keeps the rate on its own.
-                    Err(_) => (piece, slowest),
+                    Err(_) => (piece, asked.since + slowest),
                 },
             },
         };
         for metered in &mut self.metered {
             metered.free = metered.free.saturating_sub(bytes);
         }
-        self.taken = Some(usize::try_from(bytes).unwrap_or(usize::MAX).min(self.rest.len()));
-        wait
+        self.taken = Some((usize::try_from(bytes).unwrap_or(usize::MAX).min(self.rest.len()), turn));
+        turn.since(now)
     }
 
-    /// Takes `bytes` from every bucket that counts them, and says when they may go; or from none, and says what is the most
-    /// that could be.
-    fn take(&mut self, bytes: u64, patience: Patience) -> Result<Duration, u64> {
-        let Ok(cost) = Cost::new(bytes) else { return Ok(Duration::ZERO) };
-        let mut longest = Duration::ZERO;
+    /// Takes `bytes` from every bucket that counts them, and says when it is their turn; or from none, and says what is the
+    /// most that could be.
+    fn take(&mut self, asked: Asked, bytes: u64, patience: Patience) -> Result<Timestamp, u64> {
+        let Ok(cost) = Cost::new(bytes) else { return Ok(asked.now) };
+        let mut turn = None;
         let mut refused = None;
         for metered in self.metered.iter_mut().filter(|metered| metered.free == 0) {
-            let answer = metered.meter.take(&*self.counts, cost, patience);
+            let answer = metered.meter.take(&*self.counts, asked, cost, patience);
             match answer.wait() {
                 Some(wait) => {
-                    longest = longest.max(wait);
+                    turn = turn.max(Some(asked.since + wait));
                     metered.taken = Some(answer);
                 }
                 None => {
@@ -119,7 +146,8 @@ impl Slowing {
             }
         }
         match refused {
-            None => Ok(longest),
+            // What no bucket counts goes now, and is not late.
+            None => Ok(turn.unwrap_or(asked.now)),
             Some(capacity) => {
                 self.give_back();
                 Err(capacity)
@@ -135,11 +163,27 @@ impl Slowing {
         }
     }
 
-    /// The piece that was waited for.
-    fn piece(&mut self, length: usize) -> Bytes {
+    /// The piece that was waited for, which goes now.
+    fn piece(&mut self, length: usize, turn: Timestamp) -> Bytes {
+        self.late = self.counts.now().since(turn).min(MOST_LATE);
         self.taken = None;
         self.metered.iter_mut().for_each(|metered| metered.taken = None);
         self.rest.split_to(length)
+    }
+
+    /// Lets others go first, once. Those who share a bucket are late together, and whoever came first would take all of it.
+    fn gives_way(&mut self) -> bool {
+        let shares = || self.metered.iter().any(|metered| metered.free == 0 && metered.meter.is_shared());
+        self.gave_way = !self.gave_way && !self.late.is_zero() && shares();
+        self.gave_way
+    }
+
+    /// There is nothing to pass.
+    fn idles(&mut self) {
+        if !self.late.is_zero() {
+            let now = self.counts.now();
+            self.idle.get_or_insert(now);
+        }
     }
 
     fn wait(&mut self, wait: Duration) {
@@ -174,16 +218,20 @@ where
             return Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(whole))));
         };
         loop {
-            if let Some(length) = slowing.taken {
+            if let Some((length, turn)) = slowing.taken {
                 if let Some(timer) = &mut slowing.timer
                     && !timer.is_elapsed()
                 {
                     ready!(timer.as_mut().poll(context));
                 }
-                return Poll::Ready(Some(Ok(Frame::data(slowing.piece(length)))));
+                return Poll::Ready(Some(Ok(Frame::data(slowing.piece(length, turn)))));
             }
             if slowing.rest.is_empty() {
-                match ready!(this.body.as_mut().poll_frame(context)) {
+                let Poll::Ready(frame) = this.body.as_mut().poll_frame(context) else {
+                    slowing.idles();
+                    return Poll::Pending;
+                };
+                match frame {
                     Some(Ok(frame)) => match frame.into_data() {
                         Ok(data) => slowing.rest = whole(data),
                         Err(other) => return Poll::Ready(Some(Ok(other.map_data(whole)))),
@@ -193,6 +241,10 @@ where
                 if slowing.rest.is_empty() {
                     return Poll::Ready(Some(Ok(Frame::data(Bytes::new()))));
                 }
+            }
+            if slowing.gives_way() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let wait = slowing.take_piece();
             if wait > Duration::ZERO {

@@ -9,8 +9,9 @@ use std::time::Duration;
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let retry_after = if is_refused { retry_after(headers) } else { None };
-    // Whoever has just been served may hear, too, that nothing is left.
-    retry_after.max(used_up(headers)).filter(|time| !time.is_zero())
+    // Who has just been served may hear, too, that nothing is left. `Retry-After` is the more exact: `t` of `RateLimit` is when
+    // the limit has recovered, and enough for one request comes back earlier.
+    retry_after.or_else(|| used_up(headers)).filter(|time| !time.is_zero())
 }
 
 /// Seconds, or a date; of which only how far it is from the answer's own date counts, as clocks differ.
@@ -103,6 +104,7 @@ mod tests {
         // What stands in a name is no parameter.
         assert_eq!(seconds(200, &[("ratelimit", r#""a;r=0;t=9, \";r=0;t=9";r=3;t=4"#)]), None);
         assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=31"), ("retry-after", "40")]), Some(40));
+        assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=60"), ("retry-after", "30")]), Some(30));
     }
 
     proptest! {

@@ -8,7 +8,6 @@ use crate::body::PassBody;
 use crate::checking::Checking;
 use crate::outcome::{Checked, Diverted};
 use crate::pass::Pass;
-use crate::path::has_dot_segments;
 use bytes::Bytes;
 use diana::core::{MemoryStore, Store};
 use http::header::CONTENT_TYPE;
@@ -44,6 +43,7 @@ pin_project! {
         S: Store,
         S: 'static,
     {
+        Rejected { why: &'static str },
         Checking { checking: Checking<S>, request: Option<Waiting<C, B>> },
         Calling { #[pin] call: Call<C::Future>, way: Option<Way<S>> },
     }
@@ -72,6 +72,11 @@ where
     pub(super) fn new(checking: Checking<S>, request: Waiting<C, B>) -> Self {
         Self { state: State::Checking { checking, request: Some(request) } }
     }
+
+    /// A request that is answered with 400 before any rule is asked.
+    pub(super) fn rejected(why: &'static str) -> Self {
+        Self { state: State::Rejected { why } }
+    }
 }
 
 impl<C, B> Waiting<C, B>
@@ -85,9 +90,6 @@ where
         S: Store + 'static,
     {
         let Self { mut head, body, mut inner, client, diverting } = self;
-        if has_dot_segments(head.uri.path()) {
-            return Err(no_good_path().map(DianaBody::refused));
-        }
         match checked {
             Checked::Pass(mut pass) => {
                 let by = By::of(pass.verdict().rules(), &head, client);
@@ -107,9 +109,8 @@ where
     }
 }
 
-/// A path that rules and routers may take for different places goes no further, and is charged to nobody.
-fn no_good_path() -> Response<Full<Bytes>> {
-    let body = r#"{"title":"Bad Request","status":400,"detail":"the path has `.` or `..` in it"}"#;
+fn bad_request(why: &str) -> Response<Full<Bytes>> {
+    let body = format!(r#"{{"title":"Bad Request","status":400,"detail":"{why}"}}"#);
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -128,6 +129,7 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
+                StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(DianaBody::refused))),
                 StateNow::Checking { checking, request } => {
                     let checked = ready!(Pin::new(checking).poll(context));
                     // Whoever asks again has had the answer.
@@ -163,6 +165,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
+            State::Rejected { .. } => "rejected",
             State::Checking { .. } => "checking",
             State::Calling { .. } => "calling",
         };

@@ -3,6 +3,7 @@
 use super::Set;
 use super::body::DianaBody;
 use super::future::{DianaFuture, Waiting};
+use super::malformed::malformed;
 use crate::bandwidth::Slowed;
 use diana::core::{MemoryStore, Store};
 use http::{Request, Response};
@@ -46,6 +47,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (head, body) = request.into_parts();
         let filter = &self.set.filter;
+        if let Some(why) = malformed(&head, filter.options()) {
+            return DianaFuture::rejected(why);
+        }
         let client = self.set.finds.peer(&head).map(|peer| filter.client(&head.headers, peer));
         let checking = filter.check_head(&head, client);
         // The one that is ready makes the call; a clone need not be.

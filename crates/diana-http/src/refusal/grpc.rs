@@ -18,11 +18,15 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 const RESOURCE_EXHAUSTED: u8 = 8;
 const PERMISSION_DENIED: u8 = 7;
+const INVALID_ARGUMENT: u8 = 3;
 
 /// Adds the status of the call, and for those who try again by themselves when to do so.
 pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
     let (code, message) = match (verdict.reason(), verdict.retry()) {
         (Some(Reason::Rule { why: Why::Listed | Why::Missing, .. }), _) => (PERMISSION_DENIED, "refused".to_owned()),
+        (Some(Reason::Rule { why: Why::Cost, .. }), _) => {
+            (INVALID_ARGUMENT, "what the call would cost can't be computed".to_owned())
+        }
         (_, Some(Retry::After(time))) => {
             (RESOURCE_EXHAUSTED, format!("too many requests, again {}", when(whole_seconds(time))))
         }

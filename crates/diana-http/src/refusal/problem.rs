@@ -24,6 +24,7 @@ pub(super) fn body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<
             let detail = match why {
                 Why::Listed => "You are on the list of those who are refused.".to_owned(),
                 Why::Missing => format!("The request has no {}.", rule.by),
+                Why::Cost => "What the request would cost can't be computed.".to_owned(),
                 Why::Overloaded(_) => return written(status, &[&rule.name], None),
                 _ => return written(status, &[], None),
             };

@@ -19,13 +19,15 @@ fn nobody_gets_new_keys_by_adding_values() {
         let order =
             |n: u32| if real_first { ["real".into(), format!("r{n}")] } else { [format!("r{n}"), "real".into()] };
         let by_query = |n| Request::get(format!("/?k={}", order(n).join("&k="))).body(()).unwrap();
+        let by_semicolon = |n| Request::get(format!("/?k=real;r{n}")).body(()).unwrap();
         let by_cookie =
             |n| Request::get("/").header("cookie", format!("k={}", order(n).join("; k="))).body(()).unwrap();
         let by_header = |n| {
             let [first, second] = order(n);
             Request::get("/").header("k", first).header("k", second).body(()).unwrap()
         };
-        let ways: [(&str, Way<'_>); 3] = [("query", &by_query), ("cookie", &by_cookie), ("header", &by_header)];
+        let ways: [(&str, Way<'_>); 4] =
+            [("query", &by_query), ("query", &by_semicolon), ("cookie", &by_cookie), ("header", &by_header)];
         for (by, request) in ways {
             let (filter, _) = filter(&format!("rules: [{{name: each, by: {by}(k), limit: 1/h}}]"));
             let passed = (0..10).filter(|n| passes(&filter, &request(*n))).count();

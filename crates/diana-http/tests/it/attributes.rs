@@ -3,6 +3,7 @@
 use diana::rules::{Attribute, Attributes};
 use diana_http::HttpAttributes;
 use http::Request;
+use std::borrow::Cow;
 
 fn header(name: &str) -> Attribute {
     Attribute::Header(name.into())
@@ -32,7 +33,7 @@ fn the_parts_of_a_request_are_found_by_name() {
         (Attribute::Ip, Some("203.0.113.7")),
         (Attribute::Method, Some("POST")),
         (Attribute::Path, Some("/sms")),
-        (Attribute::Host, Some("api.example.com:8080")),
+        (Attribute::Host, Some("api.example.com")),
         (header("x-account-id"), Some("(several)")),
         (header("x-latin"), Some("caf\u{fffd}")),
         (header("x-none"), None),
@@ -76,4 +77,59 @@ fn the_head_of_a_request_says_the_same() {
     let all =
         [Attribute::Method, Attribute::Path, query("b"), header("d")].map(|attribute| seen.get(&attribute).unwrap());
     assert_eq!(all, ["GET", "/a", "c", "e"]);
+}
+
+#[test]
+fn a_path_is_decoded_and_has_other_forms() {
+    let forms = |path: &str| {
+        let request = Request::get(path).body(()).unwrap();
+        let seen = HttpAttributes::of(&request, None);
+        (seen.get(&Attribute::Path).unwrap().into_owned(), seen.other_paths())
+    };
+    let is = |path: &str, others: &[&str]| (path.to_owned(), others.iter().map(|form| (*form).to_owned()).collect());
+    assert_eq!(forms("/a/b"), is("/a/b", &[]));
+    assert_eq!(forms("//a/%62"), is("/a/b", &[]));
+    assert_eq!(forms("/a%2fb"), is("/a/b", &["/a%2Fb"]));
+    assert_eq!(forms("/a;v=1"), is("/a", &["/a", "/a;v=1"]));
+    assert_eq!(forms("/a\\b"), is("/a/b", &["/a/b", "/a\\b"]));
+    assert_eq!(forms("/a%3bv"), is("/a", &["/a%3Bv", "/a;v"]));
+    let (path, others) = forms("/a;x%2f\\b%5cc%3by");
+    assert_eq!((&*path, &*others[0]), ("/a", "/a"));
+    assert!(others.len() < 16, "{others:?}");
+}
+
+#[test]
+fn values_and_methods_are_compared_without_padding_and_case() {
+    let request = Request::builder().method("pOsT").uri("/").header("x-account", " alice\t").header("host", " a:80 ");
+    let request = request.body(()).unwrap();
+    let seen = HttpAttributes::of(&request, None);
+    assert_eq!(seen.get(&header("x-account")).as_deref(), Some("alice"));
+    assert_eq!(seen.get(&Attribute::Host).as_deref(), Some("a"));
+    assert_eq!(seen.get(&Attribute::Method).as_deref(), Some("POST"));
+    let own = Request::builder().method("purge").uri("/").body(()).unwrap();
+    assert_eq!(HttpAttributes::of(&own, None).get(&Attribute::Method).as_deref(), Some("purge"));
+}
+
+/// Rack 2 separates parameters by `;` as well; others do not.
+#[test]
+fn what_a_semicolon_makes_ambiguous_has_one_key() {
+    let value = |uri: &str, name: &str| {
+        let request = Request::get(uri).body(()).unwrap();
+        HttpAttributes::of(&request, None).get(&query(name)).map(Cow::into_owned)
+    };
+    // Long queries are read in another way than short ones.
+    for more in [String::new(), format!("&pad={}", "x".repeat(300))] {
+        let value = |text: &str, name: &str| value(&format!("/?{text}{more}"), name);
+        for text in ["x=1;k=real", "k=real;x=1", "k=real;junk", ";k=real", "k=real;", "x=1&y;k=real", "k=a;k=a", "k;x"]
+        {
+            assert_eq!(value(text, "k").as_deref(), Some("(several)"), "{text}");
+        }
+        assert_eq!(value("k=real&x=1;y=2", "k").as_deref(), Some("real"));
+        assert_eq!(value("k=real&x=1;k=other", "k").as_deref(), Some("(several)"));
+        assert_eq!(value("k=a%3Bb", "k").as_deref(), Some("a;b"), "an escaped one separates nothing");
+        assert_eq!(value("k=1&k=2", "k").as_deref(), Some("(several)"));
+        assert_eq!(value("k=1&%6b=%31", "k").as_deref(), Some("1"));
+        assert_eq!(value("a+b=c+d", "a b").as_deref(), Some("c d"));
+        assert_eq!(value("x=1", "k"), None);
+    }
 }

@@ -239,3 +239,55 @@ async fn a_change_of_the_rule_keeps_what_was_used_and_slows_who_is_under_way() {
     assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (12, 24), "{sizes:?}");
     assert_eq!(start.elapsed().as_millis(), 240);
 }
+
+/// Tokio's timer counts milliseconds: whoever waits for a tenth of one is woken late, each time.
+#[tokio::test(start_paused = true)]
+async fn who_is_woken_late_loses_nothing_of_the_rate() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000000B/s, burst: 100B}}");
+    let pieces = pieces(pacing(&engine, 7).response(Frames::of(&[10_100]))).await;
+    assert_eq!(pieces.iter().map(|(_, bytes)| bytes).sum::<usize>(), 10_100);
+    // The burst at once, and the rest in 10 ms; asked for as of the wake-up, each 100 bytes would take a millisecond.
+    assert_eq!(pieces.last().unwrap().0, 10);
+    for millis in 0..=10 {
+        let passed: usize = pieces.iter().filter(|(at, _)| *at <= millis).map(|(_, bytes)| bytes).sum();
+        assert!(passed <= 100 + 1_000 * usize::try_from(millis).unwrap(), "{passed} bytes in {millis} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_are_late_together_take_turns() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000000B/s, burst: 100B}}");
+    let each = || tokio::spawn(pieces(pacing(&engine, 7).response(Frames::of(&[5_000]))));
+    let (one, other) = (each(), each());
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    let at = |pieces: &[(u128, usize)], bytes: usize| {
+        let mut passed = 0;
+        pieces.iter().find(|piece| (passed += piece.1, passed >= bytes).1).unwrap().0
+    };
+    assert_eq!(at(&one, 5_000).max(at(&other, 5_000)), 10);
+    for bytes in [1_000, 2_500, 4_000] {
+        assert!(at(&one, bytes).abs_diff(at(&other, bytes)) <= 1, "{one:?} {other:?}");
+    }
+}
+
+/// A body that nobody polled for a second does not make up for it in one gush.
+#[tokio::test(start_paused = true)]
+async fn what_is_later_than_50_ms_is_lost() {
+    let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");
+    let mut body = pin!(pacing(&engine, 7).response(Frames::of(&[400])));
+    let mut next = async || poll_fn(|context| body.as_mut().poll_frame(context)).await.unwrap().unwrap();
+    next().await;
+    assert!(next().now_or_never().is_none(), "it waits for its next 20 bytes");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let start = Instant::now();
+    let mut at_once = 0;
+    loop {
+        let bytes = next().await.data_ref().map_or(0, Bytes::len);
+        if start.elapsed() > Duration::ZERO {
+            break;
+        }
+        at_once += bytes;
+    }
+    // The piece that it had waited for, the burst, and 50 ms of the rate in pieces of 20.
+    assert_eq!(at_once, 20 + 20 + 40);
+}

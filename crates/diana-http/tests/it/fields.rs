@@ -90,15 +90,15 @@ fn the_fields_are_chosen() {
 }
 
 #[test]
-fn of_a_refusal_the_reset_is_the_time_to_come_again() {
+fn the_reset_of_a_denied_request_is_when_the_limit_has_recovered_and_the_retry_may_be_earlier() {
     let options = FilterOptions::default().rate_limit_headers(RateLimitHeaders::Both);
     let (filter, _) = with_options("rules: [{name: a, limit: 2/h}, {name: b, limit: 5/h}]", options);
     for _ in 0..2 {
         passed(filter.check(&get("/"), client())).begin();
     }
     let told = head(&refused(filter.check(&get("/"), client())).into_response());
-    assert!(told.contains("ratelimit: \"a\";r=0;t=1800, \"b\";r=3;t=1440"), "{told}");
-    assert!(told.contains("x-ratelimit-limit: 2\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 1800"), "{told}");
+    assert!(told.contains("ratelimit: \"a\";r=0;t=3600, \"b\";r=3;t=1440"), "{told}");
+    assert!(told.contains("x-ratelimit-limit: 2\nx-ratelimit-remaining: 0\nx-ratelimit-reset: 3600"), "{told}");
     assert!(told.contains("retry-after: 1800"), "{told}");
 }
 

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use diana::EngineOptions;
 use diana::core::TokioClock;
-use diana::rules::{Document, Registry, RuleFile};
-use diana_http::{ClientAddress, DianaLayer, DivertedTo, Filter, OutgoingLayer, Slowed};
+use diana::rules::{Document, Registry, RuleFile, Spelling};
+use diana_http::{ClientAddress, DianaLayer, DivertedTo, Filter, FilterOptions, OutgoingLayer, Slowed};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
@@ -70,6 +70,41 @@ async fn a_refused_request_does_not_reach_the_service() {
     assert!(!refused.into_body().collect().await.unwrap().to_bytes().is_empty());
     assert_eq!(service.oneshot(request("/c", 8)).await.unwrap().status(), StatusCode::OK);
     assert_eq!(server.seen(), ["/a", "/c"]);
+}
+
+/// Rules and services may read these in different ways. No rule is asked, so nothing is charged, and nobody waits.
+#[tokio::test(start_paused = true)]
+async fn what_can_be_read_in_two_ways_is_rejected() {
+    let server = Server::default();
+    let rule = "{name: one, limit: 1/h, status: 429}";
+    let file = file(rule);
+    let engine = Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file));
+    let options = FilterOptions::default().escaped_slash(Spelling::Deny);
+    let service =
+        ServiceBuilder::new().layer(DianaLayer::of(Filter::with_options(engine, options))).service(server.service());
+    let of_host = |host: &str| {
+        let mut request = request("/a", 7);
+        request.headers_mut().append("host", host.parse().unwrap());
+        request
+    };
+    let mut twice = of_host("a");
+    twice.headers_mut().append("host", "b".parse().unwrap());
+    let bad = [
+        request("/a%2fb", 7),
+        request("/a%5Cb", 7),
+        request("/x%2f..%2fa", 7),
+        request("/a\\b/../a", 7),
+        of_host("a:x"),
+        of_host("a:80,b"),
+        twice,
+    ];
+    for request in bad {
+        let what = format!("{request:?}");
+        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), StatusCode::BAD_REQUEST, "{what}");
+    }
+    assert_eq!(service.clone().oneshot(of_host("a:80")).await.unwrap().status(), StatusCode::OK);
+    assert_eq!(service.oneshot(request("/a", 7)).await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(server.seen(), ["/a"]);
 }
 
 /// A router goes by how a path begins, a rule by where it leads.

@@ -9,6 +9,7 @@ mod bandwidth;
 #[cfg(all(feature = "axum", feature = "macros"))]
 mod calls;
 mod client;
+mod credentials;
 #[cfg(feature = "axum")]
 mod examples;
 mod fields;
@@ -24,5 +25,6 @@ mod refusals;
 mod reqwest;
 mod settling;
 mod signature;
+mod spellings;
 mod support;
 mod transcript;

@@ -1,6 +1,6 @@
 //! However a path is spelled, rules see one form of it.
 
-use diana_http::normal_path;
+use diana_http::{decoded_path, has_dot_segments, normal_path};
 use proptest::prelude::*;
 use std::borrow::Cow;
 
@@ -64,9 +64,54 @@ fn every_spelling_has_one_normal_form() {
         ("/a/..;/b", "/b"),
         ("/a/.;x/b", "/a/b"),
         ("/;x/a", "/a"),
-        ("/a;x\\b", "/a/b"),
+        // A parameter ends at a slash: what it holds is none of the path.
+        ("/a;x\\b", "/a"),
+        ("/a;x%2fb/c", "/a/c"),
     ] {
         assert_eq!(normal_path(path), normal, "{path}");
+    }
+}
+
+#[test]
+fn the_decoded_form_has_no_escaped_separators() {
+    for (path, decoded) in [
+        ("/", "/"),
+        ("*", "*"),
+        ("/a/b", "/a/b"),
+        ("/a%2fb", "/a/b"),
+        ("/%2Flogin", "/login"),
+        ("/a%5Cb%5c", "/a/b/"),
+        ("/login%3bx", "/login"),
+        ("/login%3bx%2fy", "/login/y"),
+        ("/login;x%2fy", "/login"),
+        ("/login;\\x", "/login"),
+        ("/%6cogin;v=1", "/login"),
+        // Once, and not twice.
+        ("/a%252fb", "/a%252fb"),
+        ("/100%%2f", "/100%25/"),
+    ] {
+        assert_eq!(decoded_path(path), decoded, "{path}");
+    }
+}
+
+#[test]
+fn dot_segments_are_found_in_every_form() {
+    for path in [
+        "/x%2f..%2flogin",
+        "/x/..%2flogin",
+        "/x;%2f..%2flogin",
+        "/health;%2f..%2fzzz",
+        "/x%5c..%5clogin",
+        "/x/..%3bv/login",
+        "/x/%2e%2e%2flogin",
+        "/a\\b/../login",
+        "/a;\\..",
+        "/.%2f",
+    ] {
+        assert!(has_dot_segments(path), "{path}");
+    }
+    for path in ["/a%2fb", "/...%2f", "/a;..", "/..a%2f", "/%252e%252e%2f", "/a%3b.."] {
+        assert!(!has_dot_segments(path), "{path}");
     }
 }
 
@@ -115,7 +160,7 @@ proptest! {
             0 => format!("/{segment}"),
             1 => format!("//{segment}"),
             2 => format!("/x/../{segment}"),
-            3 => format!("/./{segment};v=1"),
+            3 => format!("/./;v=1/{segment}"),
             4 => format!("\\{segment}"),
             _ => segment.bytes().fold("/".to_owned(), |text, byte| format!("{text}%{byte:02x}")),
         });

@@ -1,9 +1,12 @@
 //! What a response says about its cost is charged, and the client does not see it.
 
-use crate::support::{client, filter, get, passed};
-use diana_http::Filter;
+use crate::support::{client, filter, get, passed, refused};
+use diana::EngineOptions;
+use diana::core::MemoryStore;
+use diana_http::{Filter, FilterOptions};
 use http::Response;
 use http_body_util::Empty;
+use std::sync::Arc;
 
 const RULES: &str = "rules:
   - {name: tokens, limit: 1000/h, cost: 10}
@@ -70,9 +73,89 @@ fn the_client_is_told_what_is_left_afterwards() {
     }
 }
 
+/// What a response with this cost reports, by a rule of 3,600 an hour that took 10 for it.
+fn reported(limit: &str, cost: &str, shared: bool) -> String {
+    let rules = format!("rules: [{{name: tokens, {limit}, cost: 10}}]");
+    let response = Response::builder().header("x-diana-cost", cost).body(Empty::<&[u8]>::new()).unwrap();
+    if shared {
+        let file = crate::support::file(&format!("store: {{redis: 'redis://127.0.0.1'}}\n{rules}"));
+        let engine =
+            EngineOptions::of(&file).clock(crate::support::clock()).build_shared(&file, MemoryStore::default());
+        let filter = Filter::with_options(Arc::new(engine), FilterOptions::default());
+        let response = passed(filter.check(&get("/"), client())).answer(response);
+        return response.headers()["ratelimit"].to_str().unwrap().to_owned();
+    }
+    let (filter, _) = filter(&rules);
+    let response = passed(filter.check(&get("/"), client())).answer(response);
+    response.headers()["ratelimit"].to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_reset_is_that_of_the_new_state() {
+    for shared in [false, true] {
+        let bucket = |cost| reported("limit: 3600/h", cost, shared);
+        assert_eq!(bucket("10"), "\"tokens\";r=3590;t=10", "shared: {shared}");
+        assert_eq!(bucket("250"), "\"tokens\";r=3350;t=250", "shared: {shared}");
+        assert_eq!(bucket("3"), "\"tokens\";r=3597;t=3", "shared: {shared}");
+        assert_eq!(bucket("0"), "\"tokens\";r=3600", "shared: {shared}");
+        assert_eq!(bucket("7200"), "\"tokens\";r=0;t=7200", "shared: {shared}");
+        let window = |cost| reported("limit: 3600/h, algorithm: fixed_window, opens: first_request", cost, shared);
+        assert_eq!(window("250"), "\"tokens\";r=3350;t=3600", "shared: {shared}");
+        assert_eq!(window("0"), "\"tokens\";r=3600", "shared: {shared}");
+    }
+}
+
+#[test]
+fn a_settlement_applies_to_a_rule_to_which_the_request_seemed_to_cost_nothing() {
+    let rules = "rules:
+  - {name: tokens, limit: 1000/h, cost: 'int(request.query.n)', cost_min: 0}
+  - {name: requests, limit: 100/h}
+";
+    let counted = |costs: &[&str]| {
+        let (filter, _) = filter(rules);
+        let mut pass = passed(filter.check(&get("/?n=0"), client()));
+        pass.begin();
+        let mut response = Response::builder();
+        for cost in costs {
+            response = response.header("x-diana-cost", *cost);
+        }
+        drop(pass.answer(response.body(Empty::<&[u8]>::new()).unwrap()));
+        let request = get("/?n=1");
+        let attributes = diana_http::HttpAttributes::of(&request, client());
+        let explained = crate::support::now(filter.engine().explain(&attributes));
+        explained.rules[0].limits[0].1.standing.remaining
+    };
+    assert_eq!(counted(&[]), 1000);
+    assert_eq!(counted(&["tokens=250"]), 750);
+    assert_eq!(counted(&["250"]), 750);
+    assert_eq!(counted(&["requests=5"]), 1000);
+    assert_eq!(counted(&["tokens=0"]), 1000);
+}
+
 #[test]
 fn a_cost_that_no_rule_is_about_is_taken_out_too() {
     let (filter, _) = filter("rules: [{name: a, match: {path: /b}, limit: 1/s}]");
     let response = Response::builder().header("x-diana-cost", "5").body(Empty::<&[u8]>::new()).unwrap();
     assert!(passed(filter.check(&get("/"), client())).answer(response).headers().is_empty());
+}
+
+#[test]
+fn a_cost_that_cannot_be_computed_is_the_fault_of_the_request() {
+    let rules = "answer: {type: text/plain, text: slow down}\nrules: [{name: tokens, limit: 1000/h, status: 429, cost: 'int(request.query.n)'}]";
+    let (filter, _) = filter(rules);
+    let response = refused(filter.check(&get("/?n=1&n=2"), client())).into_response();
+    assert_eq!(response.status(), 400);
+    assert!(!response.headers().contains_key("retry-after"));
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    let said = crate::support::body(response);
+    assert!(said.contains("\"detail\":\"What the request would cost can't be computed.\""), "{said}");
+    let call = http::Request::post("/a.B/C?n=x").header("content-type", "application/grpc").body(()).unwrap();
+    let response = refused(filter.check(&call, client())).into_response();
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["grpc-status"]),
+        (200, &http::HeaderValue::from(3_u16))
+    );
+    // Nothing was charged.
+    let response = passed(filter.check(&get("/?n=1"), client())).answer(Response::new(Empty::<&[u8]>::new()));
+    assert_eq!(response.headers()["ratelimit"], "\"tokens\";r=999;t=4");
 }

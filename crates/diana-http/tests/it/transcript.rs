@@ -15,7 +15,7 @@ fn a_granted_request_is_told_where_it_stands_and_a_refused_one_when_to_come_agai
         "429\n\
         content-type: application/problem+json\n\
         ratelimit-policy: \"each-client\";q=2;w=60\n\
-        ratelimit: \"each-client\";r=0;t=30\n\
+        ratelimit: \"each-client\";r=0;t=60\n\
         retry-after: 30"
     );
     assert_eq!(

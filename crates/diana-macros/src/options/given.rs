@@ -2,7 +2,7 @@
 
 use super::Kind;
 use crate::number;
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{Error, Expr, Ident, LitStr, Result, Token};
@@ -50,11 +50,6 @@ impl AllGiven {
 
     pub(super) fn get(&self, name: &str) -> Option<&Expr> {
         self.all.iter().find(|given| given.name == name).map(|given| &given.value)
-    }
-
-    pub(super) fn need(&self, name: &str, example: &str) -> Result<&Expr> {
-        let problem = || format!("`{}` needs `{name}`: write `{name} = {example}`", self.kind.name());
-        self.get(name).ok_or_else(|| Error::new(Span::call_site(), problem()))
     }
 
     pub(super) fn time(&self, name: &str) -> Result<Option<u64>> {

@@ -14,6 +14,7 @@ pub(crate) struct Own {
     pub(crate) key: Vec<Piece>,
     pub(crate) prefix: String,
     pub(crate) timeout_nanos: u64,
+    pub(crate) expire_nanos: Option<u64>,
     pub(crate) store: Store,
 }
 
@@ -37,15 +38,16 @@ pub(crate) enum Store {
     Shared,
 }
 
-/// Guava's own burst.
 const SECOND: u64 = 1_000_000_000;
+/// Calls a second, where nothing is said.
+const RATE: f64 = 1.0;
 
 impl Own {
     pub(super) fn read(given: &AllGiven) -> Result<Self> {
         let timeout_nanos = given.time("timeout")?.unwrap_or(0);
         let allows = match given.kind {
             Kind::Count => count(given)?,
-            _ => rate(given, timeout_nanos)?,
+            _ => rate(given)?,
         };
         let (by, mut key) = given.get("by").map_or(Ok((By::Function, Vec::new())), by)?;
         if let Some(value) = given.get("key") {
@@ -63,7 +65,9 @@ impl Own {
         }
         let prefix = match given.get("prefix") {
             Some(value) => number::text("prefix", value, "\"api:\"")?.value(),
-            None => String::new(),
+            // As different as the two are, so that a function may have both of them in one shared store.
+            None if matches!(given.kind, Kind::Count) => "countLimit:".to_owned(),
+            None => "rateLimit:".to_owned(),
         };
         if let Some(value) = given.get("prefix").filter(|_| prefix.contains(['{', '}'])) {
             let problem =
@@ -71,14 +75,21 @@ impl Own {
             return Err(Error::new(value.span(), problem));
         }
         let store = given.get("store").map_or(Ok(Store::Local), store)?;
-        Ok(Self { allows, by, key, prefix, timeout_nanos, store })
+        let expire_nanos = expire(given, &allows, timeout_nanos)?;
+        Ok(Self { allows, by, key, prefix, timeout_nanos, expire_nanos, store })
     }
 }
 
-fn rate(given: &AllGiven, timeout_nanos: u64) -> Result<Allows> {
-    let rate = number::rate(given.need("rate", "5.0")?)?;
-    let burst_nanos = given.time("burst")?.unwrap_or(SECOND);
-    if let (Some(expire), Some(value)) = (given.time("expire")?, given.get("expire"))
+fn rate(given: &AllGiven) -> Result<Allows> {
+    let rate = given.get("rate").map_or(Ok(RATE), number::rate)?;
+    let burst_nanos = given.time("burst")?.unwrap_or_else(|| second_less_one(rate));
+    Ok(Allows::Rate { rate, burst_nanos })
+}
+
+/// For how long a key is kept on Redis, at least.
+fn expire(given: &AllGiven, allows: &Allows, timeout_nanos: u64) -> Result<Option<u64>> {
+    let (expire, Allows::Rate { burst_nanos, .. }) = (given.time("expire")?, allows) else { return Ok(None) };
+    if let (Some(expire), Some(value)) = (expire, given.get("expire"))
         && expire < burst_nanos.saturating_add(timeout_nanos)
     {
         // A key that is forgotten too early comes back with a full store.
@@ -86,16 +97,23 @@ fn rate(given: &AllGiven, timeout_nanos: u64) -> Result<Allows> {
                        count; write a longer time, or leave `expire` out";
         return Err(Error::new(value.span(), problem));
     }
-    Ok(Allows::Rate { rate, burst_nanos })
+    Ok(expire)
 }
 
 fn count(given: &AllGiven) -> Result<Allows> {
-    let limit = number::count(given.need("limit", "5")?)?;
-    let period = given.need("period", "\"1min\"")?;
+    let limit = given.get("limit").map_or(Ok(1), number::count)?;
+    let Some(period) = given.get("period") else { return Ok(Allows::Count { limit, period_nanos: SECOND }) };
     match number::time("period", period)? {
         0 => Err(Error::new(period.span(), "`period` is a time above 0, as `period = \"1min\"`")),
         period_nanos => Ok(Allows::Count { limit, period_nanos }),
     }
+}
+
+/// A store of a second's worth of calls less one. With the one that Guava lets go in advance, a second's worth goes at once, and
+/// at least one call: what a bucket of a second's worth of permits grants, where each call pays for itself.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a second in nanoseconds")]
+fn second_less_one(rate: f64) -> u64 {
+    (SECOND as f64 * (1.0 - 1.0 / rate).max(0.0)).ceil() as u64
 }
 
 fn by(value: &Expr) -> Result<(By, Vec<Piece>)> {

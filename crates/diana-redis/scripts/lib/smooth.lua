@@ -4,14 +4,16 @@
 -- KEYS   PARAMETERS STORED NEXT_FREE AHEAD SINCE, where STORED has the 17 digits that tell every double, and AHEAD is how
 --        far ahead of its time NEXT_FREE lay when it was written, in whole seconds, rounded up. As with a moment
 --        (lib/moment.lua), one that lies further ahead was written by a clock that has since been put back.
--- ARGV   1     the most that is stored, which is also what a new key has in store
+-- ARGV   1     the most that is stored
 --        2     microseconds of idleness that store one permit
---        take, charge:  3     microseconds between two permits in a steady flow
---                       4     the cost
---                       5     the patience in microseconds; charge: unused
---                       6...  what stored permits cost, as the algorithm's file tells
---        refund:        3, 4  the stored permits and the next free time from before the grant
---                       5, 6  what they were after it
+--        3     what a new key has in store: the most, or what that came to when the rate changed in this microsecond
+--        take, charge:  4     microseconds for which the key is kept at least
+--                       5     microseconds between two permits in a steady flow
+--                       6     the cost
+--                       7     the patience in microseconds; charge: unused
+--                       8...  what stored permits cost, as the algorithm's file tells
+--        refund:        4, 5  the stored permits and the next free time from before the grant
+--                       6, 7  what they were after it
 -- seen   the stored permits, the next free time
 local smooth = {}
 
@@ -24,7 +26,7 @@ end
 
 local function read(key, parameters, place)
   local raw = redis.pcall('GET', key)
-  if not raw then return tonumber(argv[place + 1]), now, argv[place - 1] end
+  if not raw then return tonumber(argv[place + 3]), now, argv[place - 1] end
   if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
   local stored, next_free, ahead, since = match(raw, '^(%S+) (%d+) (%d+) (%S+)$', #parameters + 2)
   if not tonumber(stored) then return end
@@ -49,7 +51,8 @@ end
 local function full_at(stored, next_free, place)
   local most, interval = tonumber(argv[place + 1]), tonumber(argv[place + 2])
   local idle = smooth.whole_micros(ceil((most - stored) * interval))
-  if stored_after(stored, idle, place) < most then idle = idle + 1 end
+  -- Scaled by a change of the rate, a store may lie above its maximum, until the next microsecond cuts it.
+  if stored_after(stored, idle, place) < most or stored > most then idle = idle + 1 end
   return math.min(next_free + idle, END)
 end
 
@@ -64,12 +67,13 @@ end
 function smooth.algorithm(price_of_stored)
   local function spend(parameters, place, stored, next_free, since)
     stored, next_free = settled(stored, next_free, place)
-    local interval, required = tonumber(argv[place + 3]), tonumber(argv[place + 4])
+    local interval, required = tonumber(argv[place + 5]), tonumber(argv[place + 6])
     local from_store = math.min(required, stored)
     local price = smooth.whole_micros((required - from_store) * interval)
     price = price + price_of_stored(stored, from_store, interval, place)
     stored, next_free = stored - from_store, math.min(next_free + price, END)
-    return text(parameters, stored, next_free, since), full_at(stored, next_free, place)
+    local fresh_at = math.max(full_at(stored, next_free, place), math.min(now + tonumber(argv[place + 4]), END))
+    return text(parameters, stored, next_free, since), fresh_at
   end
 
   local algorithm = {}
@@ -78,7 +82,7 @@ function smooth.algorithm(price_of_stored)
     local stored, next_free, since = read(key, parameters, place)
     if not stored then return end
     local seen = { format('%.17g', stored), next_free }
-    if next_free - tonumber(argv[place + 5]) > now then return false, seen end
+    if next_free - tonumber(argv[place + 7]) > now then return false, seen end
     return true, seen, spend(parameters, place, stored, next_free, since)
   end
 
@@ -98,11 +102,11 @@ function smooth.algorithm(price_of_stored)
   function algorithm.refund(key, parameters, place)
     local stored, next_free, since = read(key, parameters, place)
     if not stored then return end
-    local is_last = stored == tonumber(argv[place + 5]) and next_free == tonumber(argv[place + 6])
+    local is_last = stored == tonumber(argv[place + 6]) and next_free == tonumber(argv[place + 7])
     if not is_last or next_free >= END then return true end
     -- Only a receipt from a larger store that happens to fit could lie above.
-    local before = math.min(tonumber(argv[place + 3]), tonumber(argv[place + 1]))
-    local before_free = tonumber(argv[place + 4])
+    local before = math.min(tonumber(argv[place + 4]), tonumber(argv[place + 1]))
+    local before_free = tonumber(argv[place + 5])
     local then_stored, then_free = settled(before, before_free, place)
     local now_stored, now_free = settled(stored, next_free, place)
     if then_stored == now_stored and then_free == now_free then return true end

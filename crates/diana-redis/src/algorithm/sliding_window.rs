@@ -5,7 +5,7 @@ use crate::fraction::END;
 use crate::module::Module;
 use crate::parameters::{duration_text, parse_duration, parse_quota, quota_text};
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
-use diana_core::{Quota, Receipt, SlidingWindow, SlidingWindowState, Timestamp};
+use diana_core::{Edge, Quota, Receipt, SlidingWindow, SlidingWindowState, Timestamp};
 use std::fmt::Write;
 
 /// The most buckets: each decision looks at all that are in use.
@@ -13,6 +13,13 @@ const MOST_BUCKETS: u64 = 1_024;
 
 /// The finest width in nanoseconds: a microsecond, which is how Redis counts.
 const FINEST: u64 = 1_000;
+
+/// The largest numerator of a width of which the script reckons parts: three of them must add up to less than 2^53.
+const WIDEST: u64 = 1 << 51;
+
+/// What the parameters end with that tells the edge; nothing for a loose one.
+const WEIGHTED: &str = "+weighted";
+const STRICT: &str = "+strict";
 
 impl Scripted for SlidingWindow {
     const MODULE: Module = Module {
@@ -35,16 +42,29 @@ impl Scripted for SlidingWindow {
         if nanos(self) < FINEST || !is_exact {
             return Some(format!("buckets of {precision:?} can't be told apart on Redis; use whole microseconds"));
         }
+        if self.edge() == Edge::Weighted && numerator > WIDEST {
+            return Some(format!("parts of a bucket of {precision:?} can't be told on Redis; use more buckets"));
+        }
         too_long(&self.quota())
     }
 
     fn parameters(&self) -> String {
-        format!("{}@{}", quota_text(&self.quota()), duration_text(self.precision()))
+        let edge = match self.edge() {
+            Edge::Loose => "",
+            Edge::Weighted => WEIGHTED,
+            Edge::Strict => STRICT,
+        };
+        format!("{}@{}{edge}", quota_text(&self.quota()), duration_text(self.precision()))
     }
 
     fn from_parameters(text: &str) -> Option<Self> {
         let (quota, precision) = text.split_once('@')?;
-        Self::new(parse_quota(quota)?).with_precision(parse_duration(precision)?).ok()
+        let (precision, edge) = match precision.strip_suffix(WEIGHTED) {
+            Some(precision) => (precision, Edge::Weighted),
+            None => precision.strip_suffix(STRICT).map_or((precision, Edge::Loose), |rest| (rest, Edge::Strict)),
+        };
+        let window = Self::new(parse_quota(quota)?).with_precision(parse_duration(precision)?).ok()?;
+        Some(window.with_edge(edge))
     }
 
     fn take_args(&self, args: &mut Args, asking: &Asking) {
@@ -85,7 +105,7 @@ impl Scripted for SlidingWindow {
             // Writing to a `String` does not fail.
             let _ = write!(text, "{comma}{bucket}:{count}");
             if count > 0 {
-                let leaves = u128::from(bucket + self.buckets()) * u128::from(nanos(self));
+                let leaves = u128::from(bucket + self.counted_buckets()) * u128::from(nanos(self));
                 fresh_at = u64::try_from(leaves.div_ceil(1_000)).unwrap_or(END).min(END);
             }
         }
@@ -95,7 +115,7 @@ impl Scripted for SlidingWindow {
     fn divided(&self, instances: u64) -> Self {
         Self::new(divided_count(&self.quota(), instances))
             .with_precision(self.precision())
-            .unwrap_or_else(|_| self.clone())
+            .map_or_else(|_| self.clone(), |window| window.with_edge(self.edge()))
     }
 }
 
@@ -128,9 +148,10 @@ fn width(window: &SlidingWindow) -> (u64, u64) {
 
 fn push(window: &SlidingWindow, args: &mut Args) {
     let (numerator, denominator) = width(window);
-    args.push(window.buckets());
+    args.push(window.counted_buckets());
     args.push(numerator);
     args.push(denominator);
+    args.push(u8::from(window.edge() == Edge::Weighted));
 }
 
 /// Buckets with their counts, as the script writes them.
@@ -157,9 +178,12 @@ mod tests {
         assert_eq!(window.parameters(), "5/60s*5@6s");
         for buckets in [1, 7, 60, 1_000] {
             let window = window.clone().with_buckets(buckets).unwrap();
-            assert_eq!(SlidingWindow::from_parameters(&window.parameters()), Some(window));
+            for edge in [Edge::Loose, Edge::Weighted, Edge::Strict] {
+                let window = window.clone().with_edge(edge);
+                assert_eq!(SlidingWindow::from_parameters(&window.parameters()), Some(window));
+            }
         }
-        for text in ["", "5/60s*5", "5/60s*5@", "5/60s*5@0s", "5/60s@6s"] {
+        for text in ["", "5/60s*5", "5/60s*5@", "5/60s*5@0s", "5/60s@6s", "5/60s*5@6s+", "5/60s*5@+strict"] {
             assert_eq!(SlidingWindow::from_parameters(text), None, "{text}");
         }
     }
@@ -171,6 +195,9 @@ mod tests {
         let period = |nanos| SlidingWindow::new(Quota::new(1, Duration::from_nanos(nanos)).unwrap());
         assert!(period(100).why_not().unwrap().contains("whole microseconds"));
         assert!(period(u64::MAX).why_not().is_some());
+        let wide = period(80 * 365 * 86_400 * 1_000_000_000).with_buckets(1).unwrap();
+        assert_eq!(wide.why_not(), None);
+        assert!(wide.with_edge(Edge::Weighted).why_not().unwrap().contains("use more buckets"));
         // A year in seven buckets, none of which is a whole number of microseconds.
         let odd = period(365 * 24 * 3_600 * 1_000_000_000).with_buckets(7).unwrap();
         assert!(odd.why_not().unwrap().contains("whole microseconds"));

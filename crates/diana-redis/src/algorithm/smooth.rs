@@ -21,7 +21,8 @@ pub(super) fn why_not(smooth: &SmoothRate) -> Option<String> {
 }
 
 pub(super) fn take_args(smooth: &SmoothRate, args: &mut Args, asking: &Asking) {
-    push(smooth, args);
+    push(smooth, args, asking.stored);
+    args.push(asking.keeps.as_micros().min(u128::from(END / 2)));
     args.push(format_args!("{:?}", smooth.stable_interval_micros()));
     args.push(asking.cost.get());
     args.push((asking.patience.as_nanos() / 1_000).min(END));
@@ -36,7 +37,7 @@ pub(super) fn refund_args(smooth: &SmoothRate, args: &mut Args, receipt: &Receip
     let before = SmoothState::before(receipt);
     let mut after = before;
     smooth.acquire(&mut after, before.next_free_micros(), receipt.cost());
-    push(smooth, args);
+    push(smooth, args, None);
     for state in [before, after] {
         args.push(format_args!("{:?}", state.stored_permits()));
         args.push(state.next_free_micros().min(END));
@@ -74,7 +75,31 @@ pub(super) fn divided_rate(smooth: &SmoothRate, instances: u64) -> f64 {
     smooth.rate_given() / instances.max(1) as f64
 }
 
-fn push(smooth: &SmoothRate, args: &mut Args) {
+/// What a key has in store that is carried over from `old` in the moment of the change, without having a state.
+pub(super) fn stored_after_change(smooth: &SmoothRate, old: &SmoothRate, stored: Option<f64>, at: Timestamp) -> f64 {
+    let mut state = old.fresh(at.as_micros());
+    if let Some(stored) = stored {
+        state = SmoothState::new(stored, state.next_free_micros());
+    }
+    smooth.set_rate(&mut state, old, at.as_micros());
+    state.stored_permits()
+}
+
+/// What a state of `old` comes to. One that is as good as none goes, and is carried over as if it had not been there.
+pub(super) fn carried<A>(algorithm: &A, old: &A, body: &Body, now: Timestamp) -> Option<Written>
+where
+    A: Algorithm<State = SmoothState>,
+{
+    let mut state = read(body, now)?;
+    if old.is_fresh(&state, now) {
+        return Some(Written { body: None, fresh_at: None });
+    }
+    algorithm.rescale(&mut state, old, now);
+    Some(write(algorithm, &state, now))
+}
+
+fn push(smooth: &SmoothRate, args: &mut Args, stored: Option<f64>) {
     args.push(format_args!("{:?}", smooth.max_permits()));
     args.push(format_args!("{:?}", smooth.cool_down_interval_micros()));
+    args.push(format_args!("{:?}", stored.unwrap_or(smooth.max_permits())));
 }

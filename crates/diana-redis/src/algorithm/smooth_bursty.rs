@@ -57,6 +57,14 @@ impl Scripted for SmoothBursty {
         smooth::write(self, state, now)
     }
 
+    fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
+        smooth::carried(self, old, body, now)
+    }
+
+    fn stored_after_change(&self, old: &Self, stored: Option<f64>, at: Timestamp) -> Option<f64> {
+        Some(smooth::stored_after_change(self.in_micros(), old.in_micros(), stored, at))
+    }
+
     fn divided(&self, instances: u64) -> Self {
         self.with_rate(smooth::divided_rate(self.in_micros(), instances)).unwrap_or(*self)
     }

@@ -13,7 +13,7 @@ const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
 /// Runs [`inside`] in a process of its own, since what it trusts comes from the environment.
 fn run_inside(port: u16, expected: &str, trusted: Option<&std::path::Path>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "inside", "--include-ignored", "--nocapture"]);
+    command.args(["--exact", "tls::inside", "--include-ignored", "--nocapture"]);
     command.env(PORT, port.to_string()).env(EXPECTED, expected);
     if let Some(trusted) = trusted {
         command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");

@@ -8,14 +8,14 @@ use crate::registry::Registry;
 use crate::scalar;
 use crate::schema;
 use diana_core::{
-    Calendar, FixedWindow, LeakyBucket, MAX_PERMITS, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow,
+    Calendar, Edge, FixedWindow, LeakyBucket, MAX_PERMITS, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow,
 };
 use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// How many more pieces are tried to find one that divides a window.
-const MOST_PIECES: u128 = 10_000;
+/// The words of `edge`.
+pub(crate) const EDGES: [&str; 3] = ["loose", "weighted", "strict"];
 /// The fields of `refill`.
 pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
 
@@ -23,7 +23,7 @@ pub(crate) fn register(registry: &mut Registry) {
     registry.algorithm("token_bucket", &["burst", "refill"], token_bucket);
     registry.algorithm("leaky_bucket", &["burst", "delay", "nodelay"], leaky_bucket);
     registry.algorithm("fixed_window", &["opens", "time_zone"], fixed_window);
-    registry.algorithm("sliding_window", &["buckets", "precision"], sliding_window);
+    registry.algorithm("sliding_window", &["buckets", "precision", "edge"], sliding_window);
     registry.algorithm("sliding_log", &[], |quota, _| Some(Configured::new(SlidingLog::new(quota))));
     registry.algorithm("smooth_bursty", &["burst_seconds", "starts"], smooth_bursty);
     registry.algorithm("smooth_warming_up", &["warm_up", "cold_factor"], smooth_warming_up);
@@ -133,7 +133,12 @@ fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
 }
 
 fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
-    let window = SlidingWindow::new(quota);
+    let edge = match options.word("edge", &EDGES) {
+        Some(1) => Edge::Weighted,
+        Some(2) => Edge::Strict,
+        _ => Edge::Loose,
+    };
+    let window = SlidingWindow::new(quota).with_edge(edge);
     let (buckets, precision) = (options.count("buckets", 1), options.duration("precision"));
     let divided = match (buckets, precision) {
         (Some(_), Some(_)) => {
@@ -148,31 +153,14 @@ fn sliding_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Optio
     };
     let divided = told_at(divided, if precision.is_some() { "precision" } else { "buckets" }, options)?;
     if let Some((precision, node)) = precision.zip(options.node("precision"))
-        && let Some(expected) = uneven(quota.period(), precision)
+        && precision > quota.period()
     {
         let (window, precision) = (scalar::time(quota.period()), scalar::time(precision));
-        let what = format!("`precision` {precision} does not divide the window of {window}");
-        options.problem(Problem::new(node.span, what).expected(expected));
+        let what = format!("`precision` {precision} is longer than the window of {window}");
+        options.problem(Problem::new(node.span, what).expected("a part of the window"));
         return None;
     }
     Some(Configured::new(divided))
-}
-
-/// The nearest times that divide a window, if `precision` does not.
-fn uneven(window: Duration, precision: Duration) -> Option<String> {
-    let (window, precision) = (window.as_nanos(), precision.as_nanos().max(1));
-    if window.is_multiple_of(precision) {
-        return None;
-    }
-    let pieces = window / precision;
-    let divides = |pieces: &u128| window.is_multiple_of(*pieces);
-    let finer = (pieces + 1..=pieces + MOST_PIECES).find(divides);
-    let coarser = (1..=pieces).rev().find(divides);
-    let times = finer.into_iter().chain(coarser).map(|pieces| {
-        let nanos = u64::try_from(window / pieces).unwrap_or(u64::MAX);
-        scalar::time(Duration::from_nanos(nanos))
-    });
-    Some(format!("{} would", times.collect::<Vec<_>>().join(" or ")))
 }
 
 fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {

@@ -1,7 +1,7 @@
 //! One part of a key.
 
 use super::key::{KeyBytes, Share};
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL};
 use crate::expression::Expression;
 use crate::matching::path::segments;
 use crate::registry::KeyOf;
@@ -34,7 +34,28 @@ pub(super) enum Lack {
     Absent,
     /// The expression failed.
     Failed,
+    /// The request has several tokens.
+    Several,
+    /// The request has a token that can't be verified.
+    Unverified,
+    /// The request has a token of the right signer that is not valid now, or not for us.
+    Rejected,
 }
+
+impl Lack {
+    fn of(doubt: &Doubt<'_>) -> Self {
+        match doubt {
+            Doubt::Several => Self::Several,
+            Doubt::Unverified => Self::Unverified,
+            Doubt::Rejected(_) => Self::Rejected,
+            Doubt::Failed => Self::Failed,
+        }
+    }
+}
+
+/// The keys of requests whose tokens can't be believed. In front of what a token claims that is signed, but rejected.
+const UNVERIFIED: &str = "(unverified)";
+const REJECTED: &str = "(rejected) ";
 
 impl Part {
     /// Writes this part of a call's key, unless the call does not tell it. What is told is known, even if it is empty.
@@ -56,20 +77,50 @@ impl Part {
                 tidy(&request.get(&Attribute::Path).ok_or(Lack::Absent)?, key);
                 return Ok(());
             }
-            Self::Of(attribute) | Self::Named(_, attribute) => request.get(attribute).ok_or(Lack::Absent)?,
+            Self::Of(attribute) | Self::Named(_, attribute) => {
+                request.get(attribute).ok_or_else(|| self.lack(request))?
+            }
             Self::Address(share) => {
                 share.write(request.ip().ok_or(Lack::Absent)?, key);
                 return Ok(());
             }
-            Self::Expression(expression) => expression.text_of(request).map_err(|_| Lack::Failed)?.into(),
+            Self::Expression(expression) => {
+                let failed = |_| self.doubt(request).map_or(Lack::Failed, |doubt| Lack::of(&doubt));
+                expression.text_of(request).map_err(failed)?.into()
+            }
             Self::Registered(_, of) => of(request).ok_or(Lack::Absent)?,
             // Nobody shares it with anybody; the store is not asked to keep it.
             Self::Request => return Ok(()),
         };
         if text.is_empty() {
-            return Err(Lack::Absent);
+            return Err(self.lack(request));
         }
         key.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+
+    /// Why a request has no such part.
+    #[cold]
+    fn lack(&self, request: &dyn Attributes) -> Lack {
+        self.doubt(request).map_or(Lack::Absent, |doubt| Lack::of(&doubt))
+    }
+
+    fn doubt<'a>(&self, request: &'a dyn Attributes) -> Option<Doubt<'a>> {
+        self.attributes().find_map(|attribute| request.doubt(attribute))
+    }
+
+    /// Writes this part of a request's key; one whose token can't be believed is counted with others of its kind.
+    pub(super) fn write_doubtful(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), Lack> {
+        let Err(lack) = self.write(request, key) else { return Ok(()) };
+        match self.doubt(request) {
+            Some(Doubt::Several) => key.extend_from_slice(SEVERAL.as_bytes()),
+            Some(Doubt::Rejected(claim)) => {
+                key.extend_from_slice(REJECTED.as_bytes());
+                key.extend_from_slice(claim.as_bytes());
+            }
+            Some(Doubt::Unverified) => key.extend_from_slice(UNVERIFIED.as_bytes()),
+            Some(Doubt::Failed) | None => return Err(lack),
+        }
         Ok(())
     }
 

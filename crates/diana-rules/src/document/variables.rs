@@ -1,24 +1,47 @@
 //! `${NAME}` in a value: what the environment says, for secrets that don't belong into a file.
+//!
+//! What a variable stands for may be a secret, and problems go to logs: so a problem shows `${NAME}`, and never the value.
 
-use super::node::{Node, Value};
+use super::node::{Node, Span, Value};
 use crate::problem::Problem;
 
+/// The variables that were replaced, and where.
+#[derive(Default)]
+pub(crate) struct Replaced {
+    places: Vec<(Span, Vec<Variable>)>,
+}
+
+struct Variable {
+    name: String,
+    value: String,
+}
+
+/// Shorter values, and shorter parts of values, tell no secret, and would be found in any text.
+const SHORTEST: usize = 4;
 /// Replaces each variable in the texts under `node`; tells those that are missing or not closed.
-pub(super) fn replace(node: &mut Node, variable: &impl Fn(&str) -> Option<String>, problems: &mut Vec<Problem>) {
+pub(super) fn replace(
+    node: &mut Node,
+    variable: &impl Fn(&str) -> Option<String>,
+    all: &mut Replaced,
+    problems: &mut Vec<Problem>,
+) {
     match &mut node.value {
         Value::Text(text) if text.contains("${") => match replaced(text, variable) {
-            Ok(new) => *text = new,
+            Ok((new, variables)) => {
+                *text = new;
+                all.places.push((node.span, variables));
+            }
             Err(problem) => problems.push(Problem::new(node.span, problem)),
         },
-        Value::List(items) => items.iter_mut().for_each(|item| replace(item, variable, problems)),
-        Value::Map(entries) => entries.iter_mut().for_each(|entry| replace(&mut entry.node, variable, problems)),
+        Value::List(items) => items.iter_mut().for_each(|item| replace(item, variable, all, problems)),
+        Value::Map(entries) => entries.iter_mut().for_each(|entry| replace(&mut entry.node, variable, all, problems)),
         _ => {}
     }
 }
 
 /// What a variable says is not looked at again, so it can't name another one. `$${` is `${` itself.
-fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<String, String> {
-    let (mut new, mut rest) = (String::new(), text);
+fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(String, Vec<Variable>), String> {
+    let (mut new, mut rest, mut variables) = (String::new(), text, Vec::new());
     while let Some(at) = rest.find("${") {
         let (before, after) = (&rest[..at], &rest[at + 2..]);
         if let Some(before) = before.strip_suffix('$') {
@@ -31,10 +54,44 @@ fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<St
         let (name, after) = after.split_once('}').ok_or("`${` is not closed; `}` is missing, or write `$${`")?;
         let value = variable(name).ok_or_else(|| format!("the environment variable `{name}` is not set"))?;
         new.push_str(&value);
+        variables.push(Variable { name: name.to_owned(), value });
         rest = after;
     }
     new.push_str(rest);
-    Ok(new)
+    Ok((new, variables))
+}
+
+impl Replaced {
+    /// A problem without the values of variables.
+    pub(crate) fn hide(&self, problem: Problem) -> Problem {
+        let span = problem.span();
+        self.places.iter().fold(problem, |problem, (at, variables)| {
+            let is_about = at.start <= span.end && span.start <= at.end;
+            variables.iter().fold(problem, |problem, variable| variable.hide(problem, is_about))
+        })
+    }
+}
+
+impl Variable {
+    /// A problem without the value; one that is about the place of the variable, without parts of it, too.
+    fn hide(&self, problem: Problem, is_about: bool) -> Problem {
+        let shown = format!("${{{}}}", self.name);
+        let is_short = self.value.chars().count() < SHORTEST;
+        let hidden = |text: &str| {
+            if is_short {
+                return Some(text.replace(&format!("`{}`", self.value), &format!("`{shown}`")));
+            }
+            let hidden = text.replace(&*self.value, &shown);
+            (!is_about || !self.is_told_by(&hidden.replace(&shown, ""))).then_some(hidden)
+        };
+        problem.map_texts(hidden, &format!("what `{shown}` stands for is invalid here"))
+    }
+
+    /// Whether a text has a part of the value in it.
+    fn is_told_by(&self, text: &str) -> bool {
+        let (value, text) = (self.value.to_lowercase().chars().collect::<Vec<_>>(), text.to_lowercase());
+        value.windows(SHORTEST).any(|part| text.contains(&part.iter().collect::<String>()))
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +105,7 @@ mod tests {
             "SLY" => Some("${HOST}".to_owned()),
             _ => None,
         };
-        let replaced = |text: &str| replaced(text, &variable);
+        let replaced = |text: &str| replaced(text, &variable).map(|(text, _)| text);
         assert_eq!(replaced("redis://${HOST}:6379/${HOST}"), Ok("redis://h:6379/h".to_owned()));
         assert_eq!(replaced("${SLY}"), Ok("${HOST}".to_owned()));
         assert_eq!(replaced("costs $5, $${HOST}"), Ok("costs $5, ${HOST}".to_owned()));

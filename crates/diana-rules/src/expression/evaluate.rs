@@ -18,6 +18,7 @@ pub(super) type Request<'a> = Option<&'a (dyn Attributes + 'a)>;
 
 const OVERFLOW: ExpressionFailed = ExpressionFailed::new("a number became too large or too small");
 const BY_ZERO: ExpressionFailed = ExpressionFailed::new("a number was divided by zero");
+const DOUBTFUL: ExpressionFailed = ExpressionFailed::new("it asks for a claim of a token that can't be believed");
 const UNKNOWN: ExpressionFailed = ExpressionFailed::new("it depends on the request");
 /// Types are checked when an expression is read, so nobody should ever see this.
 const MIXED: ExpressionFailed = ExpressionFailed::new("the types don't fit");
@@ -27,7 +28,7 @@ pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Answer<'a> {
     match tree {
         Tree::Constant(value) => Ok(borrowed(value)),
         Tree::Of(attribute) => said(attribute, request),
-        Tree::Has(attribute) => Ok(Value::Bool(request.ok_or(UNKNOWN)?.get(attribute).is_some())),
+        Tree::Has(attribute) => has(attribute, request),
         Tree::Not(of) => Ok(Value::Bool(!truth(of, request)?)),
         Tree::Negate(of) => negate(evaluate(of, request)?),
         Tree::All(parts) => until(parts, false, request),
@@ -71,7 +72,20 @@ fn borrowed<'a>(value: &'a Value<'static>) -> Value<'a> {
 }
 
 fn said<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
-    Ok(Value::Text(request.ok_or(UNKNOWN)?.get(attribute).unwrap_or_default()))
+    Ok(Value::Text(value(attribute, request)?.unwrap_or_default()))
+}
+
+fn has<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
+    Ok(Value::Bool(value(attribute, request)?.is_some()))
+}
+
+/// What a request says. Nobody knows what a token says that can't be believed: neither that it says nothing.
+fn value<'a>(attribute: &'a Attribute, request: Request<'a>) -> Result<Option<Cow<'a, str>>, ExpressionFailed> {
+    let request = request.ok_or(UNKNOWN)?;
+    match request.get(attribute) {
+        None if request.doubt(attribute).is_some() => Err(DOUBTFUL),
+        value => Ok(value),
+    }
 }
 
 fn truth(tree: &Tree, request: Request<'_>) -> Result<bool, ExpressionFailed> {

@@ -9,6 +9,7 @@ mod bounds;
 mod route;
 mod shown;
 mod signature;
+mod spelling;
 mod timeouts;
 mod tls;
 mod upstream;
@@ -28,6 +29,8 @@ pub(crate) use route::{MOST_ROUTES, ROUTE};
 pub use shown::{AccessLogFormat, RateLimitHeaders};
 pub(crate) use signature::SIGNATURE;
 pub use signature::Signature;
+pub(crate) use spelling::{METHODS, PATHS};
+pub use spelling::{Methods, Paths, Spelling};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -66,6 +69,8 @@ pub struct Gateway {
     pub tls: Option<Tls>,
     /// Where requests go that no route is for: to these in turn. Nowhere, if Diana only answers others.
     pub upstream: Vec<Upstream>,
+    /// Whether requests that would go nowhere are answered with what was asked: to try things out.
+    pub echo: bool,
     /// Certificates that are trusted besides the system's when upstreams show theirs: a PEM file.
     pub upstream_ca: Option<PathBuf>,
     /// Where requests for some hosts and paths go; the first that is for a request counts.
@@ -86,6 +91,10 @@ pub struct Gateway {
     pub timeouts: Timeouts,
     /// How much one client may ask of it.
     pub bounds: Bounds,
+    /// Which spellings of paths it accepts.
+    pub paths: Paths,
+    /// Which spellings of methods it accepts.
+    pub methods: Methods,
 }
 
 /// Where a gateway listens that does not say where: nobody else's machine can ask it.
@@ -93,13 +102,14 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080
 /// The most threads: more than a machine has cores.
 const MOST_WORKERS: u64 = 1_024;
 
-pub(crate) const GATEWAY: [&str; 13] = [
+pub(crate) const GATEWAY: [&str; 16] = [
     "listen",
     "upstream",
     "trusted_proxies",
     "tls",
     "upstream_ca",
     "routes",
+    "echo",
     "proxy_protocol",
     "rate_limit_headers",
     "access_log",
@@ -107,6 +117,8 @@ pub(crate) const GATEWAY: [&str; 13] = [
     "workers",
     "timeouts",
     "bounds",
+    "paths",
+    "methods",
 ];
 
 impl Default for Gateway {
@@ -116,6 +128,7 @@ impl Default for Gateway {
             listen: vec![LISTEN],
             tls: None,
             upstream: Vec::new(),
+            echo: false,
             upstream_ca: None,
             routes: Vec::new(),
             trusted_proxies: Vec::new(),
@@ -126,6 +139,8 @@ impl Default for Gateway {
             workers: None,
             timeouts: Timeouts::default(),
             bounds: Bounds::default(),
+            paths: Paths::default(),
+            methods: Methods::default(),
         }
     }
 }
@@ -139,7 +154,7 @@ impl Gateway {
             return None;
         }
         let looks = self.routes.iter().fold(Looks::default(), |looks, route| looks.and(&route.matches));
-        let seen = Seen::new(request, looks);
+        let seen = Seen::for_routes(request, looks);
         self.routes.iter().position(|route| route.is_for(&seen))
     }
 
@@ -162,6 +177,7 @@ impl Gateway {
             problems.push(problem.expected("another address for one of them"));
         }
         let upstream = fields.take("upstream").map(|node| upstreams(node, problems));
+        let echo = fields.take("echo").and_then(|node| scalar::flag(node, "`echo`", problems)).unwrap_or_default();
         let upstream_ca = fields.take("upstream_ca").and_then(|node| tls::path(node, "upstream_ca", problems));
         let routes = fields.take("routes").map(|node| Route::read_all(node, problems));
         let trusted = fields.take("trusted_proxies");
@@ -186,11 +202,14 @@ impl Gateway {
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
         let timeouts = fields.take("timeouts").and_then(|node| Timeouts::read(node, problems));
         let bounds = fields.take("bounds").and_then(|node| Bounds::read(node, problems));
+        let paths = fields.take("paths").and_then(|node| Paths::read(node, problems));
+        let methods = fields.take("methods").and_then(|node| Methods::read(node, problems));
         fields.finish(problems);
         Some(Self {
             listen,
             tls,
             upstream: upstream.unwrap_or_default(),
+            echo,
             upstream_ca,
             routes: routes.unwrap_or_default(),
             trusted_proxies,
@@ -201,6 +220,8 @@ impl Gateway {
             workers: workers.and_then(|count| usize::try_from(count).ok()).and_then(NonZeroUsize::new),
             timeouts: timeouts.unwrap_or_default(),
             bounds: bounds.unwrap_or_default(),
+            paths: paths.unwrap_or_default(),
+            methods: methods.unwrap_or_default(),
         })
     }
 }

@@ -28,9 +28,23 @@ pub struct RemoteSection {
     pub keep: Option<String>,
     /// How the document is written, where its name does not tell.
     pub format: Option<Format>,
+    /// Which rules apply while the config server is unreachable.
+    pub when_down: WhenRemoteIsDown,
 }
 
-pub(crate) const FIELDS: [&str; 7] = ["from", "token", "poll", "long_poll", "timeout", "keep", "format"];
+/// Which rules apply while the config server is unreachable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenRemoteIsDown {
+    /// The last good rules that it sent, after a restart too; the local rules if it never sent any.
+    #[default]
+    LastGood,
+    /// The local rules, until it is reachable again.
+    Local,
+}
+
+pub(crate) const FIELDS: [&str; 8] = ["from", "token", "poll", "long_poll", "timeout", "keep", "format", "when_down"];
+/// What `when_down` can be.
+pub(crate) const WHEN_DOWN: [&str; 2] = ["last_good", "local"];
 /// How the address of a configuration centre begins.
 pub(crate) const SCHEMES: [&str; 6] = ["http://", "https://", "etcd://", "etcds://", "redis://", "rediss://"];
 
@@ -61,6 +75,15 @@ impl RemoteSection {
             positive(&entry.node, &format!("`{name}`"), problems)
         });
         let timeout = fields.take("timeout").and_then(|node| positive(node, "`timeout`", problems));
+        let when_down =
+            match fields.take("when_down").and_then(|node| scalar::word(node, "`when_down`", &WHEN_DOWN, problems)) {
+                Some(1) => WhenRemoteIsDown::Local,
+                _ => WhenRemoteIsDown::LastGood,
+            };
+        if let Some(entry) = fields.peek("keep").filter(|_| when_down == WhenRemoteIsDown::Local) {
+            let problem = Problem::new(entry.span, "nothing is kept where the local rules apply instead");
+            problems.push(problem.expected("leave it out, or `when_down: last_good`"));
+        }
         let keep = fields.take("keep").and_then(|node| scalar::text(node, "`keep`", problems)).map(str::to_owned);
         let format =
             fields.take("format").and_then(|node| scalar::word(node, "`format`", &["yaml", "json", "toml"], problems));
@@ -73,6 +96,7 @@ impl RemoteSection {
             timeout,
             keep,
             format: format.map(|nth| if nth == 2 { Format::Toml } else { Format::Yaml }),
+            when_down,
         })
     }
 }

@@ -135,7 +135,6 @@ impl RedisSection {
                     if is_known(text) { check_redis(text) } else { Err("this is no address of a Redis") }
                 },
             );
-        let url = text.filter(|_| checked.is_ok());
         if let Err(what) = checked {
             // The text is not shown: it may have a password.
             let problem = Problem::new(node.span, what);
@@ -171,7 +170,8 @@ impl RedisSection {
         let batching = fields.take("batching").and_then(|node| scalar::flag(node, "`batching`", problems));
         let permits_for = fields.take("permits_for").and_then(|node| positive(node, "`permits_for`", problems));
         Some(Self {
-            url: Secret::new(url?),
+            // One that is wrong is kept as well, so that rules with `store: shared` are not told that there is no store.
+            url: Secret::new(text.unwrap_or_default()),
             prefix,
             timeout,
             when_down: when_down

@@ -6,7 +6,8 @@ use crate::document::node::Span;
 use crate::limit::LimitRule;
 use crate::matching::Match;
 use crate::problem::Problem;
-use crate::rule::{Bandwidth, CostOf, Home, Load, Missing, Mode, Over, Rule};
+use crate::rule::{Bandwidth, CostOf, HeldUntil, Home, Load, Missing, Mode, Over, Rule};
+use diana_core::Cost;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -62,9 +63,10 @@ struct Says<'a> {
     matches: &'a Match,
     limits: Vec<&'a Configured>,
     adaptive: bool,
+    held_until: HeldUntil,
     bandwidth: Option<&'a Bandwidth>,
     load: Option<&'a Load>,
-    cost: &'a CostOf,
+    cost: (&'a CostOf, Option<u64>, u64),
     allow: &'a [String],
     deny: &'a [String],
     overrides: Vec<(&'a str, Vec<&'a Configured>)>,
@@ -82,15 +84,19 @@ impl<'a> Says<'a> {
             name: _,
             span: _,
             status: _,
+            missing_status: _,
             answer: _,
             mode: _,
             by,
             matches,
             limits,
             adaptive,
+            held_until,
             bandwidth,
             load,
             cost,
+            cost_default,
+            cost_min,
             allow,
             deny,
             overrides,
@@ -107,9 +113,10 @@ impl<'a> Says<'a> {
             matches,
             limits: configured(limits),
             adaptive: *adaptive,
+            held_until: *held_until,
             bandwidth: bandwidth.as_ref(),
             load: load.as_ref(),
-            cost,
+            cost: (cost, cost_default.map(Cost::get), *cost_min),
             // With the same `by`, what is written the same is the same.
             allow: allow.written(),
             deny: deny.written(),
@@ -129,6 +136,7 @@ impl<'a> Says<'a> {
             matches,
             limits,
             adaptive,
+            held_until,
             bandwidth,
             load,
             cost,
@@ -143,8 +151,8 @@ impl<'a> Says<'a> {
         } = self;
         // In words, since a registered matcher may print as it likes.
         format!(
-            "{matches} by {by} {limits:?} {adaptive} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} {overrides:?} \
-             {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
+            "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} \
+             {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
         )
     }
 }

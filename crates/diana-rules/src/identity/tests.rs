@@ -212,7 +212,6 @@ fn attacks_on_tokens_claim_nothing() {
         tokens::HS256.rsplit_once('.').unwrap().0.to_owned() + ".",
         tokens::HS256.replacen('.', "..", 1),
         format!("{}.x", tokens::HS256),
-        format!("{}=", tokens::HS256),
         String::new(),
         "..".to_owned(),
         "ä.ö.ü".to_owned(),
@@ -226,6 +225,50 @@ fn attacks_on_tokens_claim_nothing() {
     let long = signed(HS256, &format!(r#"{{"sub":"alice","x":"{}"}}"#, "x".repeat(8 << 10)));
     assert_eq!(claimed(&hs256(), &with_token(&long), "sub"), None);
 }
+
+#[test]
+fn a_token_that_claims_nothing_is_no_missing_token() {
+    let identity = known(&format!("account: jwt(sub)\njwt: {{secret: '{SECRET}', audience: us}}"));
+    let doubt = |said: Option<&str>| {
+        let request = said.map_or_else(|| request(&[]), |said| request(&[("header(authorization)", said)]));
+        let identified = identity.of(&request);
+        let account = Attribute::Named("account".into());
+        assert_eq!(identified.get(&account), None);
+        let doubts = [account, Attribute::Jwt("sub".into())].map(|asked| format!("{:?}", identified.doubt(&asked)));
+        assert_eq!(doubts[0], doubts[1]);
+        doubts[0].clone()
+    };
+    assert_eq!(doubt(None), "None");
+    for other in ["", " ", "Bearer", "bearer \t", "Basic YTpi", "Negotiate abc=="] {
+        assert_eq!(doubt(Some(other)), "None", "{other:?}");
+    }
+    assert_eq!(doubt(Some(crate::attributes::SEVERAL)), "Some(Several)");
+    let (long, not_for_us) = ("x".repeat(LONG), signed(HS256, r#"{"sub":"alice"}"#));
+    for unverified in ["x", "Bearer x", "Bearer a.b.c", "a.b.c", "Other a.b.c", "Bearer:a.b.c", "..", &long] {
+        assert_eq!(doubt(Some(unverified)), "Some(Unverified)", "{unverified}");
+    }
+    assert_eq!(doubt(Some(&not_for_us)), "Some(Rejected(\"alice\"))");
+    assert_eq!(doubt(Some(&signed(HS256, "{}"))), "Some(Unverified)", "nobody knows whose it is");
+    let good = with_token(&signed(HS256, r#"{"aud":"us"}"#));
+    assert_eq!(identity.of(&good).doubt(&Attribute::Jwt("sub".into())), None, "a good token without the claim");
+}
+
+#[test]
+fn a_signature_is_read_as_leniently_as_services_do() {
+    let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
+    let standard = signature.replace('-', "+").replace('_', "/");
+    for same in [format!("{signature}="), format!("{signature}==x"), standard, format!("!{signature} ")] {
+        let request = request(&[("header(authorization)", &format!("{message}.{same}"))]);
+        assert_eq!(claimed(&hs256(), &request, "sub").as_deref(), Some("alice"), "{same}");
+    }
+    // What was signed is what was sent: nothing else may differ.
+    let (header, payload) = message.split_once('.').unwrap();
+    for other in [format!("{header}=.{payload}"), format!("{header}.{payload}="), format!("{header}.!{payload}")] {
+        assert_eq!(claimed(&hs256(), &with_token(&format!("{other}.{signature}")), "sub"), None, "{other}");
+    }
+}
+
+const LONG: usize = 9 << 10;
 
 #[test]
 fn a_deep_token_needs_little_stack() {

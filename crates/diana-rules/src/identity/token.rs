@@ -3,13 +3,21 @@
 //! # What always holds (identity/tests.rs)
 //! - A claim is only believed if the token is signed by the configured key with the configured algorithm, is valid now, and
 //!   is of the issuer and for the audience that were asked for. A token that is not good claims nothing.
+//! - A request with a token that is not good is never taken for one without a token: see [`Token`].
 //! - A token of more than 8 KiB is not looked at.
+//!
+//! # Lenient forms
+//! Express, Django REST framework, PyJWT and others accept a tab or several spaces behind `Bearer`, any case of it, other schemes
+//! than `Bearer`, and a signature with padding, with the standard alphabet of base64, or with characters that are no base64 at all.
+//! Whatever they accept must be the same account here, or a client could choose a form that only the service understands. The
+//! signature is still verified over the very bytes that were sent.
 
 use super::key::Key;
 use super::source::Place;
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, SEVERAL};
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use diana_core::{Clock, Timestamp};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -35,18 +43,38 @@ pub(super) struct Tokens {
     pub(super) clock: Arc<dyn Clock>,
 }
 
+/// The token of a request.
+#[derive(Debug)]
+pub(super) enum Token {
+    /// There is none.
+    Absent,
+    /// There are several that differ.
+    Several,
+    /// Nobody knows who signed it.
+    Unverified,
+    /// The configured key signed it, but it is not valid now, or not for us.
+    Rejected(Claims),
+    /// It is good.
+    Good(Claims),
+}
+
 impl Tokens {
-    /// What the token of a request claims.
-    pub(super) fn claims(&self, request: &(impl Attributes + ?Sized)) -> Option<Claims> {
-        let said = request.get(self.from.attribute())?;
-        let token = match said.split_at_checked("Bearer ".len()) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case("Bearer ") => token,
-            _ => &said,
-        };
-        self.verified(token.trim())
+    /// The token of a request, and what it claims.
+    pub(super) fn token(&self, request: &(impl Attributes + ?Sized)) -> Token {
+        let Some(said) = request.get(self.from.attribute()) else { return Token::Absent };
+        if said == SEVERAL {
+            return Token::Several;
+        }
+        let Some(token) = bare(&said) else { return Token::Absent };
+        match self.signed(token) {
+            None => Token::Unverified,
+            Some(claims) if self.is_for_us(&claims, self.clock.now()) => Token::Good(claims),
+            Some(claims) => Token::Rejected(claims),
+        }
     }
 
-    fn verified(&self, token: &str) -> Option<Claims> {
+    /// What a token claims, if the configured key signed it.
+    fn signed(&self, token: &str) -> Option<Claims> {
         if token.len() > LONGEST {
             return None;
         }
@@ -58,13 +86,11 @@ impl Tokens {
             if header.get("alg")?.as_str()? != name || header.contains_key("crit") {
                 return None;
             }
-            let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-            if !self.key.signed(message.as_bytes(), &signature) {
+            if !self.key.signed(message.as_bytes(), &decoded(signature)?) {
                 return None;
             }
         }
-        let claims = json(payload)?;
-        self.is_for_us(&claims, self.clock.now()).then_some(claims)
+        json(payload)
     }
 
     fn is_for_us(&self, claims: &Claims, now: Timestamp) -> bool {
@@ -106,5 +132,40 @@ fn is_one_of(value: &Value, wanted: &[String]) -> bool {
 
 /// One part of a token.
 fn json(part: &str) -> Option<Claims> {
-    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
+    serde_json::from_slice(&decoded(part)?).ok()
+}
+
+/// The token in what a header, cookie or parameter says, with or without a scheme such as `Bearer` in front. `None` if there is
+/// none: nothing but the scheme, or the credentials of another scheme, such as `Basic`.
+fn bare(said: &str) -> Option<&str> {
+    // Services that read headers as Latin-1 take more than ASCII for white space, and no token has other characters than ASCII.
+    let mut words =
+        said.split(|letter: char| letter.is_ascii_whitespace() || !letter.is_ascii()).filter(|word| !word.is_empty());
+    let first = words.next()?;
+    let second = words.next();
+    let looks_like_a_token = |word: &&str| word.matches('.').count() == 2;
+    match second {
+        _ if first.eq_ignore_ascii_case("bearer") => second,
+        None => Some(first),
+        Some(word) => Some(word).filter(looks_like_a_token).or_else(|| Some(first).filter(looks_like_a_token)),
+    }
+}
+
+/// Either alphabet of base64; the last character may have bits that nobody needs, as most decoders allow.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone),
+);
+
+/// What base64 says, read as leniently as common services read it: up to the padding, without what is no base64.
+fn decoded(part: &str) -> Option<Vec<u8>> {
+    let letters = part.bytes().take_while(|byte| *byte != b'=').filter_map(|byte| match byte {
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        b'+' | b'/' => Some(byte),
+        _ => byte.is_ascii_alphanumeric().then_some(byte),
+    });
+    LENIENT.decode(letters.collect::<Vec<_>>()).ok()
 }

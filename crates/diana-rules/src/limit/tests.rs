@@ -3,8 +3,8 @@
 use super::*;
 use crate::document::Document;
 use diana_core::{
-    Calendar, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty,
-    SmoothWarmingUp, Starts, TokenBucket,
+    Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, Starts, TokenBucket,
 };
 use std::time::Duration;
 
@@ -65,8 +65,23 @@ fn each_algorithm_has_its_options() {
     same("{limit: 20/s, algorithm: sliding_window}", Configured::new(sliding()));
     same("{limit: 20/s, algorithm: sliding_window, buckets: 4}", Configured::new(sliding().with_buckets(4).unwrap()));
     same(
+        "{limit: 20/s, algorithm: sliding_window, precision: 300ms}",
+        // Four buckets: the window is longer than asked, never shorter.
+        Configured::new(sliding().with_precision(ms(300)).unwrap()),
+    );
+    assert_eq!(sliding().with_precision(ms(300)).unwrap().buckets(), 4);
+    same(
         "{limit: 20/s, algorithm: sliding_window, precision: 50ms}",
         Configured::new(sliding().with_precision(ms(50)).unwrap()),
+    );
+    same("{limit: 20/s, algorithm: sliding_window, edge: loose}", Configured::new(sliding()));
+    same(
+        "{limit: 20/s, algorithm: sliding_window, edge: weighted}",
+        Configured::new(sliding().with_edge(Edge::Weighted)),
+    );
+    same(
+        "{limit: 20/s, algorithm: sliding_window, buckets: 4, edge: strict}",
+        Configured::new(sliding().with_buckets(4).unwrap().with_edge(Edge::Strict)),
     );
     same("{limit: 20/s, algorithm: sliding_log}", Configured::new(SlidingLog::new(quota("20/s"))));
     let smooth = SmoothBursty::new(5.0).unwrap();
@@ -88,6 +103,11 @@ fn each_algorithm_has_its_options() {
     same("every: 200ms", Configured::new(MinInterval::new(ms(200)).unwrap()));
     same("total: 1_000", Configured::new(Total::new(1_000).unwrap()));
     same("concurrent: 4", Configured::new(Concurrency::new(4).unwrap()));
+    same("concurrent: {limit: 4}", Configured::new(Concurrency::new(4).unwrap()));
+    same(
+        "concurrent: {limit: 4, burst: 8, delay: 200ms}",
+        Configured::new(Concurrency::new(4).unwrap().burst(8).delay(ms(200))),
+    );
 }
 
 #[test]
@@ -137,6 +157,14 @@ fn each_nonsense_says_what_would_do() {
         ("{limit: 5/s, algorithm: sliding_window, buckets: 0}", "`buckets` can't be `0`"),
         ("{limit: 5/s, algorithm: sliding_window, buckets: 3, precision: 1s}", "say the same in two ways"),
         ("{limit: 5/s, algorithm: sliding_window, precision: 1}", "has no unit"),
+        ("concurrent: {burst: 8, delay: 1s}", "`concurrent` has no `limit`"),
+        ("concurrent: {limit: 4, burst: 8}", "`delay: 200ms` beside it"),
+        ("concurrent: {limit: 4, delay: 1s}", "without a `burst` they are all denied"),
+        ("concurrent: {limit: 4, burst: 8, delay: 0s}", "a `burst` is only a higher limit"),
+        ("concurrent: {limit: 0}", "a whole number from 1"),
+        ("concurrent: {limt: 4}", "did you mean `limit`?"),
+        ("{limit: 5/s, algorithm: sliding_window, edge: sharp}", "`weighted`"),
+        ("{limit: 5/s, algorithm: sliding_log, edge: strict}", "`sliding_log` has no `edge`"),
         ("{limit: 5/s, algorithm: leaky_bucket, delay: 3, nodelay: true}", "exclude each other"),
         ("{limit: 5/s, algorithm: leaky_bucket, nodelay: yes}", "true or false"),
         ("{limit: 5/h, algorithm: fixed_window, time_zone: Europe/Berlin}", "a calendar has days, weeks and months"),

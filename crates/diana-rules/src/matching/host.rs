@@ -3,6 +3,7 @@
 use super::glob::Glob;
 use std::borrow::Cow;
 use std::fmt;
+use std::net::Ipv6Addr;
 
 /// A host, or several by a pattern, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,7 @@ impl HostPattern {
         if text.is_empty() || !text.chars().all(is_good) || text.contains("..") {
             return Err((format!("`{text}` is no host"), expected));
         }
-        if normalised(text).len() < text.trim_end_matches('.').len() {
+        if split_host(text.as_bytes()).is_some_and(|(_, port)| port.is_some()) {
             return Err((format!("`{text}` has a port, which hosts are compared without"), expected));
         }
         let text = normalised(text).into_owned();
@@ -51,15 +52,63 @@ pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
     if !is_odd && !host.ends_with('.') {
         return Cow::Borrowed(host);
     }
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => {
-            // Of an address in IPv6, only what follows its bracket is a port.
-            if name.contains(':') && !name.ends_with(']') { host } else { name }
-        }
-        _ => host,
+    let name = match (split_host(host.as_bytes()), host.split_once(':')) {
+        (Some((name, _)), _) => name,
+        // What has no valid port is still a request for that name: it must match the name's rules.
+        (None, Some((name, rest))) if !rest.contains(':') => name,
+        (None, _) => host,
     };
+    if let Some(address) = ipv6_literal(name) {
+        return Cow::Owned(format!("[{address}]"));
+    }
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) { Cow::Owned(name.to_ascii_lowercase()) } else { name.into() }
+}
+
+/// Splits the value of a `Host` header, or of an HTTP/2 `:authority`, into the host and its port: `uri-host [":" port]`
+/// (RFC 9110 §7.2). Returns `None` if it is anything else; a gateway should answer such a request with 400.
+///
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. The port may be empty, and is 65535 at most. A client
+/// that knows no host sends an empty value, which is valid.
+///
+/// ```
+/// use diana_rules::split_host;
+///
+/// assert_eq!(split_host(b"api.example.com:8443"), Some(("api.example.com", Some("8443"))));
+/// assert_eq!(split_host(b"[2001:db8::1]"), Some(("[2001:db8::1]", None)));
+/// assert_eq!(split_host(b"api.example.com:8443,x"), None);
+/// ```
+pub fn split_host(text: &[u8]) -> Option<(&str, Option<&str>)> {
+    let text = str::from_utf8(text).ok()?;
+    let end = if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
+    let (host, rest) = text.split_at_checked(end)?;
+    let port = match rest.strip_prefix(':') {
+        None if rest.is_empty() => None,
+        None => return None,
+        // Nobody who knows a port knows no host.
+        Some(_) if host.is_empty() => return None,
+        Some(port) => Some(port),
+    };
+    let is_port =
+        |port: &str| port.is_empty() || port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let is_name = || host.bytes().all(is_of_name) && !host.contains("..");
+    let is_host = if host.starts_with('[') { ipv6_literal(host).is_some() } else { is_name() };
+    (is_host && port.is_none_or(is_port)).then_some((host, port))
+}
+
+/// What the names of hosts are made of: `unreserved` and `sub-delims` of RFC 3986. Escapes are not accepted, since no server
+/// decodes them.
+const fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+        )
+}
+
+/// The address of `[2001:db8::1]`.
+fn ipv6_literal(host: &str) -> Option<Ipv6Addr> {
+    host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 impl fmt::Display for HostPattern {
@@ -90,6 +139,68 @@ mod tests {
         assert!(matches("api-*.example.com", "api-7.example.com") && !matches("api-*.example.com", "www.example.com"));
         assert_eq!(normalised("[2001:db8::1]:8080"), "[2001:db8::1]");
         assert_eq!(normalised("2001:db8::1"), "2001:db8::1");
+        assert!(matches("[2001:db8::1]", "[2001:DB8:0:0::1]:80") && !matches("[2001:db8::1]", "[2001:db8::2]"));
+        assert!(matches("[2001:DB8:0::1]", "[2001:db8::1]"));
+        for invalid in ["shop.example:x", "shop.example:-1", "shop.example:80,x", "shop.example:99999"] {
+            assert!(matches("shop.example", invalid), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
+        for (text, host, port) in [
+            ("", "", None),
+            ("a", "a", None),
+            ("a:", "a", Some("")),
+            ("a:80", "a", Some("80")),
+            ("a:00080", "a", Some("00080")),
+            ("a:65535", "a", Some("65535")),
+            ("Shop.Example.com.:8443", "Shop.Example.com.", Some("8443")),
+            ("under_score", "under_score", None),
+            ("127.0.0.1:1", "127.0.0.1", Some("1")),
+            ("[::1]", "[::1]", None),
+            ("[::1]:", "[::1]", Some("")),
+            ("[2001:db8::7]:8080", "[2001:db8::7]", Some("8080")),
+            ("[::ffff:10.0.0.1]", "[::ffff:10.0.0.1]", None),
+        ] {
+            assert_eq!(split_host(text.as_bytes()), Some((host, port)), "{text}");
+        }
+        for invalid in [
+            "a:x",
+            "a:-1",
+            "a:+1",
+            "a:80,x",
+            "a:80 ",
+            " a",
+            "a b",
+            "a:80:80",
+            "a:65536",
+            ":80",
+            ":",
+            "::1",
+            "a/b",
+            "a?b",
+            "a#b",
+            "x@y",
+            "a%41",
+            "a..b",
+            "a..",
+            "[::1",
+            "[::1]x",
+            "[::1]80",
+            "[]",
+            "[a]",
+            "[::1%25eth0]",
+            "a]",
+            "[::1]:x",
+            "caf\u{e9}",
+            "a\\b",
+            "a\t",
+            "a,b:80,c",
+        ] {
+            assert_eq!(split_host(invalid.as_bytes()), None, "{invalid}");
+        }
+        assert_eq!(split_host(b"\xff"), None);
     }
 
     #[test]

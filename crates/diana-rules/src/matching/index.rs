@@ -96,13 +96,12 @@ impl Index {
 
     /// The rules that the request may be about, in the order of the file.
     pub(crate) fn candidates(&self, seen: &Seen<'_>, found: &mut Candidates) {
-        let path = seen.path();
-        self.any_host.collect(path, seen.request, found);
+        self.any_host.collect(seen, found);
         if !(self.exact.is_empty() && self.below.is_empty())
             && let Some(host) = seen.host()
         {
             if let Some(tree) = self.exact.get(host) {
-                tree.collect(path, seen.request, found);
+                tree.collect(seen, found);
             }
             if !self.below.is_empty() {
                 let mut rest = host;
@@ -110,14 +109,14 @@ impl Index {
                     // A name lies below another only by a label of its own, and no name is longer than this.
                     let is_below = host.len() - above.len() > 1 && above.len() <= LONGEST_NAME;
                     if is_below && let Some(tree) = self.below.get(above) {
-                        tree.collect(path, seen.request, found);
+                        tree.collect(seen, found);
                     }
                     rest = above;
                 }
             }
         }
         if found.len() > 1 {
-            // A rule with several paths may be found by more than one: what is proved comes first.
+            // A rule with several paths, and a path with several forms, may be found more than once: what is proved comes first.
             found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.proved == Proved::Nothing));
             found.dedup_by_key(|candidate| candidate.rule);
         }
@@ -167,10 +166,10 @@ impl Tree {
         self.literal.is_empty() && self.globs.is_empty() && self.any_one.is_none()
     }
 
-    fn collect(&self, path: Option<&str>, request: &dyn Attributes, found: &mut Candidates) {
-        self.below.collect(request, found);
-        if let Some(path) = path {
-            self.walk(segments(path), request, found);
+    fn collect(&self, seen: &Seen<'_>, found: &mut Candidates) {
+        self.below.collect(seen.request, found);
+        for path in seen.paths() {
+            self.walk(segments(path), seen.request, found);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Reading `match`.
 
 use super::glob::Glob;
+use super::hints;
 use super::host::HostPattern;
 use super::networks::Networks;
-use super::path::PathPattern;
 use super::{HeaderMatch, Match, OtherMatch};
 use crate::attributes::Attribute;
 use crate::document::node::{Node, Value};
@@ -46,7 +46,7 @@ impl Match {
             }
         }
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, PathPattern::read);
+            own.paths = each(node, "`path`", problems, hints::path);
         }
         // What a path that can't be read would name, nobody knows.
         let is_known = problems.len() == before;
@@ -102,7 +102,7 @@ impl Match {
             own.hosts = each(node, "`host`", problems, HostPattern::read);
         }
         if let Some(node) = fields.take("path") {
-            own.paths = each(node, "`path`", problems, PathPattern::read);
+            own.paths = each(node, "`path`", problems, hints::path);
         }
         fields.finish(problems);
         Some(own)

@@ -4,7 +4,8 @@ use super::Match;
 use super::host::normalised;
 use super::networks::canonical;
 use super::path::PathPattern;
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, Doubt};
+use crate::rule::Rule;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -12,6 +13,7 @@ use std::net::IpAddr;
 pub(crate) struct Seen<'a> {
     pub(crate) request: &'a dyn Attributes,
     path: Option<Cow<'a, str>>,
+    other_paths: Vec<String>,
     host: Option<Cow<'a, str>>,
 }
 
@@ -19,29 +21,65 @@ pub(crate) struct Seen<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looks {
     path: bool,
+    /// At the other forms of the path, too.
+    other_paths: bool,
     host: bool,
 }
 
 impl Looks {
     /// At everything.
-    pub(crate) const AT_ALL: Self = Self { path: true, host: true };
+    pub(crate) const AT_ALL: Self = Self { path: true, other_paths: true, host: true };
 
     /// What one of these looks at, or both.
     #[must_use]
     pub(crate) fn and(self, own: &Match) -> Self {
-        Self { path: self.path || !own.paths.is_empty(), host: self.host || !own.hosts.is_empty() }
+        let other_paths = !own.paths.is_empty() || own.when.is_some() || !own.others.is_empty();
+        Self {
+            path: self.path || !own.paths.is_empty(),
+            other_paths: self.other_paths || other_paths,
+            host: self.host || !own.hosts.is_empty(),
+        }
+    }
+
+    /// The same, and what the lists of a rule look at: `allow` and `deny` compare keys, which may be paths.
+    #[must_use]
+    pub(crate) fn and_lists_of(self, rule: &Rule) -> Self {
+        let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
+        Self { other_paths: self.other_paths || has_lists, ..self }
     }
 }
 
 impl<'a> Seen<'a> {
     pub(crate) fn new(request: &'a dyn Attributes, looks: Looks) -> Self {
         let path = if looks.path { request.get(&Attribute::Path) } else { None };
+        let other_paths = if looks.other_paths { request.other_paths() } else { Vec::new() };
         let host = if looks.host { request.get(&Attribute::Host).map(as_compared) } else { None };
-        Self { request, path, host }
+        Self { request, path, other_paths, host }
     }
 
-    pub(crate) fn path(&self) -> Option<&str> {
-        self.path.as_deref()
+    /// A request as routes see it: by one form of its path, in which escaped separators are kept.
+    pub(crate) fn for_routes(request: &'a dyn Attributes, looks: Looks) -> Self {
+        let mut seen = Self::new(request, looks);
+        let others = std::mem::take(&mut seen.other_paths);
+        if let Some(literal) = others.into_iter().next() {
+            seen.path = Some(Cow::Owned(literal));
+        }
+        seen
+    }
+
+    /// Every form of the path: first the shortest, then the [others](Attributes::other_paths).
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.path.as_deref().into_iter().chain(self.other_paths())
+    }
+
+    /// The forms of the path but for the first.
+    pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
+        self.other_paths.iter().map(String::as_str)
+    }
+
+    /// Whether the path has other forms.
+    pub(crate) fn has_other_paths(&self) -> bool {
+        !self.other_paths.is_empty()
     }
 
     /// The host as it is compared.
@@ -81,6 +119,14 @@ impl Attributes for Normalised<'_> {
         }
     }
 
+    fn other_paths(&self) -> Vec<String> {
+        self.0.other_paths()
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.0.doubt(attribute)
+    }
+
     fn ip(&self) -> Option<IpAddr> {
         self.0.ip().map(canonical)
     }
@@ -104,6 +150,8 @@ fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
 pub(crate) struct WithParameters<'a, 's> {
     pub(crate) seen: &'a Seen<'s>,
     pub(crate) paths: &'a [PathPattern],
+    /// The form of the path that is meant, where it is not the first.
+    pub(crate) form: Option<&'a str>,
 }
 
 impl WithParameters<'_, '_> {
@@ -117,15 +165,33 @@ impl Attributes for WithParameters<'_, '_> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         match attribute {
             Attribute::Param(name) => {
-                let path = self.seen.path()?;
-                let pattern = self.paths.iter().find(|pattern| pattern.has_parameter(name) && pattern.matches(path))?;
-                pattern.parameter(name, path).map(Cow::Borrowed)
+                let of_form = |path| {
+                    let pattern =
+                        self.paths.iter().find(|pattern| pattern.has_parameter(name) && pattern.matches(path))?;
+                    pattern.parameter(name, path).map(Cow::Borrowed)
+                };
+                match self.form {
+                    Some(form) => of_form(form),
+                    // The rule may match another form than the first: `/projects/{id}` and `/projects/group%2Fname`.
+                    None => self.seen.paths().find_map(of_form),
+                }
             }
             Attribute::Host => self.seen.request.get(attribute).map(as_compared),
-            Attribute::Path => self.seen.request.get(attribute).map(merged),
+            Attribute::Path => match self.form {
+                Some(form) => Some(merged(Cow::Borrowed(form))),
+                None => self.seen.request.get(attribute).map(merged),
+            },
             Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
             other => self.seen.request.get(other),
         }
+    }
+
+    fn other_paths(&self) -> Vec<String> {
+        if self.form.is_some() { Vec::new() } else { self.seen.request.other_paths() }
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.seen.request.doubt(attribute)
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -1,6 +1,6 @@
 //! Lists of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, SEVERAL};
 use crate::by::{By, KeyBytes};
 use crate::document::node::{Node, Value};
 use crate::matching::Seen;
@@ -55,11 +55,25 @@ impl KeyList {
         &self.written
     }
 
+    /// Whether one of these parts of a key is in it, written as a file writes them.
+    pub(crate) fn contains_values(&self, by: &By, values: &[&str]) -> bool {
+        by.any_value(values, |address, part| {
+            address.is_some_and(|address| self.networks.contains(address)) || self.keys.contains(part)
+        })
+    }
+
     pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
         by_address() || by_key()
+    }
+
+    /// As [`contains`](Self::contains), but a request that has something several times, so that nobody can tell which of the values
+    /// its service goes by, is taken to be on the list: one of the values may be.
+    pub(crate) fn may_contain(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+        let is_ambiguous = || !self.keys.is_empty() && by.any_part(request, |part| part == SEVERAL.as_bytes());
+        self.contains(by, seen, request) || is_ambiguous()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Reading a rule.
 
-use super::{Bandwidth, Bodies, CostOf, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
+use super::{Bandwidth, Bodies, CostOf, HeldUntil, Home, KeyList, Load, Missing, Mode, Over, Override, Rule, bytes};
 use crate::answer::OwnAnswer;
 use crate::by::By;
 use crate::document::node::{Entry, Node, Value};
 use crate::fields::{Fields, nearest};
 use crate::file::Upstream;
-use crate::limit::{LimitRule, LimitStyle};
+use crate::limit::{LimitRule, LimitStyle, concurrent};
 use crate::matching::Match;
 use crate::problem::Problem;
 use crate::scalar;
@@ -15,13 +15,15 @@ use diana_core::{Cost, LeakyBucket};
 use std::sync::Arc;
 
 /// The fields of a rule that have nothing to do with its limits.
-pub(crate) const FIELDS: [&str; 17] = [
+pub(crate) const FIELDS: [&str; 19] = [
     "name",
     "by",
     "match",
     "bandwidth",
     "load",
     "cost",
+    "cost_default",
+    "cost_min",
     "allow",
     "deny",
     "overrides",
@@ -38,8 +40,12 @@ pub(crate) const FIELDS: [&str; 17] = [
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
 /// The fields of `over`, where it is more than a word.
 pub(crate) const OVER: [&str; 1] = ["divert"];
+/// The fields of `missing`, where it is more than a word.
+pub(crate) const MISSING: [&str; 1] = ["deny"];
 /// The fields by which a rule limits something; one of them must be there.
 pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
+/// The least that a request costs, unless the rule says otherwise: no client can make its requests free.
+const LEAST_COST: u64 = 1;
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 128;
 
@@ -78,6 +84,9 @@ impl Rule {
             None => Some(By::everyone()),
         };
         let adaptive = adaptive(&mut fields, problems);
+        let places = fields.peek("concurrent").into_iter();
+        let places = places.chain(fields.peek("overrides").into_iter().flat_map(concurrent::of_overrides));
+        let held_until = concurrent::held_until(places);
         let (limits, style) =
             LimitRule::read_in_style(&mut fields, &LimitStyle::default(), vocabulary.registry, problems);
         // Keys are checked against everyone's, if nobody can tell whose they are.
@@ -92,15 +101,23 @@ impl Rule {
             .map(|node| Override::read(node, &whose, &style, vocabulary.registry, problems))
             .unwrap_or_default();
         let wait = fields.take("wait").and_then(|node| scalar::duration(node, "`wait`", problems));
+        let cost_default = fields.take("cost_default");
+        let cost_default = cost_default.and_then(|node| scalar::count(node, "`cost_default`", 1, problems));
+        let cost_min = fields.take("cost_min").and_then(|node| scalar::count(node, "`cost_min`", 0, problems));
+        let (missing, missing_status) =
+            fields.take("missing").and_then(|node| missing(node, problems)).unwrap_or_default();
         let rule = Self {
             name: name.clone().unwrap_or_default(),
             by: whose,
             matches: matches.clone().unwrap_or_default(),
             limits,
             adaptive,
+            held_until,
             bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
             load: fields.take("load").and_then(|node| Load::read(node, problems)),
             cost: fields.take("cost").and_then(|node| cost(node, vocabulary, problems)).unwrap_or_default(),
+            cost_default: cost_default.and_then(|cost| Cost::new(cost).ok()),
+            cost_min: cost_min.unwrap_or(LEAST_COST),
             allow,
             deny,
             overrides,
@@ -116,14 +133,8 @@ impl Rule {
                 .take("answer")
                 .and_then(|node| OwnAnswer::read(node, problems))
                 .or_else(|| defaults.answer.cloned()),
-            missing: match fields
-                .take("missing")
-                .and_then(|node| scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems))
-            {
-                Some(1) => Missing::Deny,
-                Some(2) => Missing::Shared,
-                _ => Missing::Skip,
-            },
+            missing,
+            missing_status,
             home: home(fields.take("store"), defaults, problems),
             span: node.span,
         };
@@ -174,6 +185,23 @@ impl Rule {
         if written(&["cost"]) && !written(&said) {
             wrong("cost", "`cost` is what a limit counts, and there is none", "leave it out");
         }
+        for name in ["cost_default", "cost_min"].into_iter().filter(|name| written(&[name])) {
+            let whole =
+                entry("cost").is_some_and(|entry| matches!(self.cost, CostOf::Request) && entry.node.text().is_some());
+            match self.cost {
+                CostOf::Expression(_) => {}
+                // What is wrong with the cost itself has been reported.
+                CostOf::Request if whole => {}
+                CostOf::Request => wrong(name, &format!("`{name}` bounds a `cost`, and there is none"), "leave it out"),
+                CostOf::Fixed(_) => {
+                    let what = format!("`{name}` is for a `cost` that is an expression: a number never fails");
+                    wrong(name, &what, "leave it out");
+                }
+            }
+        }
+        if self.cost_default.is_some_and(|cost| cost.get() < self.cost_min) {
+            wrong("cost_default", "`cost_default` is below `cost_min`", "at least as much");
+        }
         if self.wait.is_some() && !written(&said) {
             wrong("wait", "`wait` is for a limit, and there is none", "leave it out");
         }
@@ -193,6 +221,9 @@ impl Rule {
         let calls = self.matches.call.is_some();
         if calls && self.adaptive {
             wrong("concurrent", "an adaptive limit learns from answers, which calls have none of", "a number");
+        }
+        if calls && self.held_until == HeldUntil::UpstreamDone {
+            wrong("concurrent", "`until: upstream_done` is for requests, and a call has no upstream", "leave it out");
         }
         if calls && written(&["bandwidth"]) {
             wrong("bandwidth", "a call has no body that could flow", "leave it out");
@@ -272,6 +303,22 @@ fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<Over> {
             None
         }
     }
+}
+
+/// `skip`, `deny` or `shared`; or `{deny: 401}`, with a status of its own.
+fn missing(node: &Node, problems: &mut Vec<Problem>) -> Option<(Missing, Option<u16>)> {
+    if matches!(node.value, Value::Map(_)) {
+        let mut fields = Fields::of(node, "`missing`", MISSING, problems)?;
+        let status = fields.require("deny", problems).and_then(|node| status(node, problems));
+        fields.finish(problems);
+        return Some((Missing::Deny, status));
+    }
+    let missing = match scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems)? {
+        1 => Missing::Deny,
+        2 => Missing::Shared,
+        _ => Missing::Skip,
+    };
+    Some((missing, None))
 }
 
 fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem>) -> Home {

@@ -20,7 +20,26 @@ impl fmt::Display for InvalidKey {
 
 impl std::error::Error for InvalidKey {}
 
+/// A list of a rule that a key is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// `allow`: it is not counted.
+    Allow,
+    /// `deny`: it is refused at once.
+    Deny,
+}
+
 impl RuleInForce {
+    /// The list that a key is on, named as in [`key_of`](Self::key_of). Addresses are looked for where the rule counts by
+    /// address; who else is listed by address can't be told by the key.
+    pub fn list_of(&self, values: &[&str]) -> Option<Listed> {
+        let rule = self.rule();
+        if rule.allow.contains_values(&rule.by, values) {
+            return Some(Listed::Allow);
+        }
+        rule.deny.contains_values(&rule.by, values).then_some(Listed::Deny)
+    }
+
     /// The key that these values stand for, one for each part of the rule's `by`, written as in `overrides`. None at all stand
     /// for everyone together, or for those who are counted together because they lack the key (`missing: shared`).
     ///

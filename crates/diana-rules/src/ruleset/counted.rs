@@ -20,7 +20,8 @@ pub struct Counted {
     pub diverted: u64,
     /// What it would have refused, if it were not a shadow.
     pub shadow_refused: u64,
-    /// How many of its expressions have failed. A `when` that fails matches, a cost is 1, and a key is missing.
+    /// How many of its expressions have failed. A `when` that fails matches, a cost that fails is the rule's `cost_default` or
+    /// denies, and a key that fails is shared by all such requests.
     pub failures: u64,
 }
 

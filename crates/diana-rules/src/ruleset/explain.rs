@@ -3,8 +3,9 @@
 use super::{Applied, Asks, Found, RefusedBy, RuleSet, Why};
 use crate::attributes::Attributes;
 use crate::by::KeyBytes;
+use crate::expression::ExpressionFailed;
 use crate::matching::{Looks, Mismatch, Normalised, Proved, Seen, When};
-use crate::rule::Missing;
+use crate::rule::{CostOf, Missing};
 
 /// What each rule says about one request, in the order of the file.
 #[derive(Clone, Debug, Default)]
@@ -32,12 +33,19 @@ pub enum ExplainedRule {
         /// What becomes of it.
         then: Missing,
     },
-    /// The expression of its cost says 0.
+    /// The expression of its cost says 0, and the rule says `cost_min: 0`.
     Free,
+    /// The expression of its cost fails, and the rule has no `cost_default`, so the request is denied.
+    CostFailed {
+        /// Why it fails.
+        why: ExpressionFailed,
+    },
     /// It counts the request.
     Counts {
         /// The `when` of the rule failed, so it was taken to hold.
         when_failed: bool,
+        /// The `cost` of the rule failed, so `cost_default` counts.
+        cost_failed: bool,
     },
 }
 
@@ -59,20 +67,28 @@ impl RuleSet {
                 }
             };
             let view = rule.matches.view(&seen);
-            let is_allowed = rule.allow.contains(&rule.by, &seen, &view);
+            let is_allowed = in_force.allows(&seen, &view);
             in_force.apply(number, &seen, Asks::Request, &mut explained.found);
-            let is_listed = explained.found.refused().contains(&RefusedBy { rule: number, why: Why::Listed });
-            explained.rules.push(match rule.by.key(&view, &mut KeyBytes::new()) {
+            let is_refused = |why| explained.found.refused().contains(&RefusedBy { rule: number, why });
+            let (is_listed, is_refused_for_cost) = (is_refused(Why::Listed), is_refused(Why::Cost));
+            let cost_failed = match &rule.cost {
+                CostOf::Expression(expression) => expression.count(&view).err(),
+                CostOf::Request | CostOf::Fixed(_) => None,
+            };
+            let is_counted = explained.applied(number).is_some();
+            explained.rules.push(match (rule.by.key(&view, &mut KeyBytes::new()), cost_failed) {
                 _ if is_allowed => ExplainedRule::Allowed,
                 _ if is_listed => ExplainedRule::Listed,
-                Err(missing) => {
-                    // One that fails is counted with others, unless it is refused.
-                    let is_skipped = rule.missing == Missing::Skip && missing.is_failure();
-                    let then = if is_skipped { Missing::Shared } else { rule.missing };
+                (_, Some(why)) if is_refused_for_cost => ExplainedRule::CostFailed { why },
+                (Err(missing), _) => {
+                    // One that fails, or has a token that can't be believed, is counted with others, unless it is refused.
+                    let then = if is_counted { Missing::Shared } else { rule.missing };
                     ExplainedRule::Lacks { what: missing.to_string(), then }
                 }
-                Ok(()) if explained.applied(number).is_none() => ExplainedRule::Free,
-                Ok(()) => ExplainedRule::Counts { when_failed: when == When::Failed },
+                (Ok(()), _) if !is_counted => ExplainedRule::Free,
+                (Ok(()), failed) => {
+                    ExplainedRule::Counts { when_failed: when == When::Failed, cost_failed: failed.is_some() }
+                }
             });
         }
         explained

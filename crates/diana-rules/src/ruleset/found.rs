@@ -9,6 +9,7 @@ use std::fmt;
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     applied: Vec<Applied>,
+    free: Vec<Applied>,
     refused: Vec<RefusedBy>,
     pub(super) keys: KeyBytes,
     has_shadows: bool,
@@ -47,6 +48,8 @@ pub enum Why {
     Listed,
     /// It lacks what `by` asks for, and the rule says `missing: deny`.
     Missing,
+    /// Its cost can't be computed: the expression failed, and the rule has no `cost_default`.
+    Cost,
     /// The machine is busier than the rule's `load` allows, with this.
     Overloaded(Resource),
 }
@@ -82,6 +85,12 @@ impl Found {
         &self.applied
     }
 
+    /// The rules that are about the request and do not count it, since it costs nothing (`cost_min: 0`). They count it all the
+    /// same once it turns out to have cost something. Their `cost` means nothing.
+    pub fn free(&self) -> &[Applied] {
+        &self.free
+    }
+
     /// The rules that refuse it whatever their counts are.
     pub fn refused(&self) -> &[RefusedBy] {
         &self.refused
@@ -106,6 +115,7 @@ impl Found {
     pub fn clear(&mut self) {
         const LARGE: usize = 4 << 10;
         self.applied.clear();
+        self.free.clear();
         self.refused.clear();
         self.keys.clear();
         if self.keys.capacity() > LARGE {
@@ -119,6 +129,11 @@ impl Found {
         self.is_held |= is_held;
         self.has_shadows |= applied.mode == Mode::Shadow;
         self.applied.push(applied);
+    }
+
+    /// Adds a rule to which it costs nothing so far.
+    pub(super) fn add_free(&mut self, applied: Applied) {
+        self.free.push(applied);
     }
 
     /// Adds a rule that refuses it whatever its counts are.

@@ -72,8 +72,11 @@ impl LimitInForce {
             Some((known, _)) => own.configured.changed(&known.limit),
             None => own.configured.limit(name),
         };
-        // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length.
-        let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some();
+        // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length. So is what a
+        // concurrency lets in after a wait.
+        let delays = |places: &Concurrency| places.capacity() > places.limit();
+        let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some()
+            || own.configured.algorithm::<Concurrency>().is_some_and(delays);
         let patience = match rule.wait {
             Some(wait) => Patience::up_to(wait.min(own.longest_line(rule.queue))),
             None if stands_in_line => Patience::FOREVER,
@@ -192,7 +195,8 @@ impl RuleInForce {
         self.counters.count(fate);
     }
 
-    /// How many of its expressions have failed. A `when` that fails matches, a cost is 1, and a key is missing.
+    /// How many of its expressions have failed. A `when` that fails matches, a cost that fails is the rule's `cost_default` or
+    /// denies, and a key that fails is shared by all such requests.
     pub fn failures(&self) -> u64 {
         self.counted().failures
     }
@@ -206,16 +210,30 @@ impl RuleInForce {
         self.counted().shadow_refused
     }
 
+    /// Whether a request is in the rule's `allow`, whichever form of its path counts.
+    pub(super) fn allows(&self, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+        let Rule { allow, by, matches, .. } = &self.rule;
+        let other = |form| allow.contains(by, seen, &matches.view_of(seen, form));
+        !allow.is_empty() && allow.contains(by, seen, request) && seen.other_paths().all(other)
+    }
+
+    /// Whether a request is in the rule's `deny` by any form of its path.
+    fn denies(&self, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+        let Rule { deny, by, matches, .. } = &self.rule;
+        let other = |form| deny.may_contain(by, seen, &matches.view_of(seen, form));
+        !deny.is_empty() && (deny.may_contain(by, seen, request) || seen.other_paths().any(other))
+    }
+
     /// Finds whose a request, or a call, is that the rule is about, and what it costs.
     pub(super) fn apply(&self, number: u32, seen: &Seen<'_>, asks: Asks, found: &mut Found) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
         let request: &dyn Attributes = if self.needs_view { &view } else { seen.request };
         let mut expressions = Expressions::Good;
-        if !rule.allow.is_empty() && rule.allow.contains(&rule.by, seen, request) {
+        if self.allows(seen, request) {
             return expressions;
         }
-        if !rule.deny.is_empty() && rule.deny.contains(&rule.by, seen, request) {
+        if self.denies(seen, request) {
             found.refuse(number, Why::Listed);
             return expressions;
         }
@@ -229,9 +247,12 @@ impl RuleInForce {
             if lack.is_failure() {
                 expressions = Expressions::Failed;
             }
+            // A token that can't be believed is not the same as none: the service may accept it.
+            let is_counted = lack.is_doubt() && rule.by.doubtful_key(request, &mut found.keys).is_ok();
             match rule.missing {
-                Missing::Skip if !lack.is_failure() => return expressions,
+                Missing::Skip if !lack.is_failure() && !is_counted => return expressions,
                 Missing::Deny => {
+                    found.keys.truncate(start);
                     found.refuse(number, Why::Missing);
                     return expressions;
                 }
@@ -240,25 +261,45 @@ impl RuleInForce {
             }
         }
         let cost = match &rule.cost {
-            CostOf::Request => Cost::ONE,
-            CostOf::Fixed(cost) => *cost,
-            CostOf::Expression(expression) => match expression.count(request) {
-                Ok(0) => {
-                    found.keys.truncate(start);
-                    return expressions;
-                }
-                Ok(count) => Cost::new(count).unwrap_or(Cost::MAX),
-                Err(_) => {
+            CostOf::Request => Some(Cost::ONE),
+            CostOf::Fixed(cost) => Some(*cost),
+            CostOf::Expression(expression) => match (expression.count(request), rule.cost_default) {
+                (Ok(count), _) => match count.max(rule.cost_min) {
+                    0 => None,
+                    count => Some(Cost::new(count).unwrap_or(Cost::MAX)),
+                },
+                (Err(_), Some(cost)) => {
                     expressions = Expressions::Failed;
-                    Cost::ONE
+                    Some(cost)
+                }
+                // Whoever can make an expression fail must not pay less by that.
+                (Err(_), None) => {
+                    found.keys.truncate(start);
+                    found.refuse(number, Why::Cost);
+                    return Expressions::Failed;
                 }
             },
         };
+        self.add(number, start, cost, found);
+        expressions
+    }
+
+    /// Finds that a request with this key and cost (none: it is free) is one that the rule is about.
+    pub(super) fn apply_key(&self, number: u32, key: &[u8], cost: Option<Cost>, found: &mut Found) {
+        let start = found.keys.len();
+        found.keys.extend_from_slice(key);
+        self.add(number, start, cost, found);
+    }
+
+    /// Adds the rule to what was found, with the key that begins at `start`.
+    fn add(&self, number: u32, start: usize, cost: Option<Cost>, found: &mut Found) {
         let limits = self.limits_of(&found.keys[start..]);
         let key = (place(start), place(found.keys.len()));
-        let applied = Applied { rule: number, limits, cost, key, mode: rule.mode, home: self.home };
-        found.add(applied, self.is_held);
-        expressions
+        let applied = |cost| Applied { rule: number, limits, cost, key, mode: self.rule.mode, home: self.home };
+        match cost {
+            Some(cost) => found.add(applied(cost), self.is_held),
+            None => found.add_free(applied(Cost::ONE)),
+        }
     }
 }
 

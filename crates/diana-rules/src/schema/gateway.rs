@@ -2,7 +2,7 @@
 
 use super::rule::match_field;
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
-use crate::file::{AccessLogFormat, RateLimitHeaders, admin, gateway};
+use crate::file::{AccessLogFormat, RateLimitHeaders, Spelling, admin, gateway};
 use crate::matching::read::PLACE;
 use serde_json::{Value, json};
 
@@ -48,6 +48,7 @@ fn of_gateway(name: &str) -> Value {
             "whose word about the client's address is believed; nobody's by default",
             &["10.0.0.0/8"],
         ),
+        "echo" => flag("whether requests that would go nowhere are answered with what was asked"),
         "proxy_protocol" => flag("whether every connection begins with a PROXY header (version 1 or 2)"),
         "rate_limit_headers" => {
             word("which fields of a response tell how much is left; ietf by default", &RateLimitHeaders::WORDS)
@@ -59,6 +60,15 @@ fn of_gateway(name: &str) -> Value {
         "workers" => a("count", "how many threads serve; one for each core by default"),
         "timeouts" => object("how long it waits for whom", &gateway::TIMEOUTS, of_timeouts),
         "bounds" => object("how much one client may ask of it", &gateway::BOUNDS, of_bounds),
+        "paths" => object("which spellings of paths are accepted", &gateway::PATHS, |_| {
+            word("whether paths may contain %2F or %5C; allow by default", &Spelling::WORDS)
+        }),
+        "methods" => object("which spellings of methods are accepted", &gateway::METHODS, |_| {
+            word(
+                "whether methods of HTTP may be written in other letter case, such as `post`; deny by default",
+                &Spelling::WORDS,
+            )
+        }),
         _ => json!({}),
     }
 }
@@ -115,6 +125,7 @@ fn of_bounds(name: &str) -> Value {
         "headers" => a("count", "fields of a request's head; 100 by default"),
         "body" => such_as("bytes", "of a request's body; any number by default", &["100MiB"]),
         "connections" => a("count", "connections that are open at once; 10000 by default"),
-        _ => a("count", "streams of one HTTP/2 connection that are open at once; 100 by default"),
+        "streams" => a("count", "streams of one HTTP/2 connection that are open at once; 100 by default"),
+        _ => such_as("bytes", "that all HTTP/2 connections together may hold; 1GiB by default", &["4GiB"]),
     }
 }

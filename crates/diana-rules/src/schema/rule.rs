@@ -2,7 +2,7 @@
 
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
 use crate::by::read::{WITH_NAME, WORDS};
-use crate::limit::{COMMON, LIMITS, LimitRule};
+use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
 use crate::matching;
 use crate::registry::Registry;
 use crate::rule::{Override, load, read};
@@ -17,7 +17,7 @@ pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let limiting = read::LIMITING.map(|field| json!({"required": [field]}));
     let denies = json!({
         "description": "who lacks what `by` asks for is refused",
-        "anyOf": [{"const": "deny"}, {"$ref": "#/$defs/variable"}],
+        "anyOf": [{"const": "deny"}, {"type": "object", "required": read::MISSING}, {"$ref": "#/$defs/variable"}],
     });
     let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
     rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
@@ -67,6 +67,10 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             "anyOf": [{"$ref": "#/$defs/count"}, {"type": "string"}],
             "examples": [1, "size(request.path)"],
         }),
+        "cost_default" => {
+            a("count", "what a request costs whose `cost` fails; without it, such a request is denied with 400")
+        }
+        "cost_min" => a("count_or_none", "the least that a request costs whose `cost` is an expression; 1 by default"),
         "allow" => keys("addresses, networks and keys that this rule does not count"),
         "deny" => keys("addresses, networks and keys that this rule refuses at once"),
         "overrides" => json!({
@@ -91,7 +95,18 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         "shadow" => flag("whether it only counts and reports, and refuses nobody"),
         "status" => a("status", "what a refusal answers"),
         "answer" => a("answer", "what a refusal says in your own words"),
-        "missing" => word("what becomes of a request that lacks what `by` asks for", &["skip", "deny", "shared"]),
+        "missing" => {
+            let denied =
+                object("denied with a status of its own", &read::MISSING, |_| a("status", "what it is answered"));
+            json!({
+                "description": "what becomes of a request that lacks what `by` asks for",
+                "anyOf": [
+                    {"enum": ["skip", "deny", "shared"]},
+                    {"$ref": "#/$defs/variable"},
+                    requiring(denied, &read::MISSING),
+                ],
+            })
+        }
         "store" => word("where its counts are", &["local", "shared"]),
         _ => limit_field(name, registry),
     }
@@ -107,10 +122,17 @@ fn limit_field(name: &str, registry: &Registry) -> Value {
         "limit" => a("limits", "how much is allowed; of several, all at once"),
         "every" => such_as("duration", "at least so long between two requests", &["200ms"]),
         "total" => a("count", "so many in all, until somebody resets it"),
-        "concurrent" => json!({
-            "description": "so many at a time; `adaptive` lets in what the latency of the answers allows",
-            "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}],
-        }),
+        "concurrent" => {
+            let map = object(
+                "so many at a time, a few more after a wait, and until when each holds its place",
+                &concurrent::FIELDS,
+                concurrent_field,
+            );
+            json!({
+                "description": "so many at a time; `adaptive` lets in what the latency of the answers allows",
+                "anyOf": [{"$ref": "#/$defs/count"}, {"enum": ["adaptive"]}, requiring(map, &["limit"])],
+            })
+        }
         "rate" => a("rate", "how many in a time"),
         "key" => one_or_more(
             json!({"$ref": "#/$defs/text"}),
@@ -195,6 +217,16 @@ fn bandwidth_field(name: &str) -> Value {
         "burst" => a("bytes", "what may go at once"),
         "after" => a("bytes", "so much of each body goes at full speed first"),
         "of" => word("which bodies", &["response", "request", "both"]),
+        _ => json!({}),
+    }
+}
+
+fn concurrent_field(name: &str) -> Value {
+    match name {
+        "limit" => a("count", "so many at a time without a wait"),
+        "burst" => a("count", "so many more after a wait; needs `delay`"),
+        "delay" => such_as("duration", "how long a request is taken to last until one has ended", &["200ms"]),
+        "until" => word("until when a request holds its place; client_left by default", &concurrent::UNTIL),
         _ => json!({}),
     }
 }

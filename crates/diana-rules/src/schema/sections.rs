@@ -116,6 +116,7 @@ fn of_remote(name: &str) -> Value {
             address("where the document of rules is", &remote::SCHEMES, &examples)
         }
         "token" => such_as("text", "what is shown as a bearer token", &["${TOKEN}"]),
+        "when_down" => word("which rules apply while the config server is unreachable", &remote::WHEN_DOWN),
         "poll" => a("duration", "how often a web server is asked"),
         "long_poll" => a("duration", "how long a web server may hold its answer until there is news"),
         "timeout" => a("duration", "how long one question may take"),

@@ -1,7 +1,7 @@
 //! Single values: rates, times, counts, amounts of data; and the options of Diana's own algorithms.
 
 use super::{a, flag, object, requiring, such_as, word};
-use crate::algorithm::built_in::REFILL;
+use crate::algorithm::built_in::{EDGES, REFILL};
 use crate::answer;
 use diana_core::MAX_PERMITS;
 use serde_json::{Map, Value, json};
@@ -75,6 +75,10 @@ pub(crate) fn option(name: &str) -> Option<Value> {
         ),
         "buckets" => a("count", "how finely the window slides: in so many steps; 10 by default"),
         "precision" => a("duration", "how finely the window slides: in steps of this length"),
+        "edge" => word(
+            "what the oldest step counts for, of which the window covers a part: nothing, in proportion, or fully",
+            &EDGES,
+        ),
         "burst_seconds" => a("number", "for how many seconds what is unused is saved up; 1 by default"),
         "starts" => word("whether a new key has all that could be saved up, or nothing", &["full", "empty"]),
         "warm_up" => a("duration", "how long it takes to warm up after a pause"),

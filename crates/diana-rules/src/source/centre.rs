@@ -8,10 +8,13 @@ use super::redis::Redis;
 use super::remote::{Place, Remote};
 use super::running::Look;
 use super::shown::clean;
-use super::status::Origin;
+use super::status::{Origin, Wrong};
 use crate::document::{Document, Format};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+
+/// After so many attempts in a row without an answer a config server is unreachable: a connection that breaks once is not.
+const UNREACHABLE: u32 = 2;
 
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +129,7 @@ impl Centre {
     pub(super) async fn follow(mut self, desk: Arc<Desk>, mut looks: mpsc::Receiver<Look>) {
         let mut backoff = Backoff::default();
         let mut absent = None;
+        let mut failures = 0_u32;
         let mut asked = None;
         loop {
             let (news, look) = if let Some(look) = asked.take() {
@@ -144,6 +148,11 @@ impl Centre {
                 Ok(news) => {
                     backoff.succeeded();
                     desk.ledger().connected(true);
+                    if !matches!(news, News::Absent(_)) {
+                        desk.ledger().resolved(Origin::Remote, Wrong::Source);
+                    }
+                    failures = 0;
+                    desk.reachable(true);
                     match news {
                         News::Document(found) => {
                             absent = None;
@@ -153,7 +162,7 @@ impl Centre {
                         News::Absent(what) => {
                             // Told once, not every few seconds.
                             if absent.as_ref() != Some(&what) {
-                                desk.ledger().error(Origin::Remote, &what);
+                                desk.ledger().error(Origin::Remote, Wrong::Source, &what);
                             }
                             absent = Some(what);
                         }
@@ -161,7 +170,11 @@ impl Centre {
                 }
                 Err(trouble) => {
                     desk.ledger().connected(trouble.answered);
-                    desk.ledger().error(Origin::Remote, &trouble.what);
+                    desk.ledger().error(Origin::Remote, Wrong::Source, &trouble.what);
+                    failures = if trouble.answered { 0 } else { failures.saturating_add(1) };
+                    if failures >= UNREACHABLE {
+                        desk.reachable(false);
+                    }
                     pause = Some(backoff.failed());
                 }
             }

@@ -4,11 +4,14 @@
 //! few checks a second. The desk then tries the newest of both sources; where that is refused, it tries each of the two
 //! with what is in force of the other, so that a bad local edit keeps no remote change out, nor the other way round. What
 //! was refused is kept as the newest: it may be right as soon as the other side changes.
+//!
+//! With `when_down: local`, what the config server sent counts only while it is reachable. It is kept in memory meanwhile.
 
 use super::Apply;
 use super::kept::Kept;
-use super::status::{Ledger, Origin, SourceError};
+use super::status::{Ledger, Origin, SourceError, Wrong};
 use crate::document::Document;
+use crate::file::WhenRemoteIsDown;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -35,6 +38,11 @@ impl Found {
         Self { origin, document: Arc::new(document), version }
     }
 
+    /// The source that it is from; what was kept is the centre's.
+    fn source(&self) -> Origin {
+        if self.origin == Origin::Local { Origin::Local } else { Origin::Remote }
+    }
+
     fn is_same_as(&self, other: &Self) -> bool {
         self.document == other.document
     }
@@ -49,6 +57,15 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 struct Sides {
     local: Side,
     remote: Side,
+    /// Whether the local rules apply, because the config server is unreachable.
+    is_down: bool,
+}
+
+impl Sides {
+    /// The document whose rules are in force.
+    fn rules(&self) -> Option<&Found> {
+        self.remote.in_force.as_ref().filter(|_| !self.is_down).or(self.local.in_force.as_ref())
+    }
 }
 
 /// One source.
@@ -79,6 +96,7 @@ impl Side {
 pub(super) struct Desk {
     apply: Arc<dyn Apply>,
     kept: Option<Kept>,
+    when_down: WhenRemoteIsDown,
     ledger: Arc<Ledger>,
     offers: Mutex<Offers>,
     wake: Notify,
@@ -92,15 +110,23 @@ pub(super) struct Desk {
 struct Offers {
     local: Option<Found>,
     remote: Option<Found>,
+    /// Whether the config server is unreachable, if that has been noticed.
+    is_down: Option<bool>,
     count: u64,
 }
 
 impl Desk {
-    pub(super) fn new(apply: Arc<dyn Apply>, kept: Option<Kept>, ledger: Arc<Ledger>) -> Self {
+    pub(super) fn new(
+        apply: Arc<dyn Apply>,
+        kept: Option<Kept>,
+        when_down: WhenRemoteIsDown,
+        ledger: Arc<Ledger>,
+    ) -> Self {
         let sides = tokio::sync::Mutex::default();
         Self {
             apply,
             kept,
+            when_down,
             ledger,
             offers: Mutex::default(),
             wake: Notify::new(),
@@ -129,7 +155,7 @@ impl Desk {
                     self.record(&sides, Origin::Remote).await;
                     return Ok(());
                 }
-                Err(what) => failures.push(self.ledger.error(Origin::Remote, &what)),
+                Err(what) => failures.push(self.ledger.error(Origin::Remote, Wrong::Document, &what)),
             }
         }
         // Refused now, it may still be right with another local file.
@@ -149,7 +175,7 @@ impl Desk {
                     return Ok(());
                 }
                 Ok(None) => {}
-                Err(what) => failures.push(self.ledger.error(Origin::LastGood, &what)),
+                Err(what) => failures.push(self.ledger.error(Origin::LastGood, Wrong::Source, &what)),
             }
         }
         let Some(local) = local else { return Err(()) };
@@ -160,7 +186,7 @@ impl Desk {
                 Ok(())
             }
             Err(what) => {
-                failures.push(self.ledger.error(Origin::Local, &what));
+                failures.push(self.ledger.error(Origin::Local, Wrong::Document, &what));
                 Err(())
             }
         }
@@ -174,6 +200,18 @@ impl Desk {
             Origin::Local => offers.local = Some(found),
             Origin::Remote | Origin::LastGood => offers.remote = Some(found),
         }
+        drop(offers);
+        self.wake.notify_one();
+    }
+
+    /// Hears whether the config server is reachable; that matters only where the local rules take its place.
+    pub(super) fn reachable(&self, is_reachable: bool) {
+        if self.when_down == WhenRemoteIsDown::LastGood {
+            return;
+        }
+        let mut offers = self.offers.lock();
+        offers.count += 1;
+        offers.is_down = Some(!is_reachable);
         drop(offers);
         self.wake.notify_one();
     }
@@ -192,13 +230,15 @@ impl Desk {
                 () = self.wake.notified() => {}
                 () = stop.notified() => return,
             }
-            let (local, remote, count) = {
+            let (local, remote, is_down, count) = {
                 let mut offers = self.offers.lock();
-                (offers.local.take(), offers.remote.take(), offers.count)
+                (offers.local.take(), offers.remote.take(), offers.is_down.take(), offers.count)
             };
             let mut sides = self.sides.lock().await;
+            let has_turned = is_down.is_some_and(|is_down| is_down != sides.is_down) && sides.remote.newest().is_some();
+            sides.is_down = is_down.unwrap_or(sides.is_down);
             let changed = [self.note(&mut sides, local).await, self.note(&mut sides, remote).await];
-            if changed.contains(&true) {
+            if has_turned || changed.contains(&true) {
                 self.settle(&mut sides).await;
                 drop(sides);
                 self.settled.send_replace(count);
@@ -216,13 +256,14 @@ impl Desk {
     /// Takes an offer down as pending; whether there is something to try.
     async fn note(&self, sides: &mut Sides, found: Option<Found>) -> bool {
         let Some(found) = found else { return false };
-        let remote_rules = sides.remote.in_force.is_some();
+        let remote_rules = sides.remote.in_force.is_some() && !sides.is_down;
         let side = if found.origin == Origin::Local { &mut sides.local } else { &mut sides.remote };
         if let Some(in_force) = side.in_force.as_mut().filter(|in_force| in_force.is_same_as(&found)) {
             let renamed = in_force.version != found.version || in_force.origin != found.origin;
             *in_force = found;
             side.pending = None;
             side.told = false;
+            self.ledger.resolved(in_force.source(), Wrong::Document);
             if renamed {
                 let in_force = side.in_force.clone();
                 self.rename(in_force, remote_rules).await;
@@ -250,12 +291,22 @@ impl Desk {
 
     /// Tries what is pending.
     async fn settle(&self, sides: &mut Sides) {
-        let Sides { local, remote } = sides;
+        let Sides { local, remote, is_down } = sides;
+        if *is_down {
+            match self.attempt(local.newest(), None).await {
+                Ok(()) => {
+                    local.settle();
+                    self.record(sides, Origin::Local).await;
+                }
+                Err(what) => self.blame(local, Origin::Local, &what),
+            }
+            return;
+        }
         let both = match self.attempt(local.newest(), remote.newest()).await {
             Ok(()) => {
                 let changed = if remote.pending.is_some() { Origin::Remote } else { Origin::Local };
-                local.settle();
-                remote.settle();
+                self.settled_side(local, Origin::Local);
+                self.settled_side(remote, Origin::Remote);
                 self.record(sides, changed).await;
                 return;
             }
@@ -267,7 +318,7 @@ impl Desk {
             _ => {
                 let with_old_local = self.attempt(local.in_force.as_ref(), remote.newest()).await;
                 let Err(remotes) = with_old_local else {
-                    remote.settle();
+                    self.settled_side(remote, Origin::Remote);
                     self.blame(local, Origin::Local, &both);
                     self.record(sides, Origin::Remote).await;
                     return;
@@ -276,7 +327,7 @@ impl Desk {
                 self.blame(remote, Origin::Remote, &remotes);
                 match with_old_remote {
                     Ok(()) => {
-                        local.settle();
+                        self.settled_side(local, Origin::Local);
                         self.record(sides, Origin::Local).await;
                     }
                     Err(locals) => self.blame(local, Origin::Local, &locals),
@@ -285,16 +336,22 @@ impl Desk {
         }
     }
 
+    /// What is pending of a source was put in force.
+    fn settled_side(&self, side: &mut Side, origin: Origin) {
+        side.settle();
+        self.ledger.resolved(origin, Wrong::Document);
+    }
+
     fn blame(&self, side: &mut Side, origin: Origin, what: &str) {
         if !side.told {
-            self.ledger.error(origin, what);
+            self.ledger.error(origin, Wrong::Document, what);
             side.told = true;
         }
     }
 
     /// Records what is in force now, and keeps a remote document that is new.
     async fn record(&self, sides: &Sides, changed: Origin) {
-        let Some(rules) = sides.remote.in_force.as_ref().or(sides.local.in_force.as_ref()) else { return };
+        let Some(rules) = sides.rules() else { return };
         self.ledger.loaded(rules.origin, rules.document.name(), &rules.version);
         if changed == Origin::Remote {
             self.keep(rules).await;
@@ -306,8 +363,11 @@ impl Desk {
             return;
         }
         let Some(kept) = &self.kept else { return };
-        if let Err(what) = kept.write(found).await {
-            self.ledger.error(Origin::LastGood, &what);
+        match kept.write(found).await {
+            Ok(()) => self.ledger.resolved(Origin::LastGood, Wrong::Source),
+            Err(what) => {
+                self.ledger.error(Origin::LastGood, Wrong::Source, &what);
+            }
         }
     }
 

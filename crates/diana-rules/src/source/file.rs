@@ -8,7 +8,7 @@
 
 use super::desk::{Desk, Found};
 use super::running::Look;
-use super::status::Origin;
+use super::status::{Origin, Wrong};
 use super::watch::Watch;
 use crate::document::{Document, LARGEST};
 use std::io::Read;
@@ -69,9 +69,12 @@ impl LocalFile {
             let seen = self.settled(known.as_ref()).await;
             if asked.is_some() || known.as_ref() != Some(&seen) {
                 match &seen {
-                    Ok(text) => desk.offer(self.found(text.clone())),
+                    Ok(text) => {
+                        desk.ledger().resolved(Origin::Local, Wrong::Source);
+                        desk.offer(self.found(text.clone()));
+                    }
                     Err(what) => {
-                        desk.ledger().error(Origin::Local, what);
+                        desk.ledger().error(Origin::Local, Wrong::Source, what);
                     }
                 }
                 known = Some(seen);

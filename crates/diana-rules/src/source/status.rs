@@ -46,8 +46,12 @@ pub struct SourceStatus {
     pub errors: u64,
     /// What went wrong last; it may be long over.
     pub last_error: Option<SourceError>,
+    /// What is wrong now: each error stays until its source is well again.
+    pub failing: Vec<SourceError>,
     /// Whether the centre answered when it was last asked; false without a centre.
     pub connected: bool,
+    /// Whether there is a centre.
+    pub has_remote: bool,
 }
 
 /// Something that went wrong. What was in force before it still is.
@@ -69,6 +73,8 @@ const LONGEST: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Ledger {
     status: Mutex<SourceStatus>,
+    /// At most one for each source and what is wrong with it.
+    failing: Mutex<Vec<(Wrong, SourceError)>>,
 }
 
 impl Default for Ledger {
@@ -81,20 +87,44 @@ impl Default for Ledger {
             loads: 0,
             errors: 0,
             last_error: None,
+            failing: Vec::new(),
             connected: false,
+            has_remote: false,
         };
-        Self { status: Mutex::new(status) }
+        Self { status: Mutex::new(status), failing: Mutex::default() }
     }
+}
+
+/// What of a source is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// It can't be read, or does not answer.
+    Source,
+    /// What it brought is not put in force.
+    Document,
 }
 
 impl Ledger {
     pub(super) fn status(&self) -> SourceStatus {
-        self.status.lock().clone()
+        let failing = self.failing.lock().iter().map(|(_, error)| error.clone()).collect();
+        SourceStatus { failing, ..self.status.lock().clone() }
+    }
+
+    /// Records that there is a centre.
+    pub(super) fn has_remote(&self) {
+        self.status.lock().has_remote = true;
+    }
+
+    /// Records that this is no longer wrong.
+    pub(super) fn resolved(&self, origin: Origin, wrong: Wrong) {
+        self.failing.lock().retain(|(known, error)| (*known, error.origin) != (wrong, origin));
     }
 
     /// Records that something went wrong, and logs it: once, if the same goes wrong again and again.
-    pub(super) fn error(&self, origin: Origin, what: &str) -> SourceError {
+    pub(super) fn error(&self, origin: Origin, wrong: Wrong, what: &str) -> SourceError {
         let error = SourceError { origin, what: cut(what), when: SystemClock.now() };
+        self.resolved(origin, wrong);
+        self.failing.lock().push((wrong, error.clone()));
         let mut status = self.status.lock();
         let same = |last: &SourceError| last.origin == error.origin && last.what == error.what;
         if status.last_error.as_ref().is_some_and(same) {
@@ -154,10 +184,29 @@ mod tests {
     fn what_is_remembered_of_an_error_is_bounded() {
         let ledger = Ledger::default();
         for _ in 0..3 {
-            let error = ledger.error(Origin::Remote, &"ä".repeat(1_000_000));
+            let error = ledger.error(Origin::Remote, Wrong::Source, &"ä".repeat(1_000_000));
             assert!(error.what.len() <= LONGEST + 6 && error.what.ends_with("ä [...]"), "{}", error.what.len());
         }
-        assert_eq!(ledger.status().errors, 3);
+        assert_eq!((ledger.status().errors, ledger.status().failing.len()), (3, 1));
         assert_eq!(cut("short"), "short");
+    }
+
+    #[test]
+    fn an_error_is_over_when_its_source_is_well_again() {
+        let ledger = Ledger::default();
+        ledger.error(Origin::Remote, Wrong::Source, "away");
+        ledger.error(Origin::Remote, Wrong::Document, "no rules");
+        ledger.error(Origin::Local, Wrong::Document, "a typo");
+        let failing = || ledger.status().failing.into_iter().map(|error| error.what).collect::<Vec<_>>();
+        assert_eq!(failing(), ["away", "no rules", "a typo"]);
+        ledger.resolved(Origin::Remote, Wrong::Source);
+        assert_eq!(failing(), ["no rules", "a typo"]);
+        ledger.resolved(Origin::Remote, Wrong::Document);
+        ledger.resolved(Origin::Local, Wrong::Source);
+        assert_eq!(failing(), ["a typo"]);
+        ledger.resolved(Origin::Local, Wrong::Document);
+        assert!(failing().is_empty());
+        // What was wrong last is still known.
+        assert_eq!(ledger.status().last_error.unwrap().what, "a typo");
     }
 }

@@ -3,7 +3,7 @@
 //! What is as usual is not said, but for what people ask first: who can reach it, and who can see its admin page.
 
 use super::units;
-use crate::file::{AccessLogFormat, Admin, Gateway, RateLimitHeaders, RuleFile, Upstream};
+use crate::file::{AccessLogFormat, Admin, Gateway, RateLimitHeaders, RuleFile, Spelling, Upstream};
 use std::fmt::Display;
 
 /// What the gateway of a file does, line by line; nothing if it has none.
@@ -31,6 +31,12 @@ pub fn gateway_in_words(file: &RuleFile) -> Vec<String> {
     if let Some(signature) = &gateway.signature {
         let age = units::time(signature.max_age);
         said.push(format!("requests must be signed in {}, at most {age} ago", signature.header));
+    }
+    if gateway.paths.escaped_slash == Spelling::Deny {
+        said.push("paths with an escaped slash are answered with 400".to_owned());
+    }
+    if gateway.methods.any_case == Spelling::Allow {
+        said.push("methods may be written in any letter case".to_owned());
     }
     match gateway.rate_limit_headers {
         RateLimitHeaders::Ietf => {}
@@ -65,6 +71,8 @@ fn going(gateway: &Gateway) -> Vec<String> {
     said.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, in_turn(&route.upstream))));
     let rest = if gateway.routes.is_empty() { "all requests go" } else { "all else goes" };
     said.push(match &*gateway.upstream {
+        [] if gateway.echo && gateway.routes.is_empty() => "all requests are answered with what was asked".to_owned(),
+        [] if gateway.echo => "all else is answered with what was asked".to_owned(),
         [] => format!("{rest} nowhere"),
         upstream => format!("{rest} to {}", in_turn(upstream)),
     });
@@ -108,6 +116,8 @@ gateway:
   rate_limit_headers: off
   access_log: json
   signature: {secret: s}
+  paths: {escaped_slash: deny}
+  methods: {any_case: allow}
 admin: {listen: 0.0.0.0:1, token: t}
 rules: []
 ";
@@ -119,6 +129,8 @@ rules: []
                 "all else goes to http://a",
                 "clients' addresses are believed from 10.0.0.0/8, which begin with a PROXY header",
                 "requests must be signed in x-signature, at most 5 minutes ago",
+                "paths with an escaped slash are answered with 400",
+                "methods may be written in any letter case",
                 "no field tells how much is left",
                 "logs each request as JSON",
                 "admin on 0.0.0.0:1, with a token",

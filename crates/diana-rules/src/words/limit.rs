@@ -5,7 +5,7 @@ use crate::algorithm::Configured;
 use crate::limit::LimitRule;
 use crate::rule::{Bandwidth, Bodies, Load, Rule};
 use diana_core::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, MinInterval, Opens, Quota, RefillingBucket, SlidingLog,
+    Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, MinInterval, Opens, Quota, RefillingBucket, SlidingLog,
     SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
 };
 use std::time::Duration;
@@ -87,7 +87,17 @@ fn windows(configured: &Configured) -> Option<String> {
     }
     if let Some(sliding) = configured.algorithm::<SlidingWindow>() {
         let (quota, step) = (sliding.quota(), time(sliding.precision()));
-        return Some(format!("at most {} in any {}, in steps of {step}", quota.permits(), each(quota.period())));
+        // Where the precision does not divide it, the window is longer than asked.
+        let nanos = sliding.precision().as_nanos().saturating_mul(u128::from(sliding.buckets()));
+        let window = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let (permits, window) = (quota.permits(), each(window));
+        return Some(match sliding.edge() {
+            Edge::Loose => {
+                format!("{permits} in a sliding {window}, in steps of {step}; over an edge up to twice that")
+            }
+            Edge::Weighted => format!("{permits} in a sliding {window}, in steps of {step}, the oldest in proportion"),
+            Edge::Strict => format!("at most {permits} in any {window}, in steps of {step}"),
+        });
     }
     let log = configured.algorithm::<SlidingLog>()?;
     let windows =
@@ -98,7 +108,14 @@ fn windows(configured: &Configured) -> Option<String> {
 fn simple(configured: &Configured) -> Option<String> {
     let apart = configured.algorithm::<MinInterval>().map(|every| format!("at least {} apart", time(every.interval())));
     let total = || configured.algorithm::<Total>().map(|total| format!("{} in all, until reset", total.limit()));
-    let places = || configured.algorithm::<Concurrency>().map(|places| format!("{} at a time", places.limit()));
+    let places = || {
+        let places = configured.algorithm::<Concurrency>()?;
+        let more = match places.capacity() - places.limit() {
+            0 => String::new(),
+            burst => format!(", {burst} more after a wait ({} at first)", time(places.first_delay())),
+        };
+        Some(format!("{} at a time{more}", places.limit()))
+    };
     apart.or_else(total).or_else(places)
 }
 

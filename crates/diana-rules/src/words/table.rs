@@ -1,7 +1,9 @@
 //! A whole file as a table of plain text.
 //!
 //! Columns are as wide as what is in them, up to a hundred characters together; then the widest give way, and texts go on in
-//! the next line. Notes stand below their rule.
+//! the next line. No column gets narrower than its longest word as long as all of them fit. A word that fits no column is
+//! broken behind one of its signs (`/`, `.`, `,` ...), and within letters only where even that does not help. Notes stand below
+//! their rule.
 
 use super::{RuleInWords, in_words};
 use crate::file::RuleFile;
@@ -13,6 +15,8 @@ const WIDTH: usize = 100;
 const GAP: usize = 2;
 /// No column gets narrower than this.
 const NARROWEST: usize = 8;
+/// The longest word that a column is made as wide as; a longer one is broken.
+const LONGEST_WORD: usize = 32;
 /// The longest text in one place.
 const LONGEST: usize = 1_000;
 const HEADS: [&str; 5] = ["rule", "who", "what", "limit", "beyond"];
@@ -61,19 +65,55 @@ pub fn table(file: &RuleFile) -> String {
 }
 
 /// How wide each column is: as what is in it, unless all together are too wide.
-fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]>) -> [usize; 5] {
+fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5] {
     let mut widths = HEADS.map(str::len);
-    for cells in rows {
+    for cells in rows.clone() {
         for (width, cell) in widths.iter_mut().zip(cells) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let room = WIDTH - GAP * (widths.len() - 1);
-    while widths.iter().sum::<usize>() > room {
-        let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > NARROWEST) else { break };
-        *widest -= 1;
+    let natural = widths;
+    let rows = || rows.clone().map(|cells| cells.each_ref().map(String::as_str)).chain([HEADS]);
+    // Whole words first, then pieces of words, then whatever is left.
+    let words = least(rows(), |cell| cell.split(' ').map(length).max()).map(|width| width.min(LONGEST_WORD));
+    let pieces = least(rows(), |cell| cell.split(' ').flat_map(pieces).map(length).max());
+    for least in [words, pieces, [NARROWEST; 5]] {
+        while widths.iter().sum::<usize>() > room {
+            let free = (0..widths.len()).filter(|column| widths[*column] > least[*column]);
+            // A column that goes on in the next line anyway gives way before another one has to.
+            let gives_way = |column: &usize| {
+                let is_wrapped = widths[*column] < natural[*column];
+                widths[*column] + if is_wrapped { GAP + NARROWEST } else { 0 }
+            };
+            let Some(column) = free.max_by_key(gives_way) else { break };
+            widths[column] -= 1;
+        }
     }
     widths
+}
+
+/// How wide each column must be, by what `longest` finds in a cell.
+fn least<'a>(rows: impl Iterator<Item = [&'a str; 5]>, longest: impl Fn(&'a str) -> Option<usize>) -> [usize; 5] {
+    let mut least = [NARROWEST; 5];
+    for cells in rows {
+        for (least, cell) in least.iter_mut().zip(cells) {
+            *least = (*least).max(longest(cell).unwrap_or(0));
+        }
+    }
+    least
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Signs behind which a word may be broken.
+const SIGNS: [char; 12] = ['/', ',', '.', ';', ':', '-', '_', '=', '&', '|', '(', ')'];
+
+/// A word in pieces, each with its sign at the end: `/accounts/`, `{name}/`, `login`.
+fn pieces(word: &str) -> impl Iterator<Item = &str> {
+    word.split_inclusive(SIGNS)
 }
 
 fn line(table: &mut String, cells: &[String; 5], widths: &[usize; 5]) {
@@ -82,22 +122,30 @@ fn line(table: &mut String, cells: &[String; 5], widths: &[usize; 5]) {
     table.push('\n');
 }
 
-/// A text in lines of at most `width` characters, broken between words where that is possible.
+/// A text in lines of at most `width` characters, broken between words where that is possible, else behind a sign.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for word in text.split(' ') {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(std::mem::take(&mut line));
+        let space = usize::from(!line.is_empty());
+        if length(&line) + space + length(word) <= width {
+            line.push_str(if space == 1 { " " } else { "" });
+            line.push_str(word);
+            continue;
         }
         if !line.is_empty() {
-            line.push(' ');
+            lines.push(std::mem::take(&mut line));
         }
-        for character in word.chars() {
-            if line.chars().count() == width {
+        for piece in pieces(word) {
+            if length(&line) + length(piece) > width && !line.is_empty() {
                 lines.push(std::mem::take(&mut line));
             }
-            line.push(character);
+            for character in piece.chars() {
+                if length(&line) == width {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(character);
+            }
         }
     }
     lines.push(line);

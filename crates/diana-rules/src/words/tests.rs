@@ -46,8 +46,15 @@ fn each_algorithm_says_what_it_allows() {
         ("limit: 1/min, algorithm: fixed_window, opens: first_request", "1 in each minute from the first request on"),
         ("limit: 9/day, algorithm: fixed_window, time_zone: Europe/Berlin", "9 in each day of Europe/Berlin"),
         ("limit: 9/week, algorithm: fixed_window, time_zone: UTC", "9 in each week, from Monday on, of UTC"),
-        ("limit: 20/s, algorithm: sliding_window", "at most 20 in any second, in steps of 100ms"),
-        ("limit: 20/5min, algorithm: sliding_window, buckets: 5", "at most 20 in any 5 minutes, in steps of 1 minute"),
+        (
+            "limit: 20/s, algorithm: sliding_window",
+            "20 in a sliding second, in steps of 100ms; over an edge up to twice that",
+        ),
+        (
+            "limit: 20/5min, algorithm: sliding_window, buckets: 5, edge: weighted",
+            "20 in a sliding 5 minutes, in steps of 1 minute, the oldest in proportion",
+        ),
+        ("limit: 20/s, algorithm: sliding_window, edge: strict", "at most 20 in any second, in steps of 100ms"),
         ("limit: 5/min, algorithm: sliding_log", "at most 5 in any minute"),
         (
             "limit: 5/s, algorithm: smooth_bursty, burst_seconds: 2.5, starts: empty",
@@ -60,6 +67,8 @@ fn each_algorithm_says_what_it_allows() {
         ("every: 200ms", "at least 200ms apart"),
         ("total: 1000", "1000 in all, until reset"),
         ("concurrent: 4", "4 at a time"),
+        ("concurrent: {limit: 5}", "5 at a time"),
+        ("concurrent: {limit: 4, burst: 8, delay: 200ms}", "4 at a time, 8 more after a wait (200ms at first)"),
         ("concurrent: adaptive", "as many at a time as the latency of the answers allows"),
         ("bandwidth: 512KiB/s", "responses at 512 KiB a second"),
         ("bandwidth: 100Mbit/s", "responses at 12.5 MB a second"),
@@ -124,6 +133,11 @@ fn what_happens_beyond_is_said() {
 fn what_else_is_to_be_known_is_said() {
     let notes = |rule: &str| words(rule).notes;
     assert_eq!(notes("limit: 5/s"), [""; 0]);
+    assert_eq!(notes("concurrent: {limit: 5, until: client_left}"), [""; 0]);
+    let held = "a place is held until the upstream is done, even if the client leaves";
+    assert_eq!(notes("concurrent: {limit: 5, until: upstream_done}"), [held]);
+    let own = "by: ip, concurrent: 5, overrides: {10.0.0.7: {concurrent: {limit: 9, until: upstream_done}}}";
+    assert_eq!(notes(own), [held, "10.0.0.7 has 9 at a time"]);
     assert_eq!(
         notes(
             "by: account, limit: 5/s, cost: 5, allow: [10.0.0.0/8, vip], deny: bad, overrides: {vip: 7/s, big: [9/s, 8/h]}, missing: deny, store: shared"
@@ -143,7 +157,14 @@ fn what_else_is_to_be_known_is_said() {
     );
     assert_eq!(notes("by: [ip, device], total: 5"), ["requests without device are not limited by this rule"]);
     assert_eq!(notes("by: param(id), match: {path: '/users/{id}'}, total: 5"), [""; 0]);
-    assert_eq!(notes("limit: 5/s, cost: size(request.path)"), ["a request costs what `size(request.path)` says"]);
+    let cost = |rest: &str| notes(&format!("limit: 5/s, cost: size(request.path){rest}")).join("");
+    assert_eq!(cost(""), "a request costs what `size(request.path)` says; refused with 400 if that fails");
+    let (zero, default) = (cost(", cost_min: 0"), cost(", cost_min: 7, cost_default: 9"));
+    assert_eq!(
+        zero,
+        "a request costs what `size(request.path)` says, and is not counted if that is 0; refused with 400 if that fails"
+    );
+    assert_eq!(default, "a request costs what `size(request.path)` says, at least 7; 9 if that fails");
     assert_eq!(notes("by: method, total: 5, allow: [a, b, c, d, e, f, g]"), ["not counted: a, b, c, d, e, and 2 more"]);
 }
 
@@ -174,18 +195,43 @@ rules:
     assert_eq!(
         table(&file(text, &Registry::default())),
         "\
-rule          who                what                      limit                    beyond
-------------  -----------------  ------------------------  -----------------------  ----------------
-everyone      everyone together  all requests              at most 10000 a second   refused with 503
-each-account  each account       GET /search/** or         at most 100 a second     refused with 429
-                                 /a/very/long/path/that/f  (200 at once), and at
-                                 its/into/no/column, host  most 20000 an hour
-                                 api.example.com
+rule          who                what                              limit            beyond
+------------  -----------------  --------------------------------  ---------------  ----------------
+everyone      everyone together  all requests                      at most 10000 a  refused with 503
+                                                                   second
+each-account  each account       GET /search/** or                 at most 100 a    refused with 429
+                                 /a/very/long/path/that/fits/      second (200 at
+                                 into/no/column, host              once), and at
+                                 api.example.com                   most 20000 an
+                                                                   hour
               - vip-7 has at most 1000 a second
               - requests without account are not limited by this rule
 "
     );
     for line in table(&file(text, &Registry::default())).lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn words_are_broken_only_where_they_must_be() {
+    let table_of = |name: &str, path: &str| {
+        let text = format!(
+            "rules: [{{name: {name}, by: [ip, resource], match: {{path: '{path}', method: POST}}, limit: [20/h burst 5, 100/day], wait: 2s}}]"
+        );
+        table(&file(&text, &Registry::default()))
+    };
+    let path = "/accounts/{name}/password-reset";
+    let shown = table_of("password-reset-of-an-account", path);
+    for word in [path, "password-reset-of-an-account", "combination", "resource"] {
+        assert_eq!(shown.contains(word), word != "resource", "{word}:\n{shown}");
+    }
+    // Longer ones are broken behind a sign.
+    let shown = table_of("a", &"/segment-of-a-path".repeat(8));
+    let lines = shown.lines().filter(|line| line.contains("segment"));
+    assert!(lines.clone().count() > 1 && lines.clone().all(|line| !line.contains("segme ")), "{shown}");
+    // And what has none is still within the table.
+    for line in table_of(&"x".repeat(100), &format!("/{}", "y".repeat(200))).lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
 }

@@ -4,7 +4,7 @@ use crate::common::files::GOOD;
 use crate::common::{good, told};
 use diana_rules::{
     AccessLogFormat, Admin, Bounds, CostOf, DescribedRequest, Document, Gateway, RateLimitHeaders, Registry, Scheme,
-    Timeouts,
+    Spelling, Timeouts,
 };
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ fn every_field_is_read() {
     assert_eq!([header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs()), [1, 2, 3, 4, 5, 6, 7]);
     let Bounds { header, headers, body, connections, streams, .. } = gateway.bounds;
     assert_eq!((header, headers, body, connections, streams), (64 << 10, 50, Some(100 << 20), 20_000, 10));
+    assert_eq!((gateway.paths.escaped_slash, gateway.methods.any_case), (Spelling::Deny, Spelling::Allow));
     let admin = file.admin.unwrap();
     assert_eq!((admin.listen.len(), admin.token.as_ref().unwrap().reveal()), (2, "hunter2"));
 }
@@ -57,8 +58,11 @@ fn what_is_left_out_is_usual() {
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = usual.timeouts;
     let times = [header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs());
     assert_eq!(times, [10, 30, 60, 3, 60, 3_600, 30]);
-    let Bounds { header, headers, body, connections, streams, .. } = usual.bounds;
+    let Bounds { header, headers, body, connections, streams, memory, .. } = usual.bounds;
     assert_eq!((header, headers, body, connections, streams), (32 << 10, 100, None, 10_000, 100));
+    assert_eq!((usual.paths.escaped_slash, usual.methods.any_case), (Spelling::Allow, Spelling::Deny));
+    assert_eq!(good(&of_gateway("paths: {}, methods: {}")).gateway, Some(Gateway::default()));
+    assert_eq!(memory, 1 << 30);
     assert_eq!(Admin::default().listen, ["127.0.0.1:9090".parse().unwrap()]);
     let signed = good(&of_gateway("signature: {secret: s}")).gateway.unwrap().signature.unwrap();
     assert_eq!((&*signed.header, signed.max_age.as_secs()), ("x-signature", 300));
@@ -69,6 +73,7 @@ fn what_is_left_out_is_usual() {
     let gateway = good(&of_gateway("timeouts: {stop: 5s}, bounds: {body: 1MiB}")).gateway.unwrap();
     assert_eq!((gateway.timeouts.stop.as_secs(), gateway.timeouts.header.as_secs()), (5, 10));
     assert_eq!((gateway.bounds.body, gateway.bounds.streams), (Some(1 << 20), 100));
+    assert_eq!(good(&of_gateway("bounds: {memory: 64MiB}")).gateway.unwrap().bounds.memory, 64 << 20);
 }
 
 #[test]
@@ -170,6 +175,7 @@ fn who_asks_is_said_by_those_who_are_trusted() {
         of_gateway,
     );
     good(&of_gateway("proxy_protocol: false"));
+    assert!(good(&of_gateway("echo: true")).gateway.unwrap().echo && !Gateway::default().echo);
 }
 
 #[test]
@@ -185,9 +191,16 @@ fn words_numbers_and_times_are_what_they_can_be() {
             ("workers: auto", &["[auto] `workers` can't be `auto`: a whole number from 1 to 1024"]),
             ("timeouts: {header: 0s}", &["[0s] `header` can't be 0: a time such as 20ms"]),
             ("timeouts: {headers: 5s}", &["[headers] `headers` is no field of `timeouts`: did you mean `header`?"]),
+            ("paths: {escaped_slash: denny}", &["[denny] `escaped_slash` can't be `denny`: did you mean `deny`?"]),
+            ("paths: deny", &["[deny] `paths` is a map, but this is a text: fields such as `escaped_slash`"]),
+            (
+                "methods: {any_case: true}",
+                &["[true] `any_case` can't be true or false: expected one of `allow`, `deny`"],
+            ),
             ("bounds: {header: 4KiB}", &["[4KiB] `header` can't be `4KiB`: 8KiB to 1MiB"]),
             ("bounds: {header: 2MiB}", &["[2MiB] `header` can't be `2MiB`: 8KiB to 1MiB"]),
             ("bounds: {headers: 1001}", &["[1001] `headers` can't be `1001`: a whole number from 1 to 1000"]),
+            ("bounds: {memory: 512KiB}", &["[512KiB] `memory` can't be `512KiB`: at least 1MiB"]),
             ("bounds: {streams: 0}", &["[0] `streams` can't be `0`: a whole number from 1 to 2147483647"]),
             (
                 "bounds: {body: 5}",

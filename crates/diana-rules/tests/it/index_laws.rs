@@ -1,7 +1,30 @@
 //! Laws of the index: it finds the rules that match, asked one by one, in the order of the file.
 
-use diana_rules::{DescribedRequest, Document, Found, Registry, RuleFile, RuleSet};
+use diana_rules::{Attribute, Attributes, DescribedRequest, Document, Found, Registry, RuleFile, RuleSet};
 use proptest::prelude::*;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// A request whose path can be read in several ways.
+#[derive(Clone, Debug)]
+struct Ambiguous {
+    request: DescribedRequest,
+    other_paths: Vec<String>,
+}
+
+impl Attributes for Ambiguous {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        self.request.get(attribute)
+    }
+
+    fn other_paths(&self) -> Vec<String> {
+        self.other_paths.clone()
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        Attributes::ip(&self.request)
+    }
+}
 
 /// Few words, so that patterns and paths often meet.
 fn word() -> impl Strategy<Value = String> {
@@ -68,22 +91,23 @@ fn matching() -> impl Strategy<Value = Matching> {
         .prop_map(|(paths, hosts, methods, plans, networks)| Matching { paths, hosts, methods, plans, networks })
 }
 
-fn request() -> impl Strategy<Value = DescribedRequest> {
+fn request() -> impl Strategy<Value = Ambiguous> {
     let host = prop::sample::select(vec!["a.com", "WWW.a.com:80", "x.y.a.com", "b.org.", "c.net"]);
     let plan = prop::option::of(prop::sample::select(vec!["free", "vip", "foo"]));
     let ip = prop::sample::select(vec!["10.1.2.3", "10.2.2.3", "203.0.113.7", "::ffff:10.1.2.3", "2001:db8::1"]);
     let method = prop::sample::select(vec!["GET", "POST", "PUT"]);
-    (method, path(word()), any::<bool>(), prop::option::of(host), plan, ip).prop_map(
-        |(method, path, slash, host, plan, ip)| {
+    let others = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(path(word()), 1..4)];
+    (method, path(word()), any::<bool>(), prop::option::of(host), plan, ip, others).prop_map(
+        |(method, path, slash, host, plan, ip, other_paths)| {
             let path = if slash { format!("/{path}/") } else { path };
-            let mut request = DescribedRequest::new(method, &path).ip(ip.parse::<std::net::IpAddr>().unwrap());
+            let mut request = DescribedRequest::new(method, &path).ip(ip.parse::<IpAddr>().unwrap());
             if let Some(host) = host {
                 request = request.host(host);
             }
             if let Some(plan) = plan {
                 request = request.header("x-plan", plan);
             }
-            request
+            Ambiguous { request, other_paths }
         },
     )
 }
@@ -113,4 +137,51 @@ proptest! {
             prop_assert_eq!(indexed, asked, "{:?} by\n{}", request, text);
         }
     }
+}
+
+fn rules(text: &str) -> RuleSet {
+    let document = Document::new("diana.yaml", text);
+    RuleSet::new(&RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}")))
+}
+
+/// The keys by which a request is counted, if it is not denied.
+fn counted(rules: &RuleSet, path: &str, other_paths: &[&str]) -> Option<Vec<String>> {
+    let other_paths = other_paths.iter().map(|path| (*path).to_owned()).collect();
+    let request = Ambiguous { request: DescribedRequest::new("GET", path), other_paths };
+    let mut found = Found::default();
+    rules.find(&request, &mut found);
+    let key = |applied| String::from_utf8_lossy(found.key(applied)).into_owned();
+    found.refused().is_empty().then(|| found.applied().iter().map(key).collect())
+}
+
+/// A path that can be read in several ways is limited by every reading, denied by any, and exempt by all of them only.
+#[test]
+fn any_form_of_a_path_limits_and_all_forms_exempt() {
+    let projects = rules("rules: [{name: a, match: {path: '/projects/{id}'}, by: param(id), limit: 1/s}]");
+    assert_eq!(counted(&projects, "/projects/a/b", &["/projects/a%2Fb"]).unwrap(), ["a%2Fb"]);
+    assert_eq!(counted(&projects, "/projects/a", &["/projects/a;x"]).unwrap(), ["a"]);
+    assert!(counted(&projects, "/x/a/b", &["/x/a%2Fb"]).unwrap().is_empty());
+
+    let listed = rules("rules: [{name: a, by: resource, allow: [/ok, /fine], deny: /bad, limit: 1/s}]");
+    assert!(counted(&listed, "/ok", &["/fine"]).unwrap().is_empty());
+    assert_eq!(counted(&listed, "/ok", &["/ok", "/other"]).unwrap(), ["/ok"]);
+    assert_eq!(counted(&listed, "/ok", &["/other", "/bad"]), None);
+
+    let when = rules("rules: [{name: a, match: {when: 'request.path != \"/ok\"'}, by: resource, limit: 1/s}]");
+    assert!(counted(&when, "/ok", &["/ok"]).unwrap().is_empty());
+    assert_eq!(counted(&when, "/ok", &["/other"]).unwrap(), ["/ok"]);
+}
+
+/// Routes go by the path as it is written.
+#[test]
+fn a_route_compares_one_form() {
+    let file = "gateway: {upstream: http://z, routes: [{match: {path: /v1/**}, upstream: http://a}]}\nrules: []\n";
+    let file = RuleFile::read(&Document::new("diana.yaml", file), &Registry::default()).unwrap();
+    let route = |path: &str, other: &[&str]| {
+        let other_paths = other.iter().map(|path| (*path).to_owned()).collect();
+        file.gateway.as_ref().unwrap().route(&Ambiguous { request: DescribedRequest::new("GET", path), other_paths })
+    };
+    assert_eq!(route("/v1/users", &[]), Some(0));
+    assert_eq!(route("/v1/users", &["/v1%2Fusers", "/v1/users"]), None);
+    assert_eq!(route("/v1/users", &["/v1/users%2F"]), Some(0));
 }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod common;
+mod diagnostics;
 mod documents;
 #[cfg(feature = "sources")]
 mod etcd_source;

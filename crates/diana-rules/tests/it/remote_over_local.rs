@@ -1,7 +1,7 @@
 //! The centre's rules win over the file's, and whatever happens to either, good rules stay in force.
 
 use crate::source_support::*;
-use diana_rules::{Apply, Origin, Remote, Sources};
+use diana_rules::{Apply, Origin, Remote, Sources, WhenRemoteIsDown};
 use diana_testing::{EtcdServer, HttpServer, Misbehave, RedisServer};
 use std::fs::write;
 use std::path::PathBuf;
@@ -109,6 +109,36 @@ async fn what_was_last_good_serves_when_the_centre_is_away_at_a_later_start() {
     until("the centre", || running.status().in_force == Origin::Remote).await;
     assert_eq!(running.status().loads, 2);
     scene.centre.serve(&rules("remote2"));
+    until_in_force(&engine, &rules("remote2")).await;
+}
+
+#[tokio::test]
+async fn where_it_is_wanted_the_local_rules_apply_while_the_config_server_is_unreachable() {
+    let mut scene = Scene::new();
+    let sources = |scene: &Scene| scene.sources().when_down(WhenRemoteIsDown::Local);
+    let (running, engine) = start(sources(&scene)).await;
+    assert_eq!((engine.in_force(), running.status().in_force), (rules("remote"), Origin::Remote));
+
+    scene.centre.stop();
+    until_in_force(&engine, &rules("local")).await;
+    until("the status", || running.status().in_force == Origin::Local && !running.status().connected).await;
+    scene.edit(&rules("local2"));
+    until_in_force(&engine, &rules("local2")).await;
+
+    // The same document as before, so the config server says that nothing is new.
+    scene.centre.restart().unwrap();
+    until_in_force(&engine, &rules("remote")).await;
+    until("the status", || running.status().in_force == Origin::Remote && running.status().connected).await;
+    scene.centre.serve(&rules("remote2"));
+    until_in_force(&engine, &rules("remote2")).await;
+    running.stop().await;
+
+    // Nothing was kept, so a later start has the local rules too.
+    assert!(!scene.kept().exists());
+    scene.centre.stop();
+    let (running, engine) = start(sources(&scene)).await;
+    assert_eq!((engine.in_force(), running.status().in_force), (rules("local2"), Origin::Local));
+    scene.centre.restart().unwrap();
     until_in_force(&engine, &rules("remote2")).await;
 }
 

@@ -103,7 +103,7 @@ fn overrides_are_for_keys() {
             (
                 "limit: 5/s\ncolour: blue",
                 &[
-                    "[colour] `colour` is no field of a rule: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `cost`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
+                    "[colour] `colour` is no field of a rule: expected one of `name`, `by`, `match`, `bandwidth`, `load`, `cost`, `cost_default`, `cost_min`, `allow`, `deny`, `overrides`, `wait`, `queue`, `over`, `shadow`, `status`, `answer`, `missing`, `store`, `limit`, `every`, `total`, `concurrent`, `algorithm`, `buckets`, `burst`, `burst_seconds`, `cold_factor`, `delay`, `edge`, `nodelay`, `opens`, `precision`, `refill`, `starts`, `time_zone`, `warm_up`",
                 ],
             ),
             (
@@ -179,6 +179,26 @@ fn bandwidth_and_load_are_amounts() {
 fn what_makes_no_sense_together_is_told() {
     check(
         &[
+            (
+                "limit: 5/s\ncost: 2\ncost_default: 3",
+                &[
+                    "[cost_default] `cost_default` is for a `cost` that is an expression: a number never fails: leave it out",
+                ],
+            ),
+            ("limit: 5/s\ncost_min: 3", &["[cost_min] `cost_min` bounds a `cost`, and there is none: leave it out"]),
+            (
+                "limit: 5/s\ncost: int(account)\ncost_default: 2\ncost_min: 3",
+                &["[cost_default] `cost_default` is below `cost_min`: at least as much"],
+            ),
+            (
+                "limit: 5/s\ncost: int(account)\ncost_default: 0",
+                &["[0] `cost_default` can't be `0`: a whole number from 1 to 9007199254740992"],
+            ),
+            (
+                "by: account\nmissing: {deny: 200}",
+                &["[200] a refusal can't answer `200`: a status from 400 to 599, such as 429 or 503"],
+            ),
+            ("by: account\nmissing: {dney: 401}", &["[dney] `dney` is no field of `missing`: did you mean `deny`?"]),
             ("limit: 5/s\ncost: 0", &["[0] `cost` can't be `0`: a whole number from 1 to 9007199254740992"]),
             ("limit: 5/s\ncost: -1", &["[-1] `cost` can't be `-1`: a whole number from 1 to 9007199254740992"]),
             ("limit: 5/s\ncost: 1.5", &["[1.5] `cost` can't be `1.5`: a whole number from 1 to 9007199254740992"]),
@@ -220,6 +240,22 @@ fn what_makes_no_sense_together_is_told() {
             (
                 "limit: 5/s\nwait: 5",
                 &["[5] `wait` can't be `5`: `5` has no unit; write one of ns, us, ms, s, min, h, day, week or month"],
+            ),
+            ("concurrent: {limit: 5, until: upstream_done}", &["nothing"]),
+            ("concurrent: {limit: 5, until: client_left}", &["nothing"]),
+            ("concurrent: {limit: 0}", &["[0] `concurrent` can't be `0`: a whole number from 1 to 9007199254740992"]),
+            (
+                "concurrent: {limit: 5, until: upstream}",
+                &["[upstream] `until` can't be `upstream`: expected one of `client_left`, `upstream_done`"],
+            ),
+            (
+                "concurrent: {limit: 5, untill: upstream_done}",
+                &["[untill] `untill` is no field of `concurrent`: did you mean `until`?"],
+            ),
+            ("concurrent: {until: upstream_done}", &["[until] `concurrent` has no `limit`"]),
+            (
+                "match: {call: true}\nconcurrent: {limit: 5, until: upstream_done}",
+                &["[concurrent] `until: upstream_done` is for requests, and a call has no upstream: leave it out"],
             ),
             ("limit: 5/s\nqueue: 5", &["[queue] `queue` bounds those who wait, but nobody does: `wait: 2s` beside it"]),
             (

@@ -146,7 +146,7 @@ diana.yaml:13:11: there is a rule `b` already
 
 #[test]
 fn a_typo_in_any_name_of_a_field_is_understood() {
-    let of_rule = "name by match bandwidth load cost allow deny overrides wait queue over shadow status answer missing store limit every total \
+    let of_rule = "name by match bandwidth load cost cost_default cost_min allow deny overrides wait queue over shadow status answer missing store limit every total \
                    concurrent algorithm buckets burst burst_seconds cold_factor delay nodelay opens precision refill starts time_zone warm_up";
     for field in of_rule.split_whitespace().filter(|field| field.len() > 2) {
         // Two letters the other way round.
@@ -272,4 +272,84 @@ fn rules_whose_limits_are_wrong_are_no_twins() {
     let document = Document::new("diana.yaml", "rules:\n  - {name: a, limit: 5/x}\n  - {name: b, limit: 6/y}\n");
     let problems = RuleFile::read_with(&document, &Registry::default(), |_| None).unwrap_err();
     assert_eq!(problems.len(), 2, "{problems}");
+}
+
+/// What a variable stands for was told with what is wrong about it, and problems go to logs.
+#[test]
+fn no_problem_shows_what_a_variable_stands_for() {
+    const SECRET: &str = "hunter2-Very_Secret/0123";
+    let places = [
+        "gateway: {listen: '${X}'}",
+        "gateway: {upstream: '${X}'}",
+        "gateway: {upstream: 'http://me:${X}@/a b'}",
+        "gateway: {upstream: 'http://${X}/path?q'}",
+        "gateway: {trusted_proxies: ['${X}']}",
+        "gateway: {access_log: '${X}'}",
+        "gateway: {workers: '${X}'}",
+        "gateway: {timeouts: {header: '${X}'}}",
+        "gateway: {bounds: {body: '${X}'}}",
+        "gateway: {signature: {secret: s, header: '${X}'}}",
+        "gateway: {routes: [{match: {path: '${X}'}, upstream: '${X}'}]}",
+        "admin: {listen: '${X}'}",
+        "identity: {account: '${X}'}",
+        "identity: {account: 'header(${X})'}",
+        "identity: {account: 'cel(request.${X})'}",
+        "identity: {jwt: {secret: '${X}', algorithm: '${X}'}}",
+        "store: {redis: '${X}', when_down: '${X}'}",
+        "store: {memory: '${X}'}",
+        "remote: {from: '${X}'}",
+        "remote: {from: 'http://a/b', poll: '${X}'}",
+        "status: '${X}'",
+        "answer: {type: '${X}', text: hello}",
+        "version: '${X}'",
+    ];
+    let fields = [
+        "name: '${X}', limit: 1/s",
+        "name: a, limit: '${X}'",
+        "name: a, limit: '5/${X}'",
+        "name: a, limit: {rate: '${X}'}",
+        "name: a, by: '${X}', limit: 1/s",
+        "name: a, by: 'header(${X})', limit: 1/s",
+        "name: a, limit: 1/s, algorithm: '${X}'",
+        "name: a, limit: 1/s, when: '${X}'",
+        "name: a, limit: 1/s, cost: 'size(${X})'",
+        "name: a, limit: 1/s, match: {path: '${X}'}",
+        "name: a, limit: 1/s, match: {method: '${X}'}",
+        "name: a, limit: 1/s, wait: '${X}'",
+        "name: a, limit: 1/s, over: {divert: '${X}'}",
+        "name: a, by: ip, limit: 1/s, deny: ['${X}']",
+        "name: a, by: ip, limit: 1/s, overrides: {'a': '${X}'}",
+        "name: a, bandwidth: '${X}'",
+        "name: a, load: {cpu: '${X}'}",
+    ];
+    let with_rules = places.iter().map(|place| format!("{place}\nrules: []\n"));
+    let of_rules = fields.iter().map(|fields| format!("rules: [{{{fields}}}]\n"));
+    let mut told = 0;
+    for text in with_rules.chain(of_rules) {
+        for value in [SECRET.to_owned(), format!("redis://:{SECRET}@h/x"), format!("5/{SECRET}"), SECRET.to_uppercase()]
+        {
+            let document = Document::new("diana.yaml", text.clone());
+            let read = RuleFile::read_with(&document, &Registry::default(), |_| Some(value.clone()));
+            let Err(problems) = read else { continue };
+            told += 1;
+            let shown = format!("{problems}{problems:?}").to_lowercase();
+            for part in ["hunter", "secret/", "very_s", "0123"] {
+                assert!(!shown.contains(part), "{value} in {text}:\n{problems}");
+            }
+        }
+    }
+    assert!(told > 100, "{told} of {}", (places.len() + fields.len()) * 4);
+}
+
+#[test]
+fn what_is_wrong_with_a_variable_is_told_by_its_name() {
+    let document = Document::new("diana.yaml", "gateway: {workers: '${WORKERS}'}\nrules: [{name: a, limit: 0/s}]\n");
+    let read = |value: &str| {
+        RuleFile::read_with(&document, &Registry::default(), |_| Some(value.to_owned())).unwrap_err().to_string()
+    };
+    let told = read("plenty of them");
+    assert!(told.contains("`workers` can't be `${WORKERS}`"), "{told}");
+    // Short values are no secrets, and other problems stay as they are.
+    assert!(read("x").contains("`workers` can't be `${WORKERS}`"), "{}", read("x"));
+    assert!(read("0/s").contains("0/s"), "{}", read("0/s"));
 }

@@ -308,6 +308,16 @@ fn llm_tokens_by_cost() {
     has(&rules, &chat, "at-a-time [alice] cost 1: at-a-time");
     has(&rules, &chat, "models [] cost 1: models");
     has(&rules, &asked("/v1/chat/completions"), "tokens [alice] cost 4000: tokens, tokens#2");
+    // Whatever a client writes there, nothing is cheaper than leaving it out, but for what is true.
+    for wrong in ["-100", "-4000", "", "abc", "1e3", "1.5", "(several)", "99999999999999999999", " 7"] {
+        let chat = asked("/v1/chat/completions").header("content-length", "400").header("x-max-tokens", wrong);
+        has(&rules, &chat, "tokens [alice] cost 4000: tokens, tokens#2");
+    }
+    let least = asked("/v1/chat/completions").header("content-length", "4").header("x-max-tokens", "0");
+    has(&rules, &least, "tokens [alice] cost 100: tokens, tokens#2");
+    let most =
+        asked("/v1/chat/completions").header("content-length", "4").header("x-max-tokens", "18446744073709551614");
+    has(&rules, &most, "tokens [alice] cost 9007199254740992: tokens, tokens#2");
     let embedding = asked("/v1/embeddings").header("content-length", "4000");
     has(&rules, &embedding, "embeddings [alice] cost 101: embeddings");
     let stranger = request("POST", "/v1/chat/completions");

@@ -209,6 +209,16 @@ fn a_remote_is_a_configuration_centre() {
                 "remote: {from: http://a, token: \"x\\ny\"}",
                 &["[…] `token` can't be sent in a header: a text on one line"],
             ),
+            (
+                "remote: {from: http://a, when_down: lokal}",
+                &["[lokal] `when_down` can't be `lokal`: did you mean `local`?"],
+            ),
+            (
+                "remote: {from: http://a, when_down: local, keep: /tmp}",
+                &[
+                    "[/tmp] nothing is kept where the local rules apply instead: leave it out, or `when_down: last_good`",
+                ],
+            ),
             ("remote: {from: http://a, token: [x]}", &["[…] `token` is a text, but this is a list"]),
             (
                 "remote: {from: http://a, format: xml}",

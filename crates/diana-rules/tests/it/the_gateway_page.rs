@@ -53,10 +53,11 @@ fn the_defaults_are_those_of_the_program() {
         let seconds = if time.as_secs() == 3_600 { "1h".to_owned() } else { format!("{}s", time.as_secs()) };
         assert_eq!(shown, seconds, "timeouts.{name}");
     }
-    let Bounds { header, headers, body, connections, streams, .. } = Bounds::default();
+    let Bounds { header, headers, body, connections, streams, memory, .. } = Bounds::default();
     assert_eq!(row("`bounds.header`")[1], format!("{}KiB", header >> 10));
     assert_eq!(row("`bounds.headers`")[1], headers.to_string());
     assert_eq!((row("`bounds.body`")[1], body), ("any length", None));
     assert_eq!(row("`bounds.connections`")[1], connections.to_string());
     assert_eq!(row("`bounds.streams`")[1], streams.to_string());
+    assert_eq!(row("`bounds.memory`")[1], format!("{}GiB", memory >> 30));
 }

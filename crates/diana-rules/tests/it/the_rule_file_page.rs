@@ -153,6 +153,8 @@ fn every_field_and_every_word_is_on_the_page() {
         "{gateway: {signature: {secret: s, ~: 1}}, rules: []}",
         "{gateway: {timeouts: {~: 1}}, rules: []}",
         "{gateway: {bounds: {~: 1}}, rules: []}",
+        "{gateway: {paths: {~: 1}}, rules: []}",
+        "{gateway: {methods: {~: 1}}, rules: []}",
         "{answer: {type: text/plain, text: a, ~: 1}, rules: []}",
         "{admin: {listen: '127.0.0.1:1', ~: 1}, rules: []}",
         "{identity: {jwt: {secret: s, ~: 1}}, rules: []}",
@@ -161,9 +163,12 @@ fn every_field_and_every_word_is_on_the_page() {
         "rules: [{name: a, limit: 1/s, ~: 1}]",
         "rules: [{name: a, limit: {rate: 1/s, ~: 1}}]",
         "rules: [{name: a, limit: 1/s, match: {~: 1}}]",
+        "rules: [{name: a, concurrent: {limit: 1, ~: 1}}]",
         "rules: [{name: a, bandwidth: {rate: 1MB/s, ~: 1}}]",
         "rules: [{name: a, load: {~: 1}}]",
         "rules: [{name: a, limit: 1/s, over: {divert: http://a, ~: 1}}]",
+        "rules: [{name: a, by: ip, missing: {deny: 401, ~: 1}}]",
+        "rules: [{name: a, concurrent: {limit: 1, ~: 1}}]",
         "rules: [{name: a, limit: 1/s, refill: {tokens: 1, every: 1s, ~: 1}}]",
         "rules: [{name: a, by: ip, limit: 1/s, overrides: [{key: b, limit: 1/s, ~: 1}]}]",
     ] {
@@ -175,12 +180,16 @@ fn every_field_and_every_word_is_on_the_page() {
         "rules: [{name: a, limit: 1/s, over: ~}]",
         "rules: [{name: a, limit: 1/s, algorithm: fixed_window, opens: ~}]",
         "rules: [{name: a, limit: 1/s, algorithm: smooth_bursty, starts: ~}]",
+        "rules: [{name: a, concurrent: {limit: 1, until: ~}}]",
         "rules: [{name: a, bandwidth: {rate: 1MB/s, of: ~}}]",
         "{gateway: {rate_limit_headers: ~}, rules: []}",
         "{gateway: {access_log: ~}, rules: []}",
+        "{gateway: {paths: {escaped_slash: ~}}, rules: []}",
+        "{gateway: {methods: {any_case: ~}}, rules: []}",
         "{store: {on_full: ~}, rules: []}",
         "{store: {redis: 'redis://a', when_down: ~}, rules: []}",
         "{remote: {from: http://a/b, format: ~}}",
+        "{remote: {from: http://a/b, when_down: ~}}",
     ] {
         names.extend(expected(words));
     }

@@ -16,7 +16,7 @@ const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
 /// Runs [`inside`] in a process of its own, since what it trusts comes from the environment.
 fn run_inside(ports: &str, expected: &str, trusted: Option<&Path>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "inside", "--include-ignored", "--nocapture"]);
+    command.args(["--exact", "tls_source::inside", "--include-ignored", "--nocapture"]);
     command.env(PORTS, ports).env(EXPECTED, expected);
     if let Some(trusted) = trusted {
         command.env("SSL_CERT_FILE", trusted).env_remove("SSL_CERT_DIR");

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use diana::core::{Cost, Retry, StoreError};
 use diana::{ByHandError, KeyStanding};
-use diana_rules::Home;
+use diana_rules::{Home, Listed};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,11 @@ use std::time::Duration;
 struct Standing<'a> {
     rule: &'a str,
     key: &'a [&'a str],
+    /// Which counts have answered.
     counted: &'static str,
+    /// The list of the rule that the key is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listed: Option<&'static str>,
     limits: Vec<Limit>,
 }
 
@@ -41,22 +45,19 @@ pub(super) async fn peek(State(state): State<Arc<AdminState>>, parameters: Param
 
 pub(super) async fn reset(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
     let named = Named::read(&parameters, &["rule", "key"])?;
-    named.told("reset", None);
-    named.answer(state.engine.reset_key(named.rule, &named.key).await)
+    named.changed("reset", None, state.engine.reset_key(named.rule, &named.key).await)
 }
 
 pub(super) async fn refund(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
     let named = Named::read(&parameters, &["rule", "key", "cost"])?;
     let cost = cost(&parameters)?;
-    named.told("refund", Some(cost));
-    named.answer(state.engine.refund_key(named.rule, &named.key, cost).await)
+    named.changed("refund", Some(cost), state.engine.refund_key(named.rule, &named.key, cost).await)
 }
 
 pub(super) async fn charge(State(state): State<Arc<AdminState>>, parameters: Parameters) -> Answer {
     let named = Named::read(&parameters, &["rule", "key", "cost"])?;
     let cost = cost(&parameters)?;
-    named.told("charge", Some(cost));
-    named.answer(state.engine.charge_key(named.rule, &named.key, cost).await)
+    named.changed("charge", Some(cost), state.engine.charge_key(named.rule, &named.key, cost).await)
 }
 
 fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
@@ -76,30 +77,40 @@ impl<'a> Named<'a> {
         Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
     }
 
-    /// What is changed by hand is in the log.
-    fn told(&self, what: &str, cost: Option<Cost>) {
-        tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
+    /// What was changed by hand is in the log; what could not be changed is not.
+    fn changed(&self, what: &str, cost: Option<Cost>, result: Result<KeyStanding, ByHandError>) -> Answer {
+        if result.is_ok() {
+            tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
+        }
+        self.answer(result)
     }
 
     fn answer(&self, result: Result<KeyStanding, ByHandError>) -> Answer {
         let standing = result.map_err(|error| problem(&error))?;
         let counted = match standing.home {
             Home::Local => "here",
+            Home::Shared if standing.is_fallback => "fallback",
             Home::Shared => "shared",
         };
+        // Who is on a list is not counted, whatever the counts say.
+        let by_list = standing.listed.map(|listed| listed == Listed::Allow);
         let seconds = |time: Duration| time.as_secs_f64();
         let limits = standing.limits.into_iter().map(|limit| Limit {
             name: limit.name,
             limit: limit.limit,
             remaining: limit.remaining,
             reset: seconds(limit.reset),
-            grants: limit.retry.is_none(),
+            grants: by_list.unwrap_or(limit.retry.is_none()),
             retry_after: match limit.retry {
-                Some(Retry::After(time)) => Some(seconds(time)),
+                Some(Retry::After(time)) if by_list.is_none() => Some(seconds(time)),
                 _ => None,
             },
         });
-        json(Standing { rule: self.rule, key: &self.key, counted, limits: limits.collect() })
+        let listed = standing.listed.map(|listed| match listed {
+            Listed::Allow => "allow",
+            Listed::Deny => "deny",
+        });
+        json(Standing { rule: self.rule, key: &self.key, counted, listed, limits: limits.collect() })
     }
 }
 

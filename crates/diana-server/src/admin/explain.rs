@@ -3,11 +3,12 @@
 use super::AdminState;
 use super::answer::{Answer, Problem, json, wants_text};
 use super::parameters::Parameters;
+use crate::explain::{InvalidRequest, RejectedRequest, TypedRequest};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use diana::{Explanation, RuleExplanation};
-use diana_rules::{DescribedRequest, ExplainedRule, Identity, Mode};
+use diana_rules::{ExplainedRule, Identity, Mode};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +19,16 @@ const KNOWN: [&str; 7] = ["method", "path", "ip", "host", "header", "account", "
 struct Explained {
     granted: bool,
     denied_by: Vec<String>,
+    /// What the gateway answers without asking any rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rejected: Option<Rejected>,
     rules: Vec<Rule>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rejected {
+    status: u16,
+    detail: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,6 +61,14 @@ pub(super) async fn explain(
     parameters: Parameters,
 ) -> Answer {
     let request = described(&parameters, state.engine.rules().identity())?;
+    if let Some(rejected) = request.rejected(&state.gateway) {
+        if wants_text(&headers) {
+            return Ok(format!("=> {rejected}\n").into_response());
+        }
+        let RejectedRequest { status, detail } = rejected;
+        let rejected = Some(Rejected { status: status.as_u16(), detail });
+        return json(Explained { granted: false, denied_by: Vec::new(), rejected, rules: Vec::new() });
+    }
     let explanation = state.engine.explain(&request).await;
     if wants_text(&headers) {
         return Ok(explanation.to_string().into_response());
@@ -61,7 +79,7 @@ pub(super) async fn explain(
 fn explained(explanation: &Explanation) -> Explained {
     let denied_by = explanation.refusing().map(|rule| rule.name.clone()).collect::<Vec<_>>();
     let rules = explanation.rules.iter().map(rule).collect();
-    Explained { granted: denied_by.is_empty(), denied_by, rules }
+    Explained { granted: denied_by.is_empty(), denied_by, rejected: None, rules }
 }
 
 fn rule(said: &RuleExplanation) -> Rule {
@@ -84,20 +102,21 @@ fn rule(said: &RuleExplanation) -> Rule {
     }
 }
 
-fn described(parameters: &Parameters, identity: &Identity) -> Result<DescribedRequest, Problem> {
+fn described(parameters: &Parameters, identity: &Identity) -> Result<TypedRequest, Problem> {
     parameters.only(&KNOWN)?;
     let path = parameters.one("path")?.unwrap_or("/");
     if !path.starts_with('/') {
         return Err(Problem::bad("`path` begins with `/`, as in /login?x=1"));
     }
-    let mut request = DescribedRequest::new(parameters.one("method")?.unwrap_or("GET"), path);
+    let invalid = |error: InvalidRequest| Problem::bad(error.to_string());
+    let mut request = TypedRequest::new(parameters.one("method")?.unwrap_or("GET"), path).map_err(invalid)?;
     for text in parameters.all("header") {
         let wrong = || Problem::bad(format!("`header` is written `name:value`, and not `{text}`"));
         let (name, value) = text.split_once(':').ok_or_else(wrong)?;
-        request = request.header(name.trim(), value.trim());
+        request = request.header(name.trim(), value.trim()).map_err(invalid)?;
     }
     if let Some(host) = parameters.one("host")? {
-        request = request.host(host);
+        request = request.host(host).map_err(invalid)?;
     }
     if let Some(ip) = parameters.one("ip")? {
         let wrong = |_| Problem::bad(format!("`ip` is an address, and not `{ip}`"));

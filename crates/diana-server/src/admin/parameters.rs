@@ -5,9 +5,11 @@ use axum::extract::{FromRequest, Query, Request};
 use axum::http::StatusCode;
 use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
+use std::time::Duration;
 
-/// The largest body.
+/// The largest body, and how long it may take.
 const LARGEST: usize = 64 << 10;
+const BODY: Duration = Duration::from_secs(5);
 
 /// Names and values, in the order in which they came. A name may come again.
 #[derive(Debug, Default)]
@@ -80,7 +82,9 @@ impl<S: Send + Sync> FromRequest<S> for Parameters {
         let wrong = |error: &dyn std::fmt::Display| Problem::bad(format!("the query can't be read: {error}"));
         let Query(pairs) = Query::try_from_uri(request.uri()).map_err(|error| wrong(&error))?;
         let mut parameters = Self { pairs };
-        let body = Limited::new(request.into_body(), LARGEST).collect().await;
+        let too_slow = |_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took longer than 5 seconds");
+        let body = Limited::new(request.into_body(), LARGEST).collect();
+        let body = tokio::time::timeout(BODY, body).await.map_err(too_slow)?;
         let too_large = |_| Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB, or broke off");
         let body = body.map_err(too_large)?.to_bytes();
         if !body.is_empty() {

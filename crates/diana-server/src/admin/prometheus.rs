@@ -39,6 +39,10 @@ fn page(state: &AdminState) -> Text {
         let help = "Lines of the access log that nobody read quickly enough.";
         text.one("diana_access_log_dropped_total", Kind::Counter, help, drops.count());
     }
+    if let Some(drops) = &state.program_log {
+        let help = "Lines of the program's own log that nobody read quickly enough.";
+        text.one("diana_log_dropped_total", Kind::Counter, help, drops.count());
+    }
     text
 }
 
@@ -68,7 +72,7 @@ fn traffic(text: &mut Text, totals: &Totals) {
     text.buckets("diana_decision_seconds", &[], &totals.decision_seconds);
     text.family("diana_upstream_seconds", Kind::Histogram, "How long upstreams took to answer.");
     text.buckets("diana_upstream_seconds", &[], &totals.upstream_seconds);
-    let help = "How often an upstream could not be reached, or gave no good answer in time.";
+    let help = "How often an upstream could not be reached, gave no good answer in time, or broke off.";
     text.one("diana_upstream_failures_total", Kind::Counter, help, totals.upstream_failures);
     text.one("diana_connections", Kind::Gauge, "Connections of clients that are open.", totals.connections);
     let help = "Connections of clients that were accepted.";
@@ -115,8 +119,12 @@ fn source(text: &mut Text, status: &SourceStatus) {
     for (origin, name) in [(Origin::Local, "local"), (Origin::Remote, "remote"), (Origin::LastGood, "last_good")] {
         text.sample("diana_rules_source", &[("origin", name)], u8::from(status.in_force == origin));
     }
-    let help = "Whether the configuration centre answered when it was last asked.";
-    text.one("diana_rules_centre_up", Kind::Gauge, help, u8::from(status.connected));
+    if status.has_remote {
+        let help = "Whether the configuration centre answered when it was last asked.";
+        text.one("diana_rules_centre_up", Kind::Gauge, help, u8::from(status.connected));
+    }
+    let help = "Whether rules can't be had, or are wrong, right now: what was loaded before is in force.";
+    text.one("diana_rules_failing", Kind::Gauge, help, u8::from(!status.failing.is_empty()));
     let help = "When rules were last put in force, in Unix time.";
     text.one("diana_rules_loaded_time_seconds", Kind::Gauge, help, seconds(status.since));
     text.one("diana_rules_loads_total", Kind::Counter, "How often rules were put in force.", status.loads);

@@ -55,7 +55,12 @@ struct Source {
     since: String,
     loads: u64,
     errors: u64,
-    connected: bool,
+    /// Whether the configuration centre answers, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connected: Option<bool>,
+    /// What is wrong now.
+    failing: Vec<SourceError>,
+    /// What went wrong last; it may be over.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<SourceError>,
 }
@@ -104,11 +109,11 @@ pub(super) async fn status(State(state): State<Arc<AdminState>>) -> Answer {
 }
 
 fn source(status: SourceStatus) -> Source {
-    let error = status.last_error.map(|error| SourceError {
+    let told = |error: diana_rules::SourceError| SourceError {
         origin: error.origin.to_string(),
         what: error.what,
         when: shown(error.when),
-    });
+    };
     Source {
         in_force: status.in_force.to_string(),
         name: status.name,
@@ -116,8 +121,9 @@ fn source(status: SourceStatus) -> Source {
         since: shown(status.since),
         loads: status.loads,
         errors: status.errors,
-        connected: status.connected,
-        last_error: error,
+        connected: status.has_remote.then_some(status.connected),
+        failing: status.failing.into_iter().map(told).collect(),
+        last_error: status.last_error.map(told),
     }
 }
 

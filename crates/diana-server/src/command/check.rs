@@ -2,16 +2,17 @@
 //!
 //! The exit status is 0 if every file is good, else 1. All that is wrong is told at once.
 
-use super::reading::{self, counted};
+use super::reading::{self, Variables, counted};
 use clap::Args;
-use diana_rules::{RuleFile, gateway_in_words, table};
+use diana_rules::{RuleFile, gateway_in_words, store_in_words, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Check rule files, and say in words what their rules mean
 ///
 /// What is wrong is told all at once, on standard error, each with its line and what would do. Nothing is started, and nobody
-/// is asked: neither the store nor the configuration centre need be there. `${VARIABLES}` come from the environment.
+/// is asked: neither the store nor the configuration centre need be there. `${VARIABLES}` come from the environment; with
+/// `--no-env` they are left as they are, and the values that have them are not checked.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Check {
@@ -24,6 +25,11 @@ pub(crate) struct Check {
     /// not replaced in it.
     #[arg(long, value_name = "DOC")]
     remote: Option<PathBuf>,
+    /// Leave `${VARIABLES}` as they are, where the environment does not have them: in a pipeline without secrets
+    ///
+    /// Values that have variables are not checked, and listed on standard error. All else is checked as always.
+    #[arg(long)]
+    no_env: bool,
     /// Leave the table out
     #[arg(short, long)]
     quiet: bool,
@@ -36,13 +42,14 @@ Examples:
   diana check diana.yaml
   diana check --quiet conf/*.yaml                       in a pipeline, before they are rolled out
   diana import nginx /etc/nginx/nginx.conf | diana check -
+  diana check --no-env diana.yaml                       in a pipeline that does not know the secrets
   diana check diana.yaml --remote centre.yaml           before it is put into etcd";
 
-/// What a file means: its gateway, and its rules.
+/// What a file means: its gateway, its store, its config server, and its rules.
 fn shown(file: &RuleFile) -> String {
-    let gateway = gateway_in_words(file);
-    let mut text = gateway.iter().map(|line| format!("{line}\n")).collect::<String>();
-    if !gateway.is_empty() {
+    let around = gateway_in_words(file).into_iter().chain(store_in_words(file)).collect::<Vec<_>>();
+    let mut text = around.iter().map(|line| format!("{line}\n")).collect::<String>();
+    if !around.is_empty() {
         text.push('\n');
     }
     if !file.rules.is_empty() {
@@ -60,9 +67,9 @@ impl Check {
         reading::stdin_is_read_once(self.files.iter().chain(&self.remote))?;
         let mut problems = 0;
         for (nth, path) in self.files.iter().enumerate() {
-            match reading::rule_file(path, self.remote.as_deref(), &diana::registry()) {
+            match reading::rule_file_with(path, self.remote.as_deref(), &diana::registry(), self.variables()) {
                 Err(wrong) => problems += wrong.tell(),
-                Ok(file) => {
+                Ok((file, not_checked)) => {
                     let mut text = String::new();
                     if !self.quiet {
                         text = shown(&file);
@@ -70,12 +77,24 @@ impl Check {
                             text.insert(0, '\n');
                         }
                     }
+                    if let Some(warnings) = &file.warnings {
+                        reading::warn(warnings);
+                    }
                     let rules = counted(file.rules.len(), "rule");
-                    reading::print(&format!("{text}{}: {rules}, good\n", self.called(path)))?;
+                    let but = match not_checked.len() {
+                        0 => String::new(),
+                        count => format!(", but for {} not checked", counted(count, "value")),
+                    };
+                    reading::tell(not_checked.iter().map(|value| format!("{}:{value}", reading::name(path))));
+                    reading::print(&format!("{text}{}: {rules}, good{but}\n", self.called(path)))?;
                 }
             }
         }
         Ok(if problems == 0 { ExitCode::SUCCESS } else { reading::tell_count(problems) })
+    }
+
+    fn variables(&self) -> Variables {
+        if self.no_env { Variables::LeftAsTheyAre } else { Variables::OfEnvironment }
     }
 
     fn called(&self, path: &Path) -> String {

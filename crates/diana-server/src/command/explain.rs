@@ -9,7 +9,8 @@ use super::reading;
 use clap::Args;
 use diana::EngineOptions;
 use diana::core::{Clock, ManualClock, SystemClock};
-use diana_rules::{DescribedRequest, Home, Rule, RuleFile};
+use diana_rules::{Home, Rule, RuleFile};
+use diana_server::explain::{InvalidRequest, TypedRequest};
 use futures_util::FutureExt;
 use request::{Header, Name, Target};
 use std::io::{self, Write};
@@ -27,7 +28,7 @@ use std::time::Duration;
 pub(crate) struct Explain {
     /// The rule file; `-` is standard input
     file: PathBuf,
-    /// The path with its query, or a whole URL; the path as rules see it, without `%20` and `..`
+    /// The path with its query, or a whole URL, as a client sends it: it is normalised as the gateway does
     #[arg(value_name = "PATH", default_value = "/", value_parser = request::target)]
     target: Target,
     /// The method
@@ -77,6 +78,9 @@ impl Explain {
         let file = reading::rule_file(&self.file, self.remote.as_deref(), &diana::registry())
             .map_err(|wrong| reading::tell_count(wrong.tell()))?;
         let request = self.request(&file)?;
+        if let Some(rejected) = request.rejected(&file.gateway.clone().unwrap_or_default()) {
+            return reading::print(&format!("=> {rejected}\n"));
+        }
 
         let clock = ManualClock::at(SystemClock.now());
         let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
@@ -93,20 +97,8 @@ impl Explain {
         reading::print(&format!("{heading}{explanation}{}", self.notes(&file)))
     }
 
-    fn request(&self, file: &RuleFile) -> Result<DescribedRequest, ExitCode> {
-        let mut request = DescribedRequest::new(&*self.method, &self.target.path);
-        if let Some(host) = self.target.host.as_ref() {
-            request = request.host(host);
-        }
-        for Header { name, value } in &self.headers {
-            request = request.header(name, value);
-        }
-        if let Some(host) = &self.host {
-            request = request.host(host);
-        }
-        if let Some(ip) = self.ip {
-            request = request.ip(ip);
-        }
+    fn request(&self, file: &RuleFile) -> Result<TypedRequest, ExitCode> {
+        let mut request = self.described().map_err(|error| reading::misused(&error.to_string()))?;
         let account = self.account.iter().map(|account| ("account", account));
         for (name, value) in account.chain(self.names.iter().map(|Name { name, value }| (&**name, value))) {
             if file.identity.names().any(|known| known == name) {
@@ -116,6 +108,24 @@ impl Explain {
             request = request.named(name, value);
         }
         Ok(request)
+    }
+
+    /// What a client sends.
+    fn described(&self) -> Result<TypedRequest, InvalidRequest> {
+        let mut request = TypedRequest::new(&self.method, &self.target.path)?;
+        if let Some(host) = &self.target.host {
+            request = request.host(host)?;
+        }
+        for Header { name, value } in &self.headers {
+            request = request.header(name, value)?;
+        }
+        if let Some(host) = &self.host {
+            request = request.host(host)?;
+        }
+        Ok(match self.ip {
+            Some(ip) => request.ip(ip),
+            None => request,
+        })
     }
 
     /// What is not as it would be in earnest.

@@ -1,11 +1,12 @@
 //! `diana import`: the limits of another program as a rule file.
 //!
-//! The rules go to standard output, and what could not be carried over to standard error, line by line. The exit status is 0
-//! if a rule file was made, also with notes, and 1 if not.
+//! The rules go to standard output, and what could not be carried over to standard error, line by line, with hints about what
+//! is left to do behind it. The exit status is 0 if a rule file was made, also with notes, and 1 if not. With `--strict` none
+//! is made if the rules would differ from the foreign file.
 
 use super::reading;
 use clap::{Args, Subcommand};
-use diana_server::import::{Imported, LARGEST, import_envoy, import_nginx};
+use diana_server::import::{Imported, LARGEST, NoteKind, import_envoy, import_nginx};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ const MOST_FILES: usize = 1_001;
 /// Make a rule file of another program's limits
 ///
 /// The rules are printed as YAML, each with a comment that tells where it comes from. What could not be carried over, or only
-/// nearly, is told on standard error, as `FILE:LINE: directive: what, and what to do`.
+/// nearly, is told on standard error, as `FILE:LINE: directive: what, and what to do`. With `--strict`, that is an error: no
+/// rules are written, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Import {
@@ -44,7 +46,8 @@ What is carried over:
 Examples:
   diana import nginx /etc/nginx/nginx.conf
   nginx -T | diana import nginx -
-  diana import nginx /etc/nginx/sites-enabled/shop.conf --output diana.yaml";
+  diana import nginx /etc/nginx/sites-enabled/shop.conf --output diana.yaml
+  diana import nginx /etc/nginx/nginx.conf --strict > diana.yaml      in a pipeline: fail rather than lose a limit";
 
 const ENVOY: &str = "\
 Each descriptor with a rate_limit becomes a rule with `algorithm: fixed_window`. `remote_address`, `path` and `method` are
@@ -75,6 +78,9 @@ struct Files {
     /// Write the rules to this file rather than to standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Fail, and write no rules, if something can't be carried over exactly
+    #[arg(long)]
+    strict: bool,
 }
 
 impl Import {
@@ -117,6 +123,14 @@ impl Files {
         for note in &imported.notes {
             // Whoever closed standard error does not want to read them.
             let _ = writeln!(errors, "{note}");
+        }
+        let differences = imported.notes.iter().filter(|note| note.kind == NoteKind::Difference).count();
+        if self.strict && differences > 0 {
+            let what = if differences == 1 { "1 note says" } else { &*format!("{differences} notes say") };
+            return Err(format!("no rules were written: {what} what would differ, and `--strict` accepts none"));
+        }
+        for hint in &imported.hints {
+            let _ = writeln!(errors, "hint: {hint}");
         }
         match &self.output {
             Some(path) => std::fs::write(path, &imported.rules)

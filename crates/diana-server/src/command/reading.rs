@@ -4,7 +4,7 @@
 //! (`NO_COLOR` turns that off).
 
 use anstyle::{AnsiColor, Style};
-use diana_rules::{Document, Problems, Registry, RuleFile};
+use diana_rules::{Document, NotChecked, Problems, Registry, RuleFile};
 use diana_server::import::LARGEST;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -23,12 +23,38 @@ pub(super) enum Wrong {
     Problems(Problems),
 }
 
+/// Where `${VARIABLES}` come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Variables {
+    OfEnvironment,
+    /// Nowhere; the values that have them are not checked.
+    LeftAsTheyAre,
+}
+
 /// Reads a rule file, and puts the rules of a configuration centre's document in place of its own, if there is one.
 pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, Wrong> {
-    let file = RuleFile::read(&document(path)?, registry).map_err(Wrong::Problems)?;
+    rule_file_with(path, remote, registry, Variables::OfEnvironment).map(|(file, _)| file)
+}
+
+/// The same, with variables from elsewhere. Beside the file are the values that were not checked.
+pub(super) fn rule_file_with(
+    path: &Path,
+    remote: Option<&Path>,
+    registry: &Registry,
+    variables: Variables,
+) -> Result<(RuleFile, Vec<NotChecked>), Wrong> {
+    let local = document(path)?;
+    let (file, not_checked) = match variables {
+        Variables::OfEnvironment => RuleFile::read(&local, registry).map(|file| (file, Vec::new())),
+        Variables::LeftAsTheyAre => RuleFile::read_without_environment(&local, registry),
+    }
+    .map_err(Wrong::Problems)?;
     match remote {
-        None => Ok(file),
-        Some(remote) => file.with_remote(&document(remote)?, registry).map_err(Wrong::Problems),
+        None => Ok((file, not_checked)),
+        Some(remote) => {
+            let file = file.with_remote(&document(remote)?, registry).map_err(Wrong::Problems)?;
+            Ok((file, not_checked))
+        }
     }
 }
 
@@ -89,6 +115,19 @@ impl Wrong {
         let _ = anstream::stderr().write_all(text.as_bytes());
         count
     }
+}
+
+/// Writes lines to standard error.
+pub(super) fn tell(lines: impl Iterator<Item = String>) {
+    for line in lines {
+        // Whoever closed standard error does not want to read it.
+        let _ = writeln!(anstream::stderr(), "{line}");
+    }
+}
+
+/// Reports what is most likely not meant. The file is good all the same.
+pub(super) fn warn(warnings: &Problems) {
+    let _ = anstream::stderr().write_all(with_red_marks(&warnings.to_string()).as_bytes());
 }
 
 /// Says how many problems were told.

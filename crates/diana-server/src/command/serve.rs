@@ -3,14 +3,16 @@
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
 use diana_rules::{AccessLogFormat, Upstream};
+use diana_server::program_log::{LogFilter, ProgramLog, ProgramLogFormat};
 use diana_server::serve::{DEFAULT, ServeOptions, serve};
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
+use std::time::Duration;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
+/// How long the last lines of the log may take: perhaps nobody reads them.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Run the gateway: requests come in, those beyond a limit are refused or wait, the rest goes on to the upstream
 ///
@@ -67,32 +69,41 @@ impl Serve {
             anstream::print!("{DEFAULT}");
             return ExitCode::SUCCESS;
         }
-        self.log();
+        let format = if self.json_log { ProgramLogFormat::Json } else { ProgramLogFormat::Text };
+        let log = match ProgramLog::stderr(format) {
+            Ok(log) => log,
+            Err(error) => {
+                anstream::eprintln!("{RED}error:{RED:#} no thread for the log: {error}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let code = self.serve(&log);
+        log.flush(LAST_LINES);
+        code
+    }
+
+    fn serve(self, log: &ProgramLog) -> ExitCode {
+        let variable = std::env::var_os("DIANA_LOG").unwrap_or_default();
+        match LogFilter::parse(&variable.to_string_lossy()) {
+            Ok(filter) => log.install(filter),
+            Err(invalid) => {
+                log.error(&format!("DIANA_LOG: {invalid}"));
+                return ExitCode::from(2);
+            }
+        }
         let access_log = self.access_log.map(|format| match format {
             Format::Off => AccessLogFormat::Off,
             Format::Text => AccessLogFormat::Text,
             Format::Json => AccessLogFormat::Json,
         });
         let options = ServeOptions::new(self.config).listen(self.listen).upstream(self.upstream).access_log(access_log);
-        let options = options.admin(self.admin);
+        let options = options.admin(self.admin).program_log(log.clone());
         match serve(&options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                anstream::eprintln!("{RED}error:{RED:#} {error}");
+                log.error(&error);
                 ExitCode::FAILURE
             }
         }
-    }
-
-    /// What the program itself has to say goes to standard error.
-    fn log(&self) {
-        let filter = EnvFilter::try_from_env("DIANA_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-        // Colours are for people: not for a journal or a file.
-        let colours =
-            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-        let log = log.with_ansi(colours);
-        // Somebody may have one already; then that one is used.
-        let _ = if self.json_log { log.json().try_init() } else { log.try_init() };
     }
 }

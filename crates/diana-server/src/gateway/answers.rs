@@ -27,6 +27,9 @@ pub(super) fn failure(failure: &Failure) -> Response<Full<Bytes>> {
     match failure {
         Failure::TimedOut => problem(StatusCode::GATEWAY_TIMEOUT, "the service behind this gateway took too long"),
         Failure::Nowhere => problem(StatusCode::NOT_FOUND, "this gateway knows no service for this address"),
+        Failure::Busy => {
+            problem(StatusCode::SERVICE_UNAVAILABLE, "all connections to the service behind this gateway are in use")
+        }
         Failure::ByClient => problem(StatusCode::BAD_REQUEST, "the body was no good"),
         Failure::Unreachable(_) | Failure::Broken(_) => {
             problem(StatusCode::BAD_GATEWAY, "the service behind this gateway can't be reached")

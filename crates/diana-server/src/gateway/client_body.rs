@@ -5,10 +5,10 @@
 //! slow line has the time it needs. `bounds.body` says how long a body may be.
 
 use super::deadlines::Deadline;
+use super::http2::Http2Body;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock, Timestamp};
 use diana_http::Slowed;
-use http::Version;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::fmt;
@@ -21,11 +21,43 @@ use std::time::Duration;
 /// The fewest bytes a second, once the time is used up.
 const SLOWEST: u64 = 512;
 
+/// The body of a request, as it comes from its connection.
+pub(super) enum RequestBody {
+    Http1(Incoming),
+    Http2(Http2Body),
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = BodyFault;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
+        match self.get_mut() {
+            Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Http1(body) => body.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Http1(body) => body.size_hint(),
+            Self::Http2(body) => body.size_hint(),
+        }
+    }
+}
+
 /// The body of a client's request.
 pub(super) struct ClientBody(Option<Box<Streaming>>);
 
 struct Streaming {
-    body: Slowed<Incoming>,
+    body: Slowed<RequestBody>,
     deadline: Deadline,
     timeout: Duration,
     /// How many bytes have come, and how many may come.
@@ -37,7 +69,6 @@ struct Streaming {
     /// The same by a clock that knows more than tenths of a second.
     pending_since: Option<Timestamp>,
     ending: Arc<Ending>,
-    version: Version,
 }
 
 /// How a body gets on, and how it ended if it was not let through to its end: whoever waits for the answer sees only that the
@@ -112,11 +143,10 @@ impl ClientBody {
     }
 
     pub(super) fn new(
-        body: Slowed<Incoming>,
+        body: Slowed<RequestBody>,
         deadline: Deadline,
         timeout: Duration,
         most: Option<u64>,
-        version: Version,
     ) -> (Self, Arc<Ending>) {
         let ending = Arc::new(Ending::default());
         let streaming = Streaming {
@@ -129,7 +159,6 @@ impl ClientBody {
             waited: 0,
             pending_since: None,
             ending: Arc::clone(&ending),
-            version,
         };
         (Self(Some(Box::new(streaming))), ending)
     }
@@ -144,12 +173,7 @@ impl Streaming {
                     self.waited += now.saturating_sub(since);
                     self.deadline.clear();
                 }
-                let Some(frame) = frame else {
-                    // A client of HTTP/2 that takes its request back looks to hyper as if it had come to its end.
-                    let is_cut = self.version == Version::HTTP_2 && !self.body.is_end_stream();
-                    return Poll::Ready(is_cut.then_some(Err(BodyFault::Broken)));
-                };
-                let frame = frame.map_err(|_| BodyFault::Broken)?;
+                let Some(frame) = frame.transpose()? else { return Poll::Ready(None) };
                 self.come += frame.data_ref().map_or(0, |data| data.len() as u64);
                 let is_too_long = self.come > self.most;
                 Poll::Ready(Some(if is_too_long { Err(BodyFault::TooLong) } else { Ok(frame) }))

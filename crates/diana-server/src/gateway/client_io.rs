@@ -4,6 +4,7 @@
 //! bytes move.
 
 use super::phase::Phase;
+use super::socket::Socket;
 use crate::metrics::Shard;
 use bytes::Bytes;
 use std::io::{self, IoSlice};
@@ -11,7 +12,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 /// A client's connection.
@@ -23,8 +23,8 @@ pub(super) struct ClientIo {
 
 /// What a connection is made of.
 pub(super) enum Stream {
-    Plain(Begun<TcpStream>),
-    Tls(Box<Begun<TlsStream<Begun<TcpStream>>>>),
+    Plain(Begun<Socket>),
+    Tls(Box<Begun<TlsStream<Begun<Socket>>>>),
 }
 
 /// A stream of which the first bytes have been read already.

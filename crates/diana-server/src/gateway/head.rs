@@ -8,9 +8,12 @@
 //! - What a client says about who it is (`X-Forwarded-*`, `Forwarded`) goes on only if it comes from a trusted proxy.
 
 mod check;
+mod coding;
 mod onward;
 
-pub(super) use check::{Rejected, check, upgrade};
+pub(super) use check::upgrade;
+pub(crate) use check::{Rejected, check};
+pub(super) use coding::check_coding;
 pub(super) use onward::{Onward, Told, goes_on};
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};

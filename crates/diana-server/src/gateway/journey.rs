@@ -4,7 +4,7 @@
 //! cost more than what is done with them.
 
 use super::answers;
-use super::client_body::{BodyFault, ClientBody, Ending};
+use super::client_body::{BodyFault, ClientBody, Ending, RequestBody};
 use super::head::{self, Onward};
 use super::leave::Leave;
 use super::out_body::OutBody;
@@ -18,23 +18,24 @@ use bytes::Bytes;
 use diana::core::{Clock, SystemClock};
 use diana_http::HttpAttributes;
 use diana_rules::Upstream;
+use http::header::CONTENT_LENGTH;
 use http::request::Parts;
-use http::{Response, StatusCode, Version};
+use http::{Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// A request that the rules let go on.
 pub(super) struct Journey {
     connection: Arc<Connection>,
     head: Parts,
     /// There until it goes on its way.
-    body: Option<Incoming>,
+    body: Option<RequestBody>,
     /// How the body gets on, once it is on its way.
     ending: Option<Arc<Ending>>,
     client: IpAddr,
@@ -60,12 +61,35 @@ impl Journey {
     pub(super) fn new(
         connection: Arc<Connection>,
         head: Parts,
-        body: Incoming,
+        body: RequestBody,
         client: IpAddr,
         leave: Leave,
         visit: Visit,
     ) -> Self {
         Self { connection, head, body: Some(body), ending: None, client, leave, visit }
+    }
+
+    /// Whether it goes on when its client leaves.
+    pub(super) fn outlives_client(&self) -> bool {
+        self.leave.outlives_client()
+    }
+
+    /// Runs in a task of its own, so that it goes on when its client leaves. Its answer is then read and dropped.
+    pub(super) fn run_detached(self) -> Pin<Box<impl Future<Output = Response<OutBody>> + Send>> {
+        let (answers, answer) = oneshot::channel();
+        let running = self.run();
+        tokio::spawn(async move {
+            if let Err(mut unwanted) = answers.send(running.await) {
+                unwanted.body_mut().client_left();
+            }
+        });
+        Box::pin(async move {
+            match answer.await {
+                Ok(response) => response,
+                // The task ends without an answer only when the whole runtime does.
+                Err(_) => std::future::pending().await,
+            }
+        })
     }
 
     /// Goes there, and back with an answer.
@@ -96,7 +120,7 @@ impl Journey {
         };
         let upgrade = head::upgrade(head);
         let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let (body, come) = connection.body(body.take(), head.version, leave);
+        let (body, come) = connection.body(body.take(), leave);
         visit.body(come.as_ref());
         *ending = come;
         let request = Onward { head, facts: &connection.facts, upgrade: upgrade.as_ref() };
@@ -115,7 +139,11 @@ impl Journey {
     fn end(self, end: End) -> Response<OutBody> {
         let Self { connection, head, body, ending, mut leave, mut visit, .. } = self;
         match end {
-            End::Answered { answer: Answer { response, from }, took, asked } => {
+            End::Answered { answer: Answer { mut response, from }, took, asked } => {
+                if response.status() == StatusCode::NO_CONTENT {
+                    // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients take it for a broken answer.
+                    response.headers_mut().remove(CONTENT_LENGTH);
+                }
                 if let Some(ending) = &ending {
                     leave.waited_for_client(ending.waited());
                 }
@@ -123,7 +151,12 @@ impl Journey {
                 visit.outcome = if matches!(leave, Leave::Divert(_)) { Outcome::Diverted } else { Outcome::Forwarded };
                 visit.status(response.status());
                 if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                    return leave.answer(response, visit);
+                    let outlives_client = leave.outlives_client();
+                    let mut response = leave.answer(response, visit);
+                    if outlives_client {
+                        response.body_mut().read_to_end_within(connection.site.gateway.timeouts.response);
+                    }
+                    return response;
                 }
                 let Some(client) = asked else {
                     visit.outcome = Outcome::Failed;
@@ -163,19 +196,18 @@ impl Connection {
     }
 
     /// The request's body on its way out, and how it ends.
-    fn body(&self, body: Option<Incoming>, version: Version, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
+    fn body(&self, body: Option<RequestBody>, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
         let Some(body) = body.filter(|body| !body.is_end_stream()) else { return (ClientBody::empty(), None) };
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
         let body = leave.request_body(body);
-        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body, version);
+        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
         (body, Some(ending))
     }
 
     /// What is answered when no answer came. Often it is the client's own fault.
     fn failed(&self, failure: &Failure, ending: Option<&Ending>, visit: &mut Visit) -> Response<Full<Bytes>> {
         let Some(fault) = ending.and_then(Ending::fault) else {
-            self.site.metrics.upstream_failed();
             visit.outcome = if matches!(failure, Failure::Nowhere) { Outcome::Answered } else { Outcome::Failed };
             return answers::failure(failure);
         };

@@ -7,6 +7,7 @@ use super::visit::Visit;
 use bytes::Bytes;
 use diana::Verdict;
 use diana_http::{Diverted, Pacing, Pass, Slowed};
+use diana_rules::{HeldUntil, RuleInForce};
 use http::{HeaderName, Response};
 use http_body_util::Full;
 use std::time::Duration;
@@ -26,6 +27,15 @@ impl Leave {
             Self::Pass(pass) => pass.verdict(),
             Self::Divert(diverted) => diverted.verdict(),
         }
+    }
+
+    /// Whether the request goes on when its client leaves: a rule holds its place until the upstream is done.
+    pub(super) fn outlives_client(&self) -> bool {
+        let Self::Pass(pass) = self else { return false };
+        let verdict = pass.verdict();
+        let holds = |rule: &RuleInForce| rule.rule().held_until == HeldUntil::UpstreamDone;
+        let found = verdict.found();
+        found.is_held() && found.applied().iter().any(|applied| verdict.rules().rule(applied.rule).is_some_and(holds))
     }
 
     /// The request is carried out from now on.

@@ -6,13 +6,13 @@
 use super::client_io::{Begun, Stream};
 use super::facts::{Facts, is_trusted};
 use super::proxy_protocol::{self, Header};
+use super::socket::Socket;
 use bytes::{Bytes, BytesMut};
 use diana_rules::Gateway;
 use http::uri::Scheme;
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 /// How an HTTP/2 connection begins. No method begins like this.
@@ -36,7 +36,7 @@ pub(super) enum Speaks {
 
 /// Reads the beginning of a connection; nothing if it ended before that.
 pub(super) async fn open(
-    socket: TcpStream,
+    socket: Socket,
     peer: SocketAddr,
     gateway: &Gateway,
     tls: Option<&TlsAcceptor>,
@@ -62,7 +62,7 @@ pub(super) async fn open(
 
 /// What a trusted proxy says about the client, and what came behind that.
 async fn introduced(
-    socket: &mut TcpStream,
+    socket: &mut Socket,
     peer: SocketAddr,
     gateway: &Gateway,
 ) -> io::Result<Option<(SocketAddr, Bytes)>> {

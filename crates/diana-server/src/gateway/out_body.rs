@@ -6,15 +6,18 @@ use super::visit::Visit;
 use bytes::Bytes;
 use diana_http::PassBody;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The body of an answer to a client. When it is dropped, sent or not, the [`Visit`] is over.
 pub(super) struct OutBody {
     body: Kind,
     visit: Visit,
+    /// Whether the rest is read if the client leaves, and for how long.
+    read_to_end: Option<Duration>,
 }
 
 enum Kind {
@@ -27,20 +30,36 @@ enum Kind {
 }
 
 impl OutBody {
+    /// If the client leaves, the rest is read and dropped: what the request holds is held until the upstream is done. After so
+    /// long the connection to the upstream is closed.
+    pub(super) fn read_to_end_within(&mut self, time: Duration) {
+        self.read_to_end = Some(time);
+    }
+
+    /// The client has left before it had any of it.
+    pub(super) fn client_left(&mut self) {
+        self.visit.client_left();
+    }
+
+    /// The client must take it from now on, or it is late.
+    pub(super) fn offer(&mut self) {
+        self.visit.sent(0);
+    }
+
     pub(super) fn own(body: Full<Bytes>, visit: Visit) -> Self {
-        Self { body: Kind::Own(body), visit }
+        Self { body: Kind::Own(body), visit, read_to_end: None }
     }
 
     pub(super) fn answered(body: PassBody<Full<Bytes>, Store>, visit: Visit) -> Self {
-        Self { body: Kind::Answered(body), visit }
+        Self { body: Kind::Answered(body), visit, read_to_end: None }
     }
 
     pub(super) fn upstream(body: PassBody<UpstreamBody, Store>, visit: Visit) -> Self {
-        Self { body: Kind::Upstream(body), visit }
+        Self { body: Kind::Upstream(body), visit, read_to_end: None }
     }
 
     pub(super) fn diverted(body: UpstreamBody, visit: Visit) -> Self {
-        Self { body: Kind::Diverted(body), visit }
+        Self { body: Kind::Diverted(body), visit, read_to_end: None }
     }
 }
 
@@ -59,8 +78,10 @@ impl Body for OutBody {
             Kind::Upstream(body) => Pin::new(body).poll_frame(context),
             Kind::Diverted(body) => Pin::new(body).poll_frame(context),
         };
-        if let Poll::Ready(Some(Ok(frame))) = &frame {
-            self.visit.sent(frame.data_ref().map_or(0, Bytes::len));
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => self.visit.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(Some(Err(_))) => self.visit.broke_off(),
+            _ => {}
         }
         frame
     }
@@ -87,4 +108,21 @@ impl Body for OutBody {
 /// A frame of a body that can't fail.
 fn surely(frame: Option<Result<Frame<Bytes>, Infallible>>) -> Option<Result<Frame<Bytes>, BodyError>> {
     frame.map(|frame| frame.map_err(|never| match never {}))
+}
+
+impl Drop for OutBody {
+    fn drop(&mut self) {
+        let Some(time) = self.read_to_end else { return };
+        let Kind::Upstream(body) = &mut self.body else { return };
+        if body.is_end_stream() {
+            return;
+        }
+        let Kind::Upstream(mut body) = std::mem::replace(&mut self.body, Kind::Own(Full::default())) else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let read = async { while let Some(Ok(_)) = body.frame().await {} };
+                let _ = tokio::time::timeout(time, read).await;
+            });
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //!    holds is given back when the last byte has gone out, or the client is gone.
 
 use super::answers;
+use super::client_body::RequestBody;
 use super::facts::Facts;
 use super::head::{self, Rejected};
 use super::journey::Journey;
@@ -49,7 +50,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     type Future = Serving;
 
     fn call(&self, request: Request<Incoming>) -> Serving {
-        self.0.begin(request)
+        self.0.begin(request.map(RequestBody::Http1))
     }
 }
 
@@ -100,12 +101,16 @@ fn decided(checked: Checked<Store>, visit: &mut Visit) -> Result<Leave, Refused>
 
 impl Connection {
     /// Answers one request, or begins to.
-    fn begin(self: &Arc<Self>, request: Request<Incoming>) -> Serving {
+    pub(super) fn begin(self: &Arc<Self>, request: Request<RequestBody>) -> Serving {
         let site = &self.site;
         let (head, body) = request.into_parts();
         let mut visit = Visit::begin(self, &head);
-        if let Err(Rejected { status, why }) = head::check(&head).and_then(|()| fits(site, &head)) {
+        if let Err(Rejected { status, why }) = head::check(&head, &site.gateway).and_then(|()| fits(site, &head)) {
             return self.without(Some(body), &head, rejected(answers::problem(status, why), visit)).into();
+        }
+        if let Err(Rejected { status, why }) = head::check_coding(&head.headers) {
+            // The connection ends with this answer: another server may find the end of such a body elsewhere.
+            return self.without(Some(body), &head, rejected(closing(answers::problem(status, why)), visit)).into();
         }
         let client = site.filter.client(&head.headers, self.facts.peer);
         visit.client(client);
@@ -113,14 +118,20 @@ impl Connection {
         // Mostly it is decided at once, and a refusal then needs no future at all. Who must wait is polled again.
         match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(checked) => match decided(checked, &mut visit) {
-                Ok(leave) => Journey::new(Arc::clone(self), head, body, client, leave, visit).run().into(),
+                Ok(leave) => {
+                    let journey = Journey::new(Arc::clone(self), head, body, client, leave, visit);
+                    if journey.outlives_client() { journey.run_detached().into() } else { journey.run().into() }
+                }
                 Err(refused) => self.without(Some(body), &head, own(refused.into_response(), visit)).into(),
             },
             Poll::Pending => {
                 let this = Arc::clone(self);
                 let waiting = async move {
                     match decided(checking.await, &mut visit) {
-                        Ok(leave) => Journey::new(this, head, body, client, leave, visit).run().await,
+                        Ok(leave) => {
+                            let journey = Journey::new(this, head, body, client, leave, visit);
+                            if journey.outlives_client() { journey.run_detached().await } else { journey.run().await }
+                        }
                         Err(refused) => this.without(Some(body), &head, own(refused.into_response(), visit)),
                     }
                 };
@@ -132,7 +143,7 @@ impl Connection {
     /// An answer that did not need the request's body.
     pub(super) fn without(
         &self,
-        body: Option<Incoming>,
+        body: Option<RequestBody>,
         head: &Parts,
         mut response: Response<OutBody>,
     ) -> Response<OutBody> {

@@ -1,6 +1,7 @@
 //! What a worker needs to serve requests. Each worker has its own, so that workers share as little as can be.
 
 use super::deadlines::Deadlines;
+use super::http2::Total;
 use super::upstream::{Group, Upstreams};
 use crate::access_log::AccessLog;
 use crate::metrics::Shard;
@@ -25,6 +26,8 @@ pub(super) struct Site {
     /// Where those go that a route is for, in the order of the file.
     pub(super) routes: Vec<Group>,
     pub(super) deadlines: Arc<Deadlines>,
+    /// What HTTP/2 clients hold in memory. All workers share it.
+    pub(super) http2_memory: Arc<Total>,
     pub(super) metrics: Arc<Shard>,
     pub(super) log: Option<AccessLog>,
 }

@@ -4,13 +4,13 @@
 //! the answer; and who asks again on the same connection would find it closed. So what still comes of a body is read and thrown
 //! away, up to [`MOST`] bytes. Of a longer one so much is read, too, and the client is told that the connection ends.
 
+use super::client_body::RequestBody;
 use bytes::Bytes;
 use http::Version;
 use http::header::EXPECT;
 use http::request::Parts;
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use std::time::Duration;
 
 /// How much of a body is thrown away.
@@ -24,7 +24,7 @@ pub(super) enum After {
 }
 
 /// Throws away a body. Tells whether the connection can be kept.
-pub(super) fn throw_away(head: &Parts, body: Incoming, timeout: Duration) -> After {
+pub(super) fn throw_away(head: &Parts, body: RequestBody, timeout: Duration) -> After {
     // HTTP/2 has a frame that says that no more is wanted.
     if body.is_end_stream() || head.version == Version::HTTP_2 {
         return After::KeepAlive;
@@ -40,7 +40,7 @@ pub(super) fn throw_away(head: &Parts, body: Incoming, timeout: Duration) -> Aft
     if is_long { After::Close } else { After::KeepAlive }
 }
 
-async fn read(mut body: Incoming) {
+async fn read(mut body: RequestBody) {
     let mut left = MOST;
     while let Some(Ok(frame)) = body.frame().await {
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;

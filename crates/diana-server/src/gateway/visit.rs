@@ -125,6 +125,20 @@ impl Visit {
         }
     }
 
+    /// The upstream broke off in the middle of its answer.
+    pub(super) fn broke_off(&mut self) {
+        self.connection.site.metrics.upstream_failed();
+        self.outcome = Outcome::Failed;
+    }
+
+    /// The client has left before it was answered.
+    pub(super) fn client_left(&mut self) {
+        self.outcome = Outcome::Gone;
+        if let Some(told) = &mut self.told {
+            told.status = CLIENT_GONE;
+        }
+    }
+
     /// More of the answer is asked for: what was ready has been taken.
     pub(super) fn asked_for_more(&mut self) {
         if let Flow::HandedOut(place) = self.flow {
@@ -152,14 +166,15 @@ impl Drop for Visit {
         phase.end();
         site.metrics.request(self.outcome, took);
         let (Some(told), Some(log)) = (&self.told, &site.log) else { return };
-        let host = told.host.as_ref().map(HeaderValue::as_bytes);
+        // The host that rules compare: of an absolute address, if it is one.
+        let host = told.uri.authority().map(|host| host.as_str().as_bytes());
         let upstream = told.upstream.as_ref().map(|member| member.upstream.to_string());
         log.log(&Entry {
             at: self.began,
             client: Some(told.client),
             method: told.method.as_str(),
             target: told.uri.path_and_query().map_or("*", |target| target.as_str()),
-            host: host.or_else(|| told.uri.authority().map(|host| host.as_str().as_bytes())),
+            host: host.or_else(|| told.host.as_ref().map(HeaderValue::as_bytes)),
             version: told.version,
             status: told.status,
             bytes_out: told.bytes_out,

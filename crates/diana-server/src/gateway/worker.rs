@@ -1,13 +1,17 @@
 //! One worker: a thread with a runtime of its own, which takes connections and serves them to their end.
 
 use super::client_io::ClientIo;
+use super::http2::Http2;
 use super::opening::{self, Opened, Speaks};
 use super::phase::Phase;
 use super::service::{Connection, Requests};
 use super::site::Site;
+use super::socket::Socket;
 use super::tls::Certificates;
-use hyper::server::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use crate::descriptors::{self, User};
+use crate::program_log::OncePerSecond;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener};
@@ -28,11 +32,22 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long a client that is connected, and asks for nothing, is waited for when it is time to stop: a request may be on its way.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
+/// How many connections are still taken once it is time to stop: those that were there before.
+const LAST_TAKEN: usize = 4096;
+
 /// What all workers know of each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Crowd {
     /// How many connections are open.
     connections: AtomicUsize,
+    /// That no connection can be taken.
+    warnings: OncePerSecond,
+}
+
+impl Crowd {
+    pub(super) fn new() -> Self {
+        Self { connections: AtomicUsize::new(0), warnings: OncePerSecond::new() }
+    }
 }
 
 /// One worker, before it runs.
@@ -94,10 +109,19 @@ struct Take {
 
 impl Take {
     async fn connections(self, listener: tokio::net::TcpListener, mut stop: watch::Receiver<bool>) {
+        let is_stopping = stop.clone();
         let mut stopped = pin!(async move {
             let _ = stop.wait_for(|stop| *stop).await;
         });
+        let mut left = LAST_TAKEN;
         loop {
+            // Under a flood there is always one more.
+            if *is_stopping.borrow() {
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
+            }
             let accepted = poll_fn(|context| match listener.poll_accept(context) {
                 Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
                 // Those who are connected already are served before it stops.
@@ -106,13 +130,25 @@ impl Take {
             .await;
             match accepted {
                 None => return,
-                Some(Ok((socket, peer))) => self.connection(socket, peer),
-                Some(Err(error)) => {
-                    if is_about_us(&error) {
-                        tracing::warn!("no connection can be taken: {error}");
-                        tokio::time::sleep(PAUSE).await;
+                Some(Ok((socket, _))) if descriptors::is_reserved(&socket, User::Clients) => {
+                    drop(socket);
+                    self.site.metrics.connection_refused();
+                    if self.crowd.warnings.check() {
+                        tracing::warn!("connections are closed: too few file descriptors are left");
                     }
                 }
+                Some(Ok((socket, peer))) => self.connection(socket, peer),
+                Some(Err(error)) if is_about_us(&error) => {
+                    if self.crowd.warnings.check() {
+                        tracing::warn!("no connection can be taken: {error}");
+                    }
+                    // As long as this fails there is always a connection to be taken, so this is where it ends.
+                    tokio::select! {
+                        () = tokio::time::sleep(PAUSE) => {}
+                        () = stopped.as_mut() => return,
+                    }
+                }
+                Some(Err(_)) => {}
             }
         }
     }
@@ -150,6 +186,8 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     let site = Arc::clone(&counted.site);
     let gateway = &site.gateway;
     let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
+    let socket = Socket::new(socket);
+    let client_left = socket.clone().closed();
     let opened = {
         let mut is_told = false;
         let mut opening = pin!(opening::open(socket, peer, gateway, tls.as_ref()));
@@ -174,27 +212,26 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
             return;
         }
     };
-    let io = TokioIo::new(ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics)));
+    let io = ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics));
     let connection =
         Arc::new(Connection { site: Arc::clone(&site), facts, phase: Arc::clone(&phase), _counted: counted });
-    let service = Requests(connection);
     let bounds = &gateway.bounds;
     let ended = match speaks {
         Speaks::Http1 => {
             let mut builder = http1::Builder::new();
             // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
-            let connection = builder.serve_connection(io, service).with_upgrades();
-            drive(pin!(connection), &phase, http1::UpgradeableConnection::graceful_shutdown).await
+            let connection = builder.serve_connection(TokioIo::new(io), Requests(connection)).with_upgrades();
+            let stop = http1::UpgradeableConnection::graceful_shutdown;
+            drive(pin!(connection), &phase, stop, client_left).await.map_err(|error| error.to_string())
         }
         Speaks::Http2 => {
             phase.speaks_http2();
-            let mut builder = http2::Builder::new(TokioExecutor::new());
-            builder
-                .max_concurrent_streams(bounds.streams)
-                .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX));
-            let mut connection = Box::pin(builder.serve_connection(io, service));
-            drive(connection.as_mut(), &phase, http2::Connection::graceful_shutdown).await
+            let mut connection = Box::pin(Http2::new(io, connection));
+            // It reads all the time, and so sees the end by itself.
+            let client_left = std::future::pending();
+            let ended = drive(connection.as_mut(), &phase, Http2::graceful_shutdown, client_left).await;
+            ended.map_err(|error| error.to_string())
         }
     };
     if let Err(error) = ended {
@@ -202,18 +239,23 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
     }
 }
 
-/// Drives a connection until it ends, is late, or is told to stop. Then it ends after the requests under way, and if there are
+/// Drives a connection until it ends, its client leaves during a request, it is late, or it is told to stop. Then it ends after the requests under way, and if there are
 /// none, after a moment in which one may still come: it was sent before its client could know.
-async fn drive<C: Future<Output = hyper::Result<()>>>(
+async fn drive<C: Future<Output = Result<(), E>>, E>(
     mut connection: Pin<&mut C>,
     phase: &Phase,
     stop: impl Fn(Pin<&mut C>),
-) -> hyper::Result<()> {
+    client_left: impl Future<Output = ()>,
+) -> Result<(), E> {
     let mut stopping = Stopping::No;
+    let mut client_left = pin!(client_left);
     poll_fn(|context| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(context) {
                 return Poll::Ready(ended);
+            }
+            if phase.is_serving() && client_left.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
             }
             let is_late = phase.deadline().poll(context).is_ready() && phase.is_late();
             // It has been polled once, so what lies in its buffers has been seen.
@@ -238,7 +280,8 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                     stopping = Stopping::Told;
                     stop(connection.as_mut());
                     if is_late {
-                        phase.deadline().clear();
+                        // Who has sent half a head may not send the rest, and is waited for no longer.
+                        phase.last_call(LAST_CALL);
                     }
                 }
                 _ if is_late => return Poll::Ready(Ok(())),

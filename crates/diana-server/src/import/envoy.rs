@@ -9,12 +9,12 @@ mod descriptor;
 mod key;
 
 use super::expression::Expression;
-use super::rule::{Limit, Rule, RuleFile, is_network};
-use super::{Imported, LARGEST, Note};
+use super::rule::{Limit, Rule, RuleFile, Source, is_network};
+use super::{GATEWAY, Imported, LARGEST, LONGEST_CONDITION, Note, NoteKind};
 use descriptor::{Descriptor, RateLimit};
 use diana_rules::{Document, Format, Problem, Problems, Span};
 use key::{Key, fits, pattern};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Makes a rule file of the configuration of envoyproxy/ratelimit.
 ///
@@ -52,18 +52,42 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
         "Envoy's routes say which requests have which keys; a rule here holds for every request that has its keys."
             .to_owned(),
     ];
-    let file = RuleFile { header, status: Some(429), ..RuleFile::default() };
-    let mut importer =
-        Importer { name, lines, domain: &config.domain, names: BTreeMap::new(), file, notes: Vec::new(), written: 0 };
+    let suggested = vec!["listen: 0.0.0.0:8080".to_owned(), "upstream: http://127.0.0.1:3000".to_owned()];
+    let file = RuleFile { header, suggested, status: Some(429), ..RuleFile::default() };
+    let mut importer = Importer {
+        name,
+        lines,
+        domain: &config.domain,
+        names: BTreeMap::new(),
+        numbers: BTreeMap::new(),
+        file,
+        denies_all: Vec::new(),
+        notes: Vec::new(),
+        written: 0,
+    };
     importer.level(&config.descriptors, &Way::default());
     if importer.written > LARGEST {
         let what = format!("the rules would have more than {LARGEST} bytes");
         return Err(Box::new(document.problems([Problem::new(Span::default(), what)])));
     }
-    importer.file.name_rules();
-    importer.notes.sort();
-    importer.notes.dedup();
-    Ok(Imported { rules: importer.file.write(), notes: importer.notes })
+    importer.merge();
+    let Importer { mut file, denies_all, mut notes, .. } = importer;
+    // Behind a rule that denies everything, no other can be reached.
+    file.rules.extend(denies_all);
+    let rules = file.finish(&mut notes);
+    notes.sort();
+    notes.dedup();
+    let mut hints = Vec::new();
+    if rules.ends_with("\nrules: []\n") {
+        let what = if config.has_limits() {
+            "none of its limits could be carried over; the notes say why"
+        } else {
+            "it has no `rate_limit`"
+        };
+        hints.push(format!("{name}: there are no rules: {what}"));
+    }
+    hints.push(GATEWAY.to_owned());
+    Ok(Imported { rules, notes, hints })
 }
 
 /// The way to a descriptor, as a rule has it.
@@ -74,11 +98,13 @@ struct Way {
     rule: Rule,
     /// The rest.
     when: Expression,
+    /// That a request has the keys without a value. `by` sees to it where requests are counted.
+    present: Expression,
 }
 
 impl Default for Way {
     fn default() -> Self {
-        Self { label: String::new(), rule: Rule::default(), when: Expression::True }
+        Self { label: String::new(), rule: Rule::default(), when: Expression::True, present: Expression::True }
     }
 }
 
@@ -89,7 +115,11 @@ struct Importer<'a> {
     domain: &'a str,
     /// The names that keys have under `identity`.
     names: BTreeMap<String, String>,
+    /// The last number behind a name that several keys would have.
+    numbers: BTreeMap<String, usize>,
     file: RuleFile,
+    /// Rules that deny every request.
+    denies_all: Vec<Rule>,
     notes: Vec<Note>,
     /// How much was written, about.
     written: usize,
@@ -109,12 +139,11 @@ impl Importer<'_> {
             self.written += inner.when.written().map_or(0, |when| when.len())
                 + inner.rule.allow.iter().map(String::len).sum::<usize>();
             for (field, span) in &descriptor.without_counterpart {
-                let what = match *field {
-                    "quota_mode" => "not carried over: Diana refuses if any rule does",
-                    "metadata" => "not carried over: rules have none",
-                    _ => "not needed: Diana's metrics are by rule",
-                };
-                self.note(*span, field, what);
+                match *field {
+                    "quota_mode" => self.note(*span, field, "not carried over: Diana refuses if any rule does"),
+                    "metadata" => self.info(*span, field, "not carried over: rules have none"),
+                    _ => self.info(*span, field, "not needed: Diana's metrics are by rule"),
+                }
             }
             match &descriptor.limit {
                 Some(limit) if banned => self.ban(&key, descriptor, limit, way, &inner),
@@ -139,8 +168,12 @@ impl Importer<'_> {
             name.clone_from(known);
             return key;
         }
+        let wanted = name.clone();
         while self.file.identity.contains_key(name) {
-            name.push('_');
+            // The last number that was tried is kept, so that thousands of one name are quick to tell apart.
+            let number = self.numbers.entry(wanted.clone()).or_insert(1);
+            *number += 1;
+            *name = format!("{wanted}_{number}");
         }
         self.names.insert(written.clone(), name.clone());
         self.file.identity.insert(name.clone(), (source.clone(), format!("{written}: {hint}")));
@@ -204,6 +237,12 @@ impl Importer<'_> {
                 way.when = when.and(asked).and(elsewhere.not());
             }
         }
+        if value.is_empty()
+            && let Key::Named { name, .. } = key
+        {
+            let present = std::mem::replace(&mut way.present, Expression::True);
+            way.present = present.and(Expression::equals(name, "").not());
+        }
         let counted_apart = value.is_empty() || (is_pattern && !descriptor.share_threshold);
         let by = key.by();
         if counted_apart && !way.rule.by.contains(&by) {
@@ -214,7 +253,7 @@ impl Importer<'_> {
     fn rule(&mut self, descriptor: &Descriptor, limit: &RateLimit, way: &Way) {
         let Some((count, unit)) = limit.rate else {
             let what = "unlimited, so there is no rule for it; the rules beside it leave it out";
-            self.note(limit.span, "rate_limit", what);
+            self.info(limit.span, "rate_limit", what);
             return;
         };
         if way.when == Expression::False {
@@ -223,23 +262,68 @@ impl Importer<'_> {
         let mut rule = Rule { when: way.when.written(), ..way.rule.clone() };
         self.describe(&mut rule, descriptor, limit, way);
         rule.limit = Limit::Window(format!("{count}/{unit}"));
-        self.file.rules.push(rule);
+        self.add(rule);
     }
 
-    /// A limit of 0 refuses everything: of a single key with a value, `deny` says so.
+    /// A limit of 0 denies everything that has the keys: of a single key with a value, `deny` names that value, else every
+    /// address.
     fn ban(&mut self, key: &Key, descriptor: &Descriptor, limit: &RateLimit, around: &Way, way: &Way) {
-        let value = &descriptor.value;
-        if !around.label.is_empty() || value.is_empty() || value.contains('*') {
-            let what = "not carried over: 0 requests refuse everyone here; write a rule with `deny`, or refuse it at the upstream";
-            self.note(limit.span, "rate_limit", what);
-            return;
-        }
         if way.when == Expression::False {
             return self.no_address(limit);
         }
-        let mut rule = Rule { by: vec![key.by()], deny: vec![value.clone()], ..Rule::default() };
+        let value = &descriptor.value;
+        // What reads as an address is compared with the client's, whatever the key is.
+        let is_sign = |byte: u8| byte.is_ascii_hexdigit() || b".:/".contains(&byte);
+        let may_be_address = value.contains(['.', ':']) && value.bytes().all(is_sign);
+        let is_named = !value.is_empty() && !value.contains('*') && (*key == Key::Address || !may_be_address);
+        let mut rule = match around.label.is_empty() && is_named {
+            true => Rule { by: vec![key.by()], deny: vec![value.clone()], ..Rule::default() },
+            false => Rule {
+                by: Vec::new(),
+                when: way.when.clone().and(way.present.clone()).written(),
+                deny: vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()],
+                ..way.rule.clone()
+            },
+        };
         self.describe(&mut rule, descriptor, limit, way);
-        self.file.rules.push(rule);
+        self.add(rule);
+    }
+
+    /// Adds a rule, unless its condition is too long.
+    fn add(&mut self, rule: Rule) {
+        let condition = rule.when.as_ref().map_or(0, String::len);
+        if condition > LONGEST_CONDITION {
+            let what = format!(
+                "not carried over: its condition would have {condition} bytes, and at most {LONGEST_CONDITION} are possible; write the rules by hand"
+            );
+            self.notes.push(rule.source.note(what));
+            return;
+        }
+        let matched = [&rule.hosts, &rule.paths, &rule.methods, &rule.ips, &rule.allow];
+        let is_about_all = rule.when.is_none() && matched.iter().all(|values| values.is_empty());
+        let denies_all = is_about_all && rule.deny.len() > 1 && !rule.shadow;
+        if denies_all { self.denies_all.push(rule) } else { self.file.rules.push(rule) }
+    }
+
+    /// Leaves out rules that limit what an earlier one limits already: `path` and `:path` are the same to Diana.
+    fn merge(&mut self) {
+        let mut known: HashMap<Rule, String> = HashMap::new();
+        let notes = &mut self.notes;
+        let mut is_first = |rule: &mut Rule| match known.get(&rule.content()) {
+            None => {
+                known.insert(rule.content(), rule.origins.join(", "));
+                true
+            }
+            Some(first) => {
+                let what = format!(
+                    "limits the same requests in the same way as {first}, so one rule is for both; Envoy counts them apart"
+                );
+                notes.push(rule.source.note(what));
+                false
+            }
+        };
+        self.file.rules.retain_mut(&mut is_first);
+        self.denies_all.retain_mut(&mut is_first);
     }
 
     fn no_address(&mut self, limit: &RateLimit) {
@@ -259,11 +343,24 @@ impl Importer<'_> {
         rule.name = format!("{}.{}", self.domain, limit.name.as_deref().unwrap_or(path));
         rule.origins = vec![format!("{}:{}: {path}", self.name, self.line(descriptor.span))];
         rule.shadow = descriptor.shadow_mode;
+        rule.source = self.source(limit.span, "rate_limit");
     }
 
+    /// Something that the rules don't do, or only nearly.
     fn note(&mut self, span: Span, directive: &str, what: impl Into<String>) {
+        let note = self.source(span, directive).note(what);
+        self.notes.push(note);
+    }
+
+    /// Something that the rules can do without.
+    fn info(&mut self, span: Span, directive: &str, what: impl Into<String>) {
+        let note = self.source(span, directive).note(what);
+        self.notes.push(Note { kind: NoteKind::Info, ..note });
+    }
+
+    fn source(&self, span: Span, directive: &str) -> Source {
         let directive = directive.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        self.notes.push(Note { file: self.name.to_owned(), line: self.line(span), directive, what: what.into() });
+        Source { file: self.name.to_owned(), line: self.line(span), directive }
     }
 
     fn line(&self, span: Span) -> usize {

@@ -6,10 +6,12 @@
 mod convert;
 mod dump;
 mod foreign;
+mod front;
 mod host;
 mod include;
 mod key;
 mod limit;
+mod merge;
 mod notes;
 mod region;
 mod scope;
@@ -18,10 +20,13 @@ mod variable;
 
 pub use include::Include;
 
-use super::Imported;
+use super::{GATEWAY, Imported};
 use diana_rules::Problems;
 use dump::Dump;
 use notes::Notes;
+
+const NO_LIMITS: &str = "has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or what `nginx -T` prints";
+const NONE_CARRIED_OVER: &str = "none of the limits could be carried over, so there are no rules; the notes say why";
 
 /// Makes a rule file of an nginx configuration. `include` finds what an `include` names, as `nginx` would: relative to the
 /// folder of the main file, in the order of their names. What `nginx -T` prints has all files in it, and is taken apart.
@@ -62,6 +67,15 @@ pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Impo
         None => include::load(name, text, include, &mut notes)?,
     };
     let http = scope::read(&directives, &mut notes);
-    let rules = convert::convert(name, &http, &mut notes).write();
-    Ok(Imported { rules, notes: notes.finish() })
+    let mut file = convert::convert(name, &http, &mut notes);
+    file.suggested = front::suggested(&directives);
+    let mut notes = notes.finish();
+    let rules = file.finish(&mut notes);
+    let mut hints = Vec::new();
+    if rules.ends_with("\nrules: []\n") {
+        let has_limits = foreign::has_limits(&directives);
+        hints.push(if has_limits { NONE_CARRIED_OVER.to_owned() } else { format!("{name} {NO_LIMITS}") });
+    }
+    hints.push(GATEWAY.to_owned());
+    Ok(Imported { rules, notes, hints })
 }

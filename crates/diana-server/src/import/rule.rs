@@ -1,6 +1,8 @@
 //! A rule file as importers put it together, before it becomes text.
 
 use super::yaml::{comment, list, scalar};
+use super::{LARGEST, Note, NoteKind};
+use diana_rules::{Document, Format};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -15,13 +17,14 @@ pub(crate) fn is_usual_method(method: &str) -> bool {
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"].contains(&method)
 }
 
-/// Whether a path means itself in a rule's field, also with a star behind it, and can be there: what has `..` never comes.
+/// Whether a path means itself in a rule's field, also with a star behind it, and can be there: what has `..` never comes, and
+/// `:id` or what looks like a regular expression would be taken for a mistake.
 pub(crate) fn is_plain_path(path: &str) -> bool {
-    let has_signs = path.contains(['*', '?', '[', ']', '{', '}', '\\', '!', '#', ' ']);
+    let has_signs = path.contains(['*', '?', '[', ']', '{', '}', '\\', '!', '#', ' ', '(', ')', '|', '^', '$', '+']);
     let segments = || path.split('/');
     path.starts_with('/')
         && !has_signs
-        && !segments().any(|segment| [".", ".."].contains(&segment))
+        && !segments().any(|segment| [".", ".."].contains(&segment) || segment.starts_with([':', '<']))
         && segments().count() <= MOST_SEGMENTS
 }
 
@@ -38,7 +41,9 @@ pub(crate) fn is_plain_host(host: &str) -> bool {
 pub(crate) fn is_network(text: &str) -> bool {
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let longest = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
-    let fits = |longest: u8| length.is_none_or(|length| length.parse::<u8>().is_ok_and(|length| length <= longest));
+    // `+8` and `08` are numbers, but no lengths.
+    let number = |length: &str| length.parse::<u8>().ok().filter(|number| number.to_string() == length);
+    let fits = |longest: u8| length.is_none_or(|length| number(length).is_some_and(|length| length <= longest));
     address.parse().map(longest).is_ok_and(fits)
 }
 
@@ -47,6 +52,8 @@ pub(crate) fn is_network(text: &str) -> bool {
 pub(crate) struct RuleFile {
     /// What to say at the top.
     pub(crate) header: Vec<String>,
+    /// What `gateway` could say, for people to take over: fields and values as YAML.
+    pub(crate) suggested: Vec<String>,
     /// Whose forwarded addresses are believed.
     pub(crate) trusted_proxies: Vec<String>,
     /// Where names of keys come from: name, source, and what to say about it.
@@ -57,7 +64,7 @@ pub(crate) struct RuleFile {
 }
 
 /// One rule. What is empty is not written.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) name: String,
     /// Where it comes from, line by line.
@@ -74,10 +81,20 @@ pub(crate) struct Rule {
     pub(crate) deny: Vec<String>,
     pub(crate) shadow: bool,
     pub(crate) status: Option<u16>,
+    /// Where notes about the whole rule point.
+    pub(crate) source: Source,
+}
+
+/// A directive or field of the foreign file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Source {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) directive: String,
 }
 
 /// What a rule limits.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
     /// Nothing: it only refuses those of `deny`.
     #[default]
@@ -108,16 +125,32 @@ pub(crate) enum Delay {
 }
 
 impl RuleFile {
-    /// As text.
-    pub(crate) fn write(&self) -> String {
+    /// As text that passes `diana check`: rules that would not are left out, and told in `notes`.
+    pub(crate) fn finish(mut self, notes: &mut Vec<Note>) -> String {
+        self.name_rules();
+        loop {
+            let (text, starts) = self.write();
+            let rejected = rejected(&text, &starts);
+            if rejected.is_empty() {
+                return text;
+            }
+            let mut index = 0;
+            self.rules.retain(|rule| {
+                let why = rejected.get(&index);
+                notes.extend(why.map(|why| rule.source.note(format!("not carried over: {why}"))));
+                index += 1;
+                why.is_none()
+            });
+        }
+    }
+
+    /// As text, and where in it each rule begins.
+    fn write(&self) -> (String, Vec<usize>) {
         let mut text = String::new();
         for line in &self.header {
             comment(&mut text, "", line);
         }
-        if !self.trusted_proxies.is_empty() {
-            text.push_str("\ngateway:\n");
-            list(&mut text, "  ", "trusted_proxies", &self.trusted_proxies);
-        }
+        self.write_gateway(&mut text);
         if !self.identity.is_empty() {
             text.push_str("\nidentity:\n");
             for (name, (source, note)) in &self.identity {
@@ -130,17 +163,35 @@ impl RuleFile {
             line(&mut text, "", "status", &status.to_string());
         }
         text.push_str(if self.rules.is_empty() { "\nrules: []\n" } else { "\nrules:\n" });
+        let mut starts = Vec::with_capacity(self.rules.len());
         for (index, rule) in self.rules.iter().enumerate() {
             if index > 0 {
                 text.push('\n');
             }
+            starts.push(text.len());
             rule.write(&mut text);
         }
-        text
+        (text, starts)
+    }
+
+    /// `gateway` as far as it is known; the rest as a comment.
+    fn write_gateway(&self, text: &mut String) {
+        if self.trusted_proxies.is_empty() {
+            if !self.suggested.is_empty() {
+                text.push('\n');
+                comment(text, "", "To serve with these rules, say where Diana listens and where requests go:");
+                comment(text, "", "gateway:");
+                self.suggested.iter().for_each(|field| comment(text, "", &format!("  {field}")));
+            }
+            return;
+        }
+        text.push_str("\ngateway:\n");
+        self.suggested.iter().for_each(|field| comment(text, "  ", field));
+        list(text, "  ", "trusted_proxies", &self.trusted_proxies);
     }
 
     /// Gives each rule a name that no other has, of characters that names may have.
-    pub(crate) fn name_rules(&mut self) {
+    fn name_rules(&mut self) {
         let mut taken = BTreeSet::new();
         let mut last: BTreeMap<String, usize> = BTreeMap::new();
         for rule in &mut self.rules {
@@ -158,7 +209,44 @@ impl RuleFile {
     }
 }
 
+/// The rules that `diana check` would reject, by their number, each with the reason. A rule is what stands between two
+/// `starts`.
+fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
+    let after = |at: usize| starts.partition_point(|start| *start <= at);
+    if text.len() > LARGEST {
+        // A rule that ends behind the last byte that is read.
+        let first = after(LARGEST).saturating_sub(1);
+        return (first..starts.len())
+            .map(|index| (index, format!("the rules have more than {LARGEST} bytes")))
+            .collect();
+    }
+    let document = Document::new("imported", text).with_format(Format::Yaml);
+    let read = diana_rules::RuleFile::read_with(&document, &diana::registry(), |_| None);
+    let Err(problems) = read else { return BTreeMap::new() };
+    let found = problems.iter().filter_map(|problem| {
+        let index = after(problem.span().start).checked_sub(1)?;
+        Some((index, format!("a rule can't say it: {}", problem.what())))
+    });
+    // Of several problems of one rule, the first is told.
+    found.collect::<Vec<_>>().into_iter().rev().collect()
+}
+
+impl Source {
+    /// A note about something that the rules don't do.
+    pub(crate) fn note(&self, what: impl Into<String>) -> Note {
+        let Self { file, line, directive } = self.clone();
+        Note { file, line, directive, what: what.into(), kind: NoteKind::Difference }
+    }
+}
+
 impl Rule {
+    /// What it limits and how, without its name, its status and where it comes from. Of rules with equal content, all but the
+    /// first could never deny anything.
+    pub(crate) fn content(&self) -> Self {
+        let (name, origins) = (String::new(), Vec::new());
+        Self { name, origins, status: None, source: Source::default(), ..self.clone() }
+    }
+
     fn write(&self, text: &mut String) {
         for origin in &self.origins {
             comment(text, "  ", origin);

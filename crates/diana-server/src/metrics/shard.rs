@@ -59,7 +59,7 @@ impl Shard {
         self.upstream.add(took);
     }
 
-    /// An upstream could not be reached, or gave no good answer in time.
+    /// An upstream could not be reached, gave no good answer in time, or broke off.
     #[inline]
     pub fn upstream_failed(&self) {
         add(&self.upstream_failures, 1);

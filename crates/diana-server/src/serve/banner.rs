@@ -2,20 +2,41 @@
 
 use super::ServeOptions;
 use crate::gateway::Running;
+use crate::program_log::ProgramLogFormat;
 use diana_rules::RuleFile;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::net::SocketAddr;
 
-/// Says on standard error what runs. Standard output is the access log's.
+/// Says on standard error what runs: in words, or as an event where the log is JSON. Standard output is the access log's.
 pub(super) fn print(options: &ServeOptions, gateway: &Running, admin: &[SocketAddr], file: &RuleFile) {
-    let mut text = String::new();
     let listed = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match options.log() {
+        Some(mut log) if log.format() == ProgramLogFormat::Text => {
+            // The log takes whatever is written.
+            let _ = log.write_all(text(options, gateway, admin, file, listed).as_bytes());
+        }
+        _ => {
+            let (listen, admin) = (listed(gateway.addresses()), listed(admin));
+            tracing::info!(listen, admin, rules = file.rules.len(), "serving");
+        }
+    }
+}
+
+fn text(
+    options: &ServeOptions,
+    gateway: &Running,
+    admin: &[SocketAddr],
+    file: &RuleFile,
+    listed: impl Fn(&[SocketAddr]) -> String,
+) -> String {
+    let mut text = String::new();
     let _ = writeln!(text, "Diana serves on {}", listed(gateway.addresses()));
     if let [admin, ..] = admin {
         let _ = writeln!(text, "Health, metrics and rules in force: http://{admin}/");
     }
     if let (true, [address, ..]) = (options.is_default(), gateway.addresses()) {
-        let _ = write!(
+        let _ = writeln!(
             text,
             "
 No file was given, so these are sample rules and a built-in upstream that echoes. Try:
@@ -30,7 +51,7 @@ and the rest is refused. Your own rules: `diana serve --print-default > diana.ya
         );
     } else {
         let rules = file.rules.len();
-        let _ = writeln!(text, "{rules} {} in force", if rules == 1 { "rule is" } else { "rules are" });
+        let _ = writeln!(text, "{rules} {} in force\n", if rules == 1 { "rule is" } else { "rules are" });
     }
-    anstream::eprintln!("{text}");
+    text
 }

@@ -1,7 +1,10 @@
 //! What is served: a file, or the embedded default, and what the command line says besides.
 
 use super::{DEFAULT, ServeError};
+use crate::import::LARGEST;
+use crate::program_log::ProgramLog;
 use diana_rules::{AccessLogFormat, Document, RuleFile, Upstream};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +16,7 @@ pub struct ServeOptions {
     upstream: Vec<Upstream>,
     access_log: Option<AccessLogFormat>,
     admin: Option<SocketAddr>,
+    log: Option<ProgramLog>,
 }
 
 impl ServeOptions {
@@ -45,27 +49,49 @@ impl ServeOptions {
         Self { admin, ..self }
     }
 
+    /// The program's own log, whose drops are counted, and which is flushed when the program ends at once.
+    #[must_use]
+    pub fn program_log(self, log: ProgramLog) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    /// The program's own log, if it has one.
+    pub(super) fn log(&self) -> Option<&ProgramLog> {
+        self.log.as_ref()
+    }
+
     /// Whether the embedded default is served.
     pub fn is_default(&self) -> bool {
         self.path.is_none()
     }
 
-    /// The file, if it is not the embedded default.
+    /// The file, if it is one that can change: neither standard input (`-`) nor the embedded default.
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.path.as_deref().filter(|path| !is_stdin(path))
     }
 
-    /// Reads the file.
-    pub(super) fn file(&self) -> Result<RuleFile, ServeError> {
-        let document = match &self.path {
+    /// Reads the file, or standard input.
+    pub(super) fn document(&self) -> Result<Document, ServeError> {
+        Ok(match &self.path {
             None => Document::new("default.yaml", DEFAULT),
+            Some(path) if is_stdin(path) => {
+                let mut text = String::new();
+                let most = u64::try_from(LARGEST).unwrap_or(u64::MAX).saturating_add(1);
+                let read = std::io::stdin().lock().take(most).read_to_string(&mut text);
+                read.map_err(|error| ServeError::Unreadable { file: "stdin".to_owned(), error })?;
+                Document::new("stdin", text)
+            }
             Some(path) => {
                 let name = path.display().to_string();
                 let unreadable = |error| ServeError::Unreadable { file: name.clone(), error };
                 Document::new(&*name, std::fs::read_to_string(path).map_err(unreadable)?)
             }
-        };
-        let mut file = RuleFile::read(&document, &diana::registry()).map_err(ServeError::Problems)?;
+        })
+    }
+
+    /// What the document says, with what the command line says besides.
+    pub(super) fn file(&self, document: &Document) -> Result<RuleFile, ServeError> {
+        let mut file = RuleFile::read(document, &diana::registry()).map_err(ServeError::Problems)?;
         if let Some(admin) = self.admin {
             let section = file.admin.get_or_insert_default();
             section.listen = vec![admin];
@@ -85,4 +111,8 @@ impl ServeOptions {
         }
         Ok(file)
     }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
 }

@@ -111,6 +111,60 @@ async fn a_request_is_explained_and_not_charged() {
 }
 
 #[tokio::test]
+async fn a_request_is_explained_as_the_gateway_reads_it() {
+    let rules = "gateway: {methods: {any_case: allow}}\n\
+                 rules: [{name: login, match: {path: /login, method: POST}, by: resource, limit: 1/h}]";
+    let server = Server::start(rules).await;
+    for path in ["/%6Cogin", "/login;v=1", "//login", "/%2flogin"] {
+        let said = server.post("/explain", &json!({"path": path, "method": "post"}).to_string()).await.json();
+        assert_eq!((&said["rules"][0]["about"], &said["rules"][0]["key"]), (&json!(true), &json!("/login")), "{path}");
+        assert_eq!(said.get("rejected"), None, "{path}");
+    }
+    let said = server.get("/explain?path=/x/../login").await.json();
+    let rejected = json!({"status": 400, "detail": "the path has `.` or `..` in it"});
+    assert_eq!(said, json!({"granted": false, "denied_by": [], "rejected": rejected, "rules": []}));
+    let text = server.send("GET", "/explain?path=/x/../login", &[("accept", "text/plain")], "").await;
+    assert_eq!(text.body, "=> answered with 400: the path has `.` or `..` in it\n");
+    let invalid = server.post("/explain", r#"{"path": "/a\u0001b"}"#).await;
+    assert_eq!((invalid.status, &*invalid.detail()), (400, "`/a\u{1}b` is no path that a client can send"));
+}
+
+/// A key on `deny` is refused, and one on `allow` is not counted, whatever their counts say.
+#[tokio::test]
+async fn a_key_on_a_list_is_shown_as_such() {
+    let server = Server::start(
+        "rules:\n\
+         - {name: each-account, by: account, limit: 1/h, deny: [mallory], allow: [vip]}\n\
+         - {name: each-client, by: ip, limit: 1/h, deny: 203.0.113.0/24}\n",
+    )
+    .await;
+    let peek = async |rule: &str, key: &str| {
+        let said = server.get(&format!("/peek?rule={rule}&key={key}")).await.json();
+        (said["listed"].clone(), said["limits"][0]["grants"].clone(), said["counted"].clone())
+    };
+    assert_eq!(peek("each-account", "mallory").await, (json!("deny"), json!(false), json!("here")));
+    assert_eq!(peek("each-client", "203.0.113.7").await, (json!("deny"), json!(false), json!("here")));
+    assert_eq!(peek("each-account", "alice").await, (json!(null), json!(true), json!("here")));
+    let said = server.post("/charge?rule=each-account&key=vip", "").await.json();
+    assert_eq!((&said["listed"], &said["limits"][0]["grants"]), (&json!("allow"), &json!(true)));
+    assert_eq!((&said["limits"][0]["remaining"], said["limits"][0].get("retry_after")), (&json!(0), None));
+}
+
+#[tokio::test]
+async fn counts_that_stand_in_for_the_shared_ones_are_shown_as_such() {
+    let mut redis = diana_testing::RedisServer::start().unwrap();
+    let server = Server::start(&format!(
+        "store: {{redis: '{}'}}\nrules: [{{name: all, by: account, limit: 5/h}}, {{name: own, by: account, limit: 9/h, store: local}}]",
+        redis.url()
+    ))
+    .await;
+    let counted = async |rule: &str| server.get(&format!("/peek?rule={rule}&key=a")).await.json()["counted"].clone();
+    assert_eq!((counted("all").await, counted("own").await), (json!("shared"), json!("here")));
+    redis.kill().unwrap();
+    assert_eq!((counted("all").await, counted("own").await), (json!("fallback"), json!("here")));
+}
+
+#[tokio::test]
 async fn who_a_request_is_from_is_not_said_twice() {
     let server =
         Server::start("identity: {account: header(x-account)}\nrules: [{name: a, by: account, limit: 1/h}]").await;
@@ -313,8 +367,17 @@ async fn idle_connections_keep_nobody_out_for_ever() {
         stream.write_all(b"GET /healthz HT").await.unwrap();
         idle.push(stream);
     }
-    // More than it takes at a time; the first must go before this one gets its turn.
+    // More than it takes at a time: the oldest go for those that come later, at once, and not when their time is up.
     assert_eq!(server.get("/healthz").await.status, 200);
+    let kept = &mut idle[100];
+    kept.write_all(format!("TP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address).as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    tokio::time::timeout(LIMIT, kept.read_to_string(&mut answer)).await.unwrap().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let first = tokio::time::timeout(LIMIT, idle[0].read(&mut [0; 16])).await.unwrap();
+    assert!(first.map_or(true, |length| length == 0), "the oldest is gone");
 }
 
 #[tokio::test]
@@ -352,4 +415,26 @@ async fn status_tells_what_was_counted_and_where_rules_come_from() {
     let source = &server.get("/status").await.json()["source"];
     assert!(source["errors"].as_u64().unwrap() >= 1, "{source}");
     assert!(source["last_error"]["what"].as_str().unwrap().contains("no name"), "{source}");
+}
+
+/// A link of the page got 401 where there is a token, and the ninth tile stood alone in a row. (What a browser makes of it was
+/// looked at by hand.)
+#[tokio::test]
+async fn the_page_sends_the_token_and_leaves_no_tile_alone() {
+    let server = Server::start_with_token(RULES, "sesame").await;
+    let [html, css, js] = ["/", "/page.css", "/page.js"].map(|path| server.get(path));
+    let (html, css, js) = (html.await.body, css.await.body, js.await.body);
+    // Every link to what needs the token is one that the script asks for itself.
+    let links = html.split("<nav id=\"links\">").nth(1).unwrap().split("</nav>").next().unwrap();
+    for path in ["/metrics", "/rules", "/status"] {
+        assert_eq!(server.get(path).await.status, 401);
+        assert!(links.contains(&format!("href=\"{path}\"")), "{links}");
+    }
+    assert!(js.contains("at('links').addEventListener('click'") && js.contains("authorization: `Bearer ${token}`"));
+    let shown = js.split("const tiles = [").nth(1).unwrap().split("at('tiles')").next().unwrap();
+    let tiles = shown.split(']').next().unwrap().matches('\'').count() / 2 + shown.matches("tile(").count();
+    let columns =
+        css.split(".tiles { ").skip(1).map(|rule| rule.split("repeat(").nth(1).unwrap().split(',').next().unwrap());
+    let columns = columns.map(|columns| columns.parse::<usize>().unwrap()).collect::<Vec<_>>();
+    assert_eq!((tiles, &*columns), (9, &[9, 3][..]), "every row is full");
 }

@@ -72,9 +72,11 @@ impl Server {
         let mut state = AdminState {
             engine: Arc::new(EngineOptions::of(&file).build_with(&file, shared)),
             metrics: Metrics::new(2),
+            gateway: Arc::new(file.gateway.clone().unwrap_or_default()),
             readiness: Arc::new(Readiness::new()),
             sources: None,
             access_log: None,
+            program_log: None,
             token: None,
         };
         change(&mut state);

@@ -1,8 +1,15 @@
 //! Importers take any text: they make rules that can be read, or say what is wrong.
 
 use crate::support::{folder, read_again};
-use diana_server::import::{import_envoy, import_nginx};
+use diana_server::import::{Imported, import_envoy, import_nginx};
 use proptest::prelude::*;
+
+/// What was imported is good, and nothing had to be left out only because it was not.
+fn passes(imported: &Imported) {
+    read_again(&imported.rules);
+    let rejected = imported.notes.iter().find(|note| note.what.contains("a rule can't say it"));
+    assert!(rejected.is_none(), "{}", rejected.unwrap());
+}
 
 /// Includes that find another piece of the same.
 fn nginx(text: &str) {
@@ -14,18 +21,14 @@ fn nginx(text: &str) {
         }
     };
     match import_nginx("any.conf", text, &include) {
-        Ok(imported) => {
-            read_again(&imported.rules);
-        }
+        Ok(imported) => passes(&imported),
         Err(problems) => assert!(problems.to_string().starts_with("any.conf:"), "{problems}"),
     }
 }
 
 fn envoy(text: &str) {
     match import_envoy("any.yaml", text) {
-        Ok(imported) => {
-            read_again(&imported.rules);
-        }
+        Ok(imported) => passes(&imported),
         Err(problems) => assert!(problems.to_string().starts_with("any.yaml:"), "{problems}"),
     }
 }
@@ -63,6 +66,41 @@ fn mutated(name: &'static str, ending: &'static str) -> impl Strategy<Value = St
             }
         }
         characters.into_iter().collect()
+    })
+}
+
+/// Real files with lines doubled, moved, cut out and put together, which often stay readable.
+fn rearranged(name: &'static str, ending: &'static str) -> impl Strategy<Value = String> {
+    let change = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1..4_usize, 0..4_u8);
+    let file = prop::sample::select(examples(name, ending));
+    (file, prop::collection::vec(change, 1..12)).prop_map(|(text, changes)| {
+        let mut lines = text.lines().map(str::to_owned).collect::<Vec<_>>();
+        for (from, to, length, kind) in changes {
+            let start = from.index(lines.len() + 1);
+            let taken = lines[start..(start + length).min(lines.len())].to_vec();
+            let to = to.index(lines.len() + 1);
+            match kind {
+                0 => drop(lines.splice(start..start + taken.len(), [])),
+                1 => drop(lines.splice(to..to, taken)),
+                // The value of another line.
+                2 => {
+                    let value = |line: &str| line.split_once(": ").map(|(_, value)| value.to_owned());
+                    let value = taken.first().and_then(|line| value(line));
+                    let line = lines.get_mut(to).filter(|line| line.contains(": "));
+                    if let (Some(value), Some(line)) = (value, line) {
+                        *line = format!("{}: {value}", line.split_once(": ").unwrap().0);
+                    }
+                }
+                // A digit in place of another one.
+                _ => {
+                    let digit = char::from(b'0' + u8::try_from(length).unwrap() - 1);
+                    if let Some(line) = lines.get_mut(to) {
+                        *line = line.replacen(|c: char| c.is_ascii_digit(), &digit.to_string(), length);
+                    }
+                }
+            }
+        }
+        lines.join("\n")
     })
 }
 
@@ -120,7 +158,12 @@ fn statements() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    // `PROPTEST_CASES` asks for more.
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_text(text in ".{0,200}") {
@@ -145,6 +188,16 @@ proptest! {
 
     #[test]
     fn changed_files_of_envoy(text in mutated("envoy", ".yaml")) {
+        envoy(&text);
+    }
+
+    #[test]
+    fn rearranged_files_of_nginx(text in rearranged("nginx", ".conf")) {
+        nginx(&text);
+    }
+
+    #[test]
+    fn rearranged_files_of_envoy(text in rearranged("envoy", ".yaml")) {
         envoy(&text);
     }
 }

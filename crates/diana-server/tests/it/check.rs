@@ -112,6 +112,80 @@ fn variables_come_from_the_environment() {
 }
 
 #[test]
+fn without_an_environment_values_with_variables_are_not_checked() {
+    let text = "\
+store: {redis: 'redis://:${REDIS_PASSWORD}@10.0.0.7:6379'}
+rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
+";
+    // What the environment has is not looked at either, so that every machine says the same.
+    let output = diana_in(Path::new("."), &["check", "-", "--no-env"], text, &[("RATE", "nonsense")]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(err(&output), "stdin:1:16: not checked: ${REDIS_PASSWORD}\nstdin:2:26: not checked: ${RATE}\n");
+    let told = out(&output);
+    assert!(
+        told.starts_with(
+            "shared counts are on redis://10.0.0.7:6379; while it is unreachable, each instance counts for itself\n\n"
+        ),
+        "{told}"
+    );
+    assert!(
+        told.contains("at most 7 a second") && told.ends_with("\nstdin: 2 rules, good, but for 2 values not checked\n"),
+        "{told}"
+    );
+
+    let output = check(&text.replace("7/s", "7/fortnight"), &["--no-env"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("7/fortnight") && err(&output).ends_with("\n1 problem\n"), "{}", err(&output));
+    for name in samples().1 {
+        let output = diana_in(&samples().0, &["check", "--no-env", &name], "", &[]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    }
+}
+
+#[test]
+fn a_store_and_a_config_server_are_told_in_words() {
+    let text = "\
+store: {redis: 'redis://:hunter2@10.0.0.7', when_down: allow, memory: 8MiB}
+remote: {from: 'https://config.example.com/diana.yaml', token: hunter2}
+";
+    let output = check(text, &[]);
+    assert_eq!(
+        out(&output),
+        "\
+shared counts are on redis://10.0.0.7; while it is unreachable, requests are allowed
+counts in this process: take at most 8 MiB
+rules come from the config server https://config.example.com/diana.yaml, with a token; they take the place of those in this file
+
+stdin: 0 rules, good
+"
+    );
+}
+
+#[test]
+fn a_store_that_is_wrong_is_one_problem() {
+    let text = "store: {redis: localhost}\nrules: [{name: a, limit: 5/s, store: shared}]\n";
+    let told = err(&check(text, &[]));
+    assert!(told.contains("this is no address of a Redis") && told.ends_with("\n1 problem\n"), "{told}");
+}
+
+#[test]
+fn words_of_the_samples_are_not_broken() {
+    let (folder, names) = samples();
+    for name in names {
+        let output = diana_in(&folder, &["check", &name], "", &SECRETS);
+        for line in out(&output).lines().filter(|line| !line.starts_with(|first: char| first.is_alphabetic())) {
+            assert!(line.chars().count() <= 100, "{name}: {line}");
+        }
+        // Those that were cut in two.
+        let told = out(&output);
+        for word in ["/accounts/{name}/login", "/accounts/{name}/password-reset", "http://10.0.2.1:8000"] {
+            let is_there = std::fs::read_to_string(folder.join(&name)).unwrap().contains(word);
+            assert!(!is_there || told.contains(word), "{word} in {name}:\n{told}");
+        }
+    }
+}
+
+#[test]
 fn a_shared_limit_that_redis_can_not_keep_is_a_problem() {
     let text =
         "store: {redis: redis://127.0.0.1}\nrules: [{name: a, limit: 5/s, algorithm: smooth_bursty, starts: empty}]\n";

@@ -1,5 +1,6 @@
 //! The program as it is typed: what goes where, and how it ends.
 
+use crate::support::program::LONG;
 use crate::support::{diana_in, err, folder, out};
 use std::process::{Command, Output};
 
@@ -11,11 +12,11 @@ fn diana(args: &[&str], input: &str) -> Output {
 fn help_teaches() {
     for (args, words) in [
         (&["--help"][..], &["check", "explain", "schema", "import", "Examples:", "diana import nginx"][..]),
-        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "exit status"]),
+        (&["check", "--help"], &["Examples:", "--remote", "--quiet", "--no-env", "exit status"]),
         (&["explain", "--help"], &["Examples:", "--method", "-H", "--ip", "--account", "--set", "--times", "--every"]),
         (&["schema", "--help"], &["Examples:", "# yaml-language-server: $schema=diana.schema.json"]),
         (&["import", "--help"], &["nginx", "envoy", "Examples:"]),
-        (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "trusted_proxies"]),
+        (&["import", "nginx", "--help"], &["limit_req_zone", "--output", "--strict", "trusted_proxies"]),
         (&["import", "envoy", "--help"], &["rate_limit", "identity", "--output"]),
     ] {
         let output = diana(args, "");
@@ -32,7 +33,37 @@ fn standard_input_is_read() {
     let output = diana(&["import", "nginx", "-"], conf);
     assert!(output.status.success());
     assert!(out(&output).ends_with("by: ip/128\n    concurrent: 3\n"), "{}", out(&output));
-    assert_eq!(err(&output), "stdin:2: limit_rate: not carried over: `$x` is no plain rate\n");
+    let told = err(&output);
+    assert!(told.starts_with("stdin:2: limit_rate: not carried over: `$x` is no plain rate\nhint: "), "{told}");
+}
+
+#[test]
+fn strictly_nothing_is_written_that_differs() {
+    let path = std::env::temp_dir().join(format!("diana-import-strict-{}.yaml", std::process::id()));
+    let conf = |more: &str| format!("limit_conn_zone $remote_addr zone=c:1m;\nserver {{ limit_conn c 3; {more} }}\n");
+    let strict = |conf: &str, to: &[&str]| diana(&[&["import", "nginx", "-", "--strict"], to].concat(), conf);
+
+    for to in [&[][..], &["--output", path.to_str().unwrap()]] {
+        let output = strict(&conf("limit_rate $x;"), to);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(out(&output), "");
+        assert!(!path.exists());
+        assert_eq!(
+            err(&output),
+            "stdin:2: limit_rate: not carried over: `$x` is no plain rate\n\
+             no rules were written: 1 note says what would differ, and `--strict` accepts none\n"
+        );
+    }
+    // What is only not needed makes no difference.
+    let output = strict(&conf("limit_conn_log_level warn;"), &[]);
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(err(&output).starts_with("stdin:2: limit_conn_log_level: not needed"), "{}", err(&output));
+    assert!(out(&output).contains("concurrent: 3"));
+    let output = diana(
+        &["import", "envoy", "-", "--strict"],
+        "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+    );
+    assert_eq!(output.status.code(), Some(1), "a guess is a difference: {}", err(&output));
 }
 
 #[test]
@@ -105,4 +136,57 @@ fn the_schema_is_the_librarys() {
     assert!(out(&output).starts_with("{\n  \""), "one can read it:\n{}", out(&output));
     let printed = serde_json::from_str::<serde_json::Value>(&out(&output)).unwrap();
     assert_eq!(printed, diana_rules::schema(&diana::registry()));
+}
+
+#[test]
+fn what_is_served_without_a_file_is_what_is_printed() {
+    let printed = diana(&["serve", "--print-default"], "");
+    assert_eq!(out(&printed), diana_server::serve::DEFAULT);
+    let echoed = |mut running: Running| {
+        let port = running.listen.number();
+        let is_there = || crate::support::client::ask(port, "GET /hello HTTP/1.1\r\nhost: a\r\n\r\n");
+        let answer = diana_testing::wait_until("it to serve", LONG, is_there).unwrap();
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+        (answer.status, answer.header("ratelimit-policy").map(str::to_owned), answer.text().contains("/hello"))
+    };
+    let expected = (200, Some("\"everyone\";q=1000;w=1".to_owned()), true);
+    // Without a file, from standard input, and from a file.
+    assert_eq!(echoed(Running::start(&[], "")), expected);
+    assert_eq!(echoed(Running::start(&["-c", "-"], &out(&printed))), expected);
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    std::fs::write(file.path(), out(&printed)).unwrap();
+    assert_eq!(echoed(Running::start(&["--config", file.path().to_str().unwrap()], "")), expected);
+}
+
+#[test]
+fn what_is_wrong_in_standard_input_is_told() {
+    let output = diana(&["serve", "-c", "-"], "rules: [{name: a, limit: many}]\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("stdin:1:"), "{}", err(&output));
+}
+
+/// `diana serve` on ports of its own.
+struct Running {
+    child: std::process::Child,
+    listen: diana_testing::Port,
+    _admin: diana_testing::Port,
+}
+
+impl Running {
+    fn start(args: &[&str], input: &str) -> Self {
+        let [listen, admin] = [(); 2].map(|()| diana_testing::Port::claim().unwrap());
+        let address = |port: &diana_testing::Port| format!("127.0.0.1:{}", port.number());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
+            .arg("serve")
+            .args(args)
+            .args(["--listen", &address(&listen), "--admin", &address(&admin)])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes());
+        Self { child, listen, _admin: admin }
+    }
 }

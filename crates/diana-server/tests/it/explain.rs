@@ -146,6 +146,8 @@ fn what_is_typed_wrong_ends_with_2_and_says_what_would_do() {
         (&["--set", "tenant"], "`name=value`"),
         (&["login"], "a path begins with `/`"),
         (&["-X", ""], "a method is one word"),
+        (&["/a\u{1}b"], "is no path that a client can send"),
+        (&["-H", "x: a\u{1}b"], "is no header that a client can send"),
         (&["--times", "many"], "--times"),
         (&["--times", "100001"], "--times"),
         (&["--every", "soon"], "--every"),
@@ -154,5 +156,34 @@ fn what_is_typed_wrong_ends_with_2_and_says_what_would_do() {
         let output = explain(RULES.split("  - {name: tenants").next().unwrap(), options);
         assert_eq!((out(&output).as_str(), output.status.code()), ("", Some(2)), "{options:?}");
         assert!(err(&output).starts_with("error: ") && err(&output).contains(hint), "{options:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn a_request_is_read_as_the_gateway_reads_it() {
+    let rules = "\
+gateway: {paths: {escaped_slash: deny}}
+rules:
+  - {name: login, match: {path: /login}, by: query(user), limit: 5/h, missing: shared}
+  - {name: shop, match: {host: shop.example.com}, by: resource, limit: 5/h}
+";
+    let counted = "✓ login: counts it for al ice\n    login: 5 of 5 left, grants it\n";
+    for path in ["/login?user=al+ice", "/%6Cogin?user=al%20ice", "/login;v=1?us%65r=al ice", "//login/?user=al+ice"] {
+        let told = said(rules, &[path]);
+        assert!(told.starts_with(counted), "{path}: {told}");
+    }
+    let told = said(rules, &["/a//b;v=1", "-H", "host: Shop.example.com:8080"]);
+    assert!(told.contains("✓ shop: counts it for /a/b\n"), "{told}");
+    for (options, why) in [
+        (&["/x/../login"][..], "400: the path has `.` or `..` in it"),
+        (&["/x%2f..%2flogin"], "400: the path has `.` or `..` in it"),
+        (&["/a%2Fb"], "400: the path has an escaped slash in it"),
+        (&["-X", "post", "/login"], "400: the method is not written in capitals"),
+        (&["-X", "CONNECT", "/"], "405: this is no proxy to other places"),
+        (&["--host", "shop.example.com:x", "/"], "400: the Host is invalid"),
+        (&["https://shop.example.com:80,x/", "--times", "3"], "400: the Host is invalid"),
+        (&["-H", "authorization: a", "-H", "authorization: b", "/"], "400: there is more than one Authorization"),
+    ] {
+        assert_eq!(said(rules, options), format!("=> answered with {why}\n"), "{options:?}");
     }
 }

@@ -3,11 +3,15 @@
 
 mod bodies;
 mod clients;
+mod conformance_http1;
 mod floods;
 mod heads;
 mod http2;
+mod leaving;
+mod memory;
 mod operations;
 mod paths;
+mod pooling;
 mod proxies;
 mod regressions;
 mod slow;

@@ -2,7 +2,7 @@
 
 use crate::support::{compare, folder, read_again};
 use diana_rules::{Document, Registry, RuleFile, Span};
-use diana_server::import::{Imported, import_nginx};
+use diana_server::import::{Imported, NoteKind, import_nginx};
 use std::path::Path;
 use std::process::Command;
 
@@ -295,6 +295,161 @@ fn a_location_may_be_any_text() {
         let rules = imported(&text).rules;
         assert_eq!(rules.contains("\n      path: "), is_field, "{rules}");
         assert_eq!(rules.contains("\n      when: "), !is_field, "{rules}");
+    }
+}
+
+#[test]
+fn access_is_noted_wherever_it_stands() {
+    let imported = imported(&format!(
+        "{ZONES}server {{
+    allow 10.0.0.0/8;
+    allow 192.0.2.0/24;
+    deny all;
+    location /api/ {{ limit_req zone=a; limit_conn c 1; }}
+    location /status {{ allow 127.0.0.1; deny all; }}
+}}"
+    ));
+    let what = "it is about access, not about rates; a rule with `deny: [NETWORK]` refuses addresses";
+    assert_eq!(
+        told(&imported),
+        [
+            format!("nginx.conf:3: allow: not carried over, nor 1 more in this block: {what}"),
+            format!("nginx.conf:5: deny: not carried over: {what}"),
+            format!("nginx.conf:7: allow: not carried over: {what}"),
+            format!("nginx.conf:7: deny: not carried over: {what}"),
+        ]
+    );
+}
+
+#[test]
+fn a_key_with_a_fallback_is_a_rule_for_each() {
+    let imported = imported(
+        "map $http_x_api_key $client { '' $binary_remote_addr; default $http_x_api_key; }
+         limit_req_zone $client zone=api:1m rate=5r/s;
+         server { location /api/ { limit_req zone=api burst=2; } }",
+    );
+    assert!(imported.notes.is_empty(), "{:?}", told(&imported));
+    let rules = imported.rules;
+    let by_address = "- name: api-ip-128\n    by: ip/128\n    match:\n      path: /api/**\n      when: 'request.headers[\"x-api-key\"] == \"\"'\n";
+    let by_key = "- name: api-header-x-api-key\n    by: header(x-api-key)\n    match:\n      path: /api/**\n      when: '!(request.headers[\"x-api-key\"] == \"\")'\n";
+    assert!(rules.contains(by_address) && rules.contains(by_key), "{rules}");
+}
+
+#[test]
+fn a_value_that_depends_on_more_of_the_request_is_no_condition() {
+    let imported = imported(
+        "map $http_x $a { '' one; default $uri; }
+         map $a $k { one $binary_remote_addr; default ''; }
+         limit_req_zone $k zone=z:1m rate=5r/s; server { limit_req zone=z; }",
+    );
+    assert!(imported.rules.ends_with("rules: []\n"), "{}", imported.rules);
+    assert!(told(&imported)[0].contains("`map $a` looks at a value that depends on more of the request"));
+}
+
+#[test]
+fn one_zone_on_two_ports_with_two_statuses_is_one_rule() {
+    let imported = imported(
+        "limit_req_zone $remote_addr zone=a:1m rate=1r/s;
+         server { listen 80; server_name a.example; limit_req zone=a; }
+         server { listen 443; server_name a.example; limit_req zone=a; limit_req_status 429; }",
+    );
+    assert_eq!(imported.rules.matches("- name: ").count(), 1, "{}", imported.rules);
+    assert!(imported.rules.contains("- name: a\n"), "{}", imported.rules);
+    let notes = told(&imported);
+    let status = "nginx.conf:3: limit_req: status 429 not carried over: nginx.conf:2 has the same limit with status 503, and rules don't tell ports apart; one rule is for both";
+    assert!(notes.iter().any(|note| note == status), "{notes:?}");
+    assert!(!notes.iter().any(|note| note.contains("the rules apart")), "{notes:?}");
+}
+
+#[test]
+fn two_zones_that_are_alike_are_one_rule() {
+    let zones = "limit_req_zone $remote_addr zone=a:1m rate=1r/s; limit_req_zone $remote_addr zone=b:1m rate=60r/m;\n";
+    let in_one_server = imported(&format!("{zones}server {{ limit_req zone=a; limit_req zone=b; }}"));
+    assert_eq!(in_one_server.rules.matches("- name: ").count(), 1, "{}", in_one_server.rules);
+    assert!(in_one_server.rules.contains("zone b\n"), "both zones are named:\n{}", in_one_server.rules);
+    let note =
+        "nginx.conf:2: limit_req: limits the same requests in the same way as nginx.conf:2; one rule is for both";
+    assert_eq!(told(&in_one_server), [note]);
+    assert_eq!(in_one_server.notes[0].kind, NoteKind::Info);
+
+    let on_two_ports = imported(&format!(
+        "{zones}server {{ server_name x.example; limit_req zone=a; }}
+server {{ listen 81; server_name x.example; limit_req zone=b; }}"
+    ));
+    assert_eq!(on_two_ports.rules.matches("- name: ").count(), 1, "{}", on_two_ports.rules);
+    let note = "nginx.conf:3: limit_req: nginx counts it apart from nginx.conf:2, and Diana together, since rules don't tell ports apart";
+    assert!(told(&on_two_ports).iter().any(|told| told == note), "{:?}", told(&on_two_ports));
+}
+
+#[test]
+fn what_no_rule_can_say_is_left_out_and_noted() {
+    let locations = (0..200).map(|number| format!("location /some/where/{number}/ {{ }}\n")).collect::<String>();
+    let long = imported(&format!("{ZONES}server {{ location / {{ limit_req zone=a; }}\n{locations} }}"));
+    assert!(long.rules.ends_with("rules: []\n"), "{}", long.rules);
+    assert!(told(&long).iter().any(|note| note.contains("limit_req: not carried over: its condition would have")));
+    assert_eq!(long.hints[0], "none of the limits could be carried over, so there are no rules; the notes say why");
+    // The rule file has a largest size for regular expressions, which only it knows.
+    let large = imported(&format!("{ZONES}server {{ location ~ '^/(.{{5000}}){{5000}}$' {{ limit_req zone=a; }} }}"));
+    assert!(large.rules.ends_with("rules: []\n"), "{}", large.rules);
+    assert!(
+        told(&large)
+            .iter()
+            .any(|note| note.starts_with("nginx.conf:2: limit_req: not carried over: a rule can't say it: ")),
+        "{:?}",
+        told(&large)
+    );
+}
+
+/// What comes with nginx.
+const STOCK: &str = "\
+user  nginx;
+worker_processes  auto;
+events { worker_connections  1024; }
+http {
+    include       mime.types;
+    default_type  application/octet-stream;
+    sendfile        on;
+    keepalive_timeout  65;
+    server {
+        listen       80;
+        server_name  localhost;
+        location / { root   html; index  index.html index.htm; }
+        error_page   500 502 503 504  /50x.html;
+        location = /50x.html { root   html; }
+    }
+}
+";
+
+#[test]
+fn a_file_without_limits_says_so() {
+    let imported = imported(STOCK);
+    assert!(imported.rules.ends_with("rules: []\n"), "{}", imported.rules);
+    assert_eq!(
+        imported.hints[0],
+        "nginx.conf has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or what `nginx -T` prints"
+    );
+    assert!(imported.hints[1].contains("`listen`") && imported.hints[1].contains("`upstream`"), "{:?}", imported.hints);
+}
+
+#[test]
+fn the_gateway_that_is_suggested_can_be_taken_over() {
+    let server = "server { listen 80; listen 443 ssl; ssl_certificate a.pem; ssl_certificate_key a.key;
+                  limit_req zone=a; location / { proxy_pass http://10.0.0.1:3000; } location /b/ { proxy_pass http://b; } }";
+    for proxies in ["", "set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For;"] {
+        let rules = imported(&format!("{ZONES}{proxies}{server}")).rules;
+        let taken = rules.lines().map(|line| {
+            let is_field = ["gateway:", "  listen", "  tls", "    listen", "    certificates", "  upstream"];
+            // Within a `gateway` that is there, the fields stand behind their own `#`.
+            let bare = line.replacen("# ", "", 1);
+            if is_field.iter().any(|field| bare.starts_with(field)) { bare } else { line.to_owned() }
+        });
+        let taken = taken.map(|line| format!("{line}\n")).collect::<String>();
+        let file = RuleFile::read_with(&Document::new("diana.yaml", &*taken), &Registry::default(), |_| None);
+        let gateway = file.unwrap_or_else(|problems| panic!("{problems}\n{taken}")).gateway.unwrap();
+        assert_eq!(gateway.upstream.iter().map(ToString::to_string).collect::<Vec<_>>(), ["http://10.0.0.1:3000"]);
+        assert_eq!(gateway.listen.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0.0.0.0:80"]);
+        assert!(gateway.tls.is_some() && gateway.trusted_proxies.is_empty() == proxies.is_empty(), "{taken}");
+        assert!(taken.contains("nginx also sends requests to http://b"), "{taken}");
     }
 }
 

@@ -15,6 +15,7 @@ mod import_envoy;
 mod import_nginx;
 mod metrics;
 mod packaging;
+mod program_log;
 mod shared;
 mod support;
 mod the_gateway_page;

@@ -72,6 +72,8 @@ fn systemd_waits_longer_than_the_program_takes_to_stop() {
     let stop = file().gateway.unwrap().timeouts.stop;
     assert!(seconds(setting("TimeoutStopSec")) > stop, "{stop:?}");
     assert!(DOCKERFILE.contains("--stop-timeout 40"));
+    // A single file that is mounted is not noticed when it is replaced.
+    assert!(!DOCKERFILE.contains(".yaml:/etc") && DOCKERFILE.contains("-v ./etc:/etc/diana:ro"));
 }
 
 #[test]

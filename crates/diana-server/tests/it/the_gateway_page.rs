@@ -2,6 +2,10 @@
 //!
 //! That its files are good is looked at beside the rule file's own page (`crates/diana-rules/tests/the_gateway_page.rs`).
 
+use crate::support::client::Client;
+use crate::support::program::Diana;
+use crate::support::upstream::Upstream;
+use diana_testing::NginxServer;
 use std::collections::BTreeSet;
 use std::process::Command;
 
@@ -55,4 +59,48 @@ fn every_option_of_serve_is_on_it() {
     assert!(options.len() >= 6, "only {options:?} were found");
     let untold = options.iter().filter(|option| !PAGE.contains(**option)).collect::<Vec<_>>();
     assert!(untold.is_empty(), "{untold:?}");
+}
+
+/// The first block of code of a language behind a mark.
+fn block(mark: &str, language: &str) -> &'static str {
+    let rest = PAGE.split(mark).nth(1).unwrap();
+    let rest = rest.split(&format!("```{language}\n")).nth(1).unwrap();
+    rest.split("```").next().unwrap()
+}
+
+/// Every client that was over the limit got 403 without `Retry-After`.
+#[test]
+fn nginx_beside_diana_does_what_the_page_says() {
+    let mark = "**Beside nginx.**";
+    let upstream = Upstream::echo();
+    // As on the page, but for the addresses, and for a limit that no machine is too slow for.
+    let rules = block(mark, "yaml");
+    assert!(rules.contains("127.0.0.1:8080") && rules.contains("limit: 100/s"));
+    let diana = Diana::serve(&rules.replace("127.0.0.1:8080", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
+    let nginx = NginxServer::start(|port| {
+        let config = block(mark, "nginx");
+        assert!(
+            config.contains("listen 80;") && config.contains("127.0.0.1:8080") && config.contains("127.0.0.1:3000")
+        );
+        let config = config.replace("listen 80;", &format!("listen 127.0.0.1:{port};"));
+        let config = config.replace("127.0.0.1:8080", &format!("127.0.0.1:{}", diana.port()));
+        config.replace("127.0.0.1:3000", &format!("127.0.0.1:{}", upstream.port()))
+    });
+    let nginx = nginx.unwrap();
+    let post = "POST /orders?dry=1 HTTP/1.1\r\nhost: example.com\r\ncontent-length: 2\r\n\r\nhi";
+    for client in [[127, 0, 0, 1], [127, 0, 0, 2]] {
+        let passed = Client::connect_from(client, nginx.port()).send(post).answer();
+        assert_eq!(passed.status, 200, "{}", passed.text());
+        assert_eq!((upstream.last().line(), &*upstream.last().body), ("POST /orders?dry=1 HTTP/1.0", &b"hi"[..]));
+        for _ in 0..3 {
+            let denied = Client::connect_from(client, nginx.port()).send(post).answer();
+            assert_eq!(denied.status, 429, "{}", denied.text());
+            let retry = denied.header("retry-after").unwrap().parse::<u32>().unwrap();
+            assert!((1..=3_600).contains(&retry), "{retry}");
+            assert!(denied.header("ratelimit").unwrap().contains("r=0"), "{denied:?}");
+        }
+    }
+    assert_eq!(upstream.count(), 2, "what is denied does not reach the service");
+    // The location by which nginx asks is for nginx alone.
+    assert_eq!(Client::connect_from([127, 0, 0, 3], nginx.port()).get("/diana").status, 404);
 }

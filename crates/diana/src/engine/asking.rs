@@ -113,6 +113,11 @@ impl<S: Store + 'static> Engine<S> {
         self.shared.is_some() && verdict.found().applied().iter().any(is_shared)
     }
 
+    /// Whether a rule that is counted by many is about the request, but did not count it, since it seemed to cost nothing.
+    pub(super) fn is_free_shared(&self, verdict: &Verdict) -> bool {
+        self.shared.is_some() && verdict.found().free().iter().any(|applied| applied.home == Home::Shared)
+    }
+
     /// Lets the rules with `load` refuse what is too much for the machine.
     #[cold]
     fn shed(&self, verdict: &mut Verdict) {

@@ -5,7 +5,7 @@
 
 use super::Engine;
 use diana_core::{Ask, Cost, Decision, LocalStore, Patience, Retry, Store, StoreError};
-use diana_rules::{Home, InvalidKey, LimitInForce, RuleSet};
+use diana_rules::{Home, InvalidKey, LimitInForce, Listed, RuleSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,10 @@ pub struct KeyStanding {
     pub limits: Vec<LimitStanding>,
     /// Where it is counted.
     pub home: Home,
+    /// Whether the shared store is unreachable, so that the counts which this process keeps meanwhile have answered.
+    pub is_fallback: bool,
+    /// The list of the rule that the key is on: then its counts decide nothing.
+    pub listed: Option<Listed>,
 }
 
 /// Where a key stands with one limit.
@@ -90,6 +94,7 @@ struct Named {
     rules: Arc<RuleSet>,
     rule: usize,
     key: Vec<u8>,
+    listed: Option<Listed>,
 }
 
 impl Named {
@@ -139,6 +144,7 @@ impl<S: Store> Engine<S> {
         for limit in named.limits() {
             self.reset_one(&named, limit).await?;
         }
+        self.wake_queued(&named);
         self.standing(&named).await
     }
 
@@ -172,15 +178,25 @@ impl<S: Store> Engine<S> {
                 self.charge_one(&named, limit, still_used).await?;
             }
         }
+        self.wake_queued(&named);
         self.standing(&named).await
+    }
+
+    /// Wakes those that are queued for a key: there is more for them than they were told.
+    fn wake_queued(&self, named: &Named) {
+        for limit in named.limits() {
+            self.counts.lines.wake(self.counts.line(limit.limit.id(), &named.key));
+        }
     }
 
     fn named(&self, rule: &str, key: &[&str]) -> Result<Named, ByHandError> {
         let rules = self.rules();
         let place = rules.rules().iter().position(|known| known.rule().name == rule);
         let place = place.ok_or_else(|| ByHandError::NoSuchRule(rule.to_owned()))?;
-        let key = rules.rules()[place].key_of(key).map_err(ByHandError::InvalidKey)?;
-        let named = Named { rules, rule: place, key };
+        let (values, own) = (key, &rules.rules()[place]);
+        let key = own.key_of(values).map_err(ByHandError::InvalidKey)?;
+        let listed = own.list_of(values);
+        let named = Named { rules, rule: place, key, listed };
         if named.limits().is_empty() {
             return Err(ByHandError::NothingToCount(rule.to_owned()));
         }
@@ -198,6 +214,7 @@ impl<S: Store> Engine<S> {
             Some(shared) => (shared.peek(&asks, now, Patience::NONE).await?, Home::Shared),
             None => (LocalStore::peek(self.local(), &asks, now, Patience::NONE), Home::Local),
         };
+        let is_fallback = self.shared_for(named).is_some_and(|shared| shared.is_fallback(&seen));
         let limits = named.limits().iter().zip(seen.answers()).map(|(limit, answer)| LimitStanding {
             name: limit.limit.name().to_owned(),
             limit: answer.standing.limit,
@@ -205,7 +222,7 @@ impl<S: Store> Engine<S> {
             reset: answer.standing.reset,
             retry: answer.retry(),
         });
-        Ok(KeyStanding { limits: limits.collect(), home })
+        Ok(KeyStanding { limits: limits.collect(), home, is_fallback, listed: named.listed })
     }
 
     async fn reset_one(&self, named: &Named, limit: &LimitInForce) -> Result<(), StoreError> {

@@ -90,7 +90,9 @@ impl RuleExplanation {
     /// Whether the rule would refuse the request, if it is in force.
     pub fn refuses(&self) -> bool {
         match &self.said {
-            ExplainedRule::Listed | ExplainedRule::Lacks { then: Missing::Deny, .. } => true,
+            ExplainedRule::Listed
+            | ExplainedRule::CostFailed { .. }
+            | ExplainedRule::Lacks { then: Missing::Deny, .. } => true,
             _ => self.limits.iter().any(|(_, answer)| !answer.is_granted()),
         }
     }
@@ -129,20 +131,29 @@ impl fmt::Display for RuleExplanation {
             ExplainedRule::Lacks { what, then: Missing::Skip } => write!(f, "not counted, {what}"),
             ExplainedRule::Lacks { what, then: Missing::Deny } => write!(f, "refused, {what}"),
             ExplainedRule::Lacks { what, then: Missing::Shared } => {
-                write!(f, "{what}, so it is counted with all others that have none")?;
+                match &*self.key {
+                    "" => write!(f, "{what}, so it is counted with all others that have none")?,
+                    key => write!(f, "{what}; counted for {key}")?,
+                }
                 self.standings(f)
             }
             ExplainedRule::Free => f.write_str("it costs nothing, and is not counted"),
+            ExplainedRule::CostFailed { why } => {
+                write!(f, "denied with 400: its `cost` failed ({why}), and there is no `cost_default`")
+            }
             ExplainedRule::Counts { .. } if self.limits.is_empty() => {
                 f.write_str("about it, with nothing to count here")
             }
-            ExplainedRule::Counts { when_failed } => {
+            ExplainedRule::Counts { when_failed, cost_failed } => {
                 match &*self.key {
                     "" => f.write_str("counts it with everyone")?,
                     key => write!(f, "counts it for {key}")?,
                 }
                 if self.cost > 1 {
                     write!(f, " at a cost of {}", self.cost)?;
+                }
+                if *cost_failed {
+                    f.write_str(" (its `cost` failed, so `cost_default` is taken)")?;
                 }
                 if *when_failed {
                     f.write_str(" (its `when` failed, and is taken to hold)")?;

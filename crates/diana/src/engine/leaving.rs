@@ -25,7 +25,7 @@ impl<S: Store + 'static> Engine<S> {
     ///
     /// Without a runtime, what is shared comes back with time.
     pub fn leave(self: &Arc<Self>, mut verdict: Verdict, left: Left, costs: Option<Box<Settled>>) {
-        let is_shared = self.is_shared(&verdict);
+        let is_shared = self.is_shared(&verdict) || costs.is_some() && self.is_free_shared(&verdict);
         if left == Left::Done && costs.is_none() && (!verdict.found().is_held() || !is_shared) {
             // A verdict that is dropped gives back what it holds in this process.
             return;

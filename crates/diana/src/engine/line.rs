@@ -8,6 +8,8 @@
 //! A request that touches several counts stands in one line at a time: in the line of the count that denied it last. Who comes
 //! later and finds a line stands behind it, or is denied, so nobody overtakes.
 //!
+//! When the rules change, the first of each line is woken and asks by the new rules.
+//!
 //! For a shared count the line is that of this process. What others give back wakes nobody here, so the first asks every
 //! [`SHORT_WHILE`].
 //!
@@ -15,6 +17,7 @@
 //! - First come, first served, for each count.
 //! - Nobody waits longer than the rule's `wait`, and no line is longer than its `queue`.
 //! - Whoever stops waiting has taken nothing, and the next one moves up.
+//! - Whoever waits is woken when its count is reset, or when the rules change.
 
 use super::asking::InLine;
 use super::asks::{Asks, Part};
@@ -130,6 +133,7 @@ impl<S: Store + 'static> Engine<S> {
                 }
             }
             moves = 0;
+            rule = begun.verdict_mut().go_over_to(self.rules.load(), rule);
             begun.verdict_mut().ask_anew(self.now());
             if self.ask_all(&mut begun).await {
                 note_stood(begun.verdict_mut(), rule, began);

@@ -35,6 +35,8 @@ pub(super) struct Made {
     pub(super) stood: Option<Stood>,
     /// The asks of which nothing is left to give back: they turned out to cost nothing.
     pub(super) emptied: Vec<(Part, usize)>,
+    /// What was charged afterwards to each rule to which it seemed to cost nothing.
+    pub(super) charged_free: Vec<u64>,
     /// When somebody said that it goes on, if an adaptive limit wants to know.
     pub(super) begun: Option<Timestamp>,
     /// Whether somebody has said that it was answered.
@@ -96,6 +98,7 @@ impl Made {
                 held: None,
                 stood: None,
                 emptied: Vec::new(),
+                charged_free: Vec::new(),
                 begun: None,
                 is_answered: false,
             }),
@@ -114,6 +117,7 @@ impl Made {
         self.held = None;
         self.stood = None;
         self.emptied.clear();
+        self.charged_free.clear();
         self.begun = None;
         self.is_answered = false;
         // A thread that ends has nothing to keep it in; then it goes.

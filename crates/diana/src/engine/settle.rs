@@ -2,13 +2,20 @@
 //!
 //! Before a request is carried out, its cost is a guess: so many tokens, so many bytes. Afterwards it is known. What was too
 //! little is charged without asking, even beyond the limit; what was too much is given back, as far as time has not.
+//!
+//! What a verdict reports afterwards (how much is left, and until when) is the state after the correction: read from the counts
+//! of this process, and computed for those of the shared store, which would take another round trip.
 
 use super::asks::{AskList, Asks, Part, ask};
 use super::made::SharedDecision;
 use super::{Engine, Verdict};
-use diana_core::{Answer, Ask, Cost, Decision, LocalStore, MinInterval, Outcome, Receipt, Store, Timestamp};
-use diana_rules::{CostOf, Rule};
+use diana_core::{
+    Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MinInterval, Outcome, Patience, Quota,
+    Receipt, RefillingBucket, Standing, Store, Timestamp, TokenBucket,
+};
+use diana_rules::{CostOf, Home, LimitInForce, Rule};
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// What a request turned out to cost.
 ///
@@ -53,7 +60,9 @@ impl Settled {
     /// What it says about a rule.
     fn of(&self, rule: &Rule) -> Option<u64> {
         let named = self.by_rule.iter().rev().find(|(name, _)| *name == rule.name).map(|(_, cost)| *cost);
-        named.or_else(|| self.all.filter(|_| rule.cost != CostOf::Request))
+        let cost = named.or_else(|| self.all.filter(|_| rule.cost != CostOf::Request))?;
+        // More than any limit can count is charged as the most that it can.
+        Some(cost.min(MAX_PERMITS))
     }
 }
 
@@ -77,9 +86,7 @@ impl<'a> Corrections<'a> {
         let emptied = &verdict.made().emptied;
         for (nth, ((applied, limit), answer)) in Asks::places(verdict, part).zip(made.answers()).enumerate() {
             let rule = verdict.rules().rule(applied.rule).map(diana_rules::RuleInForce::rule);
-            // What is in flight comes back as it went out. An interval is kept by one grant, whatever it costs.
-            let is_settled = !limit.is_returned && limit.limit.algorithm::<MinInterval>().is_none();
-            let cost = rule.filter(|_| is_settled).and_then(|rule| costs.of(rule));
+            let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
             let is_empty = emptied.contains(&(part, nth));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {
                 all.emptied.extend(is_empty.then_some((part, nth)));
@@ -99,10 +106,8 @@ impl<'a> Corrections<'a> {
                 all.returned.push(ask(less));
                 all.answers.push(granted(less));
             }
-            // What is told to the client is what is left now, as far as nobody else came meanwhile.
-            let mut standing = answer.standing;
-            standing.remaining = (standing.remaining.saturating_add(taken)).saturating_sub(cost).min(standing.limit);
-            match Cost::new(cost.min(diana_core::MAX_PERMITS)) {
+            let standing = corrected(&limit.limit, answer.standing, taken, cost);
+            match Cost::new(cost) {
                 Ok(cost) => all.after.push(Answer { standing, ..granted(cost) }),
                 Err(_) => {
                     all.emptied.push((part, nth));
@@ -112,6 +117,59 @@ impl<'a> Corrections<'a> {
         }
         all
     }
+}
+
+/// Whether a limit is corrected. What is in flight comes back as it went out; an interval is kept by one grant, whatever it costs.
+fn is_settled(limit: &LimitInForce) -> bool {
+    !limit.is_returned && limit.limit.algorithm::<MinInterval>().is_none()
+}
+
+/// Where a key stands once it has cost `cost` instead of `taken`, as far as nobody else came meanwhile.
+fn corrected(limit: &Limit, before: Standing, taken: u64, cost: u64) -> Standing {
+    let remaining = before.remaining.saturating_add(taken).saturating_sub(cost).min(before.limit);
+    let bucket = (limit.algorithm::<TokenBucket>().map(TokenBucket::quota))
+        .or_else(|| limit.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
+        .or_else(|| limit.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
+    let reset = match bucket {
+        // A bucket is full again so much later, or earlier, as it takes to refill the difference.
+        Some(quota) if cost >= taken => before.reset.saturating_add(refill(quota, cost - taken)),
+        Some(quota) => before.reset.saturating_sub(refill(quota, taken - cost)),
+        // A window ends when it ends, unless nothing is left in it.
+        None if remaining == before.limit => Duration::ZERO,
+        None => before.reset,
+    };
+    Standing { remaining, reset, ..before }
+}
+
+/// How long it takes to refill so many permits.
+fn refill(quota: Quota, permits: u64) -> Duration {
+    let nanos = u128::from(permits).saturating_mul(quota.period().as_nanos()).div_ceil(u128::from(quota.permits()));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+impl Verdict {
+    /// Reports what will be left once the request has cost so much, where that is told to the shared store only later.
+    pub fn expect(&mut self, costs: &Settled) {
+        if costs.is_empty() || !self.is_granted() {
+            return;
+        }
+        let here = self.made().here;
+        let local = self.made().local.as_ref().map(|made| expected(self, here, made, costs));
+        let shared = self.made().shared.as_ref().map(|made| expected(self, Part::Shared, &made.decision, costs));
+        let made = self.made_mut();
+        made.local = local.or(made.local.take());
+        if let (Some(made), Some(decision)) = (&mut made.shared, shared) {
+            made.decision = decision;
+        }
+    }
+}
+
+/// A decision that says where each key will stand; what was taken stays as it is.
+fn expected(verdict: &Verdict, part: Part, made: &Decision, costs: &Settled) -> Decision {
+    let after = Corrections::of(verdict, part, made, costs).after;
+    let answers =
+        made.answers().iter().zip(after).map(|(answer, after)| Answer { standing: after.standing, ..*answer });
+    Decision::from(answers.collect::<SmallVec<[Answer; 8]>>()).with_note(made.note())
 }
 
 impl<S: Store> Engine<S> {
@@ -142,6 +200,34 @@ impl<S: Store> Engine<S> {
                 verdict.made_mut().shadows[place].decision = settled;
             }
         }
+        if !verdict.found().free().is_empty() {
+            self.settle_free(verdict, costs, now).await;
+        }
+    }
+
+    /// Charges the rules to which the request seemed to cost nothing, so that they were never asked.
+    #[cold]
+    async fn settle_free(&self, verdict: &mut Verdict, costs: &Settled, now: Timestamp) {
+        let free = verdict.found().free().len();
+        verdict.made_mut().charged_free.resize(free, 0);
+        for nth in 0..free {
+            let (applied, before) = (&verdict.found().free()[nth], verdict.made().charged_free[nth]);
+            let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
+            let Some(cost) = costs.of(rule.rule()) else { continue };
+            // What was charged before stays: nobody holds a receipt for it.
+            let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
+            for limit in rule.limits(applied).iter().filter(|limit| is_settled(limit)) {
+                let ask = Ask { cost: more, ..ask(verdict, applied, limit) };
+                match self.shared().filter(|_| limit.home == Home::Shared) {
+                    Some(shared) => {
+                        // A store that can't be reached can't be told.
+                        let _ = shared.charge(ask, now).await;
+                    }
+                    None => LocalStore::charge(self.local(), ask, now),
+                }
+            }
+            verdict.made_mut().charged_free[nth] = cost;
+        }
     }
 
     /// Corrects one decision, where it was made; says what it is afterwards.
@@ -154,7 +240,8 @@ impl<S: Store> Engine<S> {
         now: Timestamp,
         here: bool,
     ) -> Decision {
-        let Corrections { charged, returned, answers, emptied, after } = Corrections::of(verdict, part, &made, costs);
+        let Corrections { charged, returned, answers, emptied, mut after } =
+            Corrections::of(verdict, part, &made, costs);
         let given_back = Decision::from(answers).with_note(made.note());
         match self.shared().filter(|_| !here) {
             Some(shared) => {
@@ -171,6 +258,7 @@ impl<S: Store> Engine<S> {
                     LocalStore::refund(self.local(), &returned, &given_back, now);
                 }
                 charged.into_iter().for_each(|ask| LocalStore::charge(self.local(), ask, now));
+                self.look_again(verdict, part, &mut after, now);
             }
         }
         self.counts.wake(&returned);
@@ -180,5 +268,15 @@ impl<S: Store> Engine<S> {
         known.retain(|(known, _)| *known != part);
         known.extend(emptied);
         made
+    }
+
+    /// Reads where the keys of a decision stand now.
+    fn look_again(&self, verdict: &Verdict, part: Part, after: &mut [Answer], now: Timestamp) {
+        let looked = LocalStore::peek(self.local(), &Asks::of(verdict, part), now, Patience::FOREVER);
+        for ((answer, looked), (_, limit)) in after.iter_mut().zip(looked.answers()).zip(Asks::places(verdict, part)) {
+            if is_settled(limit) {
+                answer.standing = looked.standing;
+            }
+        }
     }
 }

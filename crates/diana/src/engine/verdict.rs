@@ -46,6 +46,9 @@ pub enum Reason<'a> {
     },
 }
 
+/// What is answered to a request whose cost can't be computed.
+const BAD_REQUEST: u16 = 400;
+
 impl Verdict {
     pub(super) fn new(rules: Rules, at: Timestamp, here: Part) -> Self {
         Self(Some(Made::new(rules, at, here)))
@@ -101,7 +104,7 @@ impl Verdict {
         let (rules, found, made) = (self.rules(), self.found(), self.made());
         if !self.is_granted() {
             let Some(rule) = self.refusing() else { return };
-            rule.count(if rule.rule().over == Over::Deny { Fate::Refused } else { Fate::Diverted });
+            rule.count(if self.over() == Some(&Over::Deny) { Fate::Refused } else { Fate::Diverted });
             return;
         }
         for refused in found.refused() {
@@ -145,6 +148,20 @@ impl Verdict {
     pub(super) fn ask_anew(&mut self, now: Timestamp) {
         let made = self.made_mut();
         (made.at, made.local, made.shared) = (now, None, None);
+    }
+
+    /// Goes over to other rules, unless it can't be told what they say about the request; `rule` is a rule by its number, whose
+    /// new number is returned.
+    #[cfg(feature = "wait")]
+    pub(super) fn go_over_to(&mut self, rules: Rules, rule: Option<u32>) -> Option<u32> {
+        if std::ptr::eq(self.rules(), &**rules) {
+            return rule;
+        }
+        let Some(found) = rules.carried_over(self.rules(), self.found()) else { return rule };
+        let number = rule.and_then(|rule| rules.number(&self.rules().rule(rule)?.rule().name));
+        let made = self.made_mut();
+        (made.rules, made.found) = (Some(rules), found);
+        number
     }
 
     pub(super) fn refuse(&mut self, by: RefusedBy) {
@@ -274,12 +291,24 @@ impl Verdict {
 
     /// What a refusal answers; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
-        self.refused_by().map(|rule| rule.status)
+        let rule = self.refused_by()?;
+        Some(match self.made().refused.map(|refused| refused.why) {
+            // It is the request that is wrong, not how often it comes.
+            Some(Why::Cost) => BAD_REQUEST,
+            Some(Why::Missing) => rule.missing_status.unwrap_or(rule.status),
+            _ => rule.status,
+        })
     }
 
-    /// What becomes of a request that is over the limit; `None` if it was granted.
+    /// What becomes of a request that is over the limit; `None` if it was granted. One that is denied because its cost can't be
+    /// computed, or with a status of its own because something is missing, is over no limit, and never diverted.
     pub fn over(&self) -> Option<&Over> {
-        self.refused_by().map(|rule| &rule.over)
+        let rule = self.refused_by()?;
+        Some(match self.made().refused.map(|refused| refused.why) {
+            Some(Why::Cost) => &Over::Deny,
+            Some(Why::Missing) if rule.missing_status.is_some() => &Over::Deny,
+            _ => &rule.over,
+        })
     }
 
     /// The rules that it was made by.
@@ -337,6 +366,9 @@ impl fmt::Display for Verdict {
             None => f.write_str(": no rule is about it"),
             Some(Reason::Rule { rule, why: Why::Listed }) => write!(f, " by `{}`: it is in `deny`", rule.name),
             Some(Reason::Rule { rule, why: Why::Missing }) => write!(f, " by `{}`: it has no {}", rule.name, rule.by),
+            Some(Reason::Rule { rule, why: Why::Cost }) => {
+                write!(f, " by `{}`: its cost can't be computed, and there is no `cost_default`", rule.name)
+            }
             Some(Reason::Rule { rule, why: Why::Overloaded(resource) }) => {
                 write!(f, " by `{}`: too busy ({resource})", rule.name)
             }

@@ -111,10 +111,10 @@ fn a_cost_is_a_number_or_an_expression() {
     let tokens = |count: &str| said(&engine, &get("/tokens").header("x-tokens", count));
     assert_eq!(tokens("600"), "granted, closest to `tokens`: 400 of 1000 left");
     assert_eq!(tokens("600"), "denied by `tokens`: 400 of 1000 left, again in 12min");
-    assert_eq!(tokens("0"), "granted: no rule is about it");
-    assert_eq!(tokens("5000"), "denied by `tokens`: 400 of 1000 left, and waiting will not help");
-    // What fails costs 1, and is counted as a failure.
-    assert_eq!(tokens("many"), "granted, closest to `tokens`: 399 of 1000 left");
+    assert_eq!(tokens("0"), "granted, closest to `tokens`: 399 of 1000 left");
+    assert_eq!(tokens("5000"), "denied by `tokens`: 399 of 1000 left, and waiting will not help");
+    let failed = "denied by `tokens`: its cost can't be computed, and there is no `cost_default`";
+    assert_eq!(tokens("many"), failed);
     assert_eq!(engine.rules().rules()[1].failures(), 1);
 }
 
@@ -203,7 +203,7 @@ fn an_explanation_tells_what_each_rule_says() {
   - {name: device, by: device, limit: 1/h}
   - {name: strict, by: device, limit: 1/h, missing: deny, shadow: true}
   - {name: plan, match: {header: {x-plan: free}}, limit: 1/h}
-  - {name: free, limit: 1/h, cost: 'int(request.query.n)', match: {when: 'request.query.n == "0"'}}
+  - {name: free, limit: 1/h, cost: 'int(request.query.n)', cost_min: 0, match: {when: 'request.query.n == "0"'}}
 "#,
     );
     let alice = diana::rules::DescribedRequest::new("GET", "/?n=0").named("account", "alice");

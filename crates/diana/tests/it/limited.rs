@@ -55,6 +55,87 @@ fn spends_what_is_stored_and_one_more_then_one_an_interval() {
     assert_eq!(heard(flow()), "limited: come again in 200ms");
 }
 
+/// As the annotation of the essay that these come from: each call pays for itself, so a second's worth goes at once.
+mod defaults {
+    use super::*;
+
+    #[rate_limit(in = "default-rate")]
+    fn rate() -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[rate_limit(rate = 5.0, in = "default-burst")]
+    fn burst() -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[rate_limit(rate = 0.5, in = "default-slow")]
+    fn slow() -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[rate_limit(timeout = "1s", in = "default-waits")]
+    fn waits() -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[count_limit(in = "default-count")]
+    fn count() -> Result<(), Limited> {
+        Ok(())
+    }
+
+    #[test]
+    fn one_call_a_second_and_one_at_once() {
+        let clock = limits("default-rate");
+        assert_eq!(heard(rate()), "ran");
+        assert_eq!(heard(rate()), "limited: come again in 1s");
+        clock.advance(ms(999));
+        assert_eq!(heard(rate()), "limited: come again in 1ms");
+        clock.advance(ms(1));
+        assert_eq!(heard(rate()), "ran");
+        // However long it was quiet.
+        clock.advance(ms(60_000));
+        assert_eq!([heard(rate()), heard(rate())], ["ran", "limited: come again in 1s"]);
+    }
+
+    #[test]
+    fn a_seconds_worth_goes_at_once() {
+        let clock = limits("default-burst");
+        for _ in 0..2 {
+            for _ in 0..5 {
+                assert_eq!(heard(burst()), "ran");
+            }
+            assert_eq!(heard(burst()), "limited: come again in 200ms");
+            clock.advance(ms(1_000));
+        }
+        // Less than one call in a second is still one at once.
+        let clock = limits("default-slow");
+        assert_eq!([heard(slow()), heard(slow())], ["ran", "limited: come again in 2s"]);
+        clock.advance(ms(2_000));
+        assert_eq!(heard(slow()), "ran");
+    }
+
+    #[test]
+    fn a_call_waits_for_its_own_permit_and_not_for_that_of_the_one_before() {
+        let clock = limits("default-waits");
+        assert_eq!(heard(waits()), "ran");
+        assert_eq!(now(&clock), ms(0));
+        assert_eq!(heard(waits()), "ran");
+        assert_eq!(now(&clock), ms(1_000));
+    }
+
+    #[test]
+    fn one_count_in_a_second() {
+        let clock = limits("default-count");
+        clock.advance(ms(300));
+        assert_eq!(heard(count()), "ran");
+        clock.advance(ms(999));
+        assert_eq!(heard(count()), "limited: come again in 1ms");
+        clock.advance(ms(1));
+        assert_eq!(heard(count()), "ran");
+    }
+}
+
 #[rate_limit(rate = 5, burst = "0s", timeout = "400ms", in = "waits")]
 fn waits() -> Result<(), Limited> {
     Ok(())
@@ -265,7 +346,7 @@ fn methods_of_the_same_name_count_apart() {
     assert_eq!(heard(there.sell()), "ran");
     assert_eq!(heard(Bank.sell()), "ran");
     let limited = here.sell().unwrap_err();
-    assert_eq!((limited.function(), limited.name()), ("limited::sell", "shop:limited::sell"));
+    assert_eq!((limited.function(), limited.name()), ("it::limited::sell", "shop:it::limited::sell"));
     assert_eq!(heard(Err::<(), _>(limited)), "limited for here: come again in 1h");
     assert_eq!(heard(here.open()), "ran");
     assert_eq!(heard(Bank.open()), "ran");
@@ -317,7 +398,7 @@ fn a_refusal_is_an_error_of_the_functions_own() {
     limits("own-error");
     assert_eq!(own_error().map(|made| made.to_string()).unwrap(), "made");
     let failed = own_error().map(|made| made.to_string()).unwrap_err();
-    assert_eq!(failed.0, "`limited::own_error` is limited: come again in 1h");
+    assert_eq!(failed.0, "`it::limited::own_error` is limited: come again in 1h");
 }
 
 #[rate_limit(rate = 1, burst = "9s", by = "{id}", in = "two")]

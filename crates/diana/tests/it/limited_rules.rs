@@ -55,7 +55,7 @@ fn a_rule_counts_by_what_it_is_told_and_by_who_calls() {
     let buy = |caller, item, pieces| heard(ask(caller, item, pieces));
     assert_eq!(buy(ann(), 7, 6), "ran");
     assert_eq!(buy(ann(), 8, 6), "ran");
-    let refused = "`limited_rules::buy` is limited by rule `orders` for ann, 7, 192.0.2.1: come again in 12s";
+    let refused = "`it::limited_rules::buy` is limited by rule `orders` for ann, 7, 192.0.2.1: come again in 12s";
     assert_eq!(buy(ann(), 7, 6), refused);
     assert_eq!(buy(ann(), 7, 4), "ran");
     assert_eq!(buy(ann().with_user("bob"), 7, 6), "ran");
@@ -84,7 +84,7 @@ fn by_resource_is_each_function_and_a_rule_for_requests_can_be_named() {
     assert_eq!(heard(other()), "ran");
     assert_eq!(
         heard(one()),
-        "`limited_rules::one` is limited by rule `each` for /limited_rules::one: come again in 1h"
+        "`it::limited_rules::one` is limited by rule `each` for /it::limited_rules::one: come again in 1h"
     );
 }
 
@@ -102,14 +102,14 @@ fn what_a_rule_denies_is_refused_for_good_and_what_it_lacks_counts_together() {
     let engine = EngineOptions::of(&file).clock(ManualClock::new()).build(&file);
     Limits::new().with_rules(Arc::new(engine)).install_as("lists");
     let acme = |device: &'static str| heard(Caller::new().with("tenant", "acme").enter(|| listed(device)));
-    assert_eq!(acme("thief"), "`limited_rules::listed` is limited by rule `lists`: coming again won't help");
+    assert_eq!(acme("thief"), "`it::limited_rules::listed` is limited by rule `lists`: coming again won't help");
     assert_eq!(acme("good"), "ran");
     assert_eq!(acme("good"), "ran");
     assert_eq!(acme("x"), "ran");
     // What the call itself tells is meant, whatever is known about who makes it.
     let thief = Caller::new().with("tenant", "acme").with("device", "thief");
     assert_eq!(heard(thief.enter(|| listed("z"))), "ran");
-    assert_eq!(acme("x"), "`limited_rules::listed` is limited by rule `lists` for acme, x: come again in 1h");
+    assert_eq!(acme("x"), "`it::limited_rules::listed` is limited by rule `lists` for acme, x: come again in 1h");
     // Who does not tell its tenant has one with all such calls, for each device.
     assert_eq!(heard(listed("x")), "ran");
     assert_eq!(heard(listed("y")), "ran");
@@ -129,7 +129,7 @@ fn what_its_rule_does_not_ask_for_is_told() {
     rules("typo", ManualClock::new(), "  - {name: lists, match: {call: device}, by: device, limit: 1/h}");
     let limited = typo("x").unwrap_err();
     assert!(matches!(limited.cause(), Cause::NotAsked { .. }), "{limited:?}");
-    let told = "`limited_rules::typo` tells its rule what that does not ask for: the rule `lists` does not ask for `devise`; \
+    let told = "`it::limited_rules::typo` tells its rule what that does not ask for: the rule `lists` does not ask for `devise`; \
                 its `match` says `call: [device]`";
     assert_eq!((limited.to_string().as_str(), limited.status()), (told, 500));
 }
@@ -145,18 +145,20 @@ fn told(limited: Limited) -> String {
 
 #[test]
 fn a_call_goes_by_the_rules_in_force_and_without_its_rule_is_told_so() {
-    assert!(reloaded().starts_with("500 `limited_rules::reloaded` has a limit in `reload`, which is not installed"));
+    assert!(
+        reloaded().starts_with("500 `it::limited_rules::reloaded` has a limit in `reload`, which is not installed")
+    );
     Limits::new().install_as("reload");
-    let none = "500 `limited_rules::reloaded` names a rule, but the installed limits have none: install \
+    let none = "500 `it::limited_rules::reloaded` names a rule, but the installed limits have none: install \
                 `Limits::new().with_rules(engine)`";
     assert_eq!(reloaded(), none);
     let engine = rules("reload", ManualClock::new(), "  - {name: other, limit: 1/s}");
-    let missing = "500 `limited_rules::reloaded` names the rule `gone`, which is not in force: add it to the rule file, or name \
+    let missing = "500 `it::limited_rules::reloaded` names the rule `gone`, which is not in force: add it to the rule file, or name \
                    another";
     assert_eq!(reloaded(), missing);
     engine.set_rules(&file("  - {name: gone, limit: 1/min, status: 429}"));
     assert_eq!(reloaded(), "ran");
-    assert_eq!(reloaded(), "429 `limited_rules::reloaded` is limited by rule `gone`: come again in 1min");
+    assert_eq!(reloaded(), "429 `it::limited_rules::reloaded` is limited by rule `gone`: come again in 1min");
     engine.set_rules(&file("  - {name: gone, limit: 1/min, shadow: true}"));
     assert_eq!(reloaded(), "ran");
     engine.set_rules(&file("  - {name: other, limit: 1/min}"));
@@ -180,7 +182,7 @@ fn a_function_that_is_not_async_waits_where_it_is_told_for_how_long() {
     assert_eq!((heard(waits()), now()), ("ran".to_owned(), ms(200)));
     // Where nobody can tell for how long, it does not wait.
     engine.set_rules(&file("  - {name: bucket, limit: {rate: 1/min, algorithm: fixed_window}, wait: 1min}"));
-    assert_eq!(heard(waits()), "`limited_rules::waits` is limited by rule `bucket`: come again in 59.8s");
+    assert_eq!(heard(waits()), "`it::limited_rules::waits` is limited by rule `bucket`: come again in 59.8s");
 }
 
 #[limited("bucket", in = "wait")]
@@ -217,7 +219,7 @@ async fn a_call_holds_its_place_until_it_returns_panics_or_is_dropped() {
     let first = tokio::spawn(holds(ms(100)));
     tokio::time::sleep(ms(50)).await;
     assert_eq!(free(), 0);
-    let refused = "`limited_rules::holds` is limited by rule `places`: come again when another call is over";
+    let refused = "`it::limited_rules::holds` is limited by rule `places`: come again when another call is over";
     assert_eq!(heard(holds(ms(1)).await), refused);
     first.await.unwrap().unwrap();
     assert_eq!(free(), 1);

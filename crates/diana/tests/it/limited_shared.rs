@@ -36,9 +36,28 @@ async fn two_that_share_grant_what_one_would() {
     assert_eq!(granted, 3);
     let limited = call("ann").await.unwrap_err();
     assert!(matches!(limited.cause(), Cause::Used { .. }), "{limited}");
-    assert_eq!((limited.key(), limited.name()), (Some("ann"), "shop:limited_shared::export"));
+    assert_eq!((limited.key(), limited.name()), (Some("ann"), "shop:it::limited_shared::export"));
     assert!(limited.retry_after() > Some(Duration::from_secs(3_000)), "{limited}");
     assert!(call("bob").await.is_ok());
+}
+
+#[rate_limit(rate = 1_000, burst = "0s", expire = "1h", by = user, store = shared, in = "expires")]
+#[count_limit(limit = 100, period = "1s", by = user, store = shared, in = "expires")]
+async fn expires() -> Result<(), Limited> {
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn expire_keeps_a_key_on_redis_and_both_attributes_have_names_of_their_own() {
+    let redis = RedisServer::start().unwrap();
+    Limits::new().with_shared(store(&redis).await).install_as("expires");
+    assert_eq!(Caller::new().with_user("ann").scope(expires()).await, Ok(()));
+    // The key of the count is kept for its second, and may be gone by now.
+    // By a script, since a key ends with a byte that is no text.
+    let script = "return redis.call('PTTL', redis.call('KEYS', '*rateLimit*expires*')[1])";
+    let said = redis.cli(&["EVAL", script, "0"]).unwrap();
+    let left: i64 = said.trim().parse().unwrap_or_else(|_| panic!("{said}"));
+    assert!(left > 3_000_000, "it goes in {left} ms");
 }
 
 #[rate_limit(rate = 20, burst = "0s", timeout = "30s", store = shared, in = "waits")]
@@ -127,7 +146,7 @@ async fn what_is_missing_or_ambiguous_is_told() {
     let redis = RedisServer::start().unwrap();
     Limits::new().with_shared(store(&redis).await).install_as("names");
     assert_eq!(Mail::send().await, Ok(()));
-    // Both are `limited_shared::send`, and others could not tell them apart.
+    // Both are `it::limited_shared::send`, and others could not tell them apart.
     let limited = Letter::send().await.unwrap_err();
     assert_eq!(limited.cause(), &Cause::NameTaken);
     assert!(limited.to_string().contains("give one of them a `prefix`"), "{limited}");

@@ -267,3 +267,116 @@ fn places_that_come_back_on_another_thread_wake_the_first_in_line() {
     assert!(most.lock().1 > 1);
     assert_eq!(engine.rules().rules()[0].counted().refused, 0);
 }
+
+/// What was queued for a place that nobody would give back was granted it only when its time was up.
+#[tokio::test(start_paused = true)]
+async fn who_is_queued_is_woken_when_the_key_is_reset() {
+    for is_shared in [false, true] {
+        for (limit, key) in [("concurrent: 1", None), ("limit: 1/h, algorithm: fixed_window", Some("alice"))] {
+            let by = if key.is_some() { "by: account, " } else { "" };
+            let rules = format!("rules: [{{name: places, {by}{limit}, wait: 2h}}]");
+            let engine = if is_shared { shared(&rules) } else { engine(&rules) };
+            let began = tokio::time::Instant::now();
+            let first = engine.admit(&account("alice")).await;
+            let mut waiting = Box::pin(engine.admit(&account("alice")));
+            assert!(poll(waiting.as_mut()).is_pending());
+            engine.reset_key("places", key.as_slice()).await.unwrap();
+            let verdict = waiting.await;
+            assert!(verdict.is_granted(), "{verdict}");
+            assert_eq!(began.elapsed(), Duration::ZERO, "{rules}, shared: {is_shared}");
+            drop((first, verdict));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_queued_goes_on_by_the_new_rules() {
+    let one = "rules: [{name: other, by: ip, limit: 9/h}, {name: places, by: account, concurrent: 1, wait: 1h}]";
+    for (changed, expected) in [
+        // More places, under another number.
+        ("rules: [{name: places, by: account, concurrent: 3, wait: 1h}]", ["granted", "granted"]),
+        // An override.
+        (
+            "rules: [{name: places, by: account, concurrent: 1, wait: 1h, overrides: {alice: {concurrent: 2}}}]",
+            ["granted", "granted"],
+        ),
+        // No such rule any more.
+        ("rules: [{name: other, by: ip, limit: 9/h}]", ["granted", "granted"]),
+        // On trial.
+        ("rules: [{name: places, by: account, concurrent: 1, wait: 1h, shadow: true}]", ["granted", "granted"]),
+        // Nobody waits any more.
+        ("rules: [{name: places, by: account, concurrent: 1}]", ["denied", "denied"]),
+    ] {
+        let engine = engine(one);
+        let began = tokio::time::Instant::now();
+        let first = engine.admit(&account("alice")).await;
+        let mut waiting = [(); 2].map(|()| Box::pin(engine.admit(&account("alice"))));
+        assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
+        engine.set_rules(&file(changed));
+        let verdicts = join_all(waiting).await;
+        let said = verdicts.iter().map(|verdict| if verdict.is_granted() { "granted" } else { "denied" });
+        assert_eq!(said.collect::<Vec<_>>(), expected, "{changed}");
+        assert_eq!(began.elapsed(), Duration::ZERO, "{changed}");
+        // What was held comes back, to where it was taken from.
+        drop((first, verdicts));
+        if changed.contains("name: places") {
+            let standing = engine.peek_key("places", &["alice"]).await.unwrap();
+            assert_eq!(standing.limits[0].remaining, standing.limits[0].limit, "{changed}");
+        }
+    }
+}
+
+/// A change of rules that are not its own leaves it where it is.
+#[tokio::test(start_paused = true)]
+async fn who_is_queued_keeps_its_place_when_other_rules_change() {
+    let engine = engine("rules: [{name: places, concurrent: 1, wait: 1h}]");
+    let first = engine.admit(&request()).await;
+    let mut waiting = [(); 3].map(|()| Box::pin(engine.admit(&request())));
+    assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
+    engine.set_rules(&file("rules: [{name: new, limit: 5/h}, {name: places, concurrent: 1, wait: 1h}]"));
+    assert!(waiting.iter_mut().all(|waiting| poll(waiting.as_mut()).is_pending()));
+    drop(first);
+    let [second, third, fourth] = waiting;
+    for waiting in [second, third, fourth] {
+        let verdict = waiting.await;
+        assert!(verdict.is_granted(), "{verdict}");
+        assert_eq!(verdict.waited_for().map(|rule| &*rule.name), None, "no time has passed");
+    }
+    assert_eq!(engine.rules().rules()[1].counted().waited, 3);
+}
+
+/// `lua-resty-limit-traffic`'s `conn`: those over the limit are let in after a wait, one unit for each limit's worth of excess.
+async fn a_few_more_after_a_wait<S: Store + 'static>(engine: &Engine<S>) {
+    let mut verdicts = Vec::new();
+    for _ in 0..8 {
+        verdicts.push(engine.decide(&request()).await);
+    }
+    let waits = |verdicts: &[Verdict]| verdicts.iter().map(Verdict::wait).collect::<Vec<_>>();
+    let (at_once, once, twice) = (Some(ms(0)), Some(ms(200)), Some(ms(400)));
+    assert_eq!(waits(&verdicts), [at_once, at_once, once, once, twice, twice, None, None]);
+    // One that took a second moves the unit half way there: (200 + 1000) / 2.
+    tokio::time::advance(ms(1_000)).await;
+    engine.finish(verdicts.remove(0)).await;
+    let next = engine.decide(&request()).await;
+    assert_eq!(next.wait(), Some(ms(1_200)));
+    verdicts.push(next);
+    for verdict in verdicts {
+        engine.finish(verdict).await;
+    }
+    assert_eq!(engine.decide(&request()).await.wait(), at_once, "when nobody is left, it begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_over_a_concurrent_limit_is_let_in_after_a_delay() {
+    const RULES: &str = "rules: [{name: a, concurrent: {limit: 2, burst: 4, delay: 200ms}}]";
+    a_few_more_after_a_wait(&engine(RULES)).await;
+    a_few_more_after_a_wait(&shared(RULES)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_would_wait_longer_than_the_rule_allows_is_denied() {
+    let engine = engine("rules: [{name: a, concurrent: {limit: 1, burst: 5, delay: 300ms}, wait: 500ms, queue: 1}]");
+    let verdicts = [now(engine.decide(&request())), now(engine.decide(&request())), now(engine.decide(&request()))];
+    let waits = verdicts.each_ref().map(Verdict::wait);
+    assert_eq!(waits, [Some(ms(0)), Some(ms(300)), None]);
+}

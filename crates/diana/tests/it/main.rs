@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 mod by_hand;
+mod costs;
 mod decide;
 #[cfg(all(feature = "redis", feature = "wait"))]
 mod given_up;

@@ -123,7 +123,33 @@ impl SlidingLogState {
             // When the log is full no ask is granted, so only a charge comes here as "full". The newest entry takes it in,
             // and leaves later for it.
             Some(newest) if newest.time == entry.time || is_full => *newest = entry,
-            _ => self.entries.push_back(entry),
+            _ => {
+                self.entries.reserve_exact(self.added_places(self.entries.len()));
+                self.entries.push_back(entry);
+            }
+        }
+    }
+
+    /// Bytes that [`record`](Self::record) at `now` adds, once the entries before the one at `first` are dropped.
+    pub(super) fn heap_growth(&self, first: usize, now: Timestamp, most_entries: u64) -> usize {
+        let left = self.entries.len() - first;
+        let is_full = u64::try_from(left).is_ok_and(|length| length >= most_entries);
+        let newest = self.entries.back().filter(|_| left > 0);
+        match newest {
+            Some(newest) if newest.time >= now || is_full => 0,
+            _ if left < self.entries.capacity() => 0,
+            _ => self.added_places(left) * size_of::<Entry>(),
+        }
+    }
+
+    /// Places that a log of `length` entries gets in order to take one more; 0 if it has a free one.
+    fn added_places(&self, length: usize) -> usize {
+        match self.entries.capacity() {
+            capacity if length < capacity => 0,
+            0 => 4,
+            // Whoever finds the memory used up should not find it half empty.
+            capacity @ 1..64 => capacity,
+            capacity => capacity / 4,
         }
     }
 

@@ -48,7 +48,7 @@ impl SlidingWindowState {
     pub fn from_counts(window: &SlidingWindow, counts: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut state = Self::default();
         for (bucket, permits) in counts {
-            state.record(state.current(bucket), permits, window.buckets());
+            state.record(state.current(bucket), permits, window.counted_buckets());
         }
         state
     }
@@ -83,14 +83,9 @@ impl SlidingWindowState {
         self.counts(current).fold(0, |sum, (_, count)| sum.saturating_add(count))
     }
 
-    /// The first bucket in use with whose leaving at least `permits` have left.
-    pub(super) fn freeing(&self, current: u64, permits: u64) -> Option<u64> {
-        let mut freed = 0_u64;
-        let mut in_use = self.counts(current).filter(|(_, count)| *count > 0);
-        in_use.find_map(|(bucket, count)| {
-            freed = freed.saturating_add(count);
-            (freed >= permits).then_some(bucket)
-        })
+    /// The oldest bucket in use.
+    pub(super) fn oldest(&self, current: u64) -> Option<u64> {
+        self.counts(current).find(|(_, count)| *count > 0).map(|(bucket, _)| bucket)
     }
 
     /// Counts `permits` in bucket `current`, which is no older than the newest, in a ring of `buckets`.

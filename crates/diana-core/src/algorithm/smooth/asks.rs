@@ -100,15 +100,18 @@ impl SmoothRate {
         settled.next_free_micros <= time && (self.is_unlimited() || settled.stored == self.begins_with)
     }
 
-    /// Takes over a state that was kept under `old`: [`set_rate`](Self::set_rate), except that a key as good as new stays one.
+    /// Takes over a state that was kept under `old`: [`set_rate`](Self::set_rate), to the last bit.
     ///
-    /// Scaled, a full store may come out a bit beside the new maximum; and one that was forgotten meanwhile would not.
+    /// Scaled, a full store may come out a bit beside the new maximum. The next idle microsecond makes it full, but within
+    /// this one its price may differ by a microsecond from that of a fresh key. So that nobody can tell an idle key that
+    /// was forgotten from one that was kept, stores carry the former over too, within this microsecond
+    /// ([`carries_fresh`](Self::carries_fresh)).
     pub(in crate::algorithm) fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
-        if old.is_fresh(state, now) && !old.is_unlimited() {
-            *state = self.fresh(now.as_micros());
-        } else {
-            self.set_rate(state, old, now.as_micros());
-        }
+        self.set_rate(state, old, now.as_micros());
+    }
+
+    pub(in crate::algorithm) fn carries_fresh(changed: Timestamp, now: Timestamp) -> bool {
+        changed.as_micros() == now.as_micros()
     }
 
     /// The microsecond from which on the store is full.
@@ -119,6 +122,8 @@ impl SmoothRate {
         let idle = whole_micros(((self.max_permits - state.stored) * self.cool_down_interval).ceil());
         // The product and the quotient that fills the store may be rounded to either side of a microsecond.
         let short = self.stored_after(state.stored, idle) < self.max_permits;
+        // Scaled by a change of the rate, a store may lie above its maximum, until the next microsecond cuts it.
+        let short = short || state.stored > self.max_permits;
         state.next_free_micros.saturating_add(idle).saturating_add(u64::from(short)).min(END)
     }
 }
@@ -174,6 +179,10 @@ macro_rules! smooth_algorithms {
 
             fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
                 self.in_micros().rescale(state, old.in_micros(), now);
+            }
+
+            fn carries_fresh(&self, changed: Timestamp, now: Timestamp) -> bool {
+                SmoothRate::carries_fresh(changed, now)
             }
 
             fn waiting(&self) -> Waiting {

@@ -63,14 +63,31 @@ impl<A: Algorithm> Table<A> {
         let (mut before, mut after) = (0, 0);
         for (_, state) in segment.iter_mut() {
             before += self.past[first].algorithm.heap_bytes(state);
-            for (change, past) in self.past.iter().enumerate().skip(first) {
-                let next = self.past.get(change + 1).map_or(&self.algorithm, |next| &next.algorithm);
-                next.rescale(state, &past.algorithm, past.until);
-            }
+            carry(state, &self.past[first..], &self.algorithm);
             after += self.algorithm.heap_bytes(state);
         }
         segment.version = self.version;
         self.account(before, after);
+    }
+
+    /// The state of a key that has none at `now`.
+    #[inline]
+    pub(super) fn fresh(&self, now: Timestamp) -> A::State {
+        match self.past.last() {
+            Some(past) if self.algorithm.carries_fresh(past.until, now) => self.fresh_through_changes(now),
+            _ => self.algorithm.fresh(now),
+        }
+    }
+
+    /// What an idle key comes to that is carried over all changes of this moment: the same whether it was kept or forgotten.
+    #[cold]
+    fn fresh_through_changes(&self, now: Timestamp) -> A::State {
+        let first = self.past.iter().position(|past| self.algorithm.carries_fresh(past.until, now));
+        let changes = &self.past[first.unwrap_or(self.past.len())..];
+        let Some(past) = changes.first() else { return self.algorithm.fresh(now) };
+        let mut state = past.algorithm.fresh(past.until);
+        carry(&mut state, changes, &self.algorithm);
+        state
     }
 
     /// What every key has in use; the table is empty afterwards.
@@ -116,6 +133,14 @@ impl<A: Algorithm> Table<A> {
                 self.account(before, after);
             }
         }
+    }
+}
+
+/// Carries a state over `changes`, each at its own time, up to the parameters of the `present`.
+fn carry<A: Algorithm>(state: &mut A::State, changes: &[Past<A>], present: &A) {
+    for (change, past) in changes.iter().enumerate() {
+        let next = changes.get(change + 1).map_or(present, |next| &next.algorithm);
+        next.rescale(state, &past.algorithm, past.until);
     }
 }
 

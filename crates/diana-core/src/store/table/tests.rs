@@ -322,3 +322,94 @@ fn uses_that_find_no_room_in_another_table_share_cells_and_are_clamped() {
     assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, Patience::NONE).standing.limit == 5));
     assert!((0..super::CELLS as u64).all(|cell| full.cell_in_use(cell << super::DIRECTORY_SHIFT, later).is_none()));
 }
+
+/// A sliding log that notes when its state is copied or taken from.
+#[derive(Clone, Debug, PartialEq)]
+struct Watched(SlidingLog);
+
+#[derive(Debug, Default)]
+struct WatchedState(crate::SlidingLogState);
+
+thread_local! {
+    static COPIES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    static TAKES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+impl Clone for WatchedState {
+    fn clone(&self) -> Self {
+        COPIES.set(COPIES.get() + 1);
+        Self(self.0.clone())
+    }
+}
+
+impl Algorithm for Watched {
+    type State = WatchedState;
+
+    fn fresh(&self, now: Timestamp) -> WatchedState {
+        WatchedState(self.0.fresh(now))
+    }
+    fn take(&self, state: &mut WatchedState, now: Timestamp, cost: Cost, patience: Patience) -> crate::Outcome {
+        TAKES.set(TAKES.get() + 1);
+        self.0.take(&mut state.0, now, cost, patience)
+    }
+    fn peek(&self, state: &WatchedState, now: Timestamp, cost: Cost, patience: Patience) -> crate::Outcome {
+        self.0.peek(&state.0, now, cost, patience)
+    }
+    fn standing(&self, state: &WatchedState, now: Timestamp) -> crate::Standing {
+        self.0.standing(&state.0, now)
+    }
+    fn charge(&self, state: &mut WatchedState, now: Timestamp, cost: Cost) {
+        self.0.charge(&mut state.0, now, cost);
+    }
+    fn refund(&self, state: &mut WatchedState, now: Timestamp, receipt: &Receipt) -> crate::Refund {
+        self.0.refund(&mut state.0, now, receipt)
+    }
+    fn is_fresh(&self, state: &WatchedState, now: Timestamp) -> bool {
+        self.0.is_fresh(&state.0, now)
+    }
+    fn rescale(&self, state: &mut WatchedState, old: &Self, now: Timestamp) {
+        self.0.rescale(&mut state.0, &old.0, now);
+    }
+    fn waiting(&self) -> crate::Waiting {
+        self.0.waiting()
+    }
+    fn heap_bytes(&self, state: &WatchedState) -> usize {
+        self.0.heap_bytes(&state.0)
+    }
+    fn heap_growth(&self, state: &WatchedState, now: Timestamp) -> usize {
+        self.0.heap_growth(&state.0, now)
+    }
+}
+
+/// With two million entries, each copy of a log takes milliseconds; a client can ask for as many denials as it likes.
+#[test]
+fn a_denial_for_want_of_memory_neither_copies_a_log_nor_moves_it_to_a_larger_place() {
+    for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
+        let log = Watched(SlidingLog::new(Quota::new(1_000_000, Duration::from_secs(3_600)).unwrap()));
+        let (mut table, budget) = table(log, on_full, 64 << 10);
+        let (hash, mut now) = (mix(1), T0);
+        let mut last = 0;
+        // Until the books stop growing: then the log has no place left, and there is no memory for a larger one.
+        while TAKES.replace(0) > 0 || last == 0 {
+            now = now + ms(1);
+            last += 1;
+            let _ = table.take(hash, now, Cost::ONE, Patience::NONE);
+        }
+        assert!(last > 2_000, "{last}");
+        let (used, before) = (budget.used(), table.peek(hash, now, Cost::ONE, Patience::NONE).standing);
+        COPIES.set(0);
+        for _ in 0..100 {
+            now = now + ms(1);
+            let answer = table.take(hash, now, Cost::ONE, Patience::NONE);
+            assert_eq!(answer.is_granted(), on_full == OnFull::Allow);
+            assert_eq!(table.peek(hash, now, Cost::ONE, Patience::NONE).is_granted(), answer.is_granted());
+        }
+        assert_eq!((COPIES.get(), TAKES.get(), budget.used()), (0, 0, used));
+        table.assert_consistent();
+        // What has left makes room: the log goes on in the places that it has.
+        now = now + Duration::from_secs(3_600);
+        assert!(table.one(hash, now));
+        let after = table.peek(hash, now, Cost::ONE, Patience::NONE).standing;
+        assert!(after.remaining > before.remaining && budget.used() == used);
+    }
+}

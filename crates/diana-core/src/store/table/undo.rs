@@ -2,11 +2,15 @@
 //!
 //! A request of several asks is charged only if all grant. That is known before anything is charged, except where memory
 //! runs out in the middle. Then those that were charged are put back as they were: a refund is exact for most algorithms,
-//! but not for those that remember when they were last asked.
+//! but not for those that remember when they were last asked. States that keep much outside of themselves (the windows,
+//! for which a refund is exact) are given back by it all the same: to copy them would take longer than all the rest.
 
 use super::{Table, cell_of};
 use crate::{Algorithm, Timestamp};
 use std::any::Any;
+
+/// States that keep more bytes than this outside of themselves are not copied.
+const LARGE: usize = 4_096;
 
 /// What a key was before it was charged.
 #[derive(Debug)]
@@ -18,16 +22,21 @@ enum Before<S> {
 }
 
 impl<A: Algorithm> Table<A> {
-    /// What the key is now, to [put back](Self::restore).
-    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Box<dyn Any> {
+    /// What the key is now, to [put back](Self::restore); nothing if it is too large to be copied, so that it is to be
+    /// refunded.
+    pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         let index = self.touch(hash);
-        let entry = self.segments[index].get(hash).cloned();
+        let entry = self.segments[index].get(hash);
+        if entry.is_some_and(|state| self.algorithm.heap_bytes(state) > LARGE) {
+            return None;
+        }
+        let entry = entry.cloned();
         let cell =
             self.cell_in_use(hash, self.latest.max(now)).and_then(|cell| self.cells.as_ref()?.get(cell).cloned());
-        Box::new(match (entry, cell) {
+        Some(Box::new(match (entry, cell) {
             (None, Some(state)) => Before::Cell(state),
             (entry, _) => Before::Entry(entry),
-        })
+        }))
     }
 
     /// Puts the key back as it was saved.
@@ -46,7 +55,7 @@ impl<A: Algorithm> Table<A> {
             Before::Entry(None) if self.segments[index].get(hash).is_some() => self.reset(hash, now),
             // It had nothing, found no room, and so was counted in a cell that nobody used.
             Before::Entry(None) => {
-                let fresh = self.algorithm.fresh(now);
+                let fresh = self.fresh(now);
                 self.put_cell(hash, fresh);
             }
             Before::Cell(state) => self.put_cell(hash, state),

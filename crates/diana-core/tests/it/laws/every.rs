@@ -7,7 +7,8 @@ use std::time::Duration;
 
 type Verdict = Result<(), TestCaseError>;
 
-/// A denial leaves the state as it was, and peek answers what take would, without the effect.
+/// A denial leaves the state as it was, peek answers what take would, without the effect, and a state that grows does so
+/// as it said before.
 pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) -> Verdict {
     let mut key = Key::new(algorithm);
     for event in script {
@@ -15,12 +16,14 @@ pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) ->
             let before = format!("{:?}", key.state);
             let peeked = algorithm.peek(&key.state, key.now, *cost, *patience);
             prop_assert_eq!(&before, &format!("{:?}", key.state), "peek changed the state");
+            let held = algorithm.heap_bytes(&key.state) + algorithm.heap_growth(&key.state, key.now);
             let taken = algorithm.take(&mut key.state, key.now, *cost, *patience);
             prop_assert_eq!(taken, peeked);
             match taken {
                 Outcome::Granted { wait, receipt } => {
                     prop_assert!(wait <= patience.as_duration(), "waits longer than its patience");
                     prop_assert_eq!((receipt.cost(), receipt.at()), (*cost, key.now));
+                    prop_assert_eq!(algorithm.heap_bytes(&key.state), held, "grows otherwise than it said");
                     key.receipts.push(receipt);
                 }
                 Outcome::Denied { .. } => prop_assert_eq!(&before, &format!("{:?}", key.state)),
@@ -41,7 +44,9 @@ pub(crate) fn retry_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], cost
         let Some(Retry::After(wait)) = denied else { continue };
         let nanos = u64::try_from(wait.as_nanos()).unwrap();
         prop_assert!(nanos > 0, "denied, but to be retried at once");
-        let Some(due) = key.now.as_nanos().checked_add(nanos) else { continue };
+        let due = key.now.as_nanos().checked_add(nanos);
+        prop_assert!(due.is_some(), "to be retried after {wait:?}, when no clock shows it");
+        let Some(due) = due else { continue };
         let ask = |at| algorithm.peek(&key.state, Timestamp::from_nanos(at), cost, patience).is_granted();
         prop_assert!(ask(due), "denied again after {wait:?}");
         prop_assert!(!ask(due - 1), "granted a nanosecond before {wait:?}");

@@ -1,12 +1,13 @@
 //! What holds at the ends of time, with the largest costs, and when the clock goes astray.
 
 use super::script::{Event, Key, Seen};
-use diana_core::{Algorithm, Cost, Patience, Timestamp};
+use diana_core::{Algorithm, Cost, Patience, Retry, Timestamp};
 use proptest::prelude::*;
 
 type Verdict = Result<(), TestCaseError>;
 
-/// Nothing panics or overflows, a denial changes nothing and no more remains than the limit, whatever happens.
+/// Nothing panics or overflows, a denial changes nothing and names no moment that no clock shows, and no more remains than
+/// the limit, whatever happens.
 pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verdict {
     let mut key = Key::new(&algorithms[0]);
     for event in script {
@@ -16,6 +17,10 @@ pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verd
             && !answer.is_granted()
         {
             prop_assert_eq!(before, format!("{:?}", key.state));
+            if let Some(Retry::After(wait)) = answer.retry() {
+                let due = u128::from(key.now.as_nanos()) + wait.as_nanos();
+                prop_assert!(due <= u64::MAX.into(), "to be retried when no clock shows it, after {wait:?}");
+            }
         }
         let standing = key.algorithm.standing(&key.state, key.now);
         prop_assert!(standing.remaining <= standing.limit);

@@ -1,6 +1,6 @@
 //! Every algorithm that the shared store keeps, with random parameters.
 
-use diana_core::{Calendar, Concurrency, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Quota};
+use diana_core::{Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Quota};
 use diana_core::{
     RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
 };
@@ -192,7 +192,8 @@ fn sliding_windows() -> impl Strategy<Value = SlidingWindow> {
     let seconds = (1..12_u64, 1..=20_u64).prop_map(|(limit, buckets)| {
         SlidingWindow::new(quota(limit, 1_000_000_000, limit)).with_buckets(buckets).unwrap()
     });
-    prop_oneof![2 => fine, 1 => long, 1 => seconds]
+    let edges = prop_oneof![2 => Just(Edge::Loose), 2 => Just(Edge::Weighted), 1 => Just(Edge::Strict)];
+    (prop_oneof![2 => fine, 1 => long, 1 => seconds], edges).prop_map(|(window, edge)| window.with_edge(edge))
 }
 
 fn sliding_logs() -> impl Strategy<Value = SlidingLog> {

@@ -20,9 +20,11 @@ pub struct Bounds {
     pub connections: usize,
     /// The streams of one HTTP/2 connection that are open at once.
     pub streams: u32,
+    /// The bytes that all HTTP/2 connections together may hold in memory: heads of requests, and bodies on their way.
+    pub memory: usize,
 }
 
-pub(crate) const BOUNDS: [&str; 5] = ["header", "headers", "body", "connections", "streams"];
+pub(crate) const BOUNDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
 
 /// How long a head may be said to be: below, hardly a browser gets through; above, a head is a body.
 const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
@@ -30,12 +32,14 @@ const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
 const MOST_HEADERS: u64 = 1_000;
 /// More connections than a machine has.
 const MOST_CONNECTIONS: u64 = 100_000_000;
+/// Less than two connections may hold each.
+const LEAST_MEMORY: u64 = 1 << 20;
 /// The most streams that a connection can tell apart.
 const MOST_STREAMS: u64 = (1 << 31) - 1;
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { header: 32 << 10, headers: 100, body: None, connections: 10_000, streams: 100 }
+        Self { header: 32 << 10, headers: 100, body: None, connections: 10_000, streams: 100, memory: 1 << 30 }
     }
 }
 
@@ -48,6 +52,11 @@ impl Bounds {
         };
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
         let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", bytes::amount, problems));
+        let memory = |text: &str| {
+            let bytes = bytes::amount(text)?;
+            (bytes >= LEAST_MEMORY).then_some(bytes).ok_or_else(|| "at least 1MiB".to_owned())
+        };
+        let memory = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", memory, problems));
         let [headers, connections, streams] =
             [("headers", MOST_HEADERS), ("connections", MOST_CONNECTIONS), ("streams", MOST_STREAMS)].map(
                 |(name, most)| {
@@ -63,6 +72,7 @@ impl Bounds {
             body,
             connections: size(connections, usual.connections),
             streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(usual.streams),
+            memory: size(memory, usual.memory),
         })
     }
 }

@@ -72,16 +72,17 @@ function showStatus(status) {
 
   const { source, store } = status;
   if (source) {
-    const centre = source.in_force !== 'local' || source.connected;
-    const error = source.last_error;
+    const wrong = source.failing.map(error => make('pre', { textContent: `${ago(error.when)} ago, ${error.origin}: ${error.what}` }));
+    const last = source.last_error;
     list(at('source'), [
       ['in force', source.in_force],
       ['from', source.name],
       ['version', source.version],
       ['since', `${ago(source.since)} ago`],
-      ['centre', centre ? (source.connected ? badge('answers', 'good') : badge('away', 'bad')) : undefined],
+      ['centre', source.connected === undefined ? undefined : source.connected ? badge('answers', 'good') : badge('away', 'bad')],
       ['loads', `${number(source.loads)}, ${number(source.errors)} errors`],
-      ['last error', error && make('pre', { textContent: `${ago(error.when)} ago, ${error.origin}: ${error.what}` })],
+      ...wrong.map(error => ['wrong now', error]),
+      ['last error', last && !wrong.length ? `${ago(last.when)} ago, resolved` : undefined],
     ]);
   } else {
     list(at('source'), [['in force', 'the rules that the program was started with']]);
@@ -153,6 +154,26 @@ at('login').addEventListener('submit', event => {
   look();
 });
 
+// A link can't send the token, so what it leads to is asked for and shown here.
+at('links').addEventListener('click', async event => {
+  const link = event.target.closest('a');
+  if (!token || !link) return;
+  event.preventDefault();
+  const path = link.getAttribute('href');
+  at('raw-name').textContent = path;
+  try {
+    const answer = await fetch(path, { headers: { authorization: `Bearer ${token}` } });
+    const text = await answer.text();
+    const isJson = (answer.headers.get('content-type') || '').includes('json');
+    at('raw-text').textContent = isJson ? JSON.stringify(JSON.parse(text), null, 2) : text;
+  } catch (error) {
+    at('raw-text').textContent = `No answer: ${error.message}`;
+  }
+  at('raw').showModal();
+});
+
+at('raw-close').addEventListener('click', () => at('raw').close());
+
 let typing;
 at('find').addEventListener('input', () => {
   clearTimeout(typing);
@@ -171,6 +192,10 @@ at('explain').addEventListener('submit', async event => {
     const said = await ask(`/explain?${query}`);
     const about = said.rules.filter(rule => rule.about);
     const others = said.rules.length - about.length;
+    if (said.rejected) {
+      at('explained').replaceChildren(line('no', `answered with ${said.rejected.status}: ${said.rejected.detail}`));
+      return;
+    }
     at('explained').replaceChildren(
       line(said.granted ? 'yes' : 'no', said.granted ? 'granted' : `denied by ${said.denied_by.join(', ')}`),
       ...about.map(rule => line('', rule.text)),
@@ -194,7 +219,9 @@ at('key').addEventListener('submit', async event => {
       const back = limit.reset ? `, gives back in ${span(limit.reset)}` : '';
       const bar = make('div', {});
       bar.style.width = `${100 * limit.remaining / Math.max(1, limit.limit)}%`;
-      const text = `${limit.name}: ${number(limit.remaining)} of ${number(limit.limit)} left${back}`;
+      const list = said.listed ? `, but the key is on \`${said.listed}\`` : '';
+      const by = said.counted === 'fallback' ? ', as counted here while the shared store is unreachable' : '';
+      const text = `${limit.name}: ${number(limit.remaining)} of ${number(limit.limit)} left${back}${list}${by}`;
       return [make('p', { className: limit.grants ? 'yes' : 'no', textContent: text }), make('div', { className: 'meter' }, bar)];
     }));
   } catch (error) {

@@ -1,30 +1,42 @@
 //! What a client may ask at all, and what it wants its connection to become.
 
 use super::names;
-use diana_http::has_dot_segments;
+use diana_http::{has_dot_segments, has_escaped_slash, normal_method};
+use diana_rules::{Gateway, Spelling, split_host};
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::request::Parts;
-use http::uri::Authority;
 use http::{Method, StatusCode, Version};
 
 /// A request that goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct Rejected {
-    pub(in crate::gateway) status: StatusCode,
-    pub(in crate::gateway) why: &'static str,
+pub(crate) struct Rejected {
+    pub(crate) status: StatusCode,
+    pub(crate) why: &'static str,
 }
 
 /// Whether a client may ask this at all.
-pub(in crate::gateway) fn check(head: &Parts) -> Result<(), Rejected> {
+pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
     let bad = |why| Err(Rejected { status: StatusCode::BAD_REQUEST, why });
     if head.method == Method::CONNECT {
         return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, why: "this is no proxy to other places" });
+    }
+    // Some services take `post` for `POST`, and others do not.
+    if gateway.methods.any_case == Spelling::Deny && normal_method(head.method.as_str()) != head.method.as_str() {
+        return bad("the method is not written in capitals");
     }
     if head.uri.path() == "*" && head.method != Method::OPTIONS {
         return bad("only OPTIONS can ask for `*`");
     }
     if has_dot_segments(head.uri.path()) {
         return bad("the path has `.` or `..` in it");
+    }
+    if gateway.paths.escaped_slash == Spelling::Deny && has_escaped_slash(head.uri.path()) {
+        return bad("the path has an escaped slash in it");
+    }
+    // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and it is gone when the request gets here.
+    let is_padded = |value: &HeaderValue| value.as_bytes().trim_ascii().len() < value.len();
+    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
+        return bad("a header value begins or ends with whitespace");
     }
     if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
         return bad("the address is neither http nor https");
@@ -42,37 +54,14 @@ pub(in crate::gateway) fn check(head: &Parts) -> Result<(), Rejected> {
         }
     }
     match (host, head.uri.authority()) {
-        (Some(host), _) if !is_host(host) => bad("the Host is no host"),
         (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
+        (Some(host), _) if split_host(host.as_bytes()).is_none() => bad("the Host is invalid"),
+        (_, Some(authority)) if split_host(authority.as_str().as_bytes()).is_none() => bad("the host is invalid"),
         // Only HTTP/1.0 knows requests without one.
         (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
         _ => Ok(()),
     }
 }
-
-fn is_host(host: &HeaderValue) -> bool {
-    // A name or an address, and perhaps a port: what almost all are needs no second look. An empty one is what a client sends
-    // that knows no host.
-    let bytes = host.as_bytes();
-    let name = bytes.iter().take_while(|byte| IS_PLAIN[usize::from(**byte)]).count();
-    let is_plain = match &bytes[name..] {
-        [] => true,
-        [b':', port @ ..] => (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    is_plain || Authority::try_from(bytes).is_ok_and(|host| !host.as_str().contains('@'))
-}
-
-/// Which bytes names and addresses (but for those of IPv6) are made of.
-const IS_PLAIN: [bool; 256] = {
-    let mut is_plain = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        is_plain[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
-        byte += 1;
-    }
-    is_plain
-};
 
 /// What a client wants its connection to become.
 pub(in crate::gateway) fn upgrade(head: &Parts) -> Option<HeaderValue> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gateway::facts::Facts;
+use diana_rules::{Gateway, Spelling};
 use http::request::Parts;
 use http::{Request, Version};
 use std::net::SocketAddr;
@@ -32,20 +33,31 @@ fn value<'a>((_, fields): &'a (String, HeaderMap), name: &str) -> Option<&'a str
 
 #[test]
 fn what_a_client_may_not_ask_is_rejected() {
-    let why = |request| check(&head(request)).err().map(|rejected| (rejected.status.as_u16(), rejected.why));
+    let why = |request| {
+        check(&head(request), &Gateway::default()).err().map(|rejected| (rejected.status.as_u16(), rejected.why))
+    };
     assert_eq!(why(Request::get("/").header("host", "a")), None);
     assert_eq!(why(Request::get("http://a/")), None);
-    for host in ["", "a:80", "a:8080", "a-b.example:65535", "[::1]:80", "[2001:db8::7]", "under_score"] {
+    for host in ["", "a:", "a:80", "a:8080", "a-b.example:65535", "[::1]:80", "[::1]:", "[2001:db8::7]", "under_score"]
+    {
         assert_eq!(why(Request::get("/").header("host", host)), None, "{host}");
     }
-    for host in ["a/b", "[::1", "a:80:80", "a?b"] {
-        assert_eq!(why(Request::get("/").header("host", host)), Some((400, "the Host is no host")), "{host}");
+    for host in ["a/b", "[::1", "a:80:80", "a?b", "a:x", "a:-1", "a:80,x", "a:65536", ":80", "[a]", "[::1]x", "a..b"] {
+        assert_eq!(why(Request::get("/").header("host", host)), Some((400, "the Host is invalid")), "{host}");
+    }
+    for uri in ["http://a:x/", "http://a:65536/", "http://[a]:80/"] {
+        if let Ok(request) = Request::get(uri).body(()) {
+            let rejected = check(&request.into_parts().0, &Gateway::default()).unwrap_err();
+            assert_eq!((rejected.status.as_u16(), rejected.why), (400, "the host is invalid"), "{uri}");
+        }
     }
     assert_eq!(why(Request::options("*").header("host", "a")), None);
     assert_eq!(why(Request::get("/").version(Version::HTTP_10)), None);
     assert_eq!(why(Request::get("/")), Some((400, "there is no Host")));
     assert_eq!(why(Request::get("/").version(Version::HTTP_2)), Some((400, "there is no Host")));
-    for path in ["/a/../b", "/a/./b", "/%2e%2E/b", "/a/..;x/b", "/.."] {
+    for path in
+        ["/a/../b", "/a/./b", "/%2e%2E/b", "/a/..;x/b", "/..", "/x%2f..%2fb", "/x/..%5Cb", "/x;%2f..%2fb", "/..%3bx"]
+    {
         assert_eq!(
             why(Request::get(path).header("host", "a")),
             Some((400, "the path has `.` or `..` in it")),
@@ -61,10 +73,44 @@ fn what_a_client_may_not_ask_is_rejected() {
         Some((400, "there is more than one Authorization"))
     );
     assert_eq!(why(Request::get("/").header("host", "a").header("x", "a").header("x", "b")), None);
-    assert_eq!(why(Request::get("/").header("host", "a b")), Some((400, "the Host is no host")));
-    assert_eq!(why(Request::get("/").header("host", "x@y")), Some((400, "the Host is no host")));
+    assert_eq!(why(Request::get("/").header("host", "a b")), Some((400, "the Host is invalid")));
+    assert_eq!(why(Request::get("/").header("host", "x@y")), Some((400, "the Host is invalid")));
     assert_eq!(why(Request::get("ftp://a/").header("host", "a")), Some((400, "the address is neither http nor https")));
     assert_eq!(why(Request::connect("a:443")).unwrap().0, 405);
+}
+
+#[test]
+fn spellings_are_denied_and_allowed_as_the_file_says() {
+    let asks = |method: &str, path: &str, gateway: &Gateway| {
+        let request = Request::builder().method(method).uri(path).header("host", "a");
+        check(&head(request), gateway).err().map(|rejected| (rejected.status.as_u16(), rejected.why))
+    };
+    let usual = Gateway::default();
+    assert_eq!(asks("POST", "/a%2fb", &usual), None);
+    assert_eq!(asks("purge", "/", &usual), None);
+    for method in ["post", "Post", "gET", "opTions"] {
+        assert_eq!(asks(method, "/", &usual), Some((400, "the method is not written in capitals")), "{method}");
+    }
+    let mut other = Gateway::default();
+    other.methods.any_case = Spelling::Allow;
+    other.paths.escaped_slash = Spelling::Deny;
+    assert_eq!(asks("post", "/a%252fb", &other), None);
+    for path in ["/a%2fb", "/a%2Fb", "/a%5cb", "/%2F"] {
+        assert_eq!(asks("GET", path, &other), Some((400, "the path has an escaped slash in it")), "{path}");
+    }
+}
+
+#[test]
+fn a_padded_value_is_rejected_over_http_2() {
+    let why = |version, value: &[u8]| {
+        let request = Request::get("http://a/").version(version).header("x-account", value);
+        check(&head(request), &Gateway::default()).err().map(|rejected| rejected.why)
+    };
+    for padded in [&b" alice"[..], b"alice ", b"\talice", b"alice\t", b" "] {
+        assert_eq!(why(Version::HTTP_2, padded), Some("a header value begins or ends with whitespace"), "{padded:?}");
+    }
+    assert_eq!(why(Version::HTTP_2, b"alice the second"), None);
+    assert_eq!(why(Version::HTTP_2, b""), None);
 }
 
 #[test]

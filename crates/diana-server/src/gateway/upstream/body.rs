@@ -2,11 +2,11 @@
 
 use super::Fault;
 use super::http1::Http1;
+use super::http2;
 use super::member::Member;
 use crate::gateway::deadlines::Deadline;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ enum Flows {
     /// The connection is free again.
     Over,
     /// A task of its own drives it.
-    Http2(Incoming, Deadline),
+    Http2(Box<http2::Answer>, Deadline),
 }
 
 /// Why a body ends early.
@@ -42,8 +42,8 @@ impl UpstreamBody {
         Self { flows: Flows::Http1(connection, Arc::clone(member)), timeout }
     }
 
-    pub(super) fn http2(body: Incoming, deadline: Deadline, timeout: Duration) -> Self {
-        Self { flows: Flows::Http2(body, deadline), timeout }
+    pub(super) fn http2(body: http2::Answer, deadline: Deadline, timeout: Duration) -> Self {
+        Self { flows: Flows::Http2(Box::new(body), deadline), timeout }
     }
 
     /// The connection is free when the body has ended.
@@ -76,7 +76,7 @@ impl Body for UpstreamBody {
             Flows::Over => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_frame(context),
             Flows::Http2(body, _) => {
-                Pin::new(body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Fault::Http2)))
+                Pin::new(&mut **body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Fault::Http2)))
             }
         };
         if let Poll::Ready(frame) = polled {

@@ -1,10 +1,13 @@
 //! How a connection to an upstream comes about.
 
 use super::Failure;
+use crate::descriptors::{self, User};
 use diana_rules::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
+use socket2::SockRef;
 use std::io;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -42,6 +45,11 @@ impl Connector {
         Self { tls: TlsConnector::from(Arc::new(tls)), timeout }
     }
 
+    /// How long a connection may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Connects; all of it within the time that it is given.
     pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Speaks), Failure> {
         match tokio::time::timeout(self.timeout, self.connect_to(upstream)).await {
@@ -53,6 +61,9 @@ impl Connector {
 
     async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Speaks)> {
         let socket = TcpStream::connect((&*upstream.host, upstream.port)).await?;
+        if descriptors::is_reserved(&socket, User::Upstreams) {
+            return Err(io::Error::other("too few file descriptors are left"));
+        }
         socket.set_nodelay(true)?;
         match upstream.scheme {
             Scheme::Http => Ok((UpstreamIo::Plain(socket), Speaks::Http1)),
@@ -65,6 +76,18 @@ impl Connector {
                 Ok((UpstreamIo::Tls(Box::new(stream)), speaks))
             }
         }
+    }
+}
+
+impl UpstreamIo {
+    /// Whether bytes, the end, or an error wait in the socket. Asks the system, whatever the runtime knows.
+    pub(super) fn has_unread(&self) -> bool {
+        let socket = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        let peeked = SockRef::from(socket).peek(&mut [MaybeUninit::uninit()]);
+        !peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 

@@ -12,7 +12,7 @@ pub(in crate::gateway) enum Fault {
     NoHttp(&'static str),
     /// The request's body broke off.
     Body,
-    Http2(hyper::Error),
+    Http2(h2::Error),
 }
 
 /// Why no answer came.
@@ -24,6 +24,8 @@ pub(in crate::gateway) enum Failure {
     Broken(Fault),
     /// The answer, or a connection, took too long.
     TimedOut,
+    /// All connections that there may be are in use, and none became free in time.
+    Busy,
     /// There is no such upstream.
     Nowhere,
     /// The client's body was no good, or did not come.
@@ -36,6 +38,7 @@ impl fmt::Display for Failure {
             Self::Unreachable(why) => write!(f, "it can't be reached: {why}"),
             Self::Broken(why) => write!(f, "the connection broke: {why}"),
             Self::TimedOut => f.write_str("it took too long"),
+            Self::Busy => f.write_str("all connections to it are in use"),
             Self::Nowhere => f.write_str("there is none"),
             Self::ByClient => f.write_str("the request's body was no good"),
         }

@@ -7,6 +7,8 @@ use super::{Connector, Failure, Fault, Health, UpstreamBody};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
 use crate::gateway::head::Onward;
+use crate::gateway::http2::Interim;
+use crate::metrics::Shard;
 use diana_rules::Upstream;
 use http::{Method, Response, StatusCode};
 use parking_lot::Mutex;
@@ -17,6 +19,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+/// How many connections to one upstream a request tries: one that was used before may be closed, or take no more streams.
+const MOST_TRIES: u32 = 3;
+
 /// All upstreams, as one worker knows them.
 pub(in crate::gateway) struct Upstreams {
     connector: Connector,
@@ -25,6 +30,7 @@ pub(in crate::gateway) struct Upstreams {
     timeout: Duration,
     /// Shared by all workers.
     health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
+    metrics: Arc<Shard>,
     members: Mutex<HashMap<Upstream, Arc<Member>>>,
 }
 
@@ -46,8 +52,9 @@ impl Upstreams {
         deadlines: Arc<Deadlines>,
         timeout: Duration,
         health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
+        metrics: Arc<Shard>,
     ) -> Self {
-        Self { connector, deadlines, timeout, health, members: Mutex::default() }
+        Self { connector, deadlines, timeout, health, metrics, members: Mutex::default() }
     }
 
     /// The upstreams of a route.
@@ -62,7 +69,7 @@ impl Upstreams {
             return Arc::clone(member);
         }
         let health = Arc::clone(self.health.lock().entry(upstream.clone()).or_default());
-        let member = Arc::new(Member::new(upstream.clone(), health));
+        let member = Arc::new(Member::new(upstream.clone(), health, Arc::clone(&self.metrics)));
         members.insert(upstream.clone(), Arc::clone(&member));
         member
     }
@@ -95,7 +102,8 @@ impl Upstreams {
             return Err(Failure::Nowhere);
         }
         let member = group.next(self.deadlines.now());
-        let ready = poll_fn(|context| Poll::Ready(member.free(context))).await;
+        let now = self.deadlines.now();
+        let ready = poll_fn(|context| Poll::Ready(member.free(context, now))).await;
         // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
         // is light.
         let (ready, body) = if let Some(Ready::Http1(connection, reused)) = ready {
@@ -157,23 +165,24 @@ impl Upstreams {
         request: Onward<'_>,
         body: ClientBody,
     ) -> Result<Answer, Unsent> {
-        let mut body = body;
+        let (mut body, mut tries) = (body, 0);
         let mut ready = match ready {
             Some(ready) => Ok(ready),
             None => member.ready(&self.connector, &self.deadlines).await,
         };
         loop {
+            tries += 1;
             let (sent, reused) = match ready {
                 Ok(Ready::Http1(connection, reused)) => {
                     (self.send_over_http1(member, connection, reused, request, body).await, reused)
                 }
-                Ok(Ready::Http2(sender, reused)) => {
-                    (self.send_over_http2(member, sender, reused, request, body).await, reused)
+                Ok(Ready::Http2(slot, reused)) => {
+                    (self.send_over_http2(member, slot, reused, request, body).await, reused)
                 }
                 Err(failure) => return Err(Unsent { failure, again: Some(body) }),
             };
             match sent {
-                Err(Unsent { failure, again: Some(again) }) if reused == Reused::Before => {
+                Err(Unsent { failure, again: Some(again) }) if reused == Reused::Before && tries < MOST_TRIES => {
                     tracing::debug!("a connection to {} was closed meanwhile: {failure}", member.upstream);
                     body = again;
                 }
@@ -215,14 +224,16 @@ impl Upstreams {
     async fn send_over_http2(
         &self,
         member: &Arc<Member>,
-        mut sender: http2::SendRequest<ClientBody>,
+        slot: http2::Slot,
         reused: Reused,
         request: Onward<'_>,
         body: ClientBody,
     ) -> Result<Answer, Unsent> {
         let had_body = !body.is_empty();
         let deadline = self.deadlines.add();
-        let sent = http2::send(&mut sender, request.for_http2(&member.upstream, body), &deadline, self.timeout).await;
+        let interim = request.head.extensions.get::<Interim>();
+        let asked = request.for_http2(&member.upstream, body);
+        let sent = http2::send(slot, asked, &deadline, self.timeout, interim).await;
         match sent {
             http2::Sent::Answered(response) => {
                 let response = response.map(|body| UpstreamBody::http2(body, deadline, self.timeout));
@@ -230,9 +241,6 @@ impl Upstreams {
             }
             http2::Sent::Untouched(body, failure) => Err(Unsent { failure, again: Some(body) }),
             http2::Sent::Failed(failure) => {
-                if matches!(failure, Failure::TimedOut) {
-                    member.forget_http2();
-                }
                 let is_closed = reused == Reused::Before && matches!(failure, Failure::Broken(_));
                 let again = is_closed && !had_body && is_harmless(request);
                 Err(Unsent { failure, again: again.then(ClientBody::empty) })

@@ -21,10 +21,11 @@ use crate::gateway::client_body::ClientBody;
 use crate::gateway::client_io::Begun;
 use crate::gateway::deadlines::Deadline;
 use crate::gateway::head::Onward;
+use crate::gateway::http2::{Interim, PIECE};
 use answer::{Head, Rest};
 use asking::Asking;
 use bytes::{Bytes, BytesMut};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -33,9 +34,10 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::task::unconstrained;
 
-/// How much is read at once: of a head, and of a body of which more is to come.
+/// How much is read at once: of a head, and of a body of which more is to come. (An HTTP/2 client may ask for a hundred at once.)
 const HEAD: usize = 4 << 10;
 const BODY: usize = 64 << 10;
+const HTTP2_BODY: usize = PIECE;
 
 /// An HTTP/1 connection to an upstream.
 pub(in crate::gateway) struct Http1 {
@@ -54,6 +56,8 @@ pub(in crate::gateway) struct Http1 {
     timeout: Duration,
     /// How many bytes it had taken when it was last looked.
     seen: u64,
+    /// How much is read at once of the answer's body.
+    most_at_once: usize,
     /// When it was last used, on the worker's clock.
     pub(super) used: u64,
 }
@@ -87,6 +91,7 @@ impl Http1 {
             deadline,
             timeout: Duration::ZERO,
             seen: 0,
+            most_at_once: BODY,
             used: 0,
         }
     }
@@ -99,7 +104,9 @@ impl Http1 {
         self.input.reserve(1);
         // It must really be looked, however much the task has done already.
         self.is_watched = pin!(unconstrained(self.io.read_buf(&mut self.input))).poll(context).is_pending();
-        self.is_watched
+        // The runtime knows only what it has been told by the system so far. An upstream may have sent something since (a surplus
+        // answer, which would be the next client's), so the socket itself is asked.
+        self.is_watched && !self.io.has_unread()
     }
 
     /// Whether it still sends a request. An upstream may answer before it has all of it.
@@ -117,6 +124,7 @@ impl Http1 {
         let mut patience = Patience::new(&body, timeout);
         self.asking.begin(request, own, body);
         self.timeout = timeout;
+        self.most_at_once = if request.head.version == Version::HTTP_2 { HTTP2_BODY } else { BODY };
         self.deadline.set(timeout);
         let mut news = 0;
         let sent = poll_fn(|context| {
@@ -190,6 +198,9 @@ impl Http1 {
                 if *news > answer::MOST_NEWS {
                     return Poll::Ready(Err(Fault::NoHttp("it says too often that it goes on")));
                 }
+                if let Some(interim) = request.head.extensions.get::<Interim>() {
+                    interim.push(head.response);
+                }
                 continue;
             }
             ready!(self.poll_read(context, HEAD))?;
@@ -221,7 +232,7 @@ impl Http1 {
                 Ok(None) => {}
                 Err(fault) => return Poll::Ready(Some(Err(self.fail(fault)))),
             }
-            match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, BODY))) {
+            match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, self.most_at_once))) {
                 Ok(()) => {}
                 Err(Fault::Closed) if self.rest.ends_with_connection() => {
                     self.rest = Rest::Nothing;

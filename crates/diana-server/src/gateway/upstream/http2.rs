@@ -1,75 +1,402 @@
-//! An HTTP/2 connection to an upstream, which a task drives for many requests.
+//! HTTP/2 connections to an upstream: a task drives each of them for many requests, and a pool grows when all of them are in use.
+//!
+//! # How the pool grows
+//! The upstream says how many streams a connection may have at once. A request takes the first connection that has one free. If
+//! none has, another connection is made, up to [`MOST_CONNECTIONS`] for each worker; requests that come meanwhile wait for it, and
+//! only if it will not be enough for them one more is made. If there are as many as may be, a request waits for a free stream as
+//! long as for a connection.
 
 use super::connector::UpstreamIo;
 use super::patience::Patience;
 use super::{Failure, Fault};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadline;
+use crate::gateway::http2::{Http2Body, Interim, Piece, PipeError, Queue, poll_send};
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, PingPong, Reason, SendStream};
 use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::Builder;
-pub(super) use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::Notify;
 
+/// The most connections that a worker has to one upstream, and the most streams of each.
+const MOST_CONNECTIONS: usize = 32;
+const MOST_STREAMS: usize = 100;
+/// How much of an answer may come before the client takes it; the connection has room for all its streams, so that one client that
+/// takes nothing does not stop the others.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
+const _: () = assert!(MOST_STREAMS == 100);
+/// The longest head of an answer.
+const LONGEST_HEAD: u32 = 64 << 10;
+/// How often an upstream may send an interim response.
+const MOST_INTERIM: usize = 16;
 /// How often a connection is asked whether it is still there, and how long it has for the answer.
 const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(5);
 
+/// The connections to one upstream.
+#[derive(Default)]
+pub(super) struct Pool {
+    state: Mutex<State>,
+    /// Told when a stream is free, or a connection has been made or has failed.
+    changed: Arc<Notify>,
+    /// Whether the upstream is known to speak HTTP/2: then one connection is for many requests.
+    is_known: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    links: Vec<Link>,
+    /// How many connections are being made, and how many requests wait for them.
+    connecting: usize,
+    waiting: usize,
+}
+
+/// A connection.
+struct Link {
+    sender: SendRequest<Piece>,
+    shared: Arc<Shared>,
+    /// When it was last used, on the worker's clock.
+    used: u64,
+}
+
+struct Shared {
+    in_use: AtomicUsize,
+    is_closed: AtomicBool,
+    changed: Arc<Notify>,
+}
+
+/// A stream of a connection that is free for one request; dropping it frees the stream.
+pub(super) struct Slot {
+    sender: SendRequest<Piece>,
+    shared: Arc<Shared>,
+}
+
+/// What a request does that has no stream.
+pub(super) enum Turn {
+    /// It has one.
+    Ready(Slot),
+    /// It makes a connection.
+    Connect(Connecting),
+    /// It waits.
+    Wait,
+}
+
+/// A connection that is being made.
+pub(super) struct Connecting(Arc<Pool>);
+
+impl Pool {
+    /// The upstream speaks HTTP/2.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn know(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
+
+    /// A free stream, if there is one.
+    pub(super) fn free(&self, now: u64) -> Option<Slot> {
+        let mut state = self.state.lock();
+        state.links.retain(Link::is_open);
+        state.links.iter_mut().find_map(|link| link.slot(now))
+    }
+
+    /// A free stream, or what to do about it.
+    fn turn(self: &Arc<Self>, now: u64) -> Turn {
+        if let Some(slot) = self.free(now) {
+            return Turn::Ready(slot);
+        }
+        let mut state = self.state.lock();
+        let each = state.links.last().map_or(MOST_STREAMS, Link::most_streams);
+        // Whoever makes a connection takes one of its streams, and the others are for those that wait.
+        let is_enough = state.waiting < state.connecting.saturating_mul(each.saturating_sub(1));
+        if is_enough || state.links.len() + state.connecting >= MOST_CONNECTIONS {
+            return Turn::Wait;
+        }
+        state.connecting += 1;
+        Turn::Connect(Connecting(Arc::clone(self)))
+    }
+
+    /// Waits for a free stream, or for the turn to make a connection.
+    pub(super) async fn wait(self: &Arc<Self>, now: impl Fn() -> u64, timeout: Duration) -> Result<Turn, Failure> {
+        let waiting = async {
+            loop {
+                // Before it is looked, or what happens in between would be missed.
+                let changed = self.changed.notified();
+                match self.turn(now()) {
+                    Turn::Wait => {
+                        let _waiting = Waiting::new(self);
+                        changed.await;
+                    }
+                    turn => return turn,
+                }
+            }
+        };
+        let waited = tokio::time::timeout(timeout, waiting).await;
+        // Without any connection, it is the upstream that takes too long.
+        waited.map_err(|_| if self.state.lock().links.is_empty() { Failure::TimedOut } else { Failure::Busy })
+    }
+
+    /// Adds a connection, of which the first stream is taken.
+    pub(super) async fn add(&self, io: UpstreamIo, timeout: Duration, now: u64) -> Result<Slot, Failure> {
+        let made = tokio::time::timeout(timeout, handshake(io, Arc::clone(&self.changed))).await;
+        let mut link = made.map_err(|_| Failure::TimedOut)??;
+        let slot = link.slot(now);
+        self.know();
+        let mut state = self.state.lock();
+        // Before anybody knew what the upstream speaks, each request made a connection. Those over the bound end with their request.
+        if state.links.len() < MOST_CONNECTIONS {
+            state.links.push(link);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        slot.ok_or(Failure::Busy)
+    }
+
+    /// Closes connections that nobody has used for long, but for one.
+    pub(super) fn tidy(&self, now: u64, longest: u64) {
+        let mut state = self.state.lock();
+        let mut nth = 0;
+        state.links.retain(|link| {
+            nth += 1;
+            let is_idle = link.shared.in_use.load(Ordering::Relaxed) == 0 && now.saturating_sub(link.used) > longest;
+            link.is_open() && (nth == 1 || !is_idle)
+        });
+    }
+}
+
+/// A request that waits.
+struct Waiting<'a>(&'a Pool);
+
+impl<'a> Waiting<'a> {
+    fn new(pool: &'a Pool) -> Self {
+        pool.state.lock().waiting += 1;
+        Self(pool)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.0.state.lock().connecting -= 1;
+        // If it has failed, somebody else tries.
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Link {
+    fn is_open(&self) -> bool {
+        !self.shared.is_closed.load(Ordering::Relaxed)
+    }
+
+    fn most_streams(&self) -> usize {
+        self.sender.current_max_send_streams().min(MOST_STREAMS)
+    }
+
+    fn slot(&mut self, now: u64) -> Option<Slot> {
+        if self.shared.in_use.load(Ordering::Relaxed) >= self.most_streams() {
+            return None;
+        }
+        self.shared.in_use.fetch_add(1, Ordering::Relaxed);
+        self.used = now;
+        Some(Slot { sender: self.sender.clone(), shared: Arc::clone(&self.shared) })
+    }
+}
+
+impl Slot {
+    /// Uses its connection for no other request: it did not answer.
+    pub(super) fn retire(&self) {
+        self.shared.is_closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.shared.changed.notify_one();
+    }
+}
+
+/// Makes a connection. Ready when the upstream has said how many streams it allows.
+async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Failure> {
+    let broken = |error| Failure::Broken(Fault::Http2(error));
+    let made = Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(LONGEST_HEAD)
+        .enable_push(false)
+        // None before the upstream says how many.
+        .initial_max_send_streams(0)
+        .handshake(io)
+        .await;
+    let (sender, mut connection) = made.map_err(broken)?;
+    let pings = connection.ping_pong();
+    poll_fn(|context| match Pin::new(&mut connection).poll(context) {
+        Poll::Ready(Ok(())) => Poll::Ready(Err(Failure::Broken(Fault::Closed))),
+        Poll::Ready(Err(error)) => Poll::Ready(Err(broken(error))),
+        Poll::Pending if connection.max_concurrent_send_streams() > 0 => Poll::Ready(Ok(())),
+        Poll::Pending => Poll::Pending,
+    })
+    .await?;
+    let shared = Shared { in_use: AtomicUsize::new(0), is_closed: AtomicBool::new(false), changed };
+    let shared = Arc::new(shared);
+    tokio::spawn(drive(connection, pings, Arc::clone(&shared)));
+    Ok(Link { sender, shared, used: 0 })
+}
+
+/// Drives a connection until it ends, or does not answer a ping: one that swallows everything must not be used for ever.
+async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
+    let silent = async {
+        let Some(mut pings) = pings else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(PING).await;
+            if !matches!(tokio::time::timeout(PONG, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        ended = connection => {
+            if let Err(error) = ended {
+                tracing::debug!("an HTTP/2 connection to an upstream ended: {error}");
+            }
+        }
+        () = silent => tracing::debug!("an HTTP/2 connection to an upstream did not answer a ping"),
+    }
+    shared.is_closed.store(true, Ordering::Relaxed);
+    shared.changed.notify_waiters();
+}
+
 /// What became of a request that was sent.
 pub(super) enum Sent {
-    Answered(Response<Incoming>),
-    /// Nothing of it went out; it can go elsewhere.
+    Answered(Response<Answer>),
+    /// The upstream has not begun with it; it can go elsewhere.
     Untouched(ClientBody, Failure),
     Failed(Failure),
 }
 
-pub(super) async fn handshake(io: UpstreamIo) -> Result<SendRequest<ClientBody>, Failure> {
-    // One that swallows everything must not be used for ever.
-    let made = Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PONG)
-        .keep_alive_while_idle(true)
-        .handshake(TokioIo::new(io))
-        .await;
-    let (sender, connection) = made.map_err(|error| Failure::Broken(Fault::Http2(error)))?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!("an HTTP/2 connection to an upstream ended: {error}");
+/// The body of an answer. What is left of the request's body goes out while it comes.
+pub(super) struct Answer {
+    body: Http2Body,
+    asking: Asking,
+    _slot: Slot,
+}
+
+/// A request's body on its way out.
+enum Asking {
+    Sending(Box<(ClientBody, SendStream<Piece>)>),
+    Over,
+}
+
+impl Asking {
+    /// Sends what there is. An upstream may have had enough of it and answer all the same, so its end does not matter.
+    fn poll(&mut self, context: &mut Context<'_>) {
+        let Self::Sending(sending) = self else { return };
+        let (body, stream) = &mut **sending;
+        match poll_send(body, stream, &Queue::Upstream, context) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::Over,
         }
-    });
-    Ok(sender)
+    }
 }
 
 /// Sends a request, and waits for the head of the answer.
 pub(super) async fn send(
-    sender: &mut SendRequest<ClientBody>,
+    mut slot: Slot,
     request: Request<ClientBody>,
     deadline: &Deadline,
     timeout: Duration,
+    interim: Option<&Interim>,
 ) -> Sent {
-    let mut patience = Patience::new(request.body(), timeout);
+    let (head, body) = request.into_parts();
+    let mut patience = Patience::new(&body, timeout);
     deadline.set(timeout);
-    let mut answer = pin!(sender.try_send_request(request));
-    let sent = poll_fn(|context| {
-        if let Poll::Ready(answer) = answer.as_mut().poll(context) {
-            return Poll::Ready(Some(answer));
+    let broken = |error| Failure::Broken(Fault::Http2(error));
+    let ready = poll_fn(|context| match slot.sender.poll_ready(context) {
+        Poll::Ready(ready) => Poll::Ready(ready.map_err(broken)),
+        Poll::Pending => deadline.poll(context).map(|()| Err(Failure::TimedOut)),
+    })
+    .await;
+    if let Err(failure) = ready {
+        slot.retire();
+        return Sent::Untouched(body, failure);
+    }
+    let is_empty = body.is_empty();
+    let (mut answer, stream) = match slot.sender.send_request(Request::from_parts(head, ()), is_empty) {
+        Ok(sent) => sent,
+        Err(error) => return Sent::Untouched(body, broken(error)),
+    };
+    let mut asking = if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream))) };
+    let mut news = 0;
+    let answered = poll_fn(|context| {
+        asking.poll(context);
+        while let Poll::Ready(Some(Ok(response))) = answer.poll_informational(context) {
+            news += 1;
+            if news > MOST_INTERIM {
+                return Poll::Ready(Err(Failure::Broken(Fault::NoHttp("it says too often that it goes on"))));
+            }
+            if let Some(interim) = interim {
+                interim.push(response);
+            }
         }
-        patience.poll(deadline, context).map(|()| None)
+        match Pin::new(&mut answer).poll(context) {
+            Poll::Ready(answer) => Poll::Ready(answer.map_err(broken)),
+            Poll::Pending => patience.poll(deadline, context).map(|()| Err(Failure::TimedOut)),
+        }
     })
     .await;
     deadline.clear();
-    let broken = |error| Failure::Broken(Fault::Http2(error));
-    match sent {
-        Some(Ok(response)) => Sent::Answered(response),
-        Some(Err(mut error)) => match error.take_message() {
-            Some(request) => Sent::Untouched(request.into_body(), broken(error.into_error())),
-            None => Sent::Failed(patience.blame(broken(error.into_error()))),
-        },
-        None => Sent::Failed(patience.blame(Failure::TimedOut)),
+    match answered {
+        Ok(response) => {
+            let (head, body) = response.into_parts();
+            let body = Http2Body::new(body, &head.headers);
+            Sent::Answered(Response::from_parts(head, Answer { body, asking, _slot: slot }))
+        }
+        Err(failure) => {
+            if matches!(failure, Failure::TimedOut) {
+                slot.retire();
+            }
+            // It says by this that it has not begun (RFC 9113, section 8.7).
+            let is_refused = matches!(&failure, Failure::Broken(Fault::Http2(error)) if error.reason() == Some(Reason::REFUSED_STREAM));
+            if is_refused && is_empty {
+                return Sent::Untouched(ClientBody::empty(), failure);
+            }
+            Sent::Failed(patience.blame(failure))
+        }
+    }
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        self.asking.poll(context);
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

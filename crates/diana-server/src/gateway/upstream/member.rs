@@ -8,9 +8,9 @@ use super::connector::Speaks;
 use super::http1::Http1;
 use super::http2;
 use super::{Connector, Failure};
-use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
-use diana_rules::Upstream;
+use crate::metrics::Shard;
+use diana_rules::{Scheme, Upstream};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -47,13 +47,12 @@ impl Health {
         }
     }
 
-    /// Notes a failure; tells whether it is left out from now on.
+    /// Records a failure; returns whether it was well until now, and is left out from now on.
     fn failed(&self, now: u64) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
         let time = LEFT_OUT.saturating_mul(1 << beyond.min(8)).min(LEFT_OUT_AT_MOST);
-        self.left_out_until.store(now + time, Ordering::Relaxed);
-        true
+        self.left_out_until.swap(now + time, Ordering::Relaxed) <= now
     }
 }
 
@@ -61,18 +60,19 @@ impl Health {
 pub(in crate::gateway) struct Member {
     pub(in crate::gateway) upstream: Upstream,
     health: Arc<Health>,
+    metrics: Arc<Shard>,
     /// Its own name, for a request that names no host.
     pub(super) authority: String,
     #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
     free: Mutex<Vec<Box<Http1>>>,
-    http2: Mutex<Option<http2::SendRequest<ClientBody>>>,
+    http2: Arc<http2::Pool>,
 }
 
 /// A connection that is ready for a request.
 pub(super) enum Ready {
     /// Whether it was used before, in which case the upstream may be closing it just now.
     Http1(Box<Http1>, Reused),
-    Http2(http2::SendRequest<ClientBody>, Reused),
+    Http2(http2::Slot, Reused),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +82,13 @@ pub(super) enum Reused {
 }
 
 impl Member {
-    pub(super) fn new(upstream: Upstream, health: Arc<Health>) -> Self {
+    pub(super) fn new(upstream: Upstream, health: Arc<Health>, metrics: Arc<Shard>) -> Self {
         let authority = upstream.authority();
-        Self { upstream, health, authority, free: Mutex::default(), http2: Mutex::default() }
+        let http2 = Arc::new(http2::Pool::default());
+        if upstream.scheme == Scheme::H2c {
+            http2.know();
+        }
+        Self { upstream, health, metrics, authority, free: Mutex::default(), http2 }
     }
 
     pub(super) fn is_well(&self, now: u64) -> bool {
@@ -99,6 +103,11 @@ impl Member {
         if matches!(failure, Failure::ByClient) {
             return;
         }
+        if matches!(failure, Failure::Busy) {
+            tracing::debug!("upstream {}: {failure}", self.upstream);
+            return;
+        }
+        self.metrics.upstream_failed();
         if self.health.failed(now) {
             tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
         } else {
@@ -108,7 +117,8 @@ impl Member {
 
     /// A connection that is ready: a free one, or a new one.
     pub(super) async fn ready(&self, connector: &Connector, deadlines: &Arc<Deadlines>) -> Result<Ready, Failure> {
-        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context))).await {
+        let now = deadlines.now();
+        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context, now))).await {
             return Ok(ready);
         }
         self.connect(connector, deadlines).await
@@ -116,34 +126,38 @@ impl Member {
 
     /// A new connection.
     pub(super) async fn connect(&self, connector: &Connector, deadlines: &Arc<Deadlines>) -> Result<Ready, Failure> {
+        // Many requests share an HTTP/2 connection, so they wait for one that is being made.
+        let _connecting = if self.http2.is_known() {
+            match self.http2.wait(|| deadlines.now(), connector.timeout()).await? {
+                http2::Turn::Ready(slot) => return Ok(Ready::Http2(slot, Reused::Before)),
+                http2::Turn::Connect(connecting) => Some(connecting),
+                http2::Turn::Wait => None,
+            }
+        } else {
+            None
+        };
         let (io, speaks) = connector.connect(&self.upstream).await?;
         Ok(match speaks {
             Speaks::Http1 => Ready::Http1(Box::new(Http1::new(io, deadlines.add())), Reused::Never),
             Speaks::Http2 => {
-                let sender = http2::handshake(io).await?;
-                *self.http2.lock() = Some(sender.clone());
-                Ready::Http2(sender, Reused::Never)
+                let slot = self.http2.add(io, connector.timeout(), deadlines.now()).await?;
+                Ready::Http2(slot, Reused::Never)
             }
         })
     }
 
-    /// Uses its HTTP/2 connection no more: it did not answer.
-    pub(super) fn forget_http2(&self) {
-        *self.http2.lock() = None;
-    }
-
     /// A free connection, if there is one.
-    pub(super) fn free(&self, context: &mut std::task::Context<'_>) -> Option<Ready> {
+    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<Ready> {
         // The one that was used last is the least likely to be closed by now.
         while let Some(mut connection) = { self.free.lock().pop() } {
             if connection.is_free(context) {
                 return Some(Ready::Http1(connection, Reused::Before));
             }
         }
-        let mut http2 = self.http2.lock();
-        let sender = http2.take().filter(|sender| !sender.is_closed())?;
-        *http2 = Some(sender.clone());
-        Some(Ready::Http2(sender, Reused::Before))
+        if !self.http2.is_known() {
+            return None;
+        }
+        self.http2.free(now).map(|slot| Ready::Http2(slot, Reused::Before))
     }
 
     /// Takes a connection back whose answer is over.
@@ -173,6 +187,7 @@ impl Member {
 
     /// Closes what nobody has used for long.
     pub(super) fn tidy(&self, now: u64) {
+        self.http2.tidy(now, LONGEST_FREE);
         let mut free = self.free.lock();
         let old = free.iter().take_while(|connection| now.saturating_sub(connection.used) > LONGEST_FREE).count();
         let gone: Vec<_> = free.drain(..old).collect();

@@ -16,6 +16,16 @@ pub(super) struct Config {
     pub(super) descriptors: Vec<Descriptor>,
 }
 
+impl Config {
+    /// Whether a descriptor has a limit.
+    pub(super) fn has_limits(&self) -> bool {
+        fn any(descriptors: &[Descriptor]) -> bool {
+            descriptors.iter().any(|descriptor| descriptor.limit.is_some() || any(&descriptor.descriptors))
+        }
+        any(&self.descriptors)
+    }
+}
+
 /// One descriptor.
 #[derive(Debug)]
 pub(super) struct Descriptor {

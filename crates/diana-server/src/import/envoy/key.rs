@@ -17,6 +17,9 @@ pub(super) enum Key {
     Named { name: String, source: String, hint: &'static str },
 }
 
+/// The longest name under `identity`, and the longest header that is guessed, in characters: a key of YAML has an end.
+const LONGEST: usize = 64;
+
 /// Words that mean something else in rules or expressions.
 const TAKEN: [&str; 36] = [
     "as",
@@ -66,7 +69,8 @@ impl Key {
             "host" | ":authority" | "authority" => Self::Known { by: "host", expression: HOST },
             _ => {
                 let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-                let mut name = key.chars().map(|c| if is_word(c) { c } else { '_' }).collect::<String>();
+                let word = |c: char| if is_word(c) { c } else { '_' };
+                let mut name = key.chars().take(LONGEST).map(word).collect::<String>();
                 if name.starts_with(|c: char| c.is_ascii_digit()) || name.is_empty() {
                     name.insert(0, '_');
                 }
@@ -74,8 +78,8 @@ impl Key {
                     name.push_str("_key");
                 }
                 let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '-';
-                let header =
-                    key.to_ascii_lowercase().chars().map(|c| if is_letter(c) { c } else { '-' }).collect::<String>();
+                let letter = |c: char| if is_letter(c) { c.to_ascii_lowercase() } else { '-' };
+                let header = key.chars().take(LONGEST).map(letter).collect::<String>();
                 let header = header.trim_matches('-').trim_start_matches("x-");
                 let source = format!("header(x-{})", if header.is_empty() { "key" } else { header });
                 Self::Named { name, source, hint: hint(key) }

@@ -1,11 +1,12 @@
-//! From what holds where to rules: one for each limit that has counts of its own.
+//! From what holds where to rules: one for each limit that has counts of its own, and for each kind of key.
 
-use super::super::LARGEST;
 use super::super::expression::Expression;
 use super::super::rule::{Limit, Rule, RuleFile};
+use super::super::{LARGEST, LONGEST_CONDITION};
 use super::host::{Hosts, any_of};
-use super::key::{Key, key};
+use super::key::{Key, keys};
 use super::limit::{Use, Zone, ZoneKind, bytes};
+use super::merge::{Made, merged, named};
 use super::notes::Notes;
 use super::region::{Item, Region, choices, condition, region};
 use super::scope::Http;
@@ -40,26 +41,33 @@ pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
     unused(http, &in_zone, notes);
 
     let mut converter = Converter { http, choices: &choices, hosts: Hosts::new(&http.servers), notes };
-    let mut file =
-        RuleFile { header: vec![format!("Made from {name} by `diana import nginx`.")], ..RuleFile::default() };
+    let mut made = Vec::new();
     let mut written = 0;
-    for (limit, sites) in uses {
-        let shares_zone = in_zone.get(limit.zone().unwrap_or_default()).is_some_and(|count| *count > 1);
-        let Some(rule) = converter.rule(limit, &sites, shares_zone) else { continue };
-        written += rule.when.as_ref().map_or(0, String::len) + rule.allow.iter().map(String::len).sum::<usize>();
+    for (limit, sites) in &uses {
+        for made_of in converter.rules(limit, sites) {
+            let rule = &made_of.rule;
+            let condition = rule.when.as_ref().map_or(0, String::len);
+            written += condition + rule.allow.iter().map(String::len).sum::<usize>();
+            if condition > LONGEST_CONDITION {
+                let what = format!(
+                    "not carried over: its condition would have {condition} bytes, and at most {LONGEST_CONDITION} are possible; write the rules by hand"
+                );
+                converter.notes.add(made_of.said, limit.directive(), what);
+                continue;
+            }
+            made.push(made_of);
+        }
         if written > LARGEST {
             let place = sites.first().map(|site| site.said).unwrap_or_default();
-            converter.notes.add(
-                place,
-                limit.directive(),
-                "not carried over, nor what follows: the rules grow too large",
-            );
+            let what = "not carried over, nor what follows: the rules grow too large";
+            converter.notes.add(place, limit.directive(), what);
             break;
         }
-        file.rules.push(rule);
     }
+    let rules = named(merged(made, notes), notes);
+    let header = vec![format!("Made from {name} by `diana import nginx`.")];
+    let mut file = RuleFile { header, rules, ..RuleFile::default() };
     trusted_proxies(http, &mut file, notes);
-    file.name_rules();
     file
 }
 
@@ -80,53 +88,53 @@ struct Converter<'a> {
 }
 
 impl<'a> Converter<'a> {
-    fn rule(&mut self, limit: &Use, sites: &[Site<'_>], shares_zone: bool) -> Option<Rule> {
+    /// The rules of one limit: one, or one for each kind of key that its zone has.
+    fn rules<'b>(&mut self, limit: &'b Use, sites: &[Site<'b>]) -> Vec<Made<'b>> {
+        self.try_rules(limit, sites).unwrap_or_default()
+    }
+
+    fn try_rules<'b>(&mut self, limit: &'b Use, sites: &[Site<'b>]) -> Option<Vec<Made<'b>>> {
         let first = sites.iter().min_by_key(|site| site.said)?;
         let servers = sites.iter().map(|site| site.server).collect::<BTreeSet<_>>();
+        let directive = limit.directive();
         // The widest place gives its name.
         let label = sites.iter().map(|site| site.item.label).min_by_key(|label| label.len()).unwrap_or_default();
-        let mut rule = Rule::default();
-        let mut when_key = Expression::True;
+        let mut keys = vec![Key::default()];
+        let mut rule = Rule { source: self.notes.source(first.said, directive), ..Rule::default() };
         match limit.zone() {
             Some(name) => {
                 let zone = self.zone(name, limit, first.said)?;
-                let key = self.key(zone, limit, first.said, servers.len())?;
-                let directive = limit.directive();
-                rule.origins.push(format!(
-                    "{}: {directive}_zone {}, zone {name}",
-                    self.notes.show(zone.place),
-                    zone.key
-                ));
-                rule.name = if shares_zone { format!("{name}-{label}") } else { name.to_owned() };
-                rule.by = key.by;
-                rule.allow = key.condition.allow;
-                rule.ips = key.condition.ips;
-                rule.methods = key.condition.methods;
-                when_key = key.condition.when;
-                if shares_zone {
-                    let what = format!(
-                        "zone `{name}` is used with other parameters elsewhere: nginx counts both together, the rules apart"
-                    );
-                    self.notes.add(first.said, directive, what);
-                }
+                keys = self.keys(zone, limit, first.said, servers.len())?;
+                let shown = self.notes.show(zone.place);
+                rule.origins.push(format!("{shown}: {directive}_zone {}, zone {name}", zone.key));
                 counted(&mut rule, limit, zone);
             }
-            None => {
-                rule.name = format!("rate-{label}");
-                counted_by_request(&mut rule, limit);
-            }
+            None => counted_by_request(&mut rule, limit),
         }
         let (hosts, paths, when) = self.place(limit, &servers, first.said)?;
         rule.hosts = hosts;
         rule.paths = paths;
-        let when = when.and(when_key);
-        if when == Expression::False {
-            self.notes.add(first.said, limit.directive(), "not carried over, since no rule could know its location");
-            return None;
-        }
-        rule.when = when.written();
         self.origins(&mut rule, limit, sites);
-        Some(rule)
+        let is_one_of_several = keys.len() > 1;
+        let mut made = Vec::new();
+        for key in keys {
+            let when = when.clone().and(key.condition.when);
+            if when == Expression::False {
+                self.notes.add(first.said, directive, "not carried over, since no rule could know its location");
+                continue;
+            }
+            let mut rule = Rule { when: when.written(), ..rule.clone() };
+            rule.allow = key.condition.allow;
+            rule.ips = key.condition.ips;
+            rule.methods = key.condition.methods;
+            let kind = is_one_of_several.then(|| key.by.first().map_or("all", String::as_str).to_owned());
+            if limit.zone().is_some() {
+                rule.by = key.by;
+            }
+            let places = sites.iter().map(|site| (site.server, site.item.label)).collect();
+            made.push(Made { rule, limit, label, kind, said: first.said, places });
+        }
+        Some(made)
     }
 
     fn zone(&mut self, name: &str, limit: &Use, said: Place) -> Option<&'a Zone> {
@@ -141,14 +149,14 @@ impl<'a> Converter<'a> {
         zone
     }
 
-    fn key(&mut self, zone: &Zone, limit: &Use, said: Place, servers: usize) -> Option<Key> {
+    fn keys(&mut self, zone: &Zone, limit: &Use, said: Place, servers: usize) -> Option<Vec<Key>> {
         let directive = format!("{}_zone", limit.directive());
-        match key(&zone.key, servers, &self.http.variables) {
-            Ok(key) => {
-                for note in &key.notes {
+        match keys(&zone.key, servers, &self.http.variables) {
+            Ok(keys) => {
+                for note in keys.iter().flat_map(|key| &key.notes) {
                     self.notes.add(zone.place, &directive, note);
                 }
-                Some(key)
+                Some(keys)
             }
             Err(problem) => {
                 self.notes.add(zone.place, &directive, format!("not carried over: {problem}"));
@@ -298,7 +306,7 @@ fn unused(http: &Http, used: &BTreeMap<&str, usize>, notes: &mut Notes) {
     for (name, zone) in http.zones.iter().filter(|(name, _)| !used.contains_key(name.as_str())) {
         let directive = if zone.kind == ZoneKind::Connections { "limit_conn" } else { "limit_req" };
         let what = format!("not carried over: no `{directive}` that was carried over uses zone `{name}`");
-        notes.add(zone.place, &format!("{directive}_zone"), what);
+        notes.info(zone.place, &format!("{directive}_zone"), what);
     }
 }
 

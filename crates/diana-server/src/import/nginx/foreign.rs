@@ -10,6 +10,28 @@ pub(super) fn is_limit(directive: &Directive) -> bool {
     (directive.name.starts_with("limit_") && directive.name != "limit_except") || without_rule(directive).is_some()
 }
 
+/// Whether a limit stands anywhere in these directives.
+pub(super) fn has_limits(directives: &[Directive]) -> bool {
+    directives.iter().any(|directive| is_limit(directive) || has_limits(directive.inside()))
+}
+
+/// Notes the rules of access of one block, each kind once: they hold in all blocks inside that have none of their own, whether
+/// or not these have limits.
+pub(super) fn access(directives: &[Directive], notes: &mut Notes) {
+    for name in ["allow", "deny"] {
+        let mut found = directives.iter().filter(|directive| directive.name == name);
+        let Some(first) = found.next() else { continue };
+        let more = match found.count() {
+            0 => String::new(),
+            more => format!(", nor {more} more in this block"),
+        };
+        let what = format!(
+            "not carried over{more}: it is about access, not about rates; a rule with `deny: [NETWORK]` refuses addresses"
+        );
+        notes.add(first.place, name, what);
+    }
+}
+
 /// Why a limit by another name than `limit_…` can't be a rule; `None` if it is no such limit.
 pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
     match directive.name.as_str() {

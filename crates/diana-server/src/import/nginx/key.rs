@@ -1,7 +1,6 @@
 //! What a zone tells requests apart by, as `by`.
 
 use super::variable::{Condition, Variables};
-use std::collections::BTreeSet;
 
 /// Whom a zone counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,24 +13,57 @@ pub(super) struct Key {
 }
 
 /// Reads a key such as `$binary_remote_addr$uri`; or tells why rules can't have it. `servers` is how many servers use the
-/// zone: a single one has a single `$server_name`.
-pub(super) fn key(text: &str, servers: usize, variables: &Variables) -> Result<Key, String> {
-    let mut key = Key::default();
-    resolve(text, servers, variables, &mut key, 0)?;
-    let optional = |part: &String| part.contains('(');
-    if key.by.len() > 1 && key.by.iter().any(optional) {
-        let what = "nginx counts requests that lack a part of the key, and Diana does not; `missing: shared` counts them together";
-        key.notes.push(what.to_owned());
+/// zone: a single one has a single `$server_name`. A variable with several values is several keys, each with its condition.
+pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<Vec<Key>, String> {
+    let mut keys = resolve(text, servers, variables, &Condition::default(), 0)?;
+    for key in &mut keys {
+        let optional = |part: &String| part.contains('(');
+        if key.by.len() > 1 && key.by.iter().any(optional) {
+            let what = "nginx counts requests that lack a part of the key, and Diana does not; `missing: shared` counts them together";
+            key.notes.push(what.to_owned());
+        }
     }
-    Ok(key)
+    Ok(keys)
 }
 
 /// How many variables may stand for each other.
 const DEEPEST: usize = 4;
+/// How many values of a variable become rules of their own.
+const MOST_VALUES: usize = 8;
 
-fn resolve(text: &str, servers: usize, variables: &Variables, key: &mut Key, depth: usize) -> Result<(), String> {
+fn resolve(
+    text: &str,
+    servers: usize,
+    variables: &Variables,
+    condition: &Condition,
+    depth: usize,
+) -> Result<Vec<Key>, String> {
     let names = names(text);
-    let is_alone = names.len() == 1;
+    let defined = names.iter().find_map(|name| Some((name, variables.get(name)?)));
+    if let Some((name, defined)) = defined {
+        let values = defined.values();
+        if values.is_empty() {
+            return Err(format!("`${name}` is empty for every request, so nginx counts none"));
+        }
+        if values.len() > MOST_VALUES {
+            return Err(format!(
+                "`${name}` has more than {MOST_VALUES} values; write one rule for each, with what it depends on as `match`"
+            ));
+        }
+        if depth == DEEPEST {
+            return Err(format!("`${name}` stands for too many others"));
+        }
+        if names.len() > 1 || *condition != Condition::default() {
+            return Err(format!("`${name}` stands beside others; write a rule with its condition as `match.when`"));
+        }
+        let mut keys = Vec::new();
+        for value in values {
+            let condition = variables.condition(name, &|other| other == value, 0)?;
+            keys.extend(resolve(value, servers, variables, &condition, depth + 1)?);
+        }
+        return Ok(keys);
+    }
+    let mut key = Key { condition: condition.clone(), ..Key::default() };
     for name in names {
         let part = match name.as_str() {
             "binary_remote_addr" | "remote_addr" => "ip/128".to_owned(),
@@ -52,25 +84,6 @@ fn resolve(text: &str, servers: usize, variables: &Variables, key: &mut Key, dep
             "remote_user" => {
                 return Err("the name of `$remote_user` is known to nginx alone; let it set a header, and write `by: header(x-user)`".to_owned());
             }
-            _ if let Some(defined) = variables.get(&name) => {
-                let values = defined.values().into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
-                let [value] = &*values.into_iter().collect::<Vec<_>>() else {
-                    return Err(format!(
-                        "`${name}` has several values; write one rule for each, with what it depends on as `match`"
-                    ));
-                };
-                if depth == DEEPEST {
-                    return Err(format!("`${name}` stands for too many others"));
-                }
-                if !is_alone || key.condition != Condition::default() {
-                    return Err(format!(
-                        "`${name}` stands beside others; write a rule with its condition as `match.when`"
-                    ));
-                }
-                key.condition = variables.condition(&name, &|value| !value.is_empty(), 0)?;
-                resolve(value, servers, variables, key, depth + 1)?;
-                continue;
-            }
             _ => named(&name)
                 .ok_or_else(|| format!("rules can't tell requests apart by `${name}`; choose another `by`"))?,
         };
@@ -83,7 +96,7 @@ fn resolve(text: &str, servers: usize, variables: &Variables, key: &mut Key, dep
             key.by.push(part);
         }
     }
-    Ok(())
+    Ok(vec![key])
 }
 
 /// Variables that have another name in them.
@@ -112,7 +125,7 @@ mod tests {
     use super::*;
 
     fn by(text: &str, servers: usize) -> Result<Vec<String>, String> {
-        key(text, servers, &Variables::default()).map(|key| key.by)
+        keys(text, servers, &Variables::default()).map(|mut keys| keys.remove(0).by)
     }
 
     #[test]

@@ -101,6 +101,8 @@ fn requests(rate: &str) -> Option<String> {
     let count = count.parse::<u32>().ok().filter(|count| *count > 0)?;
     match unit {
         "s" => Some(format!("{count}/s")),
+        // The same rate is written the same, so that equal limits are seen to be equal.
+        "m" if count.is_multiple_of(60) => Some(format!("{}/s", count / 60)),
         "m" => Some(format!("{count}/min")),
         _ => None,
     }
@@ -114,7 +116,12 @@ pub(super) fn limit_req(directive: &Directive) -> Result<Use, String> {
         match arg.split_once('=') {
             Some(("zone", value)) => name = Some(value.to_owned()),
             Some(("burst", value)) => burst = count(value)?,
-            Some(("delay", value)) => delay = Delay::Beyond(count(value)?),
+            Some(("delay", value)) => {
+                delay = match count(value)? {
+                    0 => Delay::Each,
+                    requests => Delay::Beyond(requests),
+                };
+            }
             None if arg == "nodelay" => delay = Delay::Never,
             _ => return Err(format!("`{arg}` is not understood")),
         }
@@ -165,6 +172,7 @@ mod tests {
     fn rates_and_sizes() {
         assert_eq!(requests("10r/s").as_deref(), Some("10/s"));
         assert_eq!(requests("30r/m").as_deref(), Some("30/min"));
+        assert_eq!(requests("120r/m").as_deref(), Some("2/s"));
         assert_eq!([requests("0r/s"), requests("1.5r/s"), requests("5"), requests("5r/h")], [const { None }; 4]);
         assert_eq!(
             [size("500"), size("512k"), size("10M"), size("1g")],

@@ -1,6 +1,7 @@
 //! What could not be carried over, by its place.
 
-use super::super::Note;
+use super::super::rule::Source;
+use super::super::{Note, NoteKind};
 use super::syntax::Place;
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     files: Vec<String>,
-    notes: BTreeSet<(Place, String, String)>,
+    notes: BTreeSet<(Place, String, String, NoteKind)>,
 }
 
 impl Notes {
@@ -23,8 +24,19 @@ impl Notes {
         self.files.len()
     }
 
+    /// Something that the rules don't do, or only nearly.
     pub(super) fn add(&mut self, place: Place, directive: &str, what: impl Into<String>) {
-        self.notes.insert((place, directive.to_owned(), what.into()));
+        self.notes.insert((place, directive.to_owned(), what.into(), NoteKind::Difference));
+    }
+
+    /// Something that the rules can do without.
+    pub(super) fn info(&mut self, place: Place, directive: &str, what: impl Into<String>) {
+        self.notes.insert((place, directive.to_owned(), what.into(), NoteKind::Info));
+    }
+
+    /// Where notes about a rule point.
+    pub(super) fn source(&self, place: Place, directive: &str) -> Source {
+        Source { file: self.file(place).to_owned(), line: place.line, directive: directive.to_owned() }
     }
 
     /// `FILE:LINE`, as comments have it.
@@ -38,11 +50,12 @@ impl Notes {
 
     /// All of them, in the order of the files.
     pub(super) fn finish(self) -> Vec<Note> {
-        let note = |(place, directive, what): &(Place, String, String)| Note {
+        let note = |(place, directive, what, kind): &(Place, String, String, NoteKind)| Note {
             file: self.file(*place).to_owned(),
             line: place.line,
             directive: directive.clone(),
             what: what.clone(),
+            kind: *kind,
         };
         self.notes.iter().map(note).collect()
     }

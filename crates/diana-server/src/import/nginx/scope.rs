@@ -4,7 +4,7 @@
 //! inherited one by one. `return` answers before any limit is looked at, so a level that returns has none.
 
 use super::super::MOST;
-use super::foreign::{Around, is_limit, rewrites, without_rule};
+use super::foreign::{Around, access, is_limit, rewrites, without_rule};
 use super::host::Names;
 use super::limit::{Answer, Use, Zone, limit_conn, limit_req, size, zone};
 use super::notes::Notes;
@@ -118,7 +118,7 @@ impl Reader<'_> {
             Ok((name, zone)) => {
                 if directive.args.iter().any(|arg| arg == "sync") {
                     let what = "`sync` is not needed: give the file a `store` with `redis`, which all instances share";
-                    self.notes.add(directive.place, &directive.name, what);
+                    self.notes.info(directive.place, &directive.name, what);
                 }
                 self.http.zones.insert(name, zone);
             }
@@ -188,6 +188,7 @@ impl Reader<'_> {
                     directive.inside(),
                     "a named location is reached from within only; limit those that lead to it",
                 );
+                access(directive.inside(), self.notes);
                 continue;
             }
             if self.left == 0 {
@@ -232,7 +233,7 @@ impl Reader<'_> {
                 },
                 "limit_req_zone" | "limit_conn_zone" => {}
                 "limit_req_log_level" | "limit_conn_log_level" => {
-                    self.notes.add(
+                    self.notes.info(
                         place,
                         &directive.name,
                         "not needed: Diana tells refusals in its metrics and its log",
@@ -262,11 +263,7 @@ impl Reader<'_> {
         if !connections.is_empty() {
             level.connections = connections;
         }
-        let limited = !level.requests.is_empty() || !level.connections.is_empty();
-        for directive in directives.iter().filter(|directive| limited && matches!(&*directive.name, "allow" | "deny")) {
-            let what = "not carried over: it is about access, not about rates; a rule with `deny: [NETWORK]` refuses addresses";
-            self.notes.add(directive.place, &directive.name, what);
-        }
+        access(directives, self.notes);
         level
     }
 

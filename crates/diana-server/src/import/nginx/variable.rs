@@ -102,7 +102,10 @@ impl Variables {
         match source {
             "remote_addr" | "binary_remote_addr" => defined.by_address(counts),
             _ if defined.is_geo => Err(format!("`geo` looks at `${source}`, not at the client's address")),
-            _ if self.defined.contains_key(source) => {
+            _ if let Some(depends) = self.defined.get(source) => {
+                if depends.values().iter().any(|value| value.contains('$')) {
+                    return Err(format!("`map ${source}` looks at a value that depends on more of the request"));
+                }
                 let of = |value: &str| defined.value_of(value).is_some_and(counts);
                 if defined.entries.iter().any(|(pattern, _)| pattern.starts_with('~')) {
                     return Err(format!(

@@ -213,3 +213,46 @@ fn more_streams_than_allowed_do_not_reach_the_upstream() {
     }
     assert!(upstream.count() <= 20, "{}", upstream.count());
 }
+
+/// Each request that is reset made work for nothing.
+#[test]
+fn a_connection_that_resets_more_than_it_lets_end_is_ended() {
+    const ENHANCE_YOUR_CALM: u32 = 11;
+    let upstream = Upstream::start(|talk| {
+        if talk.seen.target() == "/quick" {
+            return talk.answer("200 OK", "", b"");
+        }
+        while std::io::Read::read(&mut talk.stream, &mut [0; 16])? > 0 {}
+        Ok(crate::support::upstream::Then::Close)
+    });
+    let diana = before(&upstream);
+    let mut client = Frames::connect(diana.port(), &[]);
+    let mut stream = 1;
+    // One more request that is reset, once it has been accepted; what the gateway says if it has had enough.
+    let mut reset = |client: &mut Frames| -> Result<(), Option<frames::Frame>> {
+        stream += 2;
+        let _ = client.send(HEADERS, END_HEADERS | END_STREAM, stream, &frames::get("/slow"));
+        let _ = client.send(PING, 0, 0, b"accepted");
+        loop {
+            match client.next() {
+                None => return Err(None),
+                Some(frame) if frame.kind == frames::GOAWAY => return Err(Some(frame)),
+                Some(frame) if (frame.kind, frame.flags) == (PING, frames::ACK) => break,
+                Some(_) => {}
+            }
+        }
+        let _ = client.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+        Ok(())
+    };
+    // One that is answered allows for one more that is not.
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/quick")).unwrap();
+    assert_eq!(client.next_of(HEADERS).unwrap().kind, HEADERS);
+    for n in 0..101 {
+        assert!(reset(&mut client).is_ok(), "it was ended after {n}");
+    }
+    // The next is one too many. It may be noticed a little later.
+    let went = (0..50).find_map(|_| reset(&mut client).err().flatten());
+    let went = went.expect("a connection that resets everything is kept");
+    assert_eq!(went.payload[4..8], ENHANCE_YOUR_CALM.to_be_bytes());
+    assert_eq!(get(diana.port(), "/quick").status, 200);
+}

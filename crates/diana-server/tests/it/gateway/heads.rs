@@ -222,3 +222,35 @@ fn an_address_with_a_query_alone_has_a_path() {
     assert_eq!(ask(diana.port(), "GET http://a.example?x=1 HTTP/1.1\r\nhost: b\r\n\r\n").unwrap().status, 200);
     assert_eq!(upstream.last().line(), "GET /?x=1 HTTP/1.1");
 }
+
+/// nginx and Envoy take all of these. The `http` crate, by which hyper and h2 read an address, refuses some of them before the
+/// gateway sees the request; it takes them where browsers send them unescaped.
+#[test]
+fn addresses_with_odd_characters_go_on_as_they_were_sent_or_are_bad_requests() {
+    use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM};
+    let upstream = Upstream::echo();
+    let diana = Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: []\n", upstream.url()));
+    let over_http2 = |target: &str| {
+        let mut client = Frames::connect(diana.port(), &[]);
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get(target)).unwrap();
+        loop {
+            match client.next().unwrap().kind {
+                DATA => return true,
+                RST_STREAM | GOAWAY => return false,
+                _ => {}
+            }
+        }
+    };
+    for target in ["/a\"b", "/a{b}", "/a|b^c", "/?q=`x`", "/?q={x}|[y]^", "/?q='x'"] {
+        assert_eq!(get(diana.port(), target).status, 200, "{target}");
+        assert_eq!(upstream.last().target(), target);
+        assert!(over_http2(target), "{target}");
+        assert_eq!(upstream.last().target(), target);
+    }
+    let before = upstream.count();
+    for target in ["/?q=\"x\"", "/?q=<x>", "/a<b>", "/a`b`"] {
+        assert_eq!(get(diana.port(), target).status, 400, "{target}");
+        assert!(!over_http2(target), "{target}");
+    }
+    assert_eq!(upstream.count(), before);
+}

@@ -219,3 +219,153 @@ fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
     let whole: Vec<_> = upstream.seen().into_iter().filter(|seen| seen.is_whole).collect();
     assert_eq!(whole.iter().map(Seen::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
 }
+
+/// RFC 9113 §8.2.1 calls such a request malformed; to HTTP/1 services the whitespace is not there, so it would be a new key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_with_whitespace_around_it_is_rejected() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    for padded in [" a", "a ", "\ta", "a\t"] {
+        let asked = request("GET", "http://a/").header("x-key", padded).body(full("")).unwrap();
+        let answer = whole(sender.send_request(asked).await.unwrap()).await;
+        assert_eq!(answer.status(), 400, "{padded:?}");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_over_http2_is_a_host_and_one_in_capitals_makes_no_new_key() {
+    let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: host, limit: 1/h, status: 429}]\n");
+    let mut sender = connect(diana.port()).await;
+    let mut asks = async |uri: &str, host: Option<&str>| {
+        let mut asked = request("GET", uri);
+        if let Some(host) = host {
+            asked = asked.header("host", host);
+        }
+        whole(sender.send_request(asked.body(full("")).unwrap()).await.unwrap()).await.status().as_u16()
+    };
+    assert_eq!(asks("http://shop.example.com/", None).await, 204);
+    for uri in ["http://SHOP.example.com/", "http://shop.example.com:8080/", "http://shop.example.com./"] {
+        assert_eq!(asks(uri, None).await, 429, "{uri}");
+    }
+    for host in ["shop.example.com:x", "shop.example.com:80,x", "shop.example.com:-1"] {
+        assert_eq!(asks("http://shop.example.com/", Some(host)).await, 400, "{host}");
+    }
+}
+
+/// curl took it for a broken answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_204_has_no_length_whatever_the_upstream_says() {
+    let upstream = Upstream::start(|talk| {
+        talk.send("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\nx-kept: 1\r\n\r\n")?;
+        Ok(crate::support::upstream::Then::KeepAlive)
+    });
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    for _ in 0..2 {
+        let answer = get(&mut sender, "http://a/").await;
+        assert_eq!((answer.status().as_u16(), answer.headers().get("content-length")), (204, None));
+        assert_eq!(answer.headers()["x-kept"], "1");
+    }
+    let answer = crate::support::client::get(diana.port(), "/");
+    assert_eq!((answer.status, answer.header("content-length")), (204, None));
+}
+
+/// HTTP/1.1 has a place for trailers behind chunks alone, so a request that announces them goes on in chunks.
+#[test]
+fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    for (announced, expected) in [(&[("trailer", "x-digest")][..], Some("abc")), (&[], None)] {
+        let mut client = Frames::connect(diana.port(), &[]);
+        let post =
+            [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/"), ("content-length", "5")];
+        client.send(HEADERS, END_HEADERS, 1, &frames::block(&[&post[..], announced].concat())).unwrap();
+        client.send(DATA, 0, 1, b"hello").unwrap();
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", "abc")])).unwrap();
+        assert_eq!(client.next_of(DATA).unwrap().kind, DATA);
+        let seen = upstream.last();
+        assert_eq!((seen.body.as_slice(), seen.is_whole), (&b"hello"[..], true));
+        assert_eq!(crate::support::client::find(&seen.trailers, "x-digest"), expected);
+        assert_eq!(seen.header("content-length"), expected.is_none().then_some("5"));
+    }
+}
+
+/// The interim responses to a request, and the answer's status. Each of them is noticed as it comes.
+async fn with_interim(port: u16, notice: impl Fn()) -> (Vec<http::Response<()>>, u16) {
+    let socket = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    let (sender, connection) = h2::client::handshake(socket).await.unwrap();
+    tokio::spawn(connection);
+    let mut sender = sender.ready().await.unwrap();
+    let asked = http::Request::get("http://a/page").body(()).unwrap();
+    let (mut answer, _) = sender.send_request(asked, true).unwrap();
+    let mut interim = Vec::new();
+    while let Some(Ok(response)) = std::future::poll_fn(|context| answer.poll_informational(context)).await {
+        interim.push(response);
+        notice();
+    }
+    (interim, answer.await.unwrap().status().as_u16())
+}
+
+/// RFC 9110, section 15.2: a proxy forwards them. hyper's HTTP/1 server has no way to send any.
+#[tokio::test(flavor = "multi_thread")]
+async fn early_hints_reach_http2_clients_while_the_upstream_is_still_at_work() {
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let upstream = Upstream::start(move |talk| {
+        talk.send("HTTP/1.1 100 Continue\r\n\r\n")?;
+        talk.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nconnection: x\r\nx: y\r\n\r\n")?;
+        let _ = gate.lock().recv();
+        talk.answer("200 OK", "", b"page")
+    });
+    let diana = before(&upstream.url());
+    let port = diana.port();
+    // The upstream answers only when the client has the hints.
+    let asked = with_interim(port, || go_on.send(()).unwrap());
+    let (interim, status) = tokio::time::timeout(LONG, asked).await.unwrap();
+    assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
+    assert_eq!((interim[0].status().as_u16(), &interim[0].headers()["link"]), (103, &"</a.css>".parse().unwrap()));
+    assert!(interim[0].headers().get("x").is_none());
+    // Over HTTP/1 it is the final response alone.
+    drop(go_on);
+    let answer = tokio::task::spawn_blocking(move || crate::support::client::get(port, "/")).await.unwrap();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "page"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn early_hints_of_an_http2_upstream_reach_http2_clients() {
+    let port = diana_testing::Port::claim().unwrap();
+    let listener = tokio::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port.number())).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(socket).await.unwrap();
+                while let Some(Ok((_, mut reply))) = connection.accept().await {
+                    let hints = http::Response::builder().status(103).header("link", "</b.css>").body(()).unwrap();
+                    reply.send_informational(hints).unwrap();
+                    reply.send_response(http::Response::new(()), true).unwrap();
+                }
+            });
+        }
+    });
+    let diana = before(&format!("h2c://127.0.0.1:{}", port.number()));
+    let (interim, status) = tokio::time::timeout(LONG, with_interim(diana.port(), || ())).await.unwrap();
+    assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
+    assert_eq!((interim[0].status().as_u16(), &interim[0].headers()["link"]), (103, &"</b.css>".parse().unwrap()));
+}
+
+/// A head that answers HEAD has a length, and no body follows it.
+#[tokio::test(flavor = "multi_thread")]
+async fn head_is_answered_without_a_body() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let mut sender = connect(diana.port()).await;
+    for (key, status) in [("a", 200), ("a", 429)] {
+        let asked = request("HEAD", "http://a/").header("x-key", key).body(full("")).unwrap();
+        let answer = whole(sender.send_request(asked).await.unwrap()).await;
+        assert_eq!((answer.status().as_u16(), answer.body().len()), (status, 0));
+        assert_eq!(answer.headers().contains_key("content-length"), status == 200);
+        assert!(answer.headers().contains_key("date"));
+    }
+}

@@ -3,12 +3,14 @@
 use crate::support::client::{Answer, Client, ask, get, get_with};
 use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS};
 use crate::support::http2::connect;
-use crate::support::program::{Diana, LONG};
+use crate::support::program::{Diana, LONG, Stderr, serve};
 use crate::support::upstream::{Then, Upstream};
 use diana::core::{Clock, SystemClock};
-use diana_testing::wait_until;
+use diana_testing::{Port, wait_until};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::Signal;
+use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -328,4 +330,178 @@ fn a_wait_in_line_is_logged_and_is_no_time_that_the_rules_took() {
     // Both answers were held back as long; what is left of the one that stood is not the time of the rules.
     let took = diana.metric("diana_decision_seconds_sum");
     assert!(took < wait / 1_000.0, "{took} s, {waited}");
+}
+
+/// While there was no descriptor for the next connection, SIGTERM was not heard, `/healthz` not answered, and the log flooded.
+#[test]
+fn without_free_descriptors_it_is_healthy_and_can_be_stopped() {
+    let rules = "gateway: {listen: $LISTEN, workers: 2, timeouts: {header: 300s, stop: 300s}}\nrules: []\n";
+    let mut diana = Diana::serve_by(rules, Stderr::Read, |file| {
+        let program = serve(file);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 64 && exec \"$@\"", "sh"]).arg(program.get_program()).args(program.get_args());
+        command
+    });
+    // Clients get some, but not the last.
+    let mut clients: Vec<Client> = (0..200).map(|_| Client::connect(diana.port())).collect();
+    for client in &mut clients {
+        let _ = client.try_send("GET / HTTP/1.1\r\n");
+    }
+    let refused = || (diana.metric("diana_connections_refused_total") > 0.0).then_some(());
+    wait_until("some to be closed", LONG, refused).unwrap();
+    assert_eq!(diana.admin("/healthz").status, 200);
+    // Others take the last ones.
+    let held: Vec<Client> = (0..100)
+        .map(|_| {
+            let mut client = Client::connect(diana.admin_port());
+            client.send("GET /status HTTP/1.1\r\n");
+            client
+        })
+        .collect();
+    clients.extend((0..50).map(|_| Client::connect(diana.port())));
+    for _ in 0..20 {
+        assert_eq!(diana.admin("/healthz").status, 200);
+    }
+    let told = diana.said().lines().filter(|line| line.contains("WARN")).count();
+    assert!(told < 60, "{told} warnings");
+    diana.tell_to_stop();
+    assert!(diana.ended().success());
+    drop((clients, held));
+}
+
+/// SIGTERM waited until the configuration centre had answered, or its time was up.
+#[test]
+fn a_reload_that_hangs_does_not_hold_up_the_end() {
+    // It takes connections, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let from = format!("http://{}/rules", silent.local_addr().unwrap());
+    let mut diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN}}\nremote: {{from: '{from}', timeout: 300s, keep: $FOLDER/kept}}\nrules: []\n"
+    ));
+    for _ in 0..3 {
+        diana.signal(Signal::HUP);
+    }
+    wait_until("it to be told", LONG, || diana.said().contains("reading everything again").then_some(())).unwrap();
+    diana.tell_to_stop();
+    assert!(diana.ended().success());
+}
+
+#[test]
+fn an_upstream_that_fails_is_counted_also_where_another_answers() {
+    let (dead, good) = (Port::claim().unwrap(), Upstream::echo());
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, workers: 1, upstream: ['http://127.0.0.1:{}', '{}']}}\nrules: []\n",
+        dead.number(),
+        good.url()
+    ));
+    let statuses: Vec<u16> = (0..10).map(|_| get(diana.port(), "/").status).collect();
+    assert_eq!(statuses, [200; 10]);
+    // After three in a row it is left out.
+    assert_eq!(diana.metric("diana_upstream_failures_total"), 3.0);
+    assert_eq!(diana.metric("diana_requests_total{outcome=\"failed\"}"), 0.0);
+}
+
+#[test]
+fn an_answer_that_breaks_off_is_a_failure() {
+    let upstream = Upstream::start(|talk| {
+        talk.send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfour")?;
+        Ok(Then::Close)
+    });
+    let diana = before(&upstream, ", access_log: json");
+    let mut client = Client::connect(diana.port());
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(client.try_answer().is_none(), "it is not whole");
+    let counted = || (diana.metric("diana_requests_total{outcome=\"failed\"}") == 1.0).then_some(());
+    wait_until("it to be counted", LONG, counted).unwrap();
+    assert_eq!(diana.metric("diana_upstream_failures_total"), 1.0);
+    assert_eq!(diana.metric("diana_requests_total{outcome=\"forwarded\"}"), 0.0);
+    let line = || diana.said().lines().find(|line| line.starts_with('{')).map(str::to_owned);
+    let line: serde_json::Value = serde_json::from_str(&wait_until("its line", LONG, line).unwrap()).unwrap();
+    assert_eq!((line["status"].as_u64(), line["outcome"].as_str()), (Some(200), Some("failed")), "{line}");
+}
+
+/// A mistake in the file was told for ever, and a centre was told to be down that nobody had named.
+#[test]
+fn what_is_wrong_with_the_rules_is_told_as_long_as_it_is() {
+    let diana = Diana::serve(ONE);
+    let failing = |is: f64| (diana.metric("diana_rules_failing") == is).then_some(());
+    failing(0.0).unwrap();
+    assert!(!diana.admin("/metrics").text().contains("diana_rules_centre_up"));
+    let source =
+        || serde_json::from_str::<serde_json::Value>(&diana.admin("/status").text()).unwrap()["source"].clone();
+    assert!(source()["connected"].is_null());
+    for good in [ONE, TWO] {
+        diana.rewrite("gateway: {listen: $LISTEN}\nrules: [{name: each, by: nobody-knows, limit: 5/h}]\n");
+        wait_until("the mistake", LONG, || failing(1.0)).unwrap();
+        assert!(source()["failing"][0]["what"].as_str().unwrap().contains("nobody-knows"), "{}", source());
+        diana.rewrite(good);
+        wait_until("it to be over", LONG, || failing(0.0)).unwrap();
+        assert_eq!(source()["failing"].as_array().map(Vec::len), Some(0));
+        assert!(source()["last_error"]["what"].as_str().unwrap().contains("nobody-knows"));
+    }
+}
+
+#[test]
+fn a_centre_that_is_away_is_told() {
+    let nowhere = Port::claim().unwrap();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN}}\nremote: {{from: 'http://127.0.0.1:{}/rules', keep: $FOLDER/kept}}\nrules: []\n",
+        nowhere.number()
+    ));
+    assert_eq!((diana.metric("diana_rules_centre_up"), diana.metric("diana_rules_failing")), (0.0, 1.0));
+}
+
+/// A change that failed was told as done.
+#[test]
+fn only_what_was_changed_by_hand_is_in_the_log() {
+    let diana = Diana::serve(
+        "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h}, {name: all, match: {path: /all}, limit: 1/h}]\n",
+    );
+    let post = |path: &str| {
+        let request = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n");
+        ask(diana.admin_port(), &request).unwrap()
+    };
+    assert_eq!(get(diana.port(), "/all").status, 204);
+    assert_eq!(get(diana.port(), "/all").status, 503);
+    let refused = post("/reset?rule=each");
+    assert_eq!(refused.status, 400, "{}", refused.text());
+    assert_eq!([post("/reset?rule=nobody").status, post("/charge?rule=each").status], [404, 400]);
+    // A rule without `by` has one count.
+    assert_eq!(post("/reset?rule=all").status, 200);
+    assert_eq!(get(diana.port(), "/all").status, 204);
+    let told = || diana.said().contains("admin: reset").then_some(());
+    wait_until("the change", LONG, told).unwrap();
+    let said = diana.said();
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("admin: ")).collect();
+    assert!(told.len() == 1 && told[0].contains("all"), "{told:?}");
+}
+
+/// A request that waited for a place was not told that there was one.
+#[test]
+fn queued_requests_are_woken_by_a_reset_and_by_a_reload() {
+    let gate = Gate::closed();
+    let rules = |places: u32| {
+        let gateway = format!("gateway: {{listen: $LISTEN, upstream: '{}'}}", gate.upstream.url());
+        format!("{gateway}\nrules: [{{name: places, concurrent: {places}, wait: 10min}}]\n")
+    };
+    let diana = Diana::serve(&rules(1));
+    let begin = || {
+        let mut client = Client::connect(diana.port());
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        client
+    };
+    let mut clients = vec![begin()];
+    gate.upstream.wait_for(1);
+    clients.push(begin());
+    let is_queued = |connections: f64| (diana.metric("diana_connections") == connections).then_some(());
+    wait_until("the second", LONG, || is_queued(2.0)).unwrap();
+    let reset = "POST /reset?rule=places HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(ask(diana.admin_port(), reset).unwrap().status, 200);
+    gate.upstream.wait_for(2);
+    clients.push(begin());
+    wait_until("the third", LONG, || is_queued(3.0)).unwrap();
+    diana.rewrite(&rules(9));
+    gate.upstream.wait_for(3);
+    gate.open();
+    assert!(clients.iter_mut().all(|client| client.answer().status == 200));
 }

@@ -1,8 +1,9 @@
 //! Ways to write a path otherwise, so that a rule does not know it and the service behind does.
 
 use crate::support::client::{ask, get};
-use crate::support::program::Diana;
+use crate::support::program::{Diana, LONG};
 use crate::support::upstream::Upstream;
+use diana_testing::{NginxServer, wait_until};
 
 /// What some server or other takes for `/login`.
 const SPELLINGS: &[&str] = &[
@@ -29,6 +30,20 @@ const SPELLINGS: &[&str] = &[
     "/\\login",
     "/a\\..\\login",
     "\\login",
+    "/%2flogin",
+    "/%2Flogin",
+    "/%5clogin",
+    "/login%2f",
+    "/x%2f..%2flogin",
+    "/x/..%2flogin",
+    "/x;%2f..%2flogin",
+    "/x%5C..%5Clogin",
+    "/login%3bx",
+    "/login%3Bx=1",
+    "/login;%2fx",
+    "/login;\\x",
+    "/login;%5cx",
+    "/a\\b/../login",
 ];
 
 #[test]
@@ -49,8 +64,87 @@ fn no_spelling_of_a_path_slips_past_its_rule() {
     assert_eq!(ask(diana.port(), absolute).unwrap().status, 429);
     assert_eq!(upstream.count(), 1);
     // Others are others.
-    for path in ["/logins", "/login/x", "/a/login", "/a%2F..%2Flogin", "/log%2525in"] {
+    for path in ["/logins", "/login/x", "/a/login", "/a%2Flogin", "/log%2525in", "/%252flogin"] {
         assert_eq!(get(diana.port(), path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn escaped_slashes_go_on_as_they_were_sent_unless_they_are_denied() {
+    let upstream = Upstream::echo();
+    let file = |paths: &str| {
+        let rules =
+            "rules: [{name: projects, match: {path: '/projects/{id}'}, by: param(id), limit: 1/h, status: 429}]";
+        format!("gateway: {{listen: $LISTEN, upstream: '{}'{paths}}}\n{rules}\n", upstream.url())
+    };
+    let diana = Diana::serve(&file(""));
+    let project = "/projects/group%2fName%5Cx";
+    let answer = get(diana.port(), project);
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains(project), "{}", answer.text());
+    assert_eq!(get(diana.port(), "/projects/group%2FName%5cx").status, 429, "another spelling of the same");
+    assert_eq!(get(diana.port(), "/projects/other%2Fname").status, 200);
+
+    let diana = Diana::serve(&file(", paths: {escaped_slash: deny}"));
+    for path in ["/projects/group%2fname", "/%2F", "/a%5cb", "/a%5Cb"] {
+        assert_eq!(get(diana.port(), path).status, 400, "{path}");
+    }
+    assert_eq!(get(diana.port(), "/projects/group%252fname?next=%2Fa").status, 200);
+}
+
+/// What is exempt is exempt by every reading of its path.
+#[test]
+fn no_spelling_of_an_exception_exempts_another_path() {
+    let diana = Diana::serve(
+        "gateway: {listen: $LISTEN}\n\
+         rules: [{name: all, by: resource, allow: /health, limit: 1/h, status: 429}]\n",
+    );
+    for _ in 0..3 {
+        assert_eq!(get(diana.port(), "/health").status, 204);
+    }
+    for path in ["/health;x", "/health%2f", "/%2Fhealth", "/health%3bx"] {
+        // They are one resource together, which one request has used up.
+        let status = get(diana.port(), path).status;
+        assert_eq!(status, if path == "/health;x" { 204 } else { 429 }, "{path}");
+    }
+    for path in ["/health;%2f..%2fzzz", "/health/..%2fzzz"] {
+        assert_eq!(get(diana.port(), path).status, 400, "{path}");
+    }
+}
+
+/// nginx resolves what it has decoded. Whatever it takes for `/login` is counted, or never gets there.
+#[test]
+fn no_spelling_reaches_a_real_nginx_uncounted() {
+    let nginx = NginxServer::start(|port| {
+        format!("server {{ listen 127.0.0.1:{port}; location = /login {{ return 200 login; }} location / {{ return 200 else; }} }}")
+    })
+    .unwrap();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\n\
+         rules: [{{name: logins, match: {{path: /login}}, limit: 1/h, status: 429}}]\n",
+        nginx.url()
+    ));
+    assert_eq!(get(diana.port(), "/login").text(), "login");
+    let mut reached = Vec::new();
+    for before in ["", "/x/..", "/x%2f..", "/x;", "/x;%2f..", "/%2e", "/.%2f", "/%5c", "\\", "/x%5c.."] {
+        for slash in ["/", "//", "%2f", "%2F", "/%2F", "\\", "%5C"] {
+            for name in ["login", "%6cogin", "lo%67in"] {
+                for after in ["", "/", "%2f", ";", ";x", "%3b", "/.", "%2f.", "/x/..", "%2fx%2f..", "?x"] {
+                    let path = format!("{before}{slash}{name}{after}");
+                    if !path.starts_with('/') {
+                        continue;
+                    }
+                    if get(nginx.port(), &path).text() == "login" {
+                        reached.push(path);
+                    }
+                }
+            }
+        }
+    }
+    assert!(reached.len() > 50, "nginx takes few of them for /login: {reached:?}");
+    for path in reached {
+        let status = get(diana.port(), &path).status;
+        assert!(matches!(status, 429 | 400), "{path} got through: {status}");
     }
 }
 
@@ -102,6 +196,43 @@ fn no_spelling_of_a_host_slips_past_its_rule() {
     assert_eq!(asks("GET http://other.example.com/", "shop.example.com"), 204);
     let dot = asks("GET /", "shop.example.com.");
     assert!(matches!(dot, 429 | 400), "a dot at the end gets through: {dot}");
+    assert_eq!(asks("GET /", "shop.example.com:"), 429, "an empty port is none");
+    for port in ["x", "-1", "+1", "80,x", "80:80", "65536", "80 x"] {
+        assert_eq!(asks("GET /", &format!("shop.example.com:{port}")), 400, "{port}");
+        assert_eq!(asks(&format!("GET http://shop.example.com:{port}/"), "shop.example.com"), 400, "{port}");
+    }
+    for host in ["shop.example.com..", "[::1", "[shop.example.com]", "shop.example.com/x", "a@shop.example.com", ":80"]
+    {
+        assert_eq!(asks("GET /", host), 400, "{host}");
+    }
+}
+
+#[test]
+fn the_log_shows_the_host_that_counted() {
+    let diana = Diana::serve(
+        "gateway: {listen: $LISTEN, access_log: text}\n\
+         rules: [{name: shop, match: {host: shop.example.com}, limit: 1/h, status: 429}]\n",
+    );
+    let absolute = "GET http://shop.example.com/ HTTP/1.1\r\nhost: other.example.com\r\n\r\n";
+    assert_eq!(ask(diana.port(), absolute).unwrap().status, 204);
+    assert_eq!(ask(diana.port(), absolute).unwrap().status, 429);
+    let lines = || {
+        let said = diana.said();
+        let hosts = said.lines().filter(|line| line.contains("host=\"shop.example.com\"")).count();
+        (hosts == 2 && !said.contains("other.example.com")).then_some(())
+    };
+    wait_until("both lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
+}
+
+#[test]
+fn no_spelling_of_an_address_makes_a_new_key() {
+    let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: host, limit: 1/h, status: 429}]\n");
+    let asks = |host: &str| ask(diana.port(), &format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n")).unwrap().status;
+    assert_eq!(asks("[2001:db8::1]"), 204);
+    for host in ["[2001:DB8::1]", "[2001:db8:0:0::1]:80", "[2001:0db8::0001]:"] {
+        assert_eq!(asks(host), 429, "{host}");
+    }
+    assert_eq!(asks("[2001:db8::2]"), 204);
 }
 
 #[test]
@@ -114,6 +245,19 @@ fn no_spelling_of_a_method_slips_past_its_rule() {
     };
     assert_eq!(asks("POST"), 204);
     assert_eq!(asks("POST"), 429);
-    // Methods differ by case, so this is no POST to anybody who reads the standard.
     assert_eq!(asks("GET"), 204);
+    // Some services take these for POST, and others do not.
+    for method in ["post", "Post", "pOST"] {
+        assert_eq!(asks(method), 400, "{method}");
+    }
+    assert_eq!(asks("purge"), 204, "a method that HTTP does not know is nobody's other spelling");
+
+    let diana = Diana::serve(
+        "gateway: {listen: $LISTEN, methods: {any_case: allow}}\n\
+         rules: [{name: posts, match: {method: POST}, limit: 1/h, status: 429}]\n",
+    );
+    let asks = |method: &str| {
+        ask(diana.port(), &format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")).unwrap().status
+    };
+    assert_eq!([asks("post"), asks("POST"), asks("Post"), asks("get")], [204, 429, 429, 204]);
 }

@@ -81,6 +81,36 @@ fn codings_that_nobody_knows_are_rejected() {
     are_rejected([format!("POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}")]);
 }
 
+/// `gzip` was dropped with `Transfer-Encoding`, and the upstream got compressed bytes as if they were the content.
+#[test]
+fn transfer_codings_other_than_chunked_are_not_implemented() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    let post = |coding: &str| {
+        format!("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: {coding}\r\n\r\n2\r\nhi\r\n0\r\n\r\n{SMUGGLED}")
+    };
+    for (coding, status) in [
+        ("gzip, chunked", 501),
+        ("GZIP ,Chunked", 501),
+        ("identity, chunked", 501),
+        ("gzip\r\ntransfer-encoding: chunked", 501),
+        ("chunked, gzip, chunked", 501),
+        ("chunked;q=1, chunked", 501),
+        ("chunked, chunked", 400),
+        ("chunked\r\ntransfer-encoding: chunked", 400),
+        // Without `chunked` at the end nobody knows where the body ends.
+        ("gzip", 400),
+    ] {
+        assert_eq!(statuses(&diana, post(coding).as_bytes()), [status], "{coding}");
+        assert_eq!(upstream.count(), 0, "{coding}: {:?}", upstream.seen());
+    }
+    for coding in ["chunked", "CHUNKED", "chunked\t", ", chunked"] {
+        let mut client = Client::connect(diana.port());
+        assert_eq!(client.send(post(coding).replace(SMUGGLED, "")).answer().status, 200, "{coding}");
+        assert_eq!(upstream.last().body, b"hi");
+    }
+}
+
 #[test]
 fn heads_with_odd_lines_are_rejected() {
     are_rejected([

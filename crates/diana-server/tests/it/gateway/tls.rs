@@ -53,6 +53,7 @@ async fn the_handshake_decides_which_http_is_spoken() {
         for status in [200, 429] {
             let key = format!("{}", alpn.len());
             let asked = request("GET", "/h1").header("host", "one.example.com").header("x-key", key).body(full(""));
+            sender.ready().await.unwrap();
             assert_eq!(whole(sender.send_request(asked.unwrap()).await.unwrap()).await.status(), status);
         }
     }

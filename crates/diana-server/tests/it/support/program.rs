@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -23,6 +23,15 @@ pub(crate) struct Diana {
     folder: TempDir,
     /// What it has said so far: the log on standard error, and the access log on standard output.
     said: Arc<Mutex<String>>,
+    /// Its standard error, where nobody reads that.
+    _unread: Option<ChildStderr>,
+}
+
+/// Whether somebody reads what it writes to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stderr {
+    Read,
+    Unread,
 }
 
 impl Diana {
@@ -33,7 +42,17 @@ impl Diana {
 
     /// The same, with files in its folder that were there before.
     pub(crate) fn serve_in(folder: TempDir, rules: &str) -> Self {
-        let mut diana = Self::launch(folder, rules);
+        Self::launch(folder, rules).ready()
+    }
+
+    /// The same, by another command, which is made for the file.
+    pub(crate) fn serve_by(rules: &str, stderr: Stderr, command: impl FnOnce(&Path) -> Command) -> Self {
+        Self::launch_by(TempDir::new().unwrap(), rules, stderr, command).ready()
+    }
+
+    /// Waits until it is ready.
+    fn ready(mut self) -> Self {
+        let diana = &mut self;
         let is_ready = || {
             if let Some(status) = diana.child.try_wait().unwrap() {
                 panic!("it ended with {status}:\n{}", diana.said.lock());
@@ -43,18 +62,20 @@ impl Diana {
         };
         wait_until("diana serve to be ready", LONG, is_ready)
             .unwrap_or_else(|error| panic!("{error}\n{}", diana.said.lock()));
-        diana
+        self
     }
 
     /// Starts it without waiting until it is ready.
     pub(crate) fn launch(folder: TempDir, rules: &str) -> Self {
+        Self::launch_by(folder, rules, Stderr::Read, serve)
+    }
+
+    fn launch_by(folder: TempDir, rules: &str, stderr: Stderr, command: impl FnOnce(&Path) -> Command) -> Self {
         let [listen, tls, admin] = [(); 3].map(|()| Port::claim().unwrap());
         let said = Arc::new(Mutex::new(String::new()));
         let file = folder.path().join("diana.yaml");
         std::fs::write(&file, text(rules, &listen, &tls, &admin, folder.path())).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
-            .args(["serve", "--config"])
-            .arg(&file)
+        let mut child = command(&file)
             .env("RUST_LOG", "debug")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -62,8 +83,11 @@ impl Diana {
             .spawn()
             .unwrap();
         listen_to(child.stdout.take().unwrap(), &said);
-        listen_to(child.stderr.take().unwrap(), &said);
-        Self { child, listen, tls, admin, folder, said }
+        let mut unread = child.stderr.take();
+        if let Some(stderr) = unread.take_if(|_| stderr == Stderr::Read) {
+            listen_to(stderr, &said);
+        }
+        Self { child, listen, tls, admin, folder, said, _unread: unread }
     }
 
     /// Where it serves.
@@ -148,6 +172,13 @@ impl Drop for Diana {
             eprintln!("what it said:\n{}", said.get(from..).unwrap_or(&said));
         }
     }
+}
+
+/// The program, to serve a file.
+pub(crate) fn serve(file: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
+    command.args(["serve", "--config"]).arg(file);
+    command
 }
 
 fn text(rules: &str, listen: &Port, tls: &Port, admin: &Port, folder: &Path) -> String {

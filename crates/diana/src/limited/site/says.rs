@@ -22,6 +22,8 @@ pub struct Says {
     pub limit: Allows,
     /// How long a call may wait.
     pub timeout: Duration,
+    /// How long a key is kept in a shared store after a call, at least.
+    pub expire: Option<Duration>,
 }
 
 /// How many keys a function has.

@@ -66,9 +66,13 @@ impl SharedSite {
         let store = limits.shared().ok_or(Cause::NotShared)?;
         // Other processes know it by its name, which is all that they have in common.
         limits.claim(self.says.name, std::ptr::from_ref(self).addr())?;
-        Ok(match self.says.counting()? {
+        let limiter = match self.says.counting()? {
             Counting::Rate(smooth) => SharedLimiter::new(store, self.says.name, smooth),
             Counting::Count(window) => SharedLimiter::new(store, self.says.name, window),
+        };
+        Ok(match self.says.expire {
+            Some(expire) => limiter.keeping_keys_for(expire),
+            None => limiter,
         })
     }
 }

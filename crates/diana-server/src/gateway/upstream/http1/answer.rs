@@ -146,6 +146,10 @@ impl Reading {
             self.headers.remove(CONTENT_LENGTH);
             is_last = true;
         }
+        if self.status == StatusCode::NO_CONTENT && self.length.is_some_and(|length| length > 0) {
+            // It has no body, whatever it says. An upstream that believes otherwise sends one.
+            is_last = true;
+        }
         let rest = match self.length {
             _ if self.has_no_body => Rest::Nothing,
             _ if self.is_chunked => Rest::Chunks(Chunks::default()),

@@ -6,8 +6,8 @@ use crate::gateway::client_body::ClientBody;
 use crate::gateway::facts::{Hop, Trust};
 use crate::gateway::head::{self, Named, Onward, Told, ends_here, goes_on};
 use bytes::{Buf, Bytes, BytesMut};
-use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, HeaderName, Method};
+use http::header::{CONTENT_LENGTH, TRAILER};
+use http::{HeaderMap, HeaderName, Method, Version};
 use http_body::Body;
 use std::io::{IoSlice, Write};
 use std::pin::Pin;
@@ -276,7 +276,10 @@ fn framing(request: Onward<'_>, body: &ClientBody) -> Option<Framing> {
     if body.is_empty() {
         return None;
     }
-    let length = request.head.headers.get(CONTENT_LENGTH);
+    let headers = &request.head.headers;
+    // HTTP/2 allows trailers behind a body of a stated length, HTTP/1.1 only behind chunks.
+    let has_trailers = request.head.version == Version::HTTP_2 && headers.contains_key(TRAILER);
+    let length = headers.get(CONTENT_LENGTH).filter(|_| !has_trailers);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
     Some(length.map_or(Framing::Chunks, Framing::Length))
 }

@@ -82,6 +82,7 @@ fn what_is_in_doubt_is_not_used_again_or_not_at_all() {
     let is_last = |head: &str| whole(&format!("{head}\r\n\r\n")).unwrap().is_last;
     assert!(!is_last("HTTP/1.1 204 X"));
     assert!(is_last("HTTP/1.1 204 X\r\nConnection: x, Close"));
+    assert!(is_last("HTTP/1.1 204 X\r\nContent-Length: 5"));
     assert!(is_last("HTTP/1.0 204 X"));
     assert!(!is_last("HTTP/1.0 204 X\r\nConnection: keep-alive"));
     let both = whole("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n").unwrap();
@@ -274,4 +275,19 @@ async fn one_that_was_closed_is_not_free() {
     drop(upstream);
     // Its end wakes whoever looked.
     poll_fn(|context| if connection.is_free(context) { Poll::Pending } else { Poll::Ready(()) }).await;
+}
+
+/// A surplus answer that came after the runtime last looked went to the next client.
+#[tokio::test]
+async fn a_connection_with_unread_bytes_is_not_free_even_if_the_runtime_does_not_know_yet() {
+    use std::io::Write;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let io = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut upstream, _) = listener.accept().unwrap();
+    let deadlines = Arc::new(Deadlines::new(Beginning::now()));
+    let mut connection = Http1::new(UpstreamIo::Plain(io), deadlines.add());
+    assert!(poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
+    // This thread runs the runtime, too: it is told nothing between the two.
+    upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    assert!(!poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
 }

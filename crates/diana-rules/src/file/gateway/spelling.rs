@@ -1,0 +1,76 @@
+//! Which spellings of requests the gateway accepts: `paths: {escaped_slash: deny}`, `methods: {any_case: allow}`.
+
+use crate::document::node::Node;
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::scalar;
+
+/// Whether requests that are spelled so are accepted, or answered with 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spelling {
+    /// They are accepted.
+    Allow,
+    /// They are answered with 400.
+    Deny,
+}
+
+/// Which spellings of paths are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Paths {
+    /// Paths with an escaped `/` or `\` in them: `%2F`, `%5C`. Accepted unless the file denies them, since package
+    /// registries, GitLab and RabbitMQ need them.
+    pub escaped_slash: Spelling,
+}
+
+/// Which spellings of methods are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Methods {
+    /// Methods of HTTP in other letters than theirs, such as `post`. Denied unless the file allows them, since some services
+    /// take them for the method and others do not.
+    pub any_case: Spelling,
+}
+
+pub(crate) const PATHS: [&str; 1] = ["escaped_slash"];
+pub(crate) const METHODS: [&str; 1] = ["any_case"];
+
+impl Spelling {
+    pub(crate) const WORDS: [&str; 2] = ["allow", "deny"];
+    const ALL: [Self; 2] = [Self::Allow, Self::Deny];
+
+    fn read(fields: &mut Fields<'_>, name: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+        let word = scalar::word(fields.take(name)?, &format!("`{name}`"), &Self::WORDS, problems)?;
+        Self::ALL.get(word).copied()
+    }
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Self { escaped_slash: Spelling::Allow }
+    }
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self { any_case: Spelling::Deny }
+    }
+}
+
+impl Paths {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`paths`", PATHS, problems)?;
+        let escaped_slash = Spelling::read(&mut fields, "escaped_slash", problems);
+        fields.finish(problems);
+        Some(escaped_slash.map_or_else(Self::default, |escaped_slash| Self { escaped_slash }))
+    }
+}
+
+impl Methods {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = Fields::of(node, "`methods`", METHODS, problems)?;
+        let any_case = Spelling::read(&mut fields, "any_case", problems);
+        fields.finish(problems);
+        Some(any_case.map_or_else(Self::default, |any_case| Self { any_case }))
+    }
+}

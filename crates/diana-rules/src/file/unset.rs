@@ -1,0 +1,186 @@
+//! A file without its environment: what can be checked where the values of `${VARIABLES}` are not there, as in a pipeline that
+//! has no secrets.
+//!
+//! Each value that has a variable keeps it as it is written, and what is wrong with such a value is not reported. All else is
+//! checked as always.
+
+use super::RuleFile;
+use crate::document::Document;
+use crate::document::node::{Node, Span, Value};
+use crate::problem::Problems;
+use crate::registry::Registry;
+use std::fmt;
+
+/// A value that was not checked, since it has variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotChecked {
+    /// Its line in the file, from 1 on.
+    pub line: usize,
+    /// Where in that line it begins, in characters from 1 on.
+    pub column: usize,
+    /// The names of its variables, in their order.
+    pub variables: Vec<String>,
+}
+
+impl fmt::Display for NotChecked {
+    /// `3:10: not checked: ${REDIS_PASSWORD}`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: not checked: ", self.line, self.column)?;
+        for (index, name) in self.variables.iter().enumerate() {
+            let between = if index > 0 { ", " } else { "" };
+            write!(f, "{between}${{{}}}", crate::problem::shown(name, 64))?;
+        }
+        Ok(())
+    }
+}
+
+impl RuleFile {
+    /// Reads a file without the environment. Values with `${VARIABLES}` are not checked, and returned beside it.
+    ///
+    /// The file is for showing what it means. It is not for serving: what has variables may be missing from it.
+    ///
+    /// ```
+    /// use diana_rules::{Document, Registry, RuleFile};
+    ///
+    /// let document = Document::new("diana.yaml", "
+    /// store: {redis: 'redis://:${REDIS_PASSWORD}@10.0.0.7:6379'}
+    /// rules: [{name: everyone, limit: 100/s}]
+    /// ");
+    /// let (file, not_checked) = RuleFile::read_without_environment(&document, &Registry::default())?;
+    /// assert_eq!(file.rules.len(), 1);
+    /// assert_eq!(not_checked[0].to_string(), "2:16: not checked: ${REDIS_PASSWORD}");
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn read_without_environment(
+        document: &Document,
+        registry: &Registry,
+    ) -> Result<(Self, Vec<NotChecked>), Problems> {
+        let mut found = Vec::new();
+        // Each variable stays as it is written; one that is not closed is still a problem.
+        let mut tree = document.parse_with(|name| Some(format!("${{{name}}}")))?;
+        find(&document.parse()?, &mut found);
+        found.sort_by_key(|(span, _)| *span);
+        stand_in(&mut tree, &found);
+        let mut problems = Vec::new();
+        let file = Self::of_tree(&tree, registry, &mut problems);
+        let is_of_variable = |span: Span| {
+            let behind = found.partition_point(|(other, _)| other.start <= span.start);
+            behind.checked_sub(1).and_then(|nth| found.get(nth)).is_some_and(|(other, _)| span.end <= other.end)
+        };
+        problems.retain(|problem| !is_of_variable(problem.span()));
+        let file = super::told(document, &tree, file, problems)?;
+        Ok((file, not_checked(document.text(), found)))
+    }
+}
+
+/// Values with variables, by their places: each with the names of its variables.
+type Found = Vec<(Span, Vec<String>)>;
+
+fn find(node: &Node, found: &mut Found) {
+    match &node.value {
+        Value::Text(text) => {
+            let names = names(text);
+            if !names.is_empty() {
+                found.push((node.span, names));
+            }
+        }
+        Value::List(items) => items.iter().for_each(|item| find(item, found)),
+        Value::Map(entries) => entries.iter().for_each(|entry| find(&entry.node, found)),
+        _ => {}
+    }
+}
+
+/// The names in `${NAME}`; `$${` names none.
+fn names(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        rest = after;
+        if !before.ends_with('$')
+            && let Some((name, behind)) = after.split_once('}')
+        {
+            names.push(name.to_owned());
+            rest = behind;
+        }
+    }
+    names
+}
+
+/// Rules depend on names and tokens that `identity` defines, so these must be there whatever the variables say.
+fn stand_in(tree: &mut Node, found: &Found) {
+    let has_variable = |node: &Node| found.binary_search_by_key(&node.span, |(span, _)| *span).is_ok();
+    let Value::Map(sections) = &mut tree.value else { return };
+    let Some(identity) = sections.iter_mut().find(|section| section.key == "identity") else { return };
+    let Value::Map(names) = &mut identity.node.value else { return };
+    for name in names {
+        if let Value::Map(token) = &mut name.node.value {
+            for field in token.iter_mut().filter(|field| field.key == "public_key" && has_variable(&field.node)) {
+                field.key = "verify".into();
+                field.node.value = Value::Bool(false);
+            }
+        } else if has_variable(&name.node) {
+            name.node.value = Value::Text("header(x-variable)".to_owned());
+        }
+    }
+}
+
+fn not_checked(text: &str, found: Found) -> Vec<NotChecked> {
+    let (mut line, mut column, mut at) = (1, 1, 0);
+    let mut place = |start: usize| {
+        for character in text.get(at..start).unwrap_or_default().chars() {
+            (line, column) = if character == '\n' { (line + 1, 1) } else { (line, column + 1) };
+        }
+        at = at.max(start);
+        (line, column)
+    };
+    let located = found.into_iter().map(|(span, variables)| {
+        let (line, column) = place(span.start);
+        NotChecked { line, column, variables }
+    });
+    located.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(RuleFile, Vec<String>), Problems> {
+        let read = RuleFile::read_without_environment(&Document::new("diana.yaml", text), &Registry::default());
+        read.map(|(file, not_checked)| (file, not_checked.iter().map(ToString::to_string).collect()))
+    }
+
+    #[test]
+    fn values_with_variables_are_not_checked_and_all_else_is() {
+        let text = "
+identity:
+  account: '${SOURCE}'
+  jwt: {public_key: '${KEY}', algorithm: RS256}
+store: {redis: '${REDIS_URL}'}
+gateway: {upstream: ['${SCHEME}://${HOST}', 'http://b']}
+rules:
+  - {name: a, by: account, store: shared, limit: '${RATE}/s', burst: '${BURST}'}
+  - {name: b, by: jwt(sub), limit: 5/s, allow: 'a-$${b}'}
+";
+        let (file, not_checked) = read(text).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(file.rules.iter().map(|rule| &*rule.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(
+            not_checked,
+            [
+                "3:12: not checked: ${SOURCE}",
+                "4:21: not checked: ${KEY}",
+                "5:16: not checked: ${REDIS_URL}",
+                "6:22: not checked: ${SCHEME}, ${HOST}",
+                "8:50: not checked: ${RATE}",
+                "8:70: not checked: ${BURST}",
+            ]
+        );
+        let wrong = "rules: [{name: a, limit: '${RATE}/s', brust: 5}, {name: b, limit: '${X', by: acount}]";
+        assert!(read(wrong).is_err_and(|problems| problems.to_string().contains("is not closed")));
+        let problems = read(&wrong.replace("'${X'", "'${X}/s'")).err().map(|problems| problems.to_string());
+        let problems = problems.unwrap_or_default();
+        assert!(problems.contains("`brust`") && problems.contains("`acount`"), "{problems}");
+        assert_eq!(problems.matches("diana.yaml:").count(), 2, "{problems}");
+    }
+}

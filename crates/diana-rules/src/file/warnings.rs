@@ -1,0 +1,84 @@
+//! What is not wrong, but most likely not meant: `diana check` warns of it.
+
+use crate::document::node::Span;
+use crate::matching::Match;
+use crate::matching::path::{PathPattern, Segment};
+use crate::problem::Problem;
+use crate::rule::{Missing, Mode, Rule};
+
+/// The most pairs of rules that are compared to find out whether another one limits what one skips. Beyond that, nobody is warned.
+const MOST_COMPARED: usize = 1_000_000;
+
+/// All that is worth a warning, each at the name of its rule.
+pub(super) fn of(rules: &[Rule], place: impl Fn(&Rule) -> Span) -> Vec<Problem> {
+    let mut warnings = Vec::new();
+    let always = rules.iter().filter(|rule| limits_without(rule)).collect::<Vec<_>>();
+    let are_compared = always.len().saturating_mul(rules.len()) <= MOST_COMPARED;
+    for rule in rules.iter().filter(|rule| is_asked(rule)) {
+        if are_compared
+            && let Some(missing) = skipped(rule)
+            && !always.iter().any(|other| covers(other, rule))
+        {
+            let what = format!(
+                "warning: requests without {missing} are not limited by `{}` (`missing: skip`), nor by any other rule",
+                rule.name
+            );
+            let expected = "`missing: shared` or `missing: deny`; or another rule for these requests, such as `by: ip`";
+            warnings.push(Problem::new(place(rule), what).expected(expected));
+        }
+        if let Some(path) = rule.matches.paths.iter().find(|path| has_dot_star(path)) {
+            let what = format!("warning: `.*` in `{path}` is only a segment that begins with a dot");
+            warnings.push(Problem::new(place(rule), what).expected("`**` for any number of segments, `*` for one"));
+        }
+    }
+    warnings
+}
+
+/// Whether requests are counted by it, and denied.
+fn is_asked(rule: &Rule) -> bool {
+    rule.mode == Mode::Enforced && rule.matches.call.is_none()
+}
+
+/// What the requests lack that a rule with a limit skips.
+fn skipped(rule: &Rule) -> Option<String> {
+    let has_limit = !rule.limits.is_empty() || rule.adaptive;
+    may_be_missing(rule).filter(|_| has_limit && rule.missing == Missing::Skip)
+}
+
+fn may_be_missing(rule: &Rule) -> Option<String> {
+    let paths = &rule.matches.paths;
+    rule.by.may_be_missing(|name| !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name)))
+}
+
+/// Whether a rule limits requests whatever they lack.
+fn limits_without(rule: &Rule) -> bool {
+    let has_limit = !rule.limits.is_empty() || rule.adaptive || rule.missing == Missing::Deny;
+    is_asked(rule) && has_limit && (rule.missing != Missing::Skip || may_be_missing(rule).is_none())
+}
+
+/// Whether a rule is about all requests that another one is about, as far as that is easily told.
+fn covers(wide: &Rule, narrow: &Rule) -> bool {
+    let Match { paths, methods, hosts, headers, networks, when, others, call: _ } = &wide.matches;
+    let own = &narrow.matches;
+    let has_path = |path: &PathPattern| paths.iter().any(|wide| wide == path || is_below(path, wide));
+    (paths.is_empty() || !own.paths.is_empty() && own.paths.iter().all(has_path))
+        && (methods.is_empty() || !own.methods.is_empty() && own.methods.iter().all(|method| methods.contains(method)))
+        && (hosts.is_empty() || *hosts == own.hosts)
+        && (headers.is_empty() || *headers == own.headers)
+        && (networks.is_empty() || *networks == own.networks)
+        && (when.is_none() || *when == own.when)
+        && others.is_empty()
+}
+
+/// Whether all paths of one pattern are those of another that ends in `**`.
+fn is_below(path: &PathPattern, wide: &PathPattern) -> bool {
+    let Some((Segment::Any, start)) = wide.segments().split_last() else { return false };
+    path.segments().get(..start.len()).is_some_and(|own| {
+        own.iter().zip(start).all(|(own, wide)| own == wide || matches!(wide, Segment::One(_)) && *own != Segment::Any)
+    })
+}
+
+/// Whether a segment is `.*`, which is everything to a regular expression.
+fn has_dot_star(path: &PathPattern) -> bool {
+    path.segments().iter().any(|segment| matches!(segment, Segment::Text(glob) if glob.to_string() == ".*"))
+}

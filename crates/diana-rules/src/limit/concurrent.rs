@@ -1,0 +1,76 @@
+//! Reading `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
+
+use crate::document::node::{Node, Value};
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::rule::HeldUntil;
+use crate::scalar;
+use diana_core::Concurrency;
+
+/// The fields of `concurrent`, where it is more than a number.
+pub(crate) const FIELDS: [&str; 4] = ["limit", "burst", "delay", "until"];
+/// Until when a place is held.
+pub(crate) const UNTIL: [&str; 2] = ["client_left", "upstream_done"];
+
+/// So many at a time, and how that is written.
+pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurrency, String)> {
+    if !matches!(node.value, Value::Map(_)) {
+        let limit = scalar::count(node, "`concurrent`", 1, problems)?;
+        return Some((Concurrency::new(limit).ok()?, node.text().unwrap_or_default().to_owned()));
+    }
+    let mut fields = Fields::of(node, "`concurrent`", FIELDS, problems)?;
+    let before = problems.len();
+    let limit = fields.require("limit", problems).and_then(|node| scalar::count(node, "`limit`", 1, problems));
+    let (burst_at, delay_at) = (fields.take_entry("burst"), fields.take_entry("delay"));
+    let burst = burst_at.and_then(|entry| scalar::count(&entry.node, "`burst`", 1, problems));
+    let delay = delay_at.and_then(|entry| scalar::duration(&entry.node, "`delay`", problems));
+    if let Some(until) = fields.take("until") {
+        scalar::word(until, "`until`", &UNTIL, problems);
+    }
+    match (burst_at, delay_at) {
+        (Some(entry), None) => {
+            let what = "`burst` lets more in after a wait, and nothing says how long that is at first";
+            problems.push(Problem::new(entry.span, what).expected("`delay: 200ms` beside it: what a request takes"));
+        }
+        (None, Some(entry)) => {
+            let what = "`delay` is for requests over the limit, and without a `burst` they are all denied";
+            problems.push(Problem::new(entry.span, what).expected("`burst: 10` beside it, or leave it out"));
+        }
+        (_, Some(entry)) if delay.is_some_and(|delay| delay.is_zero()) => {
+            let problem = Problem::new(entry.span, "without a `delay`, a `burst` is only a higher limit");
+            problems.push(problem.expected("a time from 1ns on, such as 200ms"));
+        }
+        _ => {}
+    }
+    fields.finish(problems);
+    let (limit, is_good) = (limit?, problems.len() == before);
+    let places = Concurrency::new(limit).ok().filter(|_| is_good)?;
+    Some(match (burst, delay) {
+        (Some(burst), Some(delay)) => {
+            let written = format!("{limit} burst {burst} delay {}", scalar::time(delay));
+            (places.burst(burst).delay(delay), written)
+        }
+        _ => (places, limit.to_string()),
+    })
+}
+
+/// Until when places are held: the latest that a `concurrent` says, here or in an override. ([`read`] reports problems.)
+pub(crate) fn held_until<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldUntil {
+    let says = |node: &Node| match &node.value {
+        Value::Map(entries) => entries.iter().any(|entry| entry.key == "until" && entry.node.text() == Some(UNTIL[1])),
+        _ => false,
+    };
+    if nodes.into_iter().any(says) { HeldUntil::UpstreamDone } else { HeldUntil::ClientLeft }
+}
+
+/// Every `concurrent` in `overrides`, whichever way they are written.
+pub(crate) fn of_overrides(overrides: &Node) -> Vec<&Node> {
+    let each: Vec<&Node> = match &overrides.value {
+        Value::Map(entries) => entries.iter().map(|entry| &entry.node).collect(),
+        Value::List(items) => items.iter().collect(),
+        _ => Vec::new(),
+    };
+    let fields =
+        each.into_iter().filter_map(|own| if let Value::Map(fields) = &own.value { Some(fields) } else { None });
+    fields.flatten().filter(|field| field.key == "concurrent").map(|field| &field.node).collect()
+}

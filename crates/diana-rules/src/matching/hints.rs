@@ -1,0 +1,115 @@
+//! Paths as other systems write them: `/users/:id`, `^/api/[0-9]+$`. Here they would match nothing, so the right form is suggested.
+
+use super::path::{PathPattern, segments};
+
+/// Reads a path of `match`; else what is wrong with it, and what would do.
+pub(super) fn path(text: &str) -> Result<PathPattern, (String, String)> {
+    if is_regex(text) {
+        let what = format!(
+            "`{text}` is a regular expression, so it would never match: paths are compared as they are written"
+        );
+        let expected = "`*` for a part of a segment, `{id}` for a whole one, `**` for any number; or `when: \
+                        'request.path.matches(\"...\")'`";
+        return Err((what, expected.to_owned()));
+    }
+    if let Some(parameter) = segments(text).find(|segment| is_colon_parameter(segment)) {
+        let what = format!("`{parameter}` is no parameter here, so `{text}` would never match");
+        return Err((what, format!("did you mean `{}`?", with_braces(text))));
+    }
+    PathPattern::read(text).map_err(|(what, expected)| (what, expected.to_owned()))
+}
+
+/// `:id`, as Express, Rails and many routers write it. A colon elsewhere (`/jobs/7:cancel`) is a plain character.
+fn is_colon_parameter(segment: &str) -> bool {
+    segment.strip_prefix(':').is_some_and(|name| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    })
+}
+
+/// The same path with its parameters as rules write them.
+fn with_braces(text: &str) -> String {
+    let each = text.split('/').map(|segment| match segment.strip_prefix(':') {
+        Some(name) if is_colon_parameter(segment) => format!("{{{name}}}"),
+        _ => segment.to_owned(),
+    });
+    each.collect::<Vec<_>>().join("/")
+}
+
+/// Whether it has what only a regular expression has: an anchor, a backslash (which no path keeps), a class or a group that is
+/// repeated, alternatives. Brackets and dots alone are plain characters.
+fn is_regex(text: &str) -> bool {
+    let is_repeated = |close: &str| ["+", "*", "?", "{"].iter().any(|sign| text.contains(&format!("{close}{sign}")));
+    let has_alternatives = || {
+        let inside = text.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+        inside.is_some_and(|(inside, _)| inside.contains('|'))
+    };
+    text.starts_with(['^', '~'])
+        || text.starts_with("/^")
+        || text.ends_with('$')
+        || text.contains(['\\'])
+        || text.contains("(?")
+        || text.contains("[^")
+        || text.contains(".+")
+        || is_repeated("]")
+        || is_repeated(")")
+        || has_alternatives()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
+mod tests {
+    use super::path;
+
+    #[test]
+    fn parameters_of_other_routers_are_suggested_in_braces() {
+        let wrong = |text: &str| path(text).unwrap_err();
+        assert_eq!(
+            wrong("/users/:id/orders/:order_2"),
+            (
+                "`:id` is no parameter here, so `/users/:id/orders/:order_2` would never match".to_owned(),
+                "did you mean `/users/{id}/orders/{order_2}`?".to_owned()
+            )
+        );
+        assert!(wrong("/:_").1.contains("`/{_}`"));
+    }
+
+    #[test]
+    fn regular_expressions_are_told() {
+        for text in [
+            "^/api/.*$",
+            "/api/.*$",
+            "~ ^/api",
+            "/users/[0-9]+",
+            "/users/\\d+",
+            "/a/(b|c)",
+            "/a(/b)?",
+            "/(?i)a",
+            "/[^/]+",
+            "/a/.+",
+            "/^a",
+            "/v[12]{1}",
+            "/a(bc)*",
+        ] {
+            assert!(path(text).unwrap_err().0.contains("is a regular expression"), "{text}");
+        }
+    }
+
+    #[test]
+    fn plain_characters_stay_plain() {
+        for text in [
+            "/jobs/7:cancel",
+            "/a:b/*",
+            "/a(b)",
+            "/a[0]",
+            "/report.*",
+            "/.well-known/**",
+            "/a+b",
+            "/$batch",
+            "/a|b",
+            "/~me/**",
+        ] {
+            assert!(path(text).is_ok(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! HTTP/2 with clients: h2 reads and writes the frames, and each stream has a task of its own.
+//!
+//! # Why not hyper's server
+//! It has no way to send interim responses (103 Early Hints), to refuse a stream before anything is done about it, nor to know how
+//! much a connection holds in memory. All three need the stream itself.
+//!
+//! # What always holds
+//! - A connection holds no more than [`memory`] allows; a stream that would exceed it is refused before the rules see it.
+//! - A connection that resets more than [`MOST_RESETS`] requests beyond those that it let end is ended (`GOAWAY`): each of them made
+//!   work for nothing.
+
+mod body;
+mod interim;
+pub(super) mod memory;
+mod pipe;
+
+pub(super) use body::Http2Body;
+pub(super) use interim::Interim;
+pub(super) use memory::{Memory, PIECE, Piece, Queue, Total};
+pub(super) use pipe::{PipeError, poll_send};
+
+use super::client_body::RequestBody;
+use super::client_io::ClientIo;
+use super::out_body::OutBody;
+use super::service::{Connection, Serving};
+use crate::metrics::Outcome;
+use bytes::BytesMut;
+use h2::server::{Builder, Handshake, SendResponse};
+use h2::{Reason, RecvStream};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderValue, Method, Request, Response, Uri};
+use http_body::Body;
+use memory::{HasBody, RECEIVE_WINDOW, RequestMemory};
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+/// So many more requests than it let end may a connection reset. A browser that leaves a page resets all that it has asked for.
+const MOST_RESETS: u32 = 100;
+
+/// An HTTP/2 connection of a client.
+pub(super) struct Http2 {
+    state: State,
+    connection: Arc<Connection>,
+    streams: Arc<Streams>,
+    ending: Ending,
+}
+
+enum State {
+    Handshake(Handshake<ClientIo, Piece>),
+    Serving(h2::server::Connection<ClientIo, Piece>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    No,
+    /// After the requests under way.
+    Graceful,
+    /// It has reset too much.
+    Abrupt,
+}
+
+/// What the streams of a connection share.
+struct Streams {
+    memory: Arc<Memory>,
+    reset: AtomicU32,
+    served: AtomicU32,
+    /// The connection's task.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// How a stream ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Served,
+    /// The client took its request back.
+    Reset,
+}
+
+impl Http2 {
+    pub(super) fn new(io: ClientIo, connection: Arc<Connection>) -> Self {
+        let bounds = &connection.site.gateway.bounds;
+        let mut builder = Builder::new();
+        builder
+            .initial_window_size(RECEIVE_WINDOW)
+            .initial_connection_window_size(RECEIVE_WINDOW)
+            .max_concurrent_streams(bounds.streams)
+            .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX))
+            .max_send_buffer_size(2 * PIECE);
+        let streams = Streams {
+            memory: Arc::new(Memory::new(Arc::clone(&connection.site.http2_memory))),
+            reset: AtomicU32::new(0),
+            served: AtomicU32::new(0),
+            waker: Mutex::default(),
+        };
+        let state = State::Handshake(builder.handshake(io));
+        Self { state, connection, streams: Arc::new(streams), ending: Ending::No }
+    }
+
+    /// Takes no more requests, and ends after those under way.
+    pub(super) fn graceful_shutdown(mut self: Pin<&mut Self>) {
+        if self.ending == Ending::No {
+            self.ending = Ending::Graceful;
+            if let State::Serving(serving) = &mut self.state {
+                serving.graceful_shutdown();
+            }
+        }
+    }
+}
+
+impl Future for Http2 {
+    type Output = Result<(), h2::Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { state, connection, streams, ending } = &mut *self;
+        loop {
+            match state {
+                State::Handshake(handshake) => {
+                    let mut serving = ready!(Pin::new(handshake).poll(context))?;
+                    if *ending == Ending::Graceful {
+                        serving.graceful_shutdown();
+                    }
+                    *state = State::Serving(serving);
+                }
+                State::Serving(serving) => {
+                    if *ending != Ending::Abrupt && streams.reset_too_much(context) {
+                        tracing::debug!(
+                            "an HTTP/2 connection of {} is ended: it resets too much",
+                            connection.facts.peer
+                        );
+                        *ending = Ending::Abrupt;
+                        serving.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    }
+                    match ready!(serving.poll_accept(context)) {
+                        Some(Ok((request, reply))) => streams.begin(connection, request, reply),
+                        Some(Err(error)) => return Poll::Ready(Err(error)),
+                        None => return Poll::Ready(Ok(())),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Streams {
+    /// Begins to serve a request, if there is memory for it.
+    fn begin(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        request: Request<RecvStream>,
+        mut reply: SendResponse<Piece>,
+    ) {
+        let has_body = if request.body().is_end_stream() { HasBody::No } else { HasBody::Yes };
+        let Some(memory) = self.memory.admit(head_size(&request), has_body) else {
+            connection.site.metrics.request(Outcome::Rejected, Duration::ZERO);
+            reply.send_reset(Reason::REFUSED_STREAM);
+            return;
+        };
+        let (mut head, body) = request.into_parts();
+        compact(&mut head);
+        let body = RequestBody::Http2(Http2Body::new(body, &head.headers));
+        let interim = Interim::default();
+        head.extensions.insert(interim.clone());
+        let method = head.method.clone();
+        let serving = connection.begin(Request::from_parts(head, body));
+        let stream = Stream { reply, interim, method, _memory: memory };
+        let streams = Arc::clone(self);
+        tokio::spawn(async move {
+            let ended = stream.serve(serving, &streams).await;
+            streams.ended(ended);
+        });
+    }
+
+    /// Notes how a stream ended.
+    fn ended(&self, ended: Ended) {
+        match ended {
+            Ended::Served => self.served.fetch_add(1, Ordering::Relaxed),
+            Ended::Reset => self.reset.fetch_add(1, Ordering::Relaxed),
+        };
+        if self.is_beyond() {
+            let waker = self.waker.lock().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn is_beyond(&self) -> bool {
+        let may = self.served.load(Ordering::Relaxed).saturating_add(MOST_RESETS);
+        self.reset.load(Ordering::Relaxed) > may
+    }
+
+    /// Whether the client has reset too much. The connection's task is woken when it has.
+    fn reset_too_much(&self, context: &mut Context<'_>) -> bool {
+        let mut waker = self.waker.lock();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        drop(waker);
+        self.is_beyond()
+    }
+}
+
+/// One request's stream.
+struct Stream {
+    reply: SendResponse<Piece>,
+    interim: Interim,
+    method: Method,
+    _memory: RequestMemory,
+}
+
+impl Stream {
+    /// Waits for the answer, and sends it.
+    async fn serve(mut self, mut serving: Serving, streams: &Streams) -> Ended {
+        let answered = poll_fn(|context| {
+            let answer = Pin::new(&mut serving).poll(context);
+            for interim in self.interim.take(context) {
+                // Only a client that has left can't get it, and that is noticed below.
+                let _ = self.reply.send_informational(interim);
+            }
+            match answer {
+                Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                Poll::Pending => self.reply.poll_reset(context).map(|_| None),
+            }
+        });
+        let Some(response) = answered.await else { return Ended::Reset };
+        drop(serving);
+        self.send(response, streams).await
+    }
+
+    async fn send(&mut self, response: Response<OutBody>, streams: &Streams) -> Ended {
+        let (mut head, mut body) = response.into_parts();
+        for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+            head.headers.remove(name);
+        }
+        head.headers.entry(DATE).or_insert_with(crate::date::now);
+        let has_body = !body.is_end_stream();
+        if has_body && let Some(length) = body.size_hint().exact() {
+            head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+        }
+        let is_over = !has_body || self.method == Method::HEAD;
+        let Ok(mut stream) = self.reply.send_response(Response::from_parts(head, ()), is_over) else {
+            return Ended::Reset;
+        };
+        if is_over {
+            return Ended::Served;
+        }
+        body.offer();
+        let queue = Queue::Client(Arc::clone(&streams.memory));
+        match poll_fn(|context| poll_send(&mut body, &mut stream, &queue, context)).await {
+            Err(PipeError::Reset) => Ended::Reset,
+            // That is the upstream's fault.
+            Ok(()) | Err(PipeError::Body(_)) => Ended::Served,
+        }
+    }
+}
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+
+/// Copies a head into memory of just its size. As h2 reads it, its parts are slices of a buffer that may be far larger: a head of a
+/// few bytes that comes in two frames keeps 64 KiB.
+fn compact(head: &mut Parts) {
+    let mut copy = BytesMut::with_capacity(head.headers.values().map(HeaderValue::len).sum());
+    head.headers.values().for_each(|value| copy.extend_from_slice(value.as_bytes()));
+    let mut copy = copy.freeze();
+    for value in head.headers.values_mut() {
+        if let Ok(mut own) = HeaderValue::from_maybe_shared(copy.split_to(value.len())) {
+            own.set_sensitive(value.is_sensitive());
+            *value = own;
+        }
+    }
+    let mut uri = head.uri.clone().into_parts();
+    uri.authority = uri.authority.map(|host| Authority::try_from(host.as_str()).unwrap_or(host));
+    uri.path_and_query = uri.path_and_query.map(|path| PathAndQuery::try_from(path.as_str()).unwrap_or(path));
+    if let Ok(uri) = Uri::from_parts(uri) {
+        head.uri = uri;
+    }
+}
+
+/// How long a head is: as RFC 9113 (section 6.5.2) counts it for `SETTINGS_MAX_HEADER_LIST_SIZE`.
+fn head_size(request: &Request<RecvStream>) -> usize {
+    const FIELD: usize = 32;
+    let uri = request.uri();
+    let address =
+        uri.path().len() + uri.query().map_or(0, str::len) + uri.authority().map_or(0, |host| host.as_str().len());
+    let fields = request.headers().iter().map(|(name, value)| FIELD + name.as_str().len() + value.len());
+    4 * FIELD + request.method().as_str().len() + address + fields.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compact_head_is_the_same_head() {
+        for uri in ["http://a.example:80/b/c?d=e", "https://a/", "http://[::1]/?x", "*"] {
+            let odd = HeaderValue::from_bytes(b"\xe9").unwrap();
+            let request = Request::options(uri).header("a", "1").header("b", "").header("a", "2").header("c", odd);
+            let (mut head, ()) = request.body(()).unwrap().into_parts();
+            head.headers.get_mut("c").unwrap().set_sensitive(true);
+            let before = (head.uri.clone(), head.headers.clone());
+            compact(&mut head);
+            assert_eq!((&head.uri, &head.headers), (&before.0, &before.1));
+            assert!(head.headers["c"].is_sensitive());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The program's own log on standard error: what happened, warnings, errors. It never blocks a request or a shutdown.
+//!
+//! ```text
+//!  any thread ──▶ level filter ──▶ limit on repeats ──▶ bounded buffer ──▶ log thread ──▶ standard error
+//!                  DIANA_LOG         per call site          1 MiB
+//! ```
+//!
+//! # What always holds (tests/it/program_log.rs)
+//! - Logging never waits for the reader of the log. A line that does not fit into the buffer is dropped, and
+//!   [counted](ProgramLog::drops).
+//! - Each warning or error is logged at most [`BURST`] times in a row and then once a second, whatever clients send. Lines left
+//!   out are counted and reported.
+//! - Libraries log nothing unless `DIANA_LOG` names them: some of them log a warning for each frame of a client.
+
+mod filter;
+mod repeats;
+mod writer;
+
+pub use filter::{InvalidLogFilter, LogFilter};
+pub use repeats::BURST;
+pub(crate) use repeats::OncePerSecond;
+
+use crate::access_log::Drops;
+use crate::date::Date;
+use anstyle::{AnsiColor, Style};
+use diana::core::{Clock, SystemClock};
+use repeats::Repeats;
+use serde_json::json;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::Dispatch;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use writer::{Handle, Shared};
+
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// How the program's log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProgramLogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// The program's own log. Cloning is cheap; clones share their buffer.
+///
+/// ```
+/// use diana_server::program_log::{ProgramLog, ProgramLogFormat};
+/// use std::io::Write;
+/// use std::time::Duration;
+///
+/// let log = ProgramLog::start(ProgramLogFormat::Text, std::io::sink())?;
+/// (&log).write_all(b"one line\n")?;
+/// assert!(log.flush(Duration::from_secs(60)));
+/// assert_eq!(log.drops().count(), 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ProgramLog {
+    format: ProgramLogFormat,
+    has_colours: bool,
+    repeats: Arc<Repeats>,
+    handle: Arc<Handle>,
+}
+
+impl ProgramLog {
+    /// Starts the thread that writes to `sink`.
+    pub fn start(format: ProgramLogFormat, sink: impl Write + Send + 'static) -> io::Result<Self> {
+        let repeats = Arc::new(Repeats::new().map_err(io::Error::other)?);
+        let handle = Arc::new(Shared::start(Box::new(sink), Arc::clone(&repeats))?);
+        Ok(Self { format, has_colours: false, repeats, handle })
+    }
+
+    /// The same for standard error, with colours if that is a terminal and `NO_COLOR` is not set.
+    pub fn stderr(format: ProgramLogFormat) -> io::Result<Self> {
+        let wants_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let has_colours = format == ProgramLogFormat::Text && io::stderr().is_terminal() && wants_colours;
+        Ok(Self { has_colours, ..Self::start(format, io::stderr())? })
+    }
+
+    /// Makes it the log of this process: events of `tracing`, and panics. Does nothing if the process has a log already.
+    pub fn install(&self, filter: LogFilter) {
+        if tracing::dispatcher::set_global_default(self.dispatch(filter)).is_ok() {
+            std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+        }
+    }
+
+    /// What takes the events of `tracing` for it.
+    pub fn dispatch(&self, filter: LogFilter) -> Dispatch {
+        let all = tracing_subscriber::registry().with(filter.into_inner()).with(Arc::clone(&self.repeats).layer());
+        match self.format {
+            ProgramLogFormat::Text => {
+                let layer = tracing_subscriber::fmt::layer().with_writer(self.clone()).with_target(false);
+                Dispatch::new(all.with(layer.with_ansi(self.has_colours)))
+            }
+            ProgramLogFormat::Json => {
+                let layer = tracing_subscriber::fmt::layer().with_writer(self.clone()).with_target(false);
+                Dispatch::new(all.with(layer.json()))
+            }
+        }
+    }
+
+    /// Writes why the program ends, whatever level is logged.
+    pub fn error(&self, error: &dyn fmt::Display) {
+        let line = match self.format {
+            ProgramLogFormat::Json => {
+                let timestamp = format!("{}Z", Date::default().iso(SystemClock.now()));
+                let message = error.to_string();
+                format!("{}\n", json!({"timestamp": timestamp, "level": "ERROR", "fields": {"message": message}}))
+            }
+            ProgramLogFormat::Text if self.has_colours => format!("{RED}error:{RED:#} {error}\n"),
+            ProgramLogFormat::Text => format!("error: {error}\n"),
+        };
+        self.handle.push(line.as_bytes());
+    }
+
+    /// How the log is written.
+    pub fn format(&self) -> ProgramLogFormat {
+        self.format
+    }
+
+    /// How many lines were dropped.
+    pub fn drops(&self) -> Drops {
+        self.handle.drops()
+    }
+
+    /// Waits until all lines so far are written, at most `timeout`. Returns whether they are.
+    pub fn flush(&self, timeout: Duration) -> bool {
+        self.handle.flush(timeout)
+    }
+}
+
+impl Write for &ProgramLog {
+    /// Takes all of it, or drops all of it: a line is never cut.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.handle.push(line);
+        Ok(line.len())
+    }
+
+    /// Nothing waits for the reader; see [`ProgramLog::flush`].
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for ProgramLog {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}

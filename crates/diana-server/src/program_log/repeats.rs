@@ -1,0 +1,96 @@
+//! A limit on warnings that repeat: a client must not be able to fill a log, however it does it.
+
+use diana::core::{InvalidQuota, Limiter, Quota};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// How many times in a row one warning or error is logged. Then it is logged once a second.
+pub const BURST: u64 = 10;
+
+/// What each call site has logged. There are as many as there are log calls in the program.
+#[derive(Debug)]
+pub(super) struct Repeats {
+    quota: Quota,
+    callsites: Mutex<HashMap<Identifier, Arc<CallSite>>>,
+}
+
+#[derive(Debug)]
+struct CallSite {
+    limiter: Limiter,
+    left_out: AtomicU64,
+    metadata: &'static Metadata<'static>,
+}
+
+/// How many lines of one call site were left out.
+pub(super) struct LeftOut {
+    pub(super) lines: u64,
+    pub(super) metadata: &'static Metadata<'static>,
+}
+
+impl Repeats {
+    pub(super) fn new() -> Result<Self, InvalidQuota> {
+        let quota = Quota::per_second(1)?.with_burst(BURST)?;
+        Ok(Self { quota, callsites: Mutex::default() })
+    }
+
+    /// Whether an event of this call site may be logged now.
+    fn check(&self, metadata: &'static Metadata<'static>) -> bool {
+        // Levels are in descending order: errors are the least.
+        if *metadata.level() > Level::WARN {
+            return true;
+        }
+        let callsite = Arc::clone(self.callsites.lock().entry(metadata.callsite()).or_insert_with(|| {
+            let limiter = Limiter::new(self.quota);
+            Arc::new(CallSite { limiter, left_out: AtomicU64::new(0), metadata })
+        }));
+        let may_log = callsite.limiter.check().is_granted();
+        if !may_log {
+            callsite.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        may_log
+    }
+
+    /// What was left out since the last time.
+    pub(super) fn left_out(&self) -> Vec<LeftOut> {
+        let callsites = self.callsites.lock().values().cloned().collect::<Vec<_>>();
+        let left_out = callsites.into_iter().map(|callsite| LeftOut {
+            lines: callsite.left_out.swap(0, Ordering::Relaxed),
+            metadata: callsite.metadata,
+        });
+        left_out.filter(|left_out| left_out.lines > 0).collect()
+    }
+
+    pub(super) fn layer(self: Arc<Self>) -> RepeatsLayer {
+        RepeatsLayer(self)
+    }
+}
+
+/// Leaves out what repeats too often.
+pub(super) struct RepeatsLayer(Arc<Repeats>);
+
+impl<S: Subscriber> Layer<S> for RepeatsLayer {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        self.0.check(event.metadata())
+    }
+}
+
+/// For a warning that is to be logged once a second at most.
+#[derive(Debug)]
+pub(crate) struct OncePerSecond(Option<Limiter>);
+
+impl OncePerSecond {
+    pub(crate) fn new() -> Self {
+        Self(Quota::per_second(1).ok().map(Limiter::new))
+    }
+
+    /// Whether it may be logged now.
+    pub(crate) fn check(&self) -> bool {
+        self.0.as_ref().is_some_and(|limiter| limiter.check().is_granted())
+    }
+}

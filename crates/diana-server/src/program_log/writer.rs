@@ -1,0 +1,152 @@
+//! The thread that writes the program's log.
+
+use super::repeats::{LeftOut, Repeats};
+use crate::access_log::Drops;
+use diana::core::{Clock, SystemClock, Timestamp};
+use parking_lot::{Condvar, Mutex};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most bytes of lines that wait to be written.
+const MOST: usize = 1 << 20;
+/// How much memory an empty buffer keeps.
+const KEPT: usize = 16 << 10;
+/// How often lines that were left out are reported, at most.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// What the handles and the thread share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    drops: Drops,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: Vec<u8>,
+    lines: u64,
+    /// Lines that were dropped since that was last reported.
+    dropped: u64,
+    /// Whether the thread is writing lines that it has taken out.
+    is_writing: bool,
+    /// Whether the last handle is gone.
+    is_over: bool,
+}
+
+/// What those who log hold. When it is dropped, the thread writes what is left, and ends.
+#[derive(Debug)]
+pub(super) struct Handle(Arc<Shared>);
+
+impl Shared {
+    pub(super) fn start(sink: Box<dyn Write + Send>, repeats: Arc<Repeats>) -> io::Result<Handle> {
+        let shared = Arc::new(Self::default());
+        let writer =
+            Writer { shared: Arc::clone(&shared), sink, repeats, taken: Vec::new(), reported: SystemClock.now() };
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.run())?;
+        Ok(Handle(shared))
+    }
+}
+
+impl Handle {
+    pub(super) fn push(&self, line: &[u8]) {
+        let mut state = self.0.state.lock();
+        if state.bytes.len() + line.len() > MOST {
+            state.dropped += 1;
+            drop(state);
+            self.0.drops.add(1);
+            return;
+        }
+        state.bytes.extend_from_slice(line);
+        state.lines += 1;
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    pub(super) fn drops(&self) -> Drops {
+        self.0.drops.clone()
+    }
+
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
+        let mut state = self.0.state.lock();
+        let is_busy = |state: &mut State| state.is_writing || !state.bytes.is_empty();
+        !self.0.changed.wait_while_for(&mut state, is_busy, timeout).timed_out()
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.state.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    sink: Box<dyn Write + Send>,
+    repeats: Arc<Repeats>,
+    taken: Vec<u8>,
+    /// When what was left out was last reported.
+    reported: Timestamp,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let lines = {
+                let mut state = self.shared.state.lock();
+                let is_idle = |state: &mut State| state.bytes.is_empty() && !state.is_over;
+                self.shared.changed.wait_while_for(&mut state, is_idle, REPORT);
+                if state.bytes.is_empty() && state.is_over {
+                    return;
+                }
+                std::mem::swap(&mut state.bytes, &mut self.taken);
+                state.is_writing = !self.taken.is_empty();
+                std::mem::take(&mut state.lines)
+            };
+            self.write(lines);
+            self.report();
+        }
+    }
+
+    fn write(&mut self, lines: u64) {
+        if lines == 0 {
+            return;
+        }
+        let written = self.sink.write_all(&self.taken).and_then(|()| self.sink.flush());
+        self.taken.clear();
+        // A flood must not hold its memory for ever.
+        self.taken.shrink_to(KEPT);
+        let dropped = {
+            let mut state = self.shared.state.lock();
+            state.is_writing = false;
+            // Nothing can be reported to a reader that is gone.
+            if written.is_ok() { std::mem::take(&mut state.dropped) } else { 0 }
+        };
+        if written.is_err() {
+            self.shared.drops.add(lines);
+        }
+        if dropped > 0 {
+            tracing::warn!(lines = dropped, "log lines were dropped: standard error was not read quickly enough");
+        }
+        self.shared.changed.notify_all();
+    }
+
+    /// Reports what was left out, from time to time.
+    fn report(&mut self) {
+        let now = SystemClock.now();
+        if now.since(self.reported) < REPORT {
+            return;
+        }
+        self.reported = now;
+        for LeftOut { lines, metadata } in self.repeats.left_out() {
+            let (file, line) = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
+            tracing::info!(
+                lines,
+                like = format_args!("{file}:{line}"),
+                "log lines were left out: they repeat too often"
+            );
+        }
+    }
+}

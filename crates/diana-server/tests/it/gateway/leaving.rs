@@ -1,0 +1,188 @@
+//! Clients that leave before they are answered, in ways that reading their connection does not show.
+
+use crate::support::client::{Client, get};
+use crate::support::program::{Diana, LONG};
+use crate::support::upstream::{Then, Upstream};
+use diana_testing::wait_until;
+use socket2::SockRef;
+use std::time::Duration;
+
+/// A service that answers `/free`, and holds any other request until its connection is closed.
+fn holding() -> Upstream {
+    Upstream::start(|talk| {
+        if talk.seen.target() == "/free" {
+            return talk.answer("200 OK", "", b"");
+        }
+        while std::io::Read::read(&mut talk.stream, &mut [0; 4096])? > 0 {}
+        Ok(Then::Close)
+    })
+}
+
+/// One request at a time for `/held`, and one more in the queue.
+fn before(upstream: &Upstream) -> Diana {
+    Diana::serve(&format!(
+        "
+gateway: {{listen: $LISTEN, workers: 1, upstream: '{}', timeouts: {{response: 300s, body: 300s}}}}
+rules: [{{name: one, match: {{path: /held}}, concurrent: 1, wait: 300s, queue: 1, status: 429}}]
+",
+        upstream.url()
+    ))
+}
+
+/// A client whose connection is known to be accepted.
+fn accepted(diana: &Diana) -> Client {
+    let mut client = Client::connect(diana.port());
+    assert_eq!(client.get("/free").status, 200);
+    client
+}
+
+fn reset(client: Client) {
+    SockRef::from(client.stream()).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+/// Asks for the place or a slot in the queue; `false` if both are taken.
+fn is_let_in(diana: &Diana) -> Option<Client> {
+    let mut client = Client::connect(diana.port());
+    client.stream().set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    client.send("GET /held HTTP/1.1\r\nhost: a\r\n\r\n");
+    client.head().is_none().then_some(client)
+}
+
+const GET: &str = "GET /held HTTP/1.1\r\nhost: a\r\n\r\n";
+/// A body of which hyper reads a part. The rest stays in the socket; if it did not fit there, the end behind it would not come.
+const POST: &str = "POST /held HTTP/1.1\r\nhost: a\r\ncontent-length: 10000000\r\n\r\n";
+
+/// What a client sends before it leaves: a beginning of a next request, and a body that nobody reads.
+fn requests() -> [String; 2] {
+    [format!("{GET}G"), format!("{POST}{}", "x".repeat(50_000))]
+}
+
+#[test]
+fn a_client_that_leaves_with_unread_bytes_gives_up_its_place() {
+    for request in requests() {
+        for leave in [reset, drop] {
+            let upstream = holding();
+            let diana = before(&upstream);
+            let mut client = accepted(&diana);
+            client.send(&request);
+            upstream.wait_for(2);
+            leave(client);
+            // Nobody waits for the answer, so the upstream is let go.
+            upstream.wait_for_closed(1);
+            assert!(is_let_in(&diana).is_some());
+            upstream.wait_for(3);
+        }
+    }
+}
+
+#[test]
+fn a_client_that_leaves_with_unread_bytes_gives_up_its_slot_in_the_queue() {
+    for request in requests() {
+        for leave in [reset, drop] {
+            let upstream = holding();
+            let diana = before(&upstream);
+            let mut first = accepted(&diana);
+            let mut queued = accepted(&diana);
+            first.send(GET);
+            upstream.wait_for(3);
+            queued.send(&request);
+            let is_full = || is_let_in(&diana).is_none().then_some(());
+            wait_until("the queue to be full", LONG, is_full).unwrap();
+            leave(queued);
+            wait_until("a slot in the queue", LONG, || is_let_in(&diana)).unwrap();
+            assert_eq!(get(diana.port(), "/free").status, 200);
+        }
+    }
+}
+
+/// A rapid series of aborts: each client asks and leaves at once.
+fn abort(diana: &Diana, times: usize) {
+    for _ in 0..times {
+        let mut client = Client::connect(diana.port());
+        client.stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        client.send(GET);
+        let _ = client.head();
+    }
+}
+
+/// A service that holds `/held` until it is let go on, and then answers with a large body.
+fn gated() -> (std::sync::mpsc::Sender<()>, Upstream) {
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let upstream = Upstream::start(move |talk| {
+        if talk.seen.target() != "/held" {
+            return talk.answer("200 OK", "", b"");
+        }
+        let _ = gate.lock().recv();
+        talk.answer("200 OK", "", &vec![b'x'; 4 << 20])
+    });
+    (go_on, upstream)
+}
+
+fn limited_to_one(upstream: &Upstream, concurrent: &str) -> Diana {
+    Diana::serve(&format!(
+        "
+gateway: {{listen: $LISTEN, workers: 1, upstream: '{}', timeouts: {{response: 300s, body: 300s}}}}
+rules: [{{name: one, match: {{path: /held}}, concurrent: {concurrent}, status: 429}}]
+",
+        upstream.url()
+    ))
+}
+
+/// With `concurrent: 5`, 568 requests were at work upstream by abort.
+#[test]
+fn a_place_that_is_held_until_the_upstream_is_done_is_no_way_to_more_work() {
+    let (go_on, upstream) = gated();
+    let diana = limited_to_one(&upstream, "{limit: 1, until: upstream_done}");
+    abort(&diana, 20);
+    assert_eq!(upstream.count(), 1);
+    // The answer, which nobody waits for, is read to its end, and the place is free.
+    go_on.send(()).unwrap();
+    let is_free = || {
+        let mut client = Client::connect(diana.port());
+        client.stream().set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        client.send(GET);
+        client.head().is_none().then_some(client)
+    };
+    let mut second = wait_until("the place to be free", LONG, is_free).unwrap();
+    go_on.send(()).unwrap();
+    second.stream().set_read_timeout(Some(LONG)).unwrap();
+    let answer = second.answer();
+    assert_eq!((answer.status, answer.body.len()), (200, 4 << 20));
+    // Both went over the same connection: the first answer was read to its end.
+    assert_eq!((upstream.count(), upstream.connections()), (2, 1));
+}
+
+/// A client that leaves in the middle of an answer holds its place until all of the answer has come.
+#[test]
+fn the_rest_of_an_answer_is_read_when_its_client_leaves() {
+    let (go_on, upstream) = gated();
+    let diana = limited_to_one(&upstream, "{limit: 1, until: upstream_done}");
+    go_on.send(()).unwrap();
+    let mut client = Client::connect(diana.port());
+    client.send(GET);
+    assert_eq!(client.head().unwrap().status, 200);
+    drop(client);
+    go_on.send(()).unwrap();
+    let again = || {
+        let mut client = Client::connect(diana.port());
+        client.send(GET);
+        Some(client.answer()).filter(|answer| answer.status == 200)
+    };
+    let answer = wait_until("the place to be free", LONG, again).unwrap();
+    assert_eq!(answer.body.len(), 4 << 20);
+    assert_eq!(upstream.connections(), 1);
+}
+
+/// The default protects clients from each other, and the gateway; not the upstream.
+#[test]
+fn by_default_a_place_is_free_when_the_client_leaves() {
+    let (go_on, upstream) = gated();
+    let diana = limited_to_one(&upstream, "1");
+    let more = || {
+        abort(&diana, 1);
+        (upstream.count() > 2).then_some(())
+    };
+    wait_until("the place to be free", LONG, more).unwrap();
+    drop(go_on);
+}

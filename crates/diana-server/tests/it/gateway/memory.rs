@@ -1,0 +1,87 @@
+//! What HTTP/2 clients make the gateway keep in memory.
+
+use crate::support::frames::{self, CONTINUATION, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM};
+use crate::support::program::{Diana, LONG};
+use crate::support::upstream::{Then, Upstream};
+use diana_testing::wait_until;
+
+const REFUSED_STREAM: [u8; 4] = 7_u32.to_be_bytes();
+
+/// One request is at work, and all others wait in the queue.
+fn before(upstream: &Upstream, bounds: &str) -> Diana {
+    Diana::serve(&format!(
+        "
+gateway: {{listen: $LISTEN, workers: 1, upstream: '{}', timeouts: {{response: 300s}}, bounds: {{{bounds}}}}}
+rules: [{{name: one, concurrent: 1, wait: 300s, queue: 100000, status: 429}}]
+",
+        upstream.url()
+    ))
+}
+
+fn holding() -> Upstream {
+    Upstream::start(|talk| {
+        while std::io::Read::read(&mut talk.stream, &mut [0; 4096])? > 0 {}
+        Ok(Then::Close)
+    })
+}
+
+/// Sends a hundred requests with heads of 30 KB each.
+fn hundred(diana: &Diana, connection: usize) -> Frames {
+    let mut client = Frames::connect(diana.port(), &[]);
+    for n in 0..100_u32 {
+        let fields: Vec<(String, String)> =
+            (0..30).map(|field| (format!("x-{field}"), format!("{connection}-{n}-{field}-").repeat(200))).collect();
+        let mut block = frames::get("/");
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &value[..1000])).collect();
+        block.extend(frames::block(&fields));
+        let (first, rest) = block.split_at(16 << 10);
+        client.send(HEADERS, END_STREAM, 2 * n + 1, first).unwrap();
+        client.send(CONTINUATION, END_HEADERS, 2 * n + 1, rest).unwrap();
+    }
+    client
+}
+
+/// Waits until so many streams have been refused in all.
+fn wait_for_refused(diana: &Diana, streams: u32) {
+    let refused = || {
+        let refused = diana.metric("diana_requests_total{outcome=\"rejected\"}");
+        (refused == f64::from(streams)).then_some(())
+    };
+    wait_until("streams to be refused", LONG, refused).unwrap();
+}
+
+/// They held 5.4 MB and more: 54 GB at 10,000 connections.
+#[test]
+fn a_connection_with_a_hundred_large_heads_holds_half_a_mebibyte() {
+    // Eight heads of 31 KB are a quarter of a mebibyte.
+    const REFUSED: u32 = 92;
+    let upstream = holding();
+    let diana = before(&upstream, "");
+    // What the first of all takes is not the others'.
+    let mut first = hundred(&diana, 0);
+    wait_for_refused(&diana, REFUSED);
+    assert_eq!(first.next_of(RST_STREAM).unwrap().payload, REFUSED_STREAM);
+    let before = diana.memory();
+    let clients: Vec<_> = (1..=10).map(|connection| hundred(&diana, connection)).collect();
+    wait_for_refused(&diana, 11 * REFUSED);
+    let each = diana.memory().saturating_sub(before) / 10;
+    assert!(each < 640 << 10, "each connection takes {} KiB", each >> 10);
+    drop((first, clients));
+}
+
+#[test]
+fn all_connections_together_hold_what_the_file_says() {
+    // 33 heads of 31 KB are a mebibyte.
+    const REFUSED: u32 = 800 - 33;
+    let upstream = holding();
+    let diana = before(&upstream, "memory: 1MiB");
+    let clients: Vec<_> = (0..8).map(|connection| hundred(&diana, connection)).collect();
+    wait_for_refused(&diana, REFUSED);
+    // What is given back can be taken again.
+    drop(clients);
+    let gone = || (diana.metric("diana_connections") == 0.0).then_some(());
+    wait_until("all to be gone", LONG, gone).unwrap();
+    let again = hundred(&diana, 9);
+    wait_for_refused(&diana, REFUSED + 92);
+    drop(again);
+}

@@ -1,0 +1,193 @@
+//! The program's own log: it never blocks anybody, a client can't fill it, and with `--json-log` all of it is JSON.
+
+use crate::support::client::{Client, ask, get};
+use crate::support::frames::{self, Frames, PING};
+use crate::support::program::{Diana, LONG, Stderr, serve};
+use crate::support::upstream::{Then, Upstream};
+use crate::support::{diana_in, err, folder, out};
+use diana_server::program_log::{BURST, LogFilter, ProgramLog, ProgramLogFormat};
+use diana_testing::{Port, wait_until};
+use parking_lot::{Condvar, Mutex};
+use serde_json::Value;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A reader that reads when it is told to.
+#[derive(Clone, Default)]
+struct Reader(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_reading: bool,
+    read: Vec<u8>,
+}
+
+impl Reader {
+    fn read(&self) {
+        self.0.state.lock().is_reading = true;
+        self.0.changed.notify_all();
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.state.lock().read.clone()).unwrap()
+    }
+}
+
+impl Write for Reader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.0.state.lock();
+        while !state.is_reading {
+            self.0.changed.wait(&mut state);
+        }
+        state.read.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn logging_never_waits_for_the_reader_and_drops_are_counted() {
+    let reader = Reader::default();
+    let log = ProgramLog::start(ProgramLogFormat::Text, reader.clone()).unwrap();
+    // Ten times what fits.
+    let line = format!("{}\n", "x".repeat(999));
+    for _ in 0..10_000 {
+        (&log).write_all(line.as_bytes()).unwrap();
+    }
+    let dropped = log.drops().count();
+    assert!((8_000..9_900).contains(&dropped), "{dropped}");
+    assert!(!log.flush(Duration::from_millis(1)), "nobody has read anything");
+    reader.read();
+    assert!(log.flush(LONG));
+    let text = reader.text();
+    assert_eq!(text.lines().count() as u64, 10_000 - dropped);
+    assert!(text.lines().all(|read| read.len() == 999), "no line is cut");
+}
+
+#[test]
+fn a_warning_that_repeats_is_logged_a_few_times() {
+    let reader = Reader::default();
+    reader.read();
+    let log = ProgramLog::start(ProgramLogFormat::Text, reader.clone()).unwrap();
+    tracing::dispatcher::with_default(&log.dispatch(LogFilter::parse("diana=info,it=info").unwrap()), || {
+        for nth in 0..10_000 {
+            tracing::warn!(target: "it", nth, "again and again");
+        }
+        tracing::warn!(target: "it", "something else");
+        tracing::warn!(target: "h2", "of a library");
+        for nth in 0..100 {
+            tracing::info!(target: "it", nth, "no warning");
+        }
+    });
+    assert!(log.flush(LONG));
+    let text = reader.text();
+    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count() as u64;
+    // A second may have passed meanwhile, or several.
+    assert!((BURST..BURST + 60).contains(&count("again and again")), "{text}");
+    assert_eq!((count("something else"), count("of a library"), count("no warning")), (1, 0, 100));
+}
+
+/// A worker that logged waited for whoever reads standard error, and then even SIGTERM did.
+#[test]
+fn standard_error_that_nobody_reads_blocks_nobody() {
+    let nowhere = Port::claim().unwrap();
+    let rules = format!(
+        "gateway: {{listen: $LISTEN, upstream: 'http://127.0.0.1:{}', workers: 1}}\nrules: []\n",
+        nowhere.number()
+    );
+    // A line for each request, and more than a pipe holds.
+    let mut diana = Diana::serve_by(&rules, Stderr::Unread, |file| {
+        let mut command = serve(file);
+        command.env("DIANA_LOG", "debug");
+        command
+    });
+    let mut client = Client::connect(diana.port());
+    for _ in 0..3_000 {
+        assert_eq!(client.get("/").status, 502);
+    }
+    assert_eq!(diana.admin("/healthz").status, 200);
+    diana.tell_to_stop();
+    assert!(diana.ended().success());
+}
+
+/// Each of these was a line.
+#[test]
+fn no_frame_and_no_request_of_a_client_is_a_line_in_the_log() {
+    let upstream = Upstream::start(|_| Ok(Then::Close));
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\nrules: [{{name: few, match: {{path: /few}}, limit: 1/h}}]\n",
+        upstream.url()
+    ));
+    let before = diana.said().lines().count();
+    let mut http2 = Frames::connect(diana.port(), &[]);
+    let acks: Vec<u8> = (0..1_000).flat_map(|_| frames::frame(PING, 1, 0, b"uncalled")).collect();
+    for _ in 0..20 {
+        if http2.send_raw(&acks).is_err() {
+            break;
+        }
+    }
+    let mut client = Client::connect(diana.port());
+    for _ in 0..300 {
+        // An upstream that fails each time, a rule that refuses, requests that are no good.
+        assert_eq!(client.get("/").status, 502);
+        assert!([502, 503].contains(&client.get("/few").status));
+        assert_eq!(get(diana.port(), "/x/../y").status, 400);
+        let _ = ask(diana.port(), "NO HTTP\r\n\r\n");
+        let _ = ask(diana.port(), "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n");
+    }
+    // What is said now is said after all of that.
+    diana.rewrite("gateway: {listen: $LISTEN}\nrules: [{name: few, by: nobody-knows, limit: 1/h}]\n");
+    wait_until("the last line", LONG, || diana.said().contains("nobody-knows").then_some(())).unwrap();
+    let said = diana.said();
+    let lines = said.lines().count() - before;
+    assert!(lines < 30, "{lines} lines:\n{said}");
+}
+
+#[test]
+fn with_json_log_every_line_is_json() {
+    let mut diana = Diana::serve_by("gateway: {listen: $LISTEN}\nrules: []\n", Stderr::Read, |file| {
+        let mut command = serve(file);
+        command.arg("--json-log");
+        command
+    });
+    let port = diana.port().to_string();
+    diana.tell_to_stop();
+    assert!(diana.ended().success());
+    let is_all = || diana.said().contains("stopped").then_some(());
+    wait_until("the last line", LONG, is_all).unwrap();
+    let said = diana.said();
+    let lines = said.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}\n{said}"));
+    let serving = lines.iter().find(|line| line["fields"]["message"] == "serving").unwrap();
+    assert!(serving["fields"]["listen"].as_str().unwrap().ends_with(&port), "{serving}");
+
+    // What goes wrong at the start, too.
+    let wrong = diana_in(&folder("nginx"), &["serve", "--json-log", "--config", "nowhere.yaml"], "", &[]);
+    assert_eq!(wrong.status.code(), Some(1));
+    let line = serde_json::from_str::<Value>(&err(&wrong)).unwrap();
+    assert!(line["fields"]["message"].as_str().unwrap().contains("nowhere.yaml"), "{line}");
+    assert_eq!(line["level"], "ERROR");
+}
+
+#[test]
+fn a_log_level_that_is_none_is_an_error() {
+    for level in ["foo", "h2", "diana=loud", "7"] {
+        let output = diana_in(&folder("nginx"), &["serve"], "", &[("DIANA_LOG", level)]);
+        assert_eq!((output.status.code(), out(&output)), (Some(2), String::new()));
+        let said = err(&output);
+        assert!(said.starts_with("error: DIANA_LOG: unknown log level `"), "{said}");
+        assert!(said.contains(level) && said.contains("debug"), "{said}");
+        let output = diana_in(&folder("nginx"), &["serve", "--json-log"], "", &[("DIANA_LOG", level)]);
+        assert!(serde_json::from_str::<Value>(&err(&output)).is_ok(), "{}", err(&output));
+    }
+}

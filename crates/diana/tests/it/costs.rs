@@ -1,0 +1,160 @@
+//! What a request costs by an expression, and what becomes of one whose expression fails.
+
+use crate::support::{clock, decide, file, now};
+use diana::core::{MemoryStore, Store};
+use diana::rules::{DescribedRequest, Over, Why};
+use diana::{Engine, EngineOptions, Reason, Settled};
+
+fn tokens(header: Option<&str>) -> DescribedRequest {
+    let request = DescribedRequest::new("POST", "/").named("account", "alice");
+    header.map_or_else(|| request.clone(), |tokens| request.clone().header("x-max-tokens", tokens))
+}
+
+/// The rules here, and the same where they are shared.
+fn each(rules: &str, check: impl Fn(&dyn Costs)) {
+    let (local, clock) = (file(&format!("rules: [{rules}]")), clock());
+    check(&EngineOptions::of(&local).clock(clock.clone()).build(&local));
+    let shared = file(&format!("store: {{redis: 'redis://127.0.0.1'}}\nrules: [{rules}]"));
+    check(&EngineOptions::of(&shared).clock(clock).build_shared(&shared, MemoryStore::default()));
+}
+
+/// What a test asks of an engine, wherever its counts are.
+trait Costs {
+    /// What is left of the first limit after a request with this header; else the status that it is denied with.
+    fn left_after(&self, header: Option<&str>) -> Result<u64, u16>;
+    /// The same, if it turns out to cost so much.
+    fn left_after_settling(&self, header: Option<&str>, costs: &Settled) -> u64;
+    /// What is left for a request that costs 1.
+    fn left(&self) -> u64;
+    /// What is explained about the request.
+    fn explained(&self, header: Option<&str>) -> String;
+}
+
+impl<S: Store + 'static> Costs for Engine<S> {
+    fn left_after(&self, header: Option<&str>) -> Result<u64, u16> {
+        let verdict = decide(self, &tokens(header));
+        if let Some(status) = verdict.status() {
+            return Err(status);
+        }
+        Ok(self.left())
+    }
+
+    fn left_after_settling(&self, header: Option<&str>, costs: &Settled) -> u64 {
+        let mut verdict = decide(self, &tokens(header));
+        now(self.settle(&mut verdict, costs));
+        now(self.finish(verdict));
+        self.left()
+    }
+
+    fn left(&self) -> u64 {
+        let explained = now(self.explain(&tokens(Some("1"))));
+        explained.rules[0].limits[0].1.standing.remaining
+    }
+
+    fn explained(&self, header: Option<&str>) -> String {
+        now(self.explain(&tokens(header))).to_string()
+    }
+}
+
+const COST: &str =
+    r#"name: tokens, by: account, limit: 1000/h, status: 429, cost: 'int(request.headers["x-max-tokens"])'"#;
+
+#[test]
+fn a_cost_that_fails_denies_and_charges_nothing() {
+    each(&format!("{{{COST}}}"), |engine| {
+        for wrong in [None, Some(""), Some("abc"), Some("-100"), Some("1e3"), Some("99999999999999999999"), Some("1,1")]
+        {
+            assert_eq!(engine.left_after(wrong), Err(400), "{wrong:?}");
+            assert_eq!(engine.left(), 1000, "{wrong:?}");
+        }
+        assert_eq!(engine.left_after(Some("10")), Ok(990));
+        assert_eq!(engine.left_after(Some("991")), Err(429));
+    });
+}
+
+#[test]
+fn a_cost_that_fails_is_the_default_where_there_is_one() {
+    each(&format!("{{{COST}, cost_default: 300}}"), |engine| {
+        assert_eq!(engine.left_after(None), Ok(700));
+        assert_eq!(engine.left_after(Some("-1")), Ok(400));
+        assert_eq!(engine.left_after(Some("10")), Ok(390));
+        assert_eq!(engine.left_after(Some("x")), Ok(90));
+        assert_eq!(engine.left_after(Some("x")), Err(429));
+    });
+}
+
+#[test]
+fn no_request_costs_less_than_the_least() {
+    each(&format!("{{{COST}}}"), |engine| assert_eq!(engine.left_after(Some("0")), Ok(999)));
+    each(&format!("{{{COST}, cost_min: 50}}"), |engine| {
+        assert_eq!(engine.left_after(Some("0")), Ok(950));
+        assert_eq!(engine.left_after(Some("49")), Ok(900));
+        assert_eq!(engine.left_after(Some("51")), Ok(849));
+    });
+    each(&format!("{{{COST}, cost_min: 0}}"), |engine| {
+        assert_eq!(engine.left_after(Some("0")), Ok(1000));
+        assert_eq!(engine.left_after(Some("-1")), Err(400), "what is below nothing is no cost");
+    });
+}
+
+#[test]
+fn a_settlement_always_applies() {
+    for rest in ["", ", cost_min: 0"] {
+        each(&format!("{{{COST}{rest}}}"), |engine| {
+            assert_eq!(engine.left_after_settling(Some("0"), &Settled::new().rule("tokens", 40)), 960, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &Settled::all(60)), 900, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("7"), &Settled::new().rule("tokens", 100)), 800, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &Settled::new().rule("tokens", 0)), 800, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &Settled::new().rule("tokens", 5_000)), 0, "{rest}");
+        });
+    }
+    each(&format!("{{{COST}}}"), |engine| {
+        assert_eq!(engine.left_after_settling(Some("1"), &Settled::all(u64::MAX)), 0, "more than can be counted");
+    });
+    // Twice the same is charged once, and a correction upwards only the rest.
+    let (engine, _) = crate::support::engine(&format!("rules: [{{{COST}, cost_min: 0}}]"));
+    let mut verdict = decide(&engine, &tokens(Some("0")));
+    for (cost, left) in [(40, 960), (40, 960), (100, 900), (10, 900)] {
+        now(engine.settle(&mut verdict, &Settled::all(cost)));
+        assert_eq!(engine.left(), left);
+    }
+}
+
+#[test]
+fn an_explanation_says_what_the_cost_came_to() {
+    each(&format!("{{{COST}}}"), |engine| {
+        let text = engine.explained(Some("abc"));
+        assert!(
+            text.starts_with("✗ tokens: denied with 400: its `cost` failed (a text that is no number was taken for one), and there is no `cost_default`"),
+            "{text}"
+        );
+        assert!(text.ends_with("=> denied by `tokens`\n"), "{text}");
+    });
+    each(&format!("{{{COST}, cost_default: 300}}"), |engine| {
+        let text = engine.explained(Some("abc"));
+        let said = "✓ tokens: counts it for alice at a cost of 300 (its `cost` failed, so `cost_default` is taken)";
+        assert!(text.starts_with(said), "{text}");
+    });
+    each(&format!("{{{COST}, cost_min: 0}}"), |engine| {
+        assert!(engine.explained(Some("0")).contains("it costs nothing, and is not counted"));
+    });
+}
+
+#[test]
+fn one_that_is_wrong_by_itself_is_never_diverted() {
+    let rules = format!("{{{COST}, over: {{divert: 'http://127.0.0.1:3001'}}}}");
+    let (engine, _) = crate::support::engine(&format!("rules: [{rules}]"));
+    let denied = decide(&engine, &tokens(Some("abc")));
+    assert!(matches!(denied.reason(), Some(Reason::Rule { why: Why::Cost, .. })));
+    assert_eq!((denied.over(), denied.status()), (Some(&Over::Deny), Some(400)));
+    assert_eq!(denied.to_string(), "denied by `tokens`: its cost can't be computed, and there is no `cost_default`");
+    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over(), Some(Over::Divert(_))));
+    assert_eq!(engine.rules().rules()[0].failures(), 1);
+}
+
+#[test]
+fn a_shadow_rule_denies_nobody_for_its_cost() {
+    let (engine, _) = crate::support::engine(&format!("rules: [{{{COST}, shadow: true}}]"));
+    assert!(decide(&engine, &tokens(Some("abc"))).is_granted());
+    assert_eq!(engine.rules().rules()[0].shadow_refusals(), 1);
+}
