@@ -162,10 +162,9 @@ fn limits() -> Vec<Limit> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The limits, by number, and the cost of each.
-    Ask(u64, Vec<(usize, u64)>),
+    Ask(u64, Asked),
     /// The same for every key at once, so that they travel together.
-    AskForAll(Vec<(usize, u64)>),
+    AskForAll(Asked),
     Charge(u64, usize, u64),
     Refund(usize),
     Reset(u64, usize),
@@ -183,12 +182,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 10..60)
 }
 
+/// A limit by number, and a cost.
+type Asked = Vec<(usize, u64)>;
+
 /// A shared store with the options that everybody has by default, and one in process.
 struct Both {
     shared: RedisStore,
     memory: MemoryStore,
     limits: Vec<Limit>,
-    granted: Vec<(u64, Vec<(usize, u64)>, Decision, Decision)>,
+    granted: Vec<(u64, Asked, Decision, Decision)>,
 }
 
 impl Both {
@@ -228,7 +230,7 @@ impl Both {
         }
     }
 
-    async fn ask(&mut self, keys: Vec<u64>, asked: Vec<(usize, u64)>) -> Result<(), TestCaseError> {
+    async fn ask(&mut self, keys: Vec<u64>, asked: Asked) -> Result<(), TestCaseError> {
         let mut under_way = JoinSet::new();
         for key in &keys {
             let (shared, limits, asked, key) = (self.shared.clone(), self.limits.clone(), asked.clone(), *key);
