@@ -64,7 +64,8 @@ impl Visit {
         let told = connection.site.log.is_some().then(|| {
             let header = |name| head.headers.get(name).cloned();
             Box::new(Told {
-                client: IpAddr::from([0, 0, 0, 0]),
+                // Of a request that is rejected, nothing else is believed.
+                client: connection.facts.peer,
                 method: head.method.clone(),
                 uri: head.uri.clone(),
                 version: head.version,

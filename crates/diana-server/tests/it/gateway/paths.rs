@@ -224,6 +224,19 @@ fn the_log_shows_the_host_that_counted() {
     wait_until("both lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
 }
 
+/// It was 0.0.0.0, for every request that did not get as far as the rules.
+#[test]
+fn the_log_shows_who_sent_a_request_that_is_rejected() {
+    let diana = Diana::serve("gateway: {listen: $LISTEN, access_log: text}\nrules: []\n");
+    assert_eq!(get(diana.port(), "/a/../b").status, 400);
+    let line = || {
+        let said = diana.said();
+        said.lines().find(|line| line.contains("outcome=rejected")).map(ToOwned::to_owned)
+    };
+    let line = wait_until("its line", LONG, line).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
+    assert!(line.starts_with("127.0.0.1 "), "{line}");
+}
+
 #[test]
 fn no_spelling_of_an_address_makes_a_new_key() {
     let diana = Diana::serve("gateway: {listen: $LISTEN}\nrules: [{name: each, by: host, limit: 1/h, status: 429}]\n");
