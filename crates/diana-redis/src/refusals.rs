@@ -51,6 +51,7 @@ const SWEEP_EVERY: Duration = Duration::from_millis(100);
 /// The last known states, by their names.
 #[derive(Debug)]
 pub(crate) struct Refusals {
+    clocks: Clocks,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
     /// How often each shard was told to forget something: a reply to a question that was sent before may be older than that.
@@ -69,7 +70,7 @@ struct Shard {
 struct Known {
     /// The parameters that it is kept under.
     plan: Arc<Plan>,
-    state: Recalled,
+    state: Arc<Recalled>,
     /// When it was so, by Redis's clock.
     at: Timestamp,
     /// When the question was sent, by the clock of this process.
@@ -84,24 +85,42 @@ pub(crate) struct Asked {
     forgotten: [u64; SHARDS],
 }
 
-impl Default for Refusals {
-    fn default() -> Self {
+/// Whose clocks the states are timed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// One server's.
+    One,
+    /// Those of a cluster's nodes, which may differ.
+    Several,
+}
+
+impl Refusals {
+    pub(crate) fn new(clocks: Clocks) -> Self {
         Self {
+            clocks,
             hasher: RandomState::new(),
             shards: std::array::from_fn(|_| Mutex::default()),
             forgotten: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
-}
 
-impl Refusals {
     /// The whole report on `items`, if it is known that they are denied.
     pub(crate) fn denial(&self, items: &[Item], here: Timestamp) -> Option<Decision> {
-        let mut is_denied = false;
-        let answers = items.iter().map(|item| {
+        let known = items.iter().map(|item| {
             let shard = self.shard(&item.name).lock();
             let known = shard.states.get(&item.name).filter(|known| known.is_believed(&item.plan, here))?;
-            let answer = item.plan.kept.recall(&known.state, &item.asking, known.at + here.since(known.asked))?;
+            Some((Arc::clone(&known.state), known.at + here.since(known.asked)))
+        });
+        let mut known = known.collect::<Option<SmallVec<[_; 4]>>>()?;
+        if self.clocks == Clocks::One {
+            // Each of them is no earlier than it is on Redis, so the earliest is nearest. And limits that come back at the same
+            // time are reported so.
+            let now = known.iter().map(|(_, now)| *now).min()?;
+            known.iter_mut().for_each(|known| known.1 = now);
+        }
+        let mut is_denied = false;
+        let answers = items.iter().zip(&known).map(|(item, (state, now))| {
+            let answer = item.plan.kept.recall(state, &item.asking, *now)?;
             match answer.retry() {
                 // Any process may release at any time.
                 Some(Retry::WhenReturned) => return None,
@@ -219,7 +238,7 @@ impl Shard {
             }
         }
         self.bytes += bytes;
-        let known = Known { plan: Arc::clone(&item.plan), state, at, asked, bytes };
+        let known = Known { plan: Arc::clone(&item.plan), state: Arc::new(state), at, asked, bytes };
         self.states.insert(item.name.clone(), known);
     }
 

@@ -11,7 +11,7 @@ use crate::link::{CallError, Counted, Link, Target, without_password};
 use crate::news::{self, News};
 use crate::options::{self, Options, Times};
 use crate::plans::Plan;
-use crate::refusals::Refusals;
+use crate::refusals::{Clocks, Refusals};
 use crate::releases::Releases;
 use crate::remote::{Items, Remote};
 use crate::request::{Item, Op};
@@ -107,7 +107,8 @@ impl RedisStore {
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
-        let refusals = (options.refusals == options::Refusals::Remembered).then(Arc::<Refusals>::default);
+        let clocks = if remote.caller.link.is_cluster() { Clocks::Several } else { Clocks::One };
+        let refusals = (options.refusals == options::Refusals::Remembered).then(|| Arc::new(Refusals::new(clocks)));
         if refusals.is_some() || leases.is_some() {
             let kept = news::Kept {
                 refusals: refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),

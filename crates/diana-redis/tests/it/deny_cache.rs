@@ -1,6 +1,6 @@
 //! What is denied without asking Redis is reported as Redis would report it: every limit of the request, in every field.
 
-use crate::support::{ask, bucket, store};
+use crate::support::{ask, bucket, store, warm};
 use diana_core::{Answer, Ask, Clock, Concurrency, Cost, Decision, FixedWindow, Limit, MemoryStore, Opens, Patience};
 use diana_core::{Quota, RefillingBucket, Retry, SlidingLog, Store, SystemClock, Timestamp, Total};
 use diana_redis::{Options, RedisStore, WhenDown};
@@ -30,14 +30,7 @@ fn remaining(decision: &Decision) -> Vec<u64> {
     decision.answers().iter().map(|answer| answer.standing.remaining).collect()
 }
 
-/// Waits until the store listens for what others give back: when it begins to, it forgets everything once.
-async fn until_it_listens(redis: &RedisServer, stores: usize) {
-    let listening =
-        || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|text| text.ends_with(&stores.to_string()));
-    crate::support::until(Duration::from_secs(20), "the stores to listen", listening).await;
-}
-
-/// Asks until this is answered without Redis; what it says then. It forgets everything once when it begins to listen.
+/// Asks until this is answered without Redis; what it says then.
 async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
     for _ in 0..1_000 {
         let before = store.link().saved_by_refusals;
@@ -53,8 +46,7 @@ async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> D
 #[tokio::test]
 async fn a_remembered_denial_says_what_the_other_limits_have_left() {
     let redis = RedisServer::start().unwrap();
-    let store = store(&redis.url(), options()).await;
-    until_it_listens(&redis, 1).await;
+    let store = warm(&redis, options()).await;
     let (few, many) = (bucket("few", "3/h"), bucket("many", "50/h"));
     for left in [(2, 49), (1, 48), (0, 47)] {
         let decision = ask_all(&store, &[&few, &many], "x").await;
@@ -72,8 +64,7 @@ async fn a_remembered_denial_says_what_the_other_limits_have_left() {
 #[tokio::test]
 async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() {
     let redis = RedisServer::start().unwrap();
-    let (store, other) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
-    until_it_listens(&redis, 2).await;
+    let (store, other) = (warm(&redis, options()).await, warm(&redis, options()).await);
     let (quick, hourly) = (bucket("quick", "1/5min"), bucket("hourly", "1/h"));
     assert!(ask(&other, &hourly, "x").await.is_granted());
     // By this the deny cache knows that `quick` denies; of `hourly` it knows nothing.
@@ -92,8 +83,7 @@ async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() 
 #[tokio::test]
 async fn a_limit_that_the_cache_knows_nothing_of_is_asked_for() {
     let redis = RedisServer::start().unwrap();
-    let store = store(&redis.url(), options()).await;
-    until_it_listens(&redis, 1).await;
+    let store = warm(&redis, options()).await;
     let (few, many) = (bucket("few", "1/h"), bucket("many", "50/h"));
     assert_eq!(remaining(&ask_all(&store, &[&many], "x").await), [49]);
     assert!(ask(&store, &few, "x").await.is_granted());
@@ -105,8 +95,7 @@ async fn a_limit_that_the_cache_knows_nothing_of_is_asked_for() {
 #[tokio::test]
 async fn what_this_process_takes_and_charges_is_in_the_next_report() {
     let redis = RedisServer::start().unwrap();
-    let store = store(&redis.url(), options()).await;
-    until_it_listens(&redis, 1).await;
+    let store = warm(&redis, options()).await;
     let (each, all) = (bucket("each", "1/h"), bucket("all", "50/h"));
     let both = |key: &'static str| {
         let asks = [Ask::one(&each, key), Ask::one(&all, "everybody")];
@@ -132,8 +121,7 @@ async fn what_this_process_takes_and_charges_is_in_the_next_report() {
 #[tokio::test]
 async fn what_is_in_flight_denies_only_when_redis_says_so() {
     let redis = RedisServer::start().unwrap();
-    let (here, there) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
-    until_it_listens(&redis, 2).await;
+    let (here, there) = (warm(&redis, options()).await, warm(&redis, options()).await);
     let (hourly, pool) = (bucket("hourly", "2/h"), Limit::new("pool", Concurrency::new(1).unwrap()));
     let held = ask_all(&there, &[&pool], "x").await;
     assert!(held.is_granted());

@@ -6,22 +6,8 @@ use diana_redis::{Options, RedisStore};
 use diana_testing::RedisServer;
 use std::time::Duration;
 
-/// A store that listens to what others give back, and whose script Redis knows: from here on it forgets nothing by itself.
 async fn warm(redis: &RedisServer) -> RedisStore {
-    let store = crate::support::store(&redis.url(), Options::default().timeout(Duration::from_secs(5))).await;
-    let (limit, mut heard, mut tries) = (bucket("warm", "1/h"), 0, 0);
-    assert!(ask(&store, &limit, "anybody").await.is_granted());
-    // It forgets all once when it begins to listen, and then what it hears of: the second time it has heard.
-    while heard < 2 {
-        assert!(tries < 1_000, "nobody listens");
-        tries += 1;
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        redis.cli(&["PUBLISH", "diana:returned", "diana:warm:{anybody}"]).unwrap();
-        let before = store.link().commands;
-        assert!(!ask(&store, &limit, "anybody").await.is_granted());
-        heard += store.link().commands - before;
-    }
-    store
+    crate::support::warm(redis, Options::default().timeout(Duration::from_secs(5))).await
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use diana_core::{Ask, Clock, Cost, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Health, Options, RedisStore};
+use diana_testing::RedisServer;
 use std::time::Duration;
 
 /// A token bucket of this quota, under this name.
@@ -101,6 +102,25 @@ pub(crate) async fn granted_without_waiting(store: &RedisStore, limit: &Limit, k
 pub(crate) async fn left(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
     let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), Patience::NONE).await.unwrap();
     seen.answers()[0].standing.remaining
+}
+
+/// A store that listens to what others give back, and whose script Redis knows: from here on it forgets nothing by itself. It has
+/// the default prefix.
+pub(crate) async fn warm(redis: &RedisServer, options: Options) -> RedisStore {
+    let store = store(&redis.url(), options).await;
+    let (limit, mut heard, mut tries) = (bucket("warm", "1/h"), 0, 0);
+    let _ = ask(&store, &limit, "anybody").await;
+    // It forgets all once when it begins to listen, and then what it hears of: the second time it has heard.
+    while heard < 2 {
+        assert!(tries < 1_000, "nobody listens");
+        tries += 1;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        redis.cli(&["PUBLISH", "diana:returned", "gdiana:warm:{anybody}"]).unwrap();
+        let before = store.link().commands;
+        assert!(!ask(&store, &limit, "anybody").await.is_granted());
+        heard += store.link().commands - before;
+    }
+    store
 }
 
 /// Figures for people who read the output.

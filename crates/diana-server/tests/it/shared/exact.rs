@@ -1,6 +1,7 @@
 //! Gateways that share a limit let exactly that limit pass, all together; those that do not, each its own.
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, PASSED, REFUSED};
+use crate::support::client::Client;
 use diana_testing::RedisServer;
 
 /// Far more than Redis takes, so that nothing is decided without it.
@@ -61,4 +62,39 @@ fn one_hundred_gateways_that_count_locally_let_one_hundred_times_the_limit_pass(
 fn one_hundred_gateways_that_share_let_the_limit_pass() {
     let redis = RedisServer::start().unwrap();
     assert_eq!(one_hundred(&format!("store: {{redis: '{}', {STORE}}}", redis.url())), 50);
+}
+
+/// What is denied without asking Redis is reported as what Redis denies: the other limit too, and the longest time to wait.
+#[test]
+fn the_headers_of_denials_stay_as_they_are() {
+    let redis = RedisServer::start().unwrap();
+    let fleet = Fleet::start(
+        1,
+        &format!(
+            "
+gateway: {{listen: '127.0.0.1:0', workers: 1}}
+store: {{redis: '{}', {STORE}}}
+status: 429
+rules:
+  - {{name: few, limit: 3/week, algorithm: fixed_window, opens: first_request}}
+  - {{name: many, limit: 50/day, algorithm: fixed_window, opens: first_request}}
+",
+            redis.url()
+        ),
+    );
+    fleet.until_they_see_each_other();
+    let mut client = Client::connect(fleet.ports()[0]);
+    for _ in 0..3 {
+        assert_eq!(client.get("/").status, PASSED);
+    }
+    for nth in 0..100 {
+        let denied = client.get("/");
+        assert_eq!(denied.status, REFUSED);
+        let told = denied.header("ratelimit").unwrap().split(", ").map(|limit| limit.split(";t=").next().unwrap());
+        assert_eq!(told.collect::<Vec<_>>(), ["\"few\";r=0", "\"many\";r=47"], "the {nth}th");
+        // A week, and not the day of the other one.
+        let after = denied.header("retry-after").unwrap().parse::<u64>().unwrap();
+        assert!((6 * 86_400..=7 * 86_400).contains(&after), "the {nth}th: {after} s");
+    }
+    assert!(fleet.links()[0].saved_by_refusals > 0, "{:?}", fleet.links());
 }
