@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 mod bench;
-mod golden;
 mod install;
 mod test;
 
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     match command.as_deref() {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
-        Some("golden") => golden::run(&rest),
+        Some("golden") => golden(&rest),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -33,6 +32,19 @@ fn main() -> ExitCode {
         Some(other) => {
             eprintln!("xtask: there is no command `{other}`\n\n{HELP}");
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the program that replays recorded answers. It is apart so that the other commands need not wait until the stores are
+/// built.
+fn golden(args: &[String]) -> ExitCode {
+    let run = ["run", "--quiet", "--package", "diana-golden", "--"];
+    match test::cargo_command().args(run).args(args).status() {
+        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
+        Err(error) => {
+            eprintln!("golden: cargo can't be started: {error}");
+            ExitCode::FAILURE
         }
     }
 }

@@ -22,7 +22,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("examples/", &["diana-examples"]),
     ("testing/", &["diana-testing"]),
     ("xtask/", &["xtask"]),
-    ("golden/", &["xtask"]),
+    ("golden/", &["diana-golden"]),
     ("docs/", &["diana-rules", "diana-http", "diana-server", "diana-examples"]),
     ("packaging/", &["diana-server"]),
 ];

@@ -21,7 +21,8 @@
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/fixed_window.rs)
 //! - At most `limit` in one window, refunds included.
-//! - A refund is void once the window of its grant is over, so it never adds to the next one.
+//! - A refund is void once the window of its grant is over, so it never adds to the next one. A receipt names its window by
+//!   its end: if the length of the window was changed and changed back in between, a new window with the same end accepts it.
 
 #[cfg(feature = "calendar")]
 use super::calendar::{Calendar, CalendarZone};

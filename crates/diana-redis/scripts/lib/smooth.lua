@@ -104,9 +104,7 @@ function smooth.algorithm(price_of_stored)
     if not stored then return end
     local is_last = stored == tonumber(argv[place + 6]) and next_free == tonumber(argv[place + 7])
     if not is_last or next_free >= END then return true end
-    -- Only a receipt from a larger store that happens to fit could lie above.
-    local before = math.min(tonumber(argv[place + 4]), tonumber(argv[place + 1]))
-    local before_free = tonumber(argv[place + 5])
+    local before, before_free = tonumber(argv[place + 4]), tonumber(argv[place + 5])
     local then_stored, then_free = settled(before, before_free, place)
     local now_stored, now_free = settled(stored, next_free, place)
     if then_stored == now_stored and then_free == now_free then return true end

@@ -57,13 +57,11 @@ impl SmoothRate {
         receipt: &Receipt,
         used: u64,
     ) -> Refund {
-        let mut before = state_of(receipt.mark());
+        let before = state_of(receipt.mark());
         let is_last = *state == self.spent(before, receipt.cost()) && state.next_free_micros < END;
         if !is_last || self.is_unlimited() {
             return Refund::Void;
         }
-        // Only a receipt from a larger store that happens to fit could lie above.
-        before.stored = before.stored.min(self.max_permits);
         let after = Cost::new(used.min(receipt.cost().get())).map_or(before, |used| self.spent(before, used));
         let time = now.as_micros();
         if self.settled(after, time) == self.settled(*state, time) {

@@ -88,9 +88,15 @@ impl Kind {
     /// Whether receipts from before a change from `old` are worth the same in both stores.
     pub(crate) fn keeps_receipts_of(&self, old: &Self) -> bool {
         let is_whole = |window: &FixedWindow| window.quota().period().as_nanos().is_multiple_of(1_000);
+        let windows = |window: &FixedWindow| {
+            (window.quota().period(), window.opened_by(), window.dates().map(|(unit, zone)| (unit, zone.to_owned())))
+        };
         match (self, old) {
-            // A receipt names its window by when it ends, and to Redis two that end within a microsecond are the same one.
-            (Self::FixedWindow(new), Self::FixedWindow(old)) => is_whole(new) && is_whole(old),
+            // A receipt names its window by when it ends. To Redis two windows that end within a microsecond are the same one.
+            // In process, two that end at the same time are, even if the window had another length in between.
+            (Self::FixedWindow(new), Self::FixedWindow(old)) => {
+                is_whole(new) && is_whole(old) && windows(new) == windows(old)
+            }
             // What a receipt is marked with is its algorithm's own, and means nothing to another one.
             _ => std::mem::discriminant(self) == std::mem::discriminant(old),
         }

@@ -1,7 +1,7 @@
 //! The recorded answers, and that a wrong one would be seen.
 
-use crate::golden::store::Stores;
-use crate::golden::{Replay, replay_file};
+use crate::store::Stores;
+use crate::{Replay, replay_file};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

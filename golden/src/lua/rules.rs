@@ -5,7 +5,7 @@
 
 use super::scripts::{Answer, Keys};
 use super::{Call, values};
-use crate::golden::store::{Counts, Stop};
+use crate::store::{Counts, Stop};
 use diana_core::{Algorithm, Ask, Limit, Patience, Timestamp};
 use serde_json::{Value, json};
 

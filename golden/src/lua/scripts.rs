@@ -12,7 +12,7 @@
 
 use super::rules::{Arguments, all_or_nothing, rules};
 use super::{Call, values};
-use crate::golden::store::{Counts, Stop};
+use crate::store::{Counts, Stop};
 use diana_core::{Algorithm, Ask, Cost, FixedWindow, Limit, Opens, Patience, Quota};
 use diana_core::{RefillingBucket, Retry, SlidingLog, SlidingLogState, SlidingWindow, Timestamp};
 use serde_json::{Value, json};

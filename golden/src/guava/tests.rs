@@ -1,6 +1,6 @@
 use super::*;
-use crate::golden::store::Stores;
-use crate::golden::{Report, replay_file};
+use crate::store::Stores;
+use crate::{Report, replay_file};
 use serde_json::json;
 use std::path::Path;
 

@@ -14,7 +14,7 @@
 //!
 //! Only differences of times matter to it, so the whole scenario takes place later by that offset.
 
-use super::super::store::{Counts, Stop};
+use crate::store::{Counts, Stop};
 use super::{Difference, Limiter};
 use diana_core::{Algorithm, Ask, Cost, Limit, Patience, SmoothState, Standing, Starts, Timestamp};
 use std::time::Duration;

@@ -25,34 +25,35 @@ Replays recorded answers of real systems, prints mismatches, and exits with 1 if
 
 /// One answer that is not the recorded one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mismatch {
+struct Mismatch {
     /// Which step of the scenario, counted from 0; `None` for its end.
-    pub(crate) step: Option<usize>,
+    step: Option<usize>,
     /// What was recorded.
-    pub(crate) expected: String,
+    expected: String,
     /// What Diana answers.
-    pub(crate) actual: String,
+    actual: String,
 }
 
 /// How one file fared.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) scenarios: usize,
+struct Report {
+    scenarios: usize,
     /// Those that were compared.
-    pub(crate) steps: usize,
+    steps: usize,
     /// Scenarios and steps that were not, by why.
-    pub(crate) left_out: BTreeMap<String, (usize, usize)>,
+    left_out: BTreeMap<String, (usize, usize)>,
     /// The scenario (its line, counted from 1) and what went wrong in it.
-    pub(crate) mismatches: Vec<(usize, Mismatch)>,
+    mismatches: Vec<(usize, Mismatch)>,
 }
 
-/// Replays what `args` name, prints a line for each file and every mismatch; success if there is none.
-pub(crate) fn run(args: &[String]) -> ExitCode {
+/// Replays what the arguments name, prints a line for each file and every mismatch; success if there is none.
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    let (stores, files) = match arguments(args).and_then(|(store, files)| Ok((Stores::named(store)?, files))) {
+    let (stores, files) = match arguments(&args).and_then(|(store, files)| Ok((Stores::named(store)?, files))) {
         Ok(found) => found,
         Err(problem) => {
             eprintln!("golden: {problem}");
@@ -97,7 +98,7 @@ fn arguments(args: &[String]) -> Result<(&str, Vec<&str>), String> {
 }
 
 /// Replays one file.
-pub(crate) fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String> {
+fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("can't be read: {error}"))?;
     let mut report = Report::default();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -117,12 +118,12 @@ pub(crate) fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String
 
 /// How one scenario fared.
 #[derive(Debug, Default)]
-pub(crate) struct Replay {
+struct Replay {
     /// Those that were compared.
-    pub(crate) steps: usize,
+    steps: usize,
     /// Why the rest of them was not, and how many that are.
-    pub(crate) left_out: Option<(String, usize)>,
-    pub(crate) mismatches: Vec<Mismatch>,
+    left_out: Option<(String, usize)>,
+    mismatches: Vec<Mismatch>,
 }
 
 /// Replays one scenario; an error if it is not in a format that is known here.
