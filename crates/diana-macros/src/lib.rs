@@ -6,7 +6,7 @@
 //!
 //! # What always holds
 //! - Whatever can be known from the attribute is checked here, and an error points at the very value and says what would do
-//!   (`crates/diana/tests/limited_errors/`).
+//!   (`crates/diana-macros/tests/limited_errors/`).
 //! - What is written is short: a static, a key, one call. All else is code in `diana::limited`, which is compiled once.
 //! - A function that hands out a future asks in that future, when it is first polled: `async fn`, and what `async_trait` makes of
 //!   one.
