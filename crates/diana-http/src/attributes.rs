@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, Request, Uri};
 use percent_encoding::percent_decode;
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 /// An HTTP request as rules see it.
 ///
@@ -34,6 +35,8 @@ pub struct HttpAttributes<'a> {
     query: Query<'a>,
     /// Whether the path is as rules compare it, so that it has one form.
     has_normal_path: bool,
+    /// Else its forms, once a rule has asked for them.
+    forms: OnceLock<(Cow<'a, str>, Vec<String>)>,
 }
 
 impl<'a> HttpAttributes<'a> {
@@ -48,7 +51,8 @@ impl<'a> HttpAttributes<'a> {
     }
 
     fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, client: Option<IpAddr>) -> Self {
-        Self { method, uri, headers, client, query: Query::new(uri.query()), has_normal_path: is_normal(uri.path()) }
+        let (query, has_normal_path) = (Query::new(uri.query()), is_normal(uri.path()));
+        Self { method, uri, headers, client, query, has_normal_path, forms: OnceLock::new() }
     }
 
     /// The host that was asked for, without its port: what the URI says wins over the header.
@@ -60,9 +64,14 @@ impl<'a> HttpAttributes<'a> {
         Some(split_host(host).map_or_else(|| String::from_utf8_lossy(host), |(host, _)| Cow::Borrowed(host)))
     }
 
-    fn path(&self) -> Cow<'a, str> {
-        let path = self.uri.path();
-        if self.has_normal_path { Cow::Borrowed(path) } else { decoded_path(path) }
+    fn path(&self) -> &str {
+        if self.has_normal_path { self.uri.path() } else { &self.forms().0 }
+    }
+
+    /// The decoded form of the path, and the others.
+    #[cold]
+    fn forms(&self) -> &(Cow<'a, str>, Vec<String>) {
+        self.forms.get_or_init(|| (decoded_path(self.uri.path()), other_paths(self.uri.path())))
     }
 
     fn header(&self, name: &str) -> Option<Cow<'a, str>> {
@@ -82,7 +91,7 @@ impl Attributes for HttpAttributes<'_> {
         match attribute {
             Attribute::Ip => self.client.map(|client| Cow::Owned(client.to_string())),
             Attribute::Method => Some(Cow::Borrowed(normal_method(self.method.as_str()))),
-            Attribute::Path => Some(self.path()),
+            Attribute::Path => Some(Cow::Borrowed(self.path())),
             Attribute::Host => self.host(),
             Attribute::Header(name) => self.header(name),
             Attribute::Cookie(name) => self.cookie(name),
@@ -92,8 +101,8 @@ impl Attributes for HttpAttributes<'_> {
         }
     }
 
-    fn other_paths(&self) -> Vec<String> {
-        if self.has_normal_path { Vec::new() } else { other_paths(self.uri.path()) }
+    fn other_paths(&self) -> &[String] {
+        if self.has_normal_path { &[] } else { &self.forms().1 }
     }
 
     fn ip(&self) -> Option<IpAddr> {

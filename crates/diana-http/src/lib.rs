@@ -88,7 +88,7 @@ pub use outgoing::{
     ByKey, NoLimit, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
 };
 pub use pass::Pass;
-pub use path::{decoded_path, has_dot_segments, has_escaped_slash, normal_path};
+pub use path::{decoded_path, malformed_path, normal_path};
 pub use refusal::Refused;
 pub use signature::SignatureFilter;
 

@@ -34,8 +34,8 @@ pub trait Attributes {
     ///
     /// A rule matches if it matches any form, and its `allow` exempts a request only if it does so for every form, so that no
     /// spelling of a path evades a limit. The first is the path with its escaped separators kept; routes use that one.
-    fn other_paths(&self) -> Vec<String> {
-        Vec::new()
+    fn other_paths(&self) -> &[String] {
+        &[]
     }
 
     /// Something that a call tells of itself, by name, and that the rule which it names does not ask for: most likely one of the
@@ -89,7 +89,7 @@ pub enum Attribute {
     /// The method, such as `GET`.
     Method,
     /// The path, without the query: decoded, and without `.` and `..`, since rules compare it as it is. Where services may
-    /// read the path in several ways, this is the shortest form; [`Attributes::other_paths`] has the others.
+    /// read the path in several ways, this is the decoded form; [`Attributes::other_paths`] has the others.
     Path,
     /// The host that was asked for.
     Host,

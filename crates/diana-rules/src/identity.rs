@@ -215,7 +215,7 @@ impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
         }
     }
 
-    fn other_paths(&self) -> Vec<String> {
+    fn other_paths(&self) -> &[String] {
         self.request.other_paths()
     }
 

@@ -55,6 +55,7 @@ pub use file::{
 pub use identity::{Identified, Identity};
 pub use limit::LimitRule;
 pub use matching::host::split_host;
+pub use matching::normal_segment;
 pub use matching::{Match, Matcher, Mismatch};
 pub use problem::{Problem, Problems};
 pub use registry::Registry;

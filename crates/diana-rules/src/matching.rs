@@ -12,6 +12,7 @@ pub(crate) mod networks;
 pub(crate) mod path;
 pub(crate) mod read;
 mod seen;
+mod segment;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::expression::Expression;
@@ -20,6 +21,7 @@ use host::HostPattern;
 use networks::Networks;
 use path::PathPattern;
 pub(crate) use seen::{Looks, Normalised, Seen, WithParameters};
+pub use segment::normal_segment;
 use std::fmt;
 use std::sync::Arc;
 

@@ -30,6 +30,7 @@ pub struct TypedRequest {
     head: Parts,
     client: Option<IpAddr>,
     named: Vec<(Attribute, String)>,
+    other_paths: Vec<String>,
 }
 
 /// Why no request can be like this.
@@ -54,7 +55,8 @@ impl TypedRequest {
         head.uri = target.replace(' ', "%20").parse::<Uri>().map_err(|_| wrong("path", target))?;
         // A request of this version needs no host.
         head.version = Version::HTTP_10;
-        Ok(Self { head, client: None, named: Vec::new() })
+        let other_paths = HttpAttributes::of_head(&head, None).other_paths().to_vec();
+        Ok(Self { head, client: None, named: Vec::new(), other_paths })
     }
 
     /// With this header, besides those that it has.
@@ -107,8 +109,8 @@ impl Attributes for TypedRequest {
         known.or_else(|| self.http().get(attribute).map(|value| Cow::Owned(value.into_owned())))
     }
 
-    fn other_paths(&self) -> Vec<String> {
-        self.http().other_paths()
+    fn other_paths(&self) -> &[String] {
+        &self.other_paths
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -14,8 +14,8 @@
 //!
 //! Only differences of times matter to it, so the whole scenario takes place later by that offset.
 
-use crate::store::{Counts, Stop};
 use super::{Difference, Limiter};
+use crate::store::{Counts, Stop};
 use diana_core::{Algorithm, Ask, Cost, Limit, Patience, SmoothState, Standing, Starts, Timestamp};
 use std::time::Duration;
 

@@ -1,20 +1,16 @@
 //! Requests that rules and the service behind them may read in different ways.
 
 use crate::options::FilterOptions;
-use crate::path::{has_dot_segments, has_escaped_slash};
-use diana::rules::{Spelling, split_host};
+use crate::path::malformed_path;
+use diana::rules::split_host;
 use http::header::{HOST, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
 
 /// Why a request is answered with 400 before any rule is asked, and charged to nobody; `None` if it is not.
 pub(super) fn malformed(head: &Parts, options: &FilterOptions) -> Option<&'static str> {
-    let path = head.uri.path();
-    if has_dot_segments(path) {
-        return Some("the path has `.` or `..` in it");
-    }
-    if options.escaped_slash == Spelling::Deny && has_escaped_slash(path) {
-        return Some("the path has an escaped slash in it");
+    if let Some(problem) = malformed_path(head.uri.path(), options.escaped_slash) {
+        return Some(problem);
     }
     let mut hosts = head.headers.get_all(HOST).iter().map(HeaderValue::as_bytes);
     let header = hosts.next();

@@ -84,11 +84,15 @@ fn a_path_is_decoded_and_has_other_forms() {
     let forms = |path: &str| {
         let request = Request::get(path).body(()).unwrap();
         let seen = HttpAttributes::of(&request, None);
-        (seen.get(&Attribute::Path).unwrap().into_owned(), seen.other_paths())
+        (seen.get(&Attribute::Path).unwrap().into_owned(), seen.other_paths().to_vec())
     };
-    let is = |path: &str, others: &[&str]| (path.to_owned(), others.iter().map(|form| (*form).to_owned()).collect());
+    let is = |path: &str, others: &[&str]| {
+        (path.to_owned(), others.iter().map(|form| (*form).to_owned()).collect::<Vec<_>>())
+    };
     assert_eq!(forms("/a/b"), is("/a/b", &[]));
-    assert_eq!(forms("//a/%62"), is("/a/b", &[]));
+    assert_eq!(forms("/a//%62"), is("/a/b", &[]));
+    assert_eq!(forms("//a/%62"), is("/a/b", &["/a/b", "/b"]));
+    assert_eq!(forms("/a;v/b"), is("/a/b", &["/a/b", "/a", "/a;v/b"]));
     assert_eq!(forms("/a%2fb"), is("/a/b", &["/a%2Fb"]));
     assert_eq!(forms("/a;v=1"), is("/a", &["/a", "/a;v=1"]));
     assert_eq!(forms("/a\\b"), is("/a/b", &["/a/b", "/a\\b"]));

@@ -1,6 +1,7 @@
 //! However a path is spelled, rules see one form of it.
 
-use diana_http::{decoded_path, has_dot_segments, normal_path};
+use diana::rules::Spelling;
+use diana_http::{decoded_path, malformed_path, normal_path};
 use proptest::prelude::*;
 use std::borrow::Cow;
 
@@ -43,6 +44,8 @@ fn every_spelling_has_one_normal_form() {
         ("/a%20b", "/a%20b"),
         ("/a%3bb", "/a%3Bb"),
         ("/a%00b", "/a%00b"),
+        ("/p|q", "/p%7Cq"),
+        ("/p%7cq[1]{}\"<>^`", "/p%7Cq%5B1%5D%7B%7D%22%3C%3E%5E%60"),
         ("/a%0ab", "/a%0Ab"),
         ("/caf%c3%a9", "/café"),
         ("/%F0%9F%A6%89", "/🦉"),
@@ -84,6 +87,8 @@ fn the_decoded_form_has_no_escaped_separators() {
         ("/login%3bx", "/login"),
         ("/login%3bx%2fy", "/login/y"),
         ("/login;x%2fy", "/login"),
+        ("/login;x/y", "/login/y"),
+        ("//host/login", "/host/login"),
         ("/login;\\x", "/login"),
         ("/%6cogin;v=1", "/login"),
         // Once, and not twice.
@@ -108,11 +113,33 @@ fn dot_segments_are_found_in_every_form() {
         "/a;\\..",
         "/.%2f",
     ] {
-        assert!(has_dot_segments(path), "{path}");
+        assert_eq!(malformed_path(path, Spelling::Allow), Some("the path has `.` or `..` in it"), "{path}");
     }
     for path in ["/a%2fb", "/...%2f", "/a;..", "/..a%2f", "/%252e%252e%2f", "/a%3b.."] {
-        assert!(!has_dot_segments(path), "{path}");
+        assert_eq!(malformed_path(path, Spelling::Allow), None, "{path}");
     }
+}
+
+#[test]
+fn escaped_control_characters_are_malformed() {
+    for path in ["/login%0a", "/%00", "/a%7Fb", "/a%1f", "/x;%0D"] {
+        let problem = Some("the path has an escaped control character in it");
+        assert_eq!(malformed_path(path, Spelling::Allow), problem, "{path}");
+    }
+    for path in ["/a%20b", "/a%0", "/a%+1", "/%250a", "/%c2%85"] {
+        assert_eq!(malformed_path(path, Spelling::Allow), None, "{path}");
+    }
+}
+
+#[test]
+fn a_long_path_that_can_be_read_in_many_ways_is_malformed() {
+    let long = |piece: &str, bytes: usize| format!("/{}", piece.repeat(bytes / piece.len()));
+    let problem = Some("the path can be read in too many ways for its length");
+    assert_eq!(malformed_path(&long("a", 60_000), Spelling::Allow), None);
+    assert_eq!(malformed_path(&long("a%2Fb", 20_000), Spelling::Allow), None);
+    assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 1_000), Spelling::Allow), None);
+    assert_eq!(malformed_path(&long("/\\a;b%2fc%5cd%3bf", 4_000), Spelling::Allow), problem);
+    assert_eq!(malformed_path(&format!("/a;b%2fc%5cd\\e%3bf{}", "/".repeat(30_000)), Spelling::Allow), problem);
 }
 
 #[test]
@@ -126,7 +153,7 @@ fn a_normal_path_is_not_copied() {
 fn paths() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "/", "\\", ".", "..", ";", "%", "%2e", "%2E", "%2f", "%5c", "%25", "%3b", "%c3", "%a9", "%f0", "%00", "2", "e",
-        "a", "é", "🦉", "?", "#", " ",
+        "a", "é", "🦉", "?", "#", " ", "|", "[",
     ]);
     prop_oneof![prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat()), any::<String>()]
 }

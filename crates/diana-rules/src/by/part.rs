@@ -3,6 +3,7 @@
 use super::key::{KeyBytes, Share};
 use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL};
 use crate::expression::Expression;
+use crate::matching::normal_segment;
 use crate::matching::path::segments;
 use crate::registry::KeyOf;
 use ipnet::IpNet;
@@ -128,7 +129,9 @@ impl Part {
     pub(super) fn write_value(&self, value: &str, key: &mut KeyBytes) {
         match (self, address(value)) {
             (Self::Address(share), Some((address, _))) => share.write(address, key),
-            (Self::Of(Attribute::Path), _) => tidy(value, key),
+            (Self::Of(Attribute::Path), _) => {
+                tidy(&value.split('/').map(normal_segment).collect::<Vec<_>>().join("/"), key);
+            }
             _ => key.extend_from_slice(value.as_bytes()),
         }
     }

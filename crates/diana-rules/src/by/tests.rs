@@ -148,4 +148,5 @@ fn a_path_is_one_however_many_slashes_it_has() {
     assert_eq!(key("/"), b"/");
     assert_eq!(key("///"), b"/");
     assert_eq!(read("resource").unwrap().key_of(&["/search/a/"]), b"/search/a");
+    assert_eq!(read("resource").unwrap().key_of(&["/caf%c3%a9/a|b"]), "/café/a%7Cb".as_bytes());
 }

@@ -4,8 +4,8 @@
 //! `/sms` from most servers, and must not get round its limit.
 
 use super::glob::{Glob, covers};
+use super::normal_segment;
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::fmt;
 
 /// The most segments that a pattern has. A path may have more; only `**` covers them.
@@ -66,9 +66,6 @@ impl PathPattern {
             let expected = "a path without a query: the query can be told apart in `when`";
             return Err((format!("no path has a `{wrong}`, so `{text}` would never match"), expected));
         }
-        // A space comes as `%20`, so both ways to write it are one.
-        let encoded = if text.contains(' ') { Cow::Owned(text.replace(' ', "%20")) } else { Cow::Borrowed(text) };
-        let text = &*encoded;
         let read = segments(text).map(|segment| Self::segment(text, segment)).collect::<Result<Vec<_>, _>>()?;
         if read.iter().any(|segment| matches!(segment, Segment::Text(glob) if [".", ".."].contains(&glob.literal().unwrap_or_default()))) {
             return Err((format!("no path has `.` or `..` left in it, so `{text}` would never match"), "the path itself"));
@@ -110,7 +107,8 @@ impl PathPattern {
             _ if segment.contains("**") => {
                 Err((format!("`**` is a whole segment, but `{segment}` of `{text}` is more"), "`/**/` or `*`"))
             }
-            _ => Ok(Segment::Text(Glob::new(segment))),
+            // However the file writes it. (`%2A` is `*`, which stands for itself, too.)
+            _ => Ok(Segment::Text(Glob::new(&normal_segment(segment)))),
         }
     }
 
@@ -200,11 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_space_is_as_it_comes() {
-        for pattern in ["/my files/**", "/my%20files/**"] {
+    fn however_a_segment_is_written_it_is_the_same() {
+        for pattern in ["/my files/**", "/my%20files/**", "/%6Dy%20files/**"] {
             assert!(matches(pattern, "/my%20files/a") && !matches(pattern, "/my"), "{pattern}");
         }
-        assert_eq!(PathPattern::read("/a b").unwrap(), PathPattern::read("/a%20b").unwrap());
+        assert!(matches("/caf%C3%A9", "/café") && matches("/café", "/café") && matches("/a%2fb", "/a%2Fb"));
+        assert!(
+            matches("/p|q[1]*", "/p%7Cq%5B1%5D-z") && matches("/%7Ba%7D", "/%7Ba%7D") && matches("/100%", "/100%25")
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::net::IpAddr;
 pub(crate) struct Seen<'a> {
     pub(crate) request: &'a dyn Attributes,
     path: Option<Cow<'a, str>>,
-    other_paths: Vec<String>,
+    other_paths: &'a [String],
     host: Option<Cow<'a, str>>,
 }
 
@@ -52,7 +52,7 @@ impl Looks {
 impl<'a> Seen<'a> {
     pub(crate) fn new(request: &'a dyn Attributes, looks: Looks) -> Self {
         let path = if looks.path { request.get(&Attribute::Path) } else { None };
-        let other_paths = if looks.other_paths { request.other_paths() } else { Vec::new() };
+        let other_paths = if looks.other_paths { request.other_paths() } else { &[] };
         let host = if looks.host { request.get(&Attribute::Host).map(as_compared) } else { None };
         Self { request, path, other_paths, host }
     }
@@ -60,14 +60,13 @@ impl<'a> Seen<'a> {
     /// A request as routes see it: by one form of its path, in which escaped separators are kept.
     pub(crate) fn for_routes(request: &'a dyn Attributes, looks: Looks) -> Self {
         let mut seen = Self::new(request, looks);
-        let others = std::mem::take(&mut seen.other_paths);
-        if let Some(literal) = others.into_iter().next() {
-            seen.path = Some(Cow::Owned(literal));
+        if let Some(literal) = std::mem::take(&mut seen.other_paths).first() {
+            seen.path = Some(Cow::Borrowed(literal));
         }
         seen
     }
 
-    /// Every form of the path: first the shortest, then the [others](Attributes::other_paths).
+    /// Every form of the path: first the decoded one, then the [others](Attributes::other_paths).
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.as_deref().into_iter().chain(self.other_paths())
     }
@@ -119,7 +118,7 @@ impl Attributes for Normalised<'_> {
         }
     }
 
-    fn other_paths(&self) -> Vec<String> {
+    fn other_paths(&self) -> &[String] {
         self.0.other_paths()
     }
 
@@ -186,8 +185,8 @@ impl Attributes for WithParameters<'_, '_> {
         }
     }
 
-    fn other_paths(&self) -> Vec<String> {
-        if self.form.is_some() { Vec::new() } else { self.seen.request.other_paths() }
+    fn other_paths(&self) -> &[String] {
+        if self.form.is_some() { &[] } else { self.seen.request.other_paths() }
     }
 
     fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {

@@ -17,8 +17,8 @@ impl Attributes for Ambiguous {
         self.request.get(attribute)
     }
 
-    fn other_paths(&self) -> Vec<String> {
-        self.other_paths.clone()
+    fn other_paths(&self) -> &[String] {
+        &self.other_paths
     }
 
     fn ip(&self) -> Option<IpAddr> {

@@ -1,7 +1,7 @@
 //! What a client may ask at all, and what it wants its connection to become.
 
 use super::names;
-use diana_http::{has_dot_segments, has_escaped_slash, normal_method};
+use diana_http::{malformed_path, normal_method};
 use diana_rules::{Gateway, Spelling, split_host};
 use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE};
 use http::request::Parts;
@@ -27,11 +27,8 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
     if head.uri.path() == "*" && head.method != Method::OPTIONS {
         return bad("only OPTIONS can ask for `*`");
     }
-    if has_dot_segments(head.uri.path()) {
-        return bad("the path has `.` or `..` in it");
-    }
-    if gateway.paths.escaped_slash == Spelling::Deny && has_escaped_slash(head.uri.path()) {
-        return bad("the path has an escaped slash in it");
+    if let Some(problem) = malformed_path(head.uri.path(), gateway.paths.escaped_slash) {
+        return bad(problem);
     }
     // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and it is gone when the request gets here.
     let is_padded = |value: &HeaderValue| value.as_bytes().trim_ascii().len() < value.len();
