@@ -165,6 +165,8 @@ pub(crate) struct Report {
     pub(crate) standing: Standing,
     /// When it was so.
     pub(crate) at: Timestamp,
+    /// For how long it is true: until the first of what is in use leaves a window.
+    pub(crate) lasts: Duration,
     /// A cost that is denied, and until when.
     pub(crate) denied: Option<(Cost, Duration)>,
 }
@@ -173,10 +175,11 @@ impl Report {
     /// The report at `now`: times are shorter by what has passed. `None` if it does not tell.
     pub(crate) fn answer(&self, asking: &Asking, now: Timestamp) -> Option<Answer> {
         let (passed, cost) = (now.since(self.at), asking.cost);
-        let mut standing = self.standing;
-        if !standing.reset.is_zero() {
-            standing.reset = standing.reset.checked_sub(passed).filter(|reset| !reset.is_zero())?;
+        if passed >= self.lasts {
+            return None;
         }
+        let mut standing = self.standing;
+        standing.reset = standing.reset.saturating_sub(passed);
         let outcome = if cost.get() > standing.limit {
             Outcome::never()
         } else if cost.get() <= standing.remaining {

@@ -57,8 +57,7 @@ impl Scripted for SlidingLog {
     }
 
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
-        let uses = self.windows().iter().enumerate().map(|(nth, window)| Use::read(*window, numbers, 3 * nth));
-        let mut uses = uses.collect::<Option<Vec<_>>>()?;
+        let mut uses = uses(self, numbers)?;
         let limit = self.windows().iter().map(Quota::permits).min()?;
         let denied = uses.iter().filter_map(|each| each.retry(asking.cost.get(), now)).reduce(Retry::later);
         let outcome = match denied {
@@ -67,10 +66,7 @@ impl Scripted for SlidingLog {
             None => Outcome::granted(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos()))),
         };
         if effect == Effect::Taken {
-            for each in &mut uses {
-                each.oldest = if each.used == 0 { now } else { each.oldest };
-                each.used = each.used.saturating_add(asking.cost.get());
-            }
+            uses.iter_mut().for_each(|each| each.take(asking.cost.get(), now));
         }
         let each = uses.iter().map(|each| each.standing(now));
         let (remaining, reset) = each.min_by_key(|(remaining, reset)| (*remaining, Reverse(*reset)))?;
@@ -90,7 +86,14 @@ impl Scripted for SlidingLog {
             Some(Retry::After(until)) => Some((asking.cost, until)),
             _ => None,
         };
-        Some(Remembered::Report(Report { standing, at: now, denied }))
+        let uses = uses(self, numbers)?.into_iter().filter_map(|mut each| {
+            if effect == Effect::Taken {
+                each.take(asking.cost.get(), now);
+            }
+            (each.used > 0).then(|| each.standing(now).1)
+        });
+        let lasts = uses.min().unwrap_or(Duration::MAX);
+        Some(Remembered::Report(Report { standing, at: now, lasts, denied }))
     }
 
     /// What lies after now was written by a clock that has since been put back, and counts as at now.
@@ -135,6 +138,11 @@ impl Use {
         Some(Self { window, used: numbers.whole(place)?, oldest: moment(place + 1)?, freeing: moment(place + 2)? })
     }
 
+    fn take(&mut self, cost: u64, now: Timestamp) {
+        self.oldest = if self.used == 0 { now } else { self.oldest };
+        self.used = self.used.saturating_add(cost);
+    }
+
     /// When `cost` fits, if it does not yet.
     fn retry(&self, cost: u64, now: Timestamp) -> Option<Retry> {
         let fits = self.used.saturating_add(cost) <= self.window.permits();
@@ -146,6 +154,10 @@ impl Use {
         let reset = if self.used == 0 { Duration::ZERO } else { (self.oldest + self.window.period()).since(now) };
         (self.window.permits().saturating_sub(self.used), reset)
     }
+}
+
+fn uses(log: &SlidingLog, numbers: Numbers<'_>) -> Option<Vec<Use>> {
+    log.windows().iter().enumerate().map(|(nth, window)| Use::read(*window, numbers, 3 * nth)).collect()
 }
 
 /// The window that says how long a moment matters; of equally long ones the one with the largest count.

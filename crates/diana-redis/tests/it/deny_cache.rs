@@ -3,7 +3,7 @@
 use crate::support::{ask, bucket, store, warm};
 use diana_core::{Answer, Ask, Clock, Concurrency, Cost, Decision, FixedWindow, Limit, MemoryStore, Opens, Patience};
 use diana_core::{Quota, RefillingBucket, Retry, SlidingLog, Store, SystemClock, Timestamp, Total};
-use diana_redis::{Options, RedisStore, WhenDown};
+use diana_redis::{Options, RedisStore, Times, WhenDown};
 use diana_testing::RedisServer;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -116,6 +116,30 @@ async fn what_this_process_takes_and_charges_is_in_the_next_report() {
     assert_eq!(remaining(&both("x").await), [0, 40]);
     store.reset(&all, b"everybody", now()).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 50]);
+}
+
+#[tokio::test]
+async fn a_report_on_a_log_holds_until_the_first_moment_leaves_any_window() {
+    let redis = RedisServer::start().unwrap();
+    let shared = store(&redis.url(), options().times(Times::OfCaller)).await;
+    let memory = MemoryStore::default();
+    let windows = ["3/day", "7/2s"].map(|window| window.parse::<Quota>().unwrap());
+    let limit = Limit::new("log", SlidingLog::several(windows).unwrap());
+    let start = Timestamp::from_secs(1_700_000_000);
+    let almost_a_day = start + (Duration::from_secs(86_400) - Duration::from_micros(1));
+    let charge = Ask::new(&limit, "x", Cost::new(33).unwrap());
+    for (at, charges) in [(start, false), (almost_a_day, true), (almost_a_day + Duration::from_millis(100), false)] {
+        if charges {
+            memory.charge(charge, at).await.unwrap();
+            shared.charge(charge, at).await.unwrap();
+        }
+        let asks = [Ask::one(&limit, "x")];
+        let (here, there) = (
+            memory.decide(&asks, at, Patience::NONE).await.unwrap(),
+            shared.decide(&asks, at, Patience::NONE).await.unwrap(),
+        );
+        assert_eq!(here.answers()[0].standing, there.answers()[0].standing);
+    }
 }
 
 #[tokio::test]
