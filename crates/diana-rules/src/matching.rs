@@ -13,7 +13,7 @@ pub(crate) mod path;
 pub(crate) mod read;
 mod seen;
 
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
 use glob::Glob;
 use host::HostPattern;
@@ -116,7 +116,9 @@ impl Match {
         }
         for HeaderMatch { header, values } in &self.headers {
             let value = seen.request.get(header);
-            if !value.is_some_and(|value| values.iter().any(|own| own.matches(&value))) {
+            // Of several values, the service may go by any.
+            let is_meant = |value: &str| value == SEVERAL || values.iter().any(|own| own.matches(value));
+            if !value.is_some_and(|value| is_meant(&value)) {
                 return Err(Mismatch::Header(header.clone()));
             }
         }

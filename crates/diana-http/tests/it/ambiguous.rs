@@ -43,3 +43,57 @@ fn the_same_value_twice_is_one_value() {
     let (once, other) = (crate::support::get("/?k=real"), crate::support::get("/?k=other"));
     assert_eq!([&twice, &once, &other].map(|request| passes(&filter, request)), [true, false, true]);
 }
+
+/// How many of ten requests pass.
+fn passing(filter: &Filter, request: impl Fn(usize) -> Request<()>) -> usize {
+    (0..10).filter(|n| passes(filter, &request(*n))).count()
+}
+
+/// Starlette and nginx take the first of several headers, others the last.
+#[test]
+fn a_doubled_header_matches_the_rule_for_any_value() {
+    let twice =
+        |one: &str, other: &str| Request::get("/").header("x-plan", one).header("x-plan", other).body(()).unwrap();
+    for plan in ["free", "'f*'", "[trial, free]"] {
+        let (filter, _) =
+            filter(&format!("rules: [{{name: each, match: {{header: {{x-plan: {plan}}}}}, limit: 1/h}}]"));
+        assert!(passes(&filter, &twice("free", "z")));
+        assert_eq!(passing(&filter, |n| twice("free", &format!("z{n}"))), 0, "{plan}");
+        assert_eq!(passing(&filter, |n| twice(&format!("z{n}"), "free")), 0, "{plan}");
+        assert!(passes(&filter, &twice("vip", "vip")), "the same value twice is one value");
+    }
+}
+
+#[test]
+fn an_expression_fails_on_what_is_there_several_times() {
+    let ambiguous = |n: usize| {
+        let order = if n.is_multiple_of(2) { "key=send&key=z" } else { "key=z&key=send" };
+        let request = Request::get(format!("/?{order}")).header("x-plan", "free").header("x-plan", "z");
+        request.header("cookie", "c=1; c=2").body(()).unwrap()
+    };
+    for when in [
+        r#"request.query["key"] == "send""#,
+        r#"request.query["key"] != "z""#,
+        r#"!has(request.query.key)"#,
+        r#"request.headers["x-plan"] == "free""#,
+        r#"request.headers["x-plan"] in ["free", "trial"]"#,
+        r#"request.cookies["c"] == "1""#,
+        r#"plan == "free""#,
+    ] {
+        let rules = format!("rules: [{{name: each, match: {{when: '{when}'}}, limit: 1/h}}]");
+        let (filter, _) = filter(&format!("identity: {{plan: header(x-plan)}}\n{rules}"));
+        assert_eq!(passing(&filter, ambiguous), 1, "{when}");
+    }
+    // A part that decides outweighs one that fails.
+    let (filter, _) = filter(
+        r#"rules: [{name: each, match: {when: 'request.path == "/x" && request.query["key"] == "send"'}, limit: 1/h}]"#,
+    );
+    assert_eq!(passing(&filter, ambiguous), 10);
+}
+
+#[test]
+fn nobody_pays_less_by_saying_it_twice() {
+    let cost = r#"request.query["size"] == "large" ? 50 : 1"#;
+    let (filter, _) = filter(&format!("rules: [{{name: each, limit: 100/h, cost: '{cost}', cost_default: 50}}]"));
+    assert_eq!(passing(&filter, |_| crate::support::get("/?size=large&size=small")), 2);
+}
