@@ -110,7 +110,7 @@ impl Match {
             && !seen
                 .request
                 .get(&Attribute::Method)
-                .is_some_and(|method| self.methods.iter().any(|own| **own == *method))
+                .is_some_and(|method| self.methods.iter().any(|own| is_for_method(own, &method)))
         {
             return Err(Mismatch::Method);
         }
@@ -196,6 +196,11 @@ impl Match {
         let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
         is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
     }
+}
+
+/// Whether a rule for one method is about a request with another. Most frameworks run the handler of GET for HEAD.
+fn is_for_method(own: &str, method: &str) -> bool {
+    own == method || own == "GET" && method == "HEAD"
 }
 
 impl PartialEq for Match {

@@ -97,3 +97,13 @@ fn nobody_pays_less_by_saying_it_twice() {
     let (filter, _) = filter(&format!("rules: [{{name: each, limit: 100/h, cost: '{cost}', cost_default: 50}}]"));
     assert_eq!(passing(&filter, |_| crate::support::get("/?size=large&size=small")), 2);
 }
+
+/// Express and Flask run the handler of GET for HEAD.
+#[test]
+fn a_rule_for_get_counts_head() {
+    let with = |method: &str| Request::builder().method(method).uri("/").body(()).unwrap();
+    let (filter, _) = filter("rules: [{name: each, match: {method: GET}, limit: 1/h}]");
+    assert_eq!(["HEAD", "GET", "POST"].map(|method| passes(&filter, &with(method))), [true, false, true]);
+    let (filter, _) = crate::support::filter("rules: [{name: each, match: {method: HEAD}, limit: 1/h}]");
+    assert_eq!(["HEAD", "GET", "HEAD"].map(|method| passes(&filter, &with(method))), [true, true, false]);
+}
