@@ -107,3 +107,69 @@ fn a_rule_for_get_counts_head() {
     let (filter, _) = crate::support::filter("rules: [{name: each, match: {method: HEAD}, limit: 1/h}]");
     assert_eq!(["HEAD", "GET", "HEAD"].map(|method| passes(&filter, &with(method))), [true, true, false]);
 }
+
+/// Starlette strips what Latin-1 takes for whitespace, Django what Unicode does.
+#[test]
+fn whitespace_around_a_cookie_makes_no_new_key() {
+    let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
+    let with = |cookie: &[u8]| Request::get("/").header("cookie", cookie).body(()).unwrap();
+    assert!(passes(&filter, &with(b"session=abc")));
+    let blanks: [&[u8]; 7] = [b"\xa0", b"\x85", b"\xc2\xa0", b"\xc2\x85", b"\xe3\x80\x80", b" \t", b"\x85\xa0 \xa0"];
+    for blank in blanks {
+        for cookie in [
+            [blank, b"session=abc"].concat(),
+            [b"a=1;", blank, b"session", blank, b"=", blank, b"abc"].concat(),
+            [b"session=abc", blank].concat(),
+            [b"session=\"abc\"", blank, b"; b=1"].concat(),
+        ] {
+            assert!(!passes(&filter, &with(&cookie)), "{}", cookie.escape_ascii());
+        }
+    }
+    assert!(passes(&filter, &with("session=jos\u{e9}".as_bytes())));
+    assert!(passes(&filter, &with("session=jos\u{e0}".as_bytes())), "letters stay");
+}
+
+/// nginx compares the names of cookies without case, and takes a comma for a separator.
+#[test]
+fn cookies_that_some_services_read_have_one_key() {
+    let more = format!("pad={}; ", "x".repeat(300));
+    for prefix in ["", &more] {
+        for cookie in [
+            "a=1,session=abc",
+            "a=1, session=abc",
+            "SESSION=abc",
+            "Session=abc",
+            "session[]=abc",
+            "session=abc,r",
+            "session=abc; Session=r",
+        ] {
+            let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
+            let with = |n| Request::get("/").header("cookie", format!("{prefix}{cookie}{n}")).body(()).unwrap();
+            assert_eq!(passing(&filter, with), 1, "{cookie}");
+        }
+        let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
+        let with =
+            |n| Request::get("/").header("cookie", format!("{prefix}sess=a,ion=b; session2={n}; x")).body(()).unwrap();
+        assert_eq!(passing(&filter, with), 10, "none of these is it");
+    }
+}
+
+/// Express 4 reads names with brackets, PHP too; nginx and ASP.NET compare names without case.
+#[test]
+fn parameters_that_some_services_read_have_one_key() {
+    let more = format!("pad={}&", "x".repeat(300));
+    for prefix in ["", &more] {
+        for query in
+            ["[key]=", "%5Bkey%5D=", "key[]=", "key[0]=", "key%5b1%5d=", "key[a]=", "[key][]=", "KEY=", "key=r&key[]="]
+        {
+            let (filter, _) = filter("rules: [{name: each, by: query(key), limit: 1/h}]");
+            let with = |n| Request::get(format!("/?{prefix}{query}{n}")).body(()).unwrap();
+            assert_eq!(passing(&filter, with), 1, "{query}");
+        }
+        let get = |query: &str| Request::get(format!("/?{prefix}{query}")).body(()).unwrap();
+        let (filter, _) = filter("rules: [{name: each, by: 'query(filter[type])', limit: 1/h}]");
+        let [one, other, same] = ["filter[type]=a&filter[name]=b", "filter[type]=b&filter[name]=b", "filter[type]=a"];
+        assert_eq!([one, other, same].map(|query| passes(&filter, &get(query))), [true, true, false]);
+        assert_eq!(passing(&filter, |n| get(&format!("filter[name]={n}&keyfilter=1&filters=2"))), 10);
+    }
+}
