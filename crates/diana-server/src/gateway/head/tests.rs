@@ -18,7 +18,8 @@ fn from(peer: &str) -> Facts {
 
 /// The fields that an upstream gets; with the address that is asked for.
 fn sent(request: http::request::Builder, facts: &Facts) -> (String, HeaderMap) {
-    let head = head(request);
+    let mut head = head(request);
+    remove_named(&mut head.headers);
     let upgrade = upgrade(&head);
     let onward = Onward { head: &head, facts, upgrade: upgrade.as_ref() };
     let mut fields = HeaderMap::new();
