@@ -16,7 +16,10 @@ pub(super) use check::upgrade;
 pub(super) use coding::check_coding;
 pub(super) use onward::{Onward, Told, goes_on};
 
+use diana_rules::Gateway;
+use http::Version;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::request::Parts;
 use smallvec::SmallVec;
 
 /// Headers that a connection names as its own. Hardly ever there is one.
@@ -59,6 +62,18 @@ pub(super) fn name(list: &HeaderValue, named: &mut Named) {
 pub(crate) fn remove_named(headers: &mut HeaderMap) {
     for name in named(headers) {
         headers.remove(name);
+    }
+}
+
+/// Names the host of a request that says none, as HTTP/1.0 may: rules then see the `Host` that the upstream gets.
+pub(super) fn name_host(head: &mut Parts, gateway: &Gateway) {
+    if head.version > Version::HTTP_10 || head.uri.authority().is_some() || head.headers.contains_key(HOST) {
+        return;
+    }
+    let upstreams = gateway.routes.iter().flat_map(|route| &route.upstream);
+    let first = gateway.upstream.iter().chain(upstreams).next();
+    if let Some(name) = first.and_then(|first| HeaderValue::try_from(first.authority()).ok()) {
+        head.headers.insert(HOST, name);
     }
 }
 

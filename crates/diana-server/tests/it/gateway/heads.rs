@@ -97,6 +97,20 @@ fn a_client_stays_the_client_whatever_connection_names() {
     assert_eq!([0, 1].map(|_| get_with(diana.port(), "/", headers).status), [200, 429]);
 }
 
+/// The upstream got its own name as `Host`, which the rules had not seen.
+#[test]
+fn rules_see_the_host_that_an_old_client_does_not_send() {
+    let upstream = Upstream::echo();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\n\
+         rules: [{{name: each, match: {{host: 127.0.0.1}}, by: host, limit: 2/h, status: 429}}]\n",
+        upstream.url()
+    ));
+    let old = "GET / HTTP/1.0\r\n\r\n";
+    let named = "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+    assert_eq!([old, named, old].map(|request| ask(diana.port(), request).unwrap().status), [200, 200, 429]);
+}
+
 #[test]
 fn the_upstream_learns_who_asked_and_how() {
     let upstream = Upstream::echo();
