@@ -112,6 +112,18 @@ fn rules_see_the_host_that_an_old_client_does_not_send() {
 }
 
 #[test]
+fn a_host_is_neither_empty_nor_longer_than_a_name_can_be() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    for (host, status) in [(String::new(), 400), ("a".repeat(262), 400), ("a".repeat(255) + ":8080", 200)] {
+        for version in ["1.0", "1.1"] {
+            let request = format!("GET / HTTP/{version}\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+            assert_eq!(ask(diana.port(), &request).unwrap().status, status, "{version} {host}");
+        }
+    }
+}
+
+#[test]
 fn the_upstream_learns_who_asked_and_how() {
     let upstream = Upstream::echo();
     let diana = before(&upstream);
