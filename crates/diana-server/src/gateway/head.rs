@@ -12,7 +12,7 @@ mod coding;
 mod onward;
 
 pub(crate) use check::{Rejected, check};
-pub(super) use check::upgrade;
+pub(super) use check::{is_padded, upgrade};
 pub(super) use coding::check_coding;
 pub(super) use onward::{Onward, Told, goes_on};
 
