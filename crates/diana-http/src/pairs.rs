@@ -2,7 +2,8 @@
 //!
 //! Services differ in how they read names. Express 4 and PHP take `[key]`, `key[]`, `key[0]` and `key[a]` for `key`; nginx and ASP.NET
 //! compare names without case. A pair that only some services read as the name that is asked for has the value [`SEVERAL`]: the
-//! request has that name, and nobody can tell with which value. So no spelling makes a request one without a key.
+//! request has that name, and nobody can tell with which value. So no spelling makes a request one without a key. The same holds for
+//! every name, if there are more pairs than services read.
 
 use diana::rules::SEVERAL;
 use std::borrow::Cow;
@@ -11,54 +12,34 @@ use std::collections::HashMap;
 /// What is at most so long is read again each time: that costs less than an index.
 pub(crate) const SHORT: usize = 256;
 
-/// So many spellings of one name are told apart in an index. Beyond, each of them is [`SEVERAL`].
-const SPELLINGS: usize = 16;
+/// So many pairs are looked at. Express, PHP and others stop at 1000 as well.
+const MOST: usize = 1_000;
 
 /// Pairs by the name that they may be about.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PairIndex<'a>(HashMap<String, Group<'a>>);
-
-/// The pairs that may be about one name.
-#[derive(Clone, Debug, Default)]
-struct Group<'a> {
-    /// Each spelling once.
-    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    is_full: bool,
+pub(crate) struct PairIndex<'a> {
+    groups: HashMap<Cow<'a, str>, Vec<(Cow<'a, str>, Cow<'a, str>)>>,
+    /// Whether there are more pairs than are looked at, so that nobody can tell what is there.
+    is_cut: bool,
 }
 
 impl<'a> PairIndex<'a> {
-    pub(crate) fn new<V: FnOnce() -> Cow<'a, str>>(pairs: impl Iterator<Item = (Cow<'a, str>, V)>) -> Self {
+    pub(crate) fn new<V: FnOnce() -> Cow<'a, str>>(mut pairs: impl Iterator<Item = (Cow<'a, str>, V)>) -> Self {
         let mut index = Self::default();
-        for (name, value) in pairs {
-            index.0.entry(group_of(&name)).or_default().add(name, value);
+        for (name, value) in pairs.by_ref().take(MOST) {
+            index.groups.entry(group_of(&name)).or_default().push((name, value()));
         }
+        index.is_cut = pairs.next().is_some();
         index
     }
 
     /// As [`value`].
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
-        let group = self.0.get(&group_of(name))?;
-        if group.is_full {
+        if self.is_cut {
             return Some(Cow::Borrowed(SEVERAL));
         }
-        value(group.pairs.iter().map(|(own, value)| (Cow::Borrowed(&**own), || Cow::Borrowed(&**value))), name)
-    }
-}
-
-impl<'a> Group<'a> {
-    fn add(&mut self, name: Cow<'a, str>, value: impl FnOnce() -> Cow<'a, str>) {
-        if self.is_full {
-            return;
-        }
-        if let Some((_, known)) = self.pairs.iter_mut().find(|(known, _)| *known == name) {
-            if *known != SEVERAL && *known != value() {
-                *known = Cow::Borrowed(SEVERAL);
-            }
-        } else if self.pairs.len() < SPELLINGS {
-            self.pairs.push((name, value()));
-        } else {
-            self.is_full = true;
-        }
+        let group = self.groups.get(&*group_of(&Cow::Borrowed(name)))?;
+        value(group.iter().map(|(own, value)| (Cow::Borrowed(&**own), || Cow::Borrowed(&**value))), name)
     }
 }
 
@@ -75,7 +56,8 @@ pub(crate) fn value<'a, V: FnOnce() -> Cow<'a, str>>(
 /// What is there under one name; [`SEVERAL`] if it is there with different values.
 pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
     let first = values.next()?;
-    Some(if values.all(|value| value == first) { first } else { Cow::Borrowed(SEVERAL) })
+    let is_one = first != SEVERAL && values.all(|value| value == first);
+    Some(if is_one { first } else { Cow::Borrowed(SEVERAL) })
 }
 
 /// Whether some service takes `own`, which is written otherwise, for `name`.
@@ -88,8 +70,12 @@ fn may_be(own: &str, name: &str) -> bool {
 }
 
 /// The name under which all spellings of a name are found.
-fn group_of(name: &str) -> String {
-    steps(name).next().unwrap_or(name).to_ascii_lowercase()
+fn group_of<'a>(name: &Cow<'a, str>) -> Cow<'a, str> {
+    let is_plain = |name: &str| !name.bytes().any(|byte| byte.is_ascii_uppercase() || matches!(byte, b'[' | b']'));
+    match name {
+        Cow::Borrowed(name) if is_plain(name) => Cow::Borrowed(name),
+        name => Cow::Owned(steps(name).next().unwrap_or(name).to_ascii_lowercase()),
+    }
 }
 
 /// The parts of a name between its brackets, without places in a list: `filter`, `type` of `filter[type][0]`.

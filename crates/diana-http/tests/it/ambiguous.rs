@@ -173,3 +173,18 @@ fn parameters_that_some_services_read_have_one_key() {
         assert_eq!(passing(&filter, |n| get(&format!("filter[name]={n}&keyfilter=1&filters=2"))), 10);
     }
 }
+
+/// Express and PHP read the first thousand, others all of them; and it would take long to look at all.
+#[test]
+fn among_too_many_pairs_nobody_can_tell_what_is_there() {
+    let (filter, _) =
+        filter("rules: [{name: each, by: query(key), limit: 1/h}, {name: c, by: cookie(key), limit: 1/h}]");
+    let (query, cookies) = ("a&".repeat(1_000), "a=;".repeat(1_000));
+    assert_eq!(passing(&filter, |n| Request::get(format!("/?{query}key={n}")).body(()).unwrap()), 1);
+    assert_eq!(
+        passing(&filter, |n| Request::get("/").header("cookie", format!("{cookies}key={n}")).body(()).unwrap()),
+        1
+    );
+    let within = |n| Request::get(format!("/?{}key={n}", "a&".repeat(999))).body(()).unwrap();
+    assert_eq!(passing(&filter, within), 10);
+}
