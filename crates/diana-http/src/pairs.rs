@@ -15,10 +15,13 @@ pub(crate) const SHORT: usize = 256;
 /// So many pairs are looked at. Express, PHP and others stop at 1000 as well.
 const MOST: usize = 1_000;
 
+/// A name and its value.
+type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
+
 /// Pairs by the name that they may be about.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairIndex<'a> {
-    groups: HashMap<Cow<'a, str>, Vec<(Cow<'a, str>, Cow<'a, str>)>>,
+    groups: HashMap<Cow<'a, str>, Vec<Pair<'a>>>,
     /// Whether there are more pairs than are looked at, so that nobody can tell what is there.
     is_cut: bool,
 }
