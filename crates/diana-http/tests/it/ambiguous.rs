@@ -98,6 +98,19 @@ fn nobody_pays_less_by_saying_it_twice() {
     assert_eq!(passing(&filter, |_| crate::support::get("/?size=large&size=small")), 2);
 }
 
+#[test]
+fn the_key_of_an_expression_is_one_for_all_that_is_doubled_and_may_be_denied() {
+    let by = r#"by: ['cel("request.headers.k")', ip], limit: 1/h"#;
+    let twice = |n| Request::get("/").header("k", "thief").header("k", format!("r{n}")).body(()).unwrap();
+    for (missing, expected) in [("skip", 1), ("shared", 1), ("deny", 0)] {
+        let (filter, _) = filter(&format!("rules: [{{name: each, {by}, missing: {missing}}}]"));
+        assert_eq!(passing(&filter, twice), expected, "{missing}");
+        assert!(passes(&filter, &Request::get("/").header("k", "a").body(()).unwrap()));
+    }
+    let (filter, _) = filter(&format!("rules: [{{name: each, {by}, deny: [thief]}}]"));
+    assert_eq!(passing(&filter, twice), 0);
+}
+
 /// Express and Flask run the handler of GET for HEAD.
 #[test]
 fn a_rule_for_get_counts_head() {
