@@ -1,13 +1,14 @@
 //! What the rules can ask about an HTTP request.
 
+use crate::cookies::Cookies;
 use crate::method::normal_method;
+use crate::pairs::only;
 use crate::path::{decoded_path, is_normal, other_paths};
 use crate::query::Query;
-use diana::rules::{Attribute, Attributes, SEVERAL, split_host};
-use http::header::{COOKIE, HOST};
+use diana::rules::{Attribute, Attributes, split_host};
+use http::header::HOST;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
-use percent_encoding::percent_decode;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -33,6 +34,7 @@ pub struct HttpAttributes<'a> {
     pub(crate) headers: &'a HeaderMap,
     client: Option<IpAddr>,
     query: Query<'a>,
+    cookies: Cookies<'a>,
     /// Whether the path is as rules compare it, so that it has one form.
     has_normal_path: bool,
     /// Else its forms, once a rule has asked for them.
@@ -51,8 +53,8 @@ impl<'a> HttpAttributes<'a> {
     }
 
     fn new(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap, client: Option<IpAddr>) -> Self {
-        let (query, has_normal_path) = (Query::new(uri.query()), is_normal(uri.path()));
-        Self { method, uri, headers, client, query, has_normal_path, forms: OnceLock::new() }
+        let (query, cookies, has_normal_path) = (Query::new(uri.query()), Cookies::new(headers), is_normal(uri.path()));
+        Self { method, uri, headers, client, query, cookies, has_normal_path, forms: OnceLock::new() }
     }
 
     /// The host that was asked for, without its port: what the URI says wins over the header.
@@ -78,12 +80,6 @@ impl<'a> HttpAttributes<'a> {
         let values = self.headers.get_all(name).into_iter();
         only(values.map(|value| String::from_utf8_lossy(value.as_bytes().trim_ascii())))
     }
-
-    fn cookie(&self, name: &str) -> Option<Cow<'a, str>> {
-        let lines = self.headers.get_all(COOKIE).into_iter();
-        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')).filter_map(pair);
-        only(pairs.filter(|(own, _)| *own == name.as_bytes()).map(|(_, value)| cookie_value(value)))
-    }
 }
 
 impl Attributes for HttpAttributes<'_> {
@@ -94,7 +90,7 @@ impl Attributes for HttpAttributes<'_> {
             Attribute::Path => Some(Cow::Borrowed(self.path())),
             Attribute::Host => self.host(),
             Attribute::Header(name) => self.header(name),
-            Attribute::Cookie(name) => self.cookie(name),
+            Attribute::Cookie(name) => self.cookies.get(name),
             Attribute::Query(name) => self.query.get(name),
             // Tokens and names are what the file's `identity` makes of the rest; parameters of the path, what a rule does.
             _ => None,
@@ -108,54 +104,4 @@ impl Attributes for HttpAttributes<'_> {
     fn ip(&self) -> Option<IpAddr> {
         self.client
     }
-}
-
-/// What is there under one name; [`SEVERAL`] if it is there with different values.
-pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
-    let first = values.next()?;
-    Some(if values.all(|value| value == first) { first } else { Cow::Borrowed(SEVERAL) })
-}
-
-/// The name and the value of a cookie, as it was sent.
-fn pair(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().position(|byte| *byte == b'=')?;
-    let (name, value) = text.split_at_checked(at)?;
-    Some((name.trim_ascii(), value.get(1..)?.trim_ascii()))
-}
-
-/// The value of a cookie, as most services read it: without its quotes, and what is escaped in quotes, and what is
-/// percent-encoded, decoded. So nobody gets a new key by spelling a session otherwise.
-fn cookie_value(value: &[u8]) -> Cow<'_, str> {
-    let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-    let bare = match quoted {
-        Some(quoted) if quoted.contains(&b'\\') => Cow::Owned(unescaped(quoted)),
-        Some(quoted) => Cow::Borrowed(quoted),
-        None => Cow::Borrowed(value),
-    };
-    match bare {
-        Cow::Borrowed(bare) if !bare.contains(&b'%') => String::from_utf8_lossy(bare),
-        bare => Cow::Owned(String::from_utf8_lossy(&Cow::from(percent_decode(&bare))).into_owned()),
-    }
-}
-
-/// What stands between quotes, as Python's services read it: `\"` is `"`, and `\101` is the byte of that octal number.
-fn unescaped(quoted: &[u8]) -> Vec<u8> {
-    let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
-    while let [first, behind @ ..] = rest {
-        rest = match (first, behind) {
-            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', behind @ ..]) => {
-                plain.push((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'));
-                behind
-            }
-            (b'\\', [escaped, behind @ ..]) => {
-                plain.push(*escaped);
-                behind
-            }
-            _ => {
-                plain.push(*first);
-                behind
-            }
-        };
-    }
-    plain
 }

@@ -61,15 +61,25 @@ pub trait Attributes {
     }
 }
 
-/// The value of what a request has more than once, with different values. Services take the first one, the last one or all of
-/// them. If any of these were the key, a client could add values and get a new key each time, so all such requests share this one.
+/// The value of what services read in different ways: most of all, what a request has more than once, with different values. Services
+/// take the first one, the last one or all of them. If any of these were the key, a client could add values and get a new key each
+/// time, so all such requests share this one.
+///
+/// Where a rule names values (`match`, `deny`), this counts as each of them. It is on no `allow` list, and an
+/// [expression](crate::Expression) that asks for it fails. A [`Matcher`](crate::Matcher) of your own should match it.
 pub const SEVERAL: &str = "(several)";
+
+/// Why an expression can't go by this attribute: nobody can tell its value.
+pub(crate) fn doubt_about<'a>(request: &'a (impl Attributes + ?Sized), attribute: &Attribute) -> Option<Doubt<'a>> {
+    let is_several = request.get(attribute).is_some_and(|value| value == SEVERAL);
+    if is_several { Some(Doubt::Several) } else { request.doubt(attribute) }
+}
 
 /// Why an attribute has no value although the request carries a credential for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt<'a> {
-    /// The credential is there more than once, with different values.
+    /// It is there more than once, with different values.
     Several,
     /// The token can't be verified: it is malformed, too long, or not signed by the configured key.
     Unverified,

@@ -65,7 +65,7 @@ impl MissingPart<'_> {
         self.lack == Lack::Failed
     }
 
-    /// Whether the request carries a token that can't be believed, rather than none.
+    /// Whether the request has what is asked for, such as a token, but nobody can tell what it says.
     pub fn is_doubt(&self) -> bool {
         matches!(self.lack, Lack::Several | Lack::Unverified | Lack::Rejected)
     }
@@ -282,7 +282,7 @@ impl fmt::Display for MissingPart<'_> {
         match self.lack {
             Lack::Absent => write!(f, "it has no {}", self.part),
             Lack::Failed => write!(f, "{} failed", self.part),
-            Lack::Several => write!(f, "it has several tokens, so its {} is unknown", self.part),
+            Lack::Several => write!(f, "it has several values, so its {} is unknown", self.part),
             Lack::Unverified => write!(f, "its token can't be verified, so its {} is unknown", self.part),
             Lack::Rejected => write!(f, "its token is expired or not for us, so its {} is unknown", self.part),
         }

@@ -5,7 +5,7 @@ pub(crate) mod settings;
 mod source;
 mod token;
 
-use crate::attributes::{Attribute, Attributes, Doubt};
+use crate::attributes::{Attribute, Attributes, Doubt, doubt_about};
 use crate::document::node::{Node, Value};
 use crate::expression::Expression;
 use crate::fields::empty;
@@ -189,7 +189,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
             Ok(_) => None,
             Err(_) => Some(Doubt::Failed),
         };
-        let doubts = expression.attributes().filter_map(|asked| self.doubt(asked));
+        let doubts = expression.attributes().filter_map(|asked| doubt_about(self, asked));
         // One claim of several is nobody's name.
         let without_claim = |doubt| if matches!(doubt, Doubt::Rejected(_)) { Doubt::Unverified } else { doubt };
         doubts.map(without_claim).next().or(failed)

@@ -14,7 +14,7 @@ pub(crate) mod read;
 mod seen;
 mod segment;
 
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, SEVERAL};
 use crate::expression::Expression;
 use glob::Glob;
 use host::HostPattern;
@@ -112,13 +112,15 @@ impl Match {
             && !seen
                 .request
                 .get(&Attribute::Method)
-                .is_some_and(|method| self.methods.iter().any(|own| **own == *method))
+                .is_some_and(|method| self.methods.iter().any(|own| is_for_method(own, &method)))
         {
             return Err(Mismatch::Method);
         }
         for HeaderMatch { header, values } in &self.headers {
             let value = seen.request.get(header);
-            if !value.is_some_and(|value| values.iter().any(|own| own.matches(&value))) {
+            // Of several values, the service may go by any.
+            let is_meant = |value: &str| value == SEVERAL || values.iter().any(|own| own.matches(value));
+            if !value.is_some_and(|value| is_meant(&value)) {
                 return Err(Mismatch::Header(header.clone()));
             }
         }
@@ -196,6 +198,11 @@ impl Match {
         let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
         is_empty && call.is_none() && networks.is_empty() && when.is_none() && others.is_empty()
     }
+}
+
+/// Whether a rule for one method is about a request with another. Most frameworks run the handler of GET for HEAD.
+fn is_for_method(own: &str, method: &str) -> bool {
+    own == method || own == "GET" && method == "HEAD"
 }
 
 impl PartialEq for Match {

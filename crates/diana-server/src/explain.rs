@@ -1,6 +1,6 @@
 //! A request as somebody types it, read as the gateway reads one: for `diana explain`, and for `/explain` of the admin address.
 
-use crate::gateway::{Rejected, check};
+use crate::gateway::{Rejected, check, remove_named};
 use diana_http::HttpAttributes;
 use diana_rules::{Attribute, Attributes, Gateway};
 use http::header::{HOST, HeaderName, HeaderValue};
@@ -67,6 +67,7 @@ impl TypedRequest {
         let wrong = || InvalidRequest(format!("`{name}: {value}` is no header that a client can send"));
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| wrong())?;
         self.head.headers.append(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+        remove_named(&mut self.head.headers);
         Ok(self)
     }
 

@@ -63,7 +63,7 @@ use deadlines::Deadlines;
 use diana::Engine;
 use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
 use diana_rules::RuleFile;
-pub(crate) use head::{Rejected, check};
+pub(crate) use head::{Rejected, check, remove_named};
 use http::HeaderName;
 use parking_lot::Mutex;
 use site::{Destination, Site, Store};

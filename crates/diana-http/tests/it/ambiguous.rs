@@ -43,3 +43,161 @@ fn the_same_value_twice_is_one_value() {
     let (once, other) = (crate::support::get("/?k=real"), crate::support::get("/?k=other"));
     assert_eq!([&twice, &once, &other].map(|request| passes(&filter, request)), [true, false, true]);
 }
+
+/// How many of ten requests pass.
+fn passing(filter: &Filter, request: impl Fn(usize) -> Request<()>) -> usize {
+    (0..10).filter(|n| passes(filter, &request(*n))).count()
+}
+
+/// Starlette and nginx take the first of several headers, others the last.
+#[test]
+fn a_doubled_header_matches_the_rule_for_any_value() {
+    let twice =
+        |one: &str, other: &str| Request::get("/").header("x-plan", one).header("x-plan", other).body(()).unwrap();
+    for plan in ["free", "'f*'", "[trial, free]"] {
+        let (filter, _) =
+            filter(&format!("rules: [{{name: each, match: {{header: {{x-plan: {plan}}}}}, limit: 1/h}}]"));
+        assert!(passes(&filter, &twice("free", "z")));
+        assert_eq!(passing(&filter, |n| twice("free", &format!("z{n}"))), 0, "{plan}");
+        assert_eq!(passing(&filter, |n| twice(&format!("z{n}"), "free")), 0, "{plan}");
+        assert!(passes(&filter, &twice("vip", "vip")), "the same value twice is one value");
+    }
+}
+
+#[test]
+fn an_expression_fails_on_what_is_there_several_times() {
+    let ambiguous = |n: usize| {
+        let order = if n.is_multiple_of(2) { "key=send&key=z" } else { "key=z&key=send" };
+        let request = Request::get(format!("/?{order}")).header("x-plan", "free").header("x-plan", "z");
+        request.header("cookie", "c=1; c=2").body(()).unwrap()
+    };
+    for when in [
+        r#"request.query["key"] == "send""#,
+        r#"request.query["key"] != "z""#,
+        r#"!has(request.query.key)"#,
+        r#"request.headers["x-plan"] == "free""#,
+        r#"request.headers["x-plan"] in ["free", "trial"]"#,
+        r#"request.cookies["c"] == "1""#,
+        r#"plan == "free""#,
+    ] {
+        let rules = format!("rules: [{{name: each, match: {{when: '{when}'}}, limit: 1/h}}]");
+        let (filter, _) = filter(&format!("identity: {{plan: header(x-plan)}}\n{rules}"));
+        assert_eq!(passing(&filter, ambiguous), 1, "{when}");
+    }
+    // A part that decides outweighs one that fails.
+    let (filter, _) = filter(
+        r#"rules: [{name: each, match: {when: 'request.path == "/x" && request.query["key"] == "send"'}, limit: 1/h}]"#,
+    );
+    assert_eq!(passing(&filter, ambiguous), 10);
+}
+
+#[test]
+fn nobody_pays_less_by_saying_it_twice() {
+    let cost = r#"request.query["size"] == "large" ? 50 : 1"#;
+    let (filter, _) = filter(&format!("rules: [{{name: each, limit: 100/h, cost: '{cost}', cost_default: 50}}]"));
+    assert_eq!(passing(&filter, |_| crate::support::get("/?size=large&size=small")), 2);
+}
+
+#[test]
+fn the_key_of_an_expression_is_one_for_all_that_is_doubled_and_may_be_denied() {
+    let by = r#"by: ['cel("request.headers.k")', ip], limit: 1/h"#;
+    let twice = |n| Request::get("/").header("k", "thief").header("k", format!("r{n}")).body(()).unwrap();
+    for (missing, expected) in [("skip", 1), ("shared", 1), ("deny", 0)] {
+        let (filter, _) = filter(&format!("rules: [{{name: each, {by}, missing: {missing}}}]"));
+        assert_eq!(passing(&filter, twice), expected, "{missing}");
+        assert!(passes(&filter, &Request::get("/").header("k", "a").body(()).unwrap()));
+    }
+    let (filter, _) = filter(&format!("rules: [{{name: each, {by}, deny: [thief]}}]"));
+    assert_eq!(passing(&filter, twice), 0);
+}
+
+/// Express and Flask run the handler of GET for HEAD.
+#[test]
+fn a_rule_for_get_counts_head() {
+    let with = |method: &str| Request::builder().method(method).uri("/").body(()).unwrap();
+    let (filter, _) = filter("rules: [{name: each, match: {method: GET}, limit: 1/h}]");
+    assert_eq!(["HEAD", "GET", "POST"].map(|method| passes(&filter, &with(method))), [true, false, true]);
+    let (filter, _) = crate::support::filter("rules: [{name: each, match: {method: HEAD}, limit: 1/h}]");
+    assert_eq!(["HEAD", "GET", "HEAD"].map(|method| passes(&filter, &with(method))), [true, true, false]);
+}
+
+/// Starlette strips what Latin-1 takes for whitespace, Django what Unicode does.
+#[test]
+fn whitespace_around_a_cookie_makes_no_new_key() {
+    let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
+    let with = |cookie: &[u8]| Request::get("/").header("cookie", cookie).body(()).unwrap();
+    assert!(passes(&filter, &with(b"session=abc")));
+    let blanks: [&[u8]; 7] = [b"\xa0", b"\x85", b"\xc2\xa0", b"\xc2\x85", b"\xe3\x80\x80", b" \t", b"\x85\xa0 \xa0"];
+    for blank in blanks {
+        for cookie in [
+            [blank, b"session=abc"].concat(),
+            [b"a=1;", blank, b"session", blank, b"=", blank, b"abc"].concat(),
+            [b"session=abc", blank].concat(),
+            [b"session=\"abc\"", blank, b"; b=1"].concat(),
+        ] {
+            assert!(!passes(&filter, &with(&cookie)), "{}", cookie.escape_ascii());
+        }
+    }
+    assert!(passes(&filter, &with("session=jos\u{e9}".as_bytes())));
+    assert!(passes(&filter, &with("session=jos\u{e0}".as_bytes())), "letters stay");
+}
+
+/// nginx compares the names of cookies without case, and takes a comma for a separator.
+#[test]
+fn cookies_that_some_services_read_have_one_key() {
+    let more = format!("pad={}; ", "x".repeat(300));
+    for prefix in ["", &more] {
+        for cookie in [
+            "a=1,session=abc",
+            "a=1, session=abc",
+            "SESSION=abc",
+            "Session=abc",
+            "session[]=abc",
+            "session=abc,r",
+            "session=abc; Session=r",
+        ] {
+            let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
+            let with = |n| Request::get("/").header("cookie", format!("{prefix}{cookie}{n}")).body(()).unwrap();
+            assert_eq!(passing(&filter, with), 1, "{cookie}");
+        }
+        let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
+        let with =
+            |n| Request::get("/").header("cookie", format!("{prefix}sess=a,ion=b; session2={n}; x")).body(()).unwrap();
+        assert_eq!(passing(&filter, with), 10, "none of these is it");
+    }
+}
+
+/// Express 4 reads names with brackets, PHP too; nginx and ASP.NET compare names without case.
+#[test]
+fn parameters_that_some_services_read_have_one_key() {
+    let more = format!("pad={}&", "x".repeat(300));
+    for prefix in ["", &more] {
+        for query in
+            ["[key]=", "%5Bkey%5D=", "key[]=", "key[0]=", "key%5b1%5d=", "key[a]=", "[key][]=", "KEY=", "key=r&key[]="]
+        {
+            let (filter, _) = filter("rules: [{name: each, by: query(key), limit: 1/h}]");
+            let with = |n| Request::get(format!("/?{prefix}{query}{n}")).body(()).unwrap();
+            assert_eq!(passing(&filter, with), 1, "{query}");
+        }
+        let get = |query: &str| Request::get(format!("/?{prefix}{query}")).body(()).unwrap();
+        let (filter, _) = filter("rules: [{name: each, by: 'query(filter[type])', limit: 1/h}]");
+        let [one, other, same] = ["filter[type]=a&filter[name]=b", "filter[type]=b&filter[name]=b", "filter[type]=a"];
+        assert_eq!([one, other, same].map(|query| passes(&filter, &get(query))), [true, true, false]);
+        assert_eq!(passing(&filter, |n| get(&format!("filter[name]={n}&keyfilter=1&filters=2"))), 10);
+    }
+}
+
+/// Express and PHP read the first thousand, others all of them; and it would take long to look at all.
+#[test]
+fn among_too_many_pairs_nobody_can_tell_what_is_there() {
+    let (filter, _) =
+        filter("rules: [{name: each, by: query(key), limit: 1/h}, {name: c, by: cookie(key), limit: 1/h}]");
+    let (query, cookies) = ("a&".repeat(1_000), "a=;".repeat(1_000));
+    assert_eq!(passing(&filter, |n| Request::get(format!("/?{query}key={n}")).body(()).unwrap()), 1);
+    assert_eq!(
+        passing(&filter, |n| Request::get("/").header("cookie", format!("{cookies}key={n}")).body(()).unwrap()),
+        1
+    );
+    let within = |n| Request::get(format!("/?{}key={n}", "a&".repeat(999))).body(()).unwrap();
+    assert_eq!(passing(&filter, within), 10);
+}

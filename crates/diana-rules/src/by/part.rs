@@ -1,7 +1,7 @@
 //! One part of a key.
 
 use super::key::{KeyBytes, Share};
-use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL};
+use crate::attributes::{Attribute, Attributes, Doubt, SEVERAL, doubt_about};
 use crate::expression::Expression;
 use crate::matching::normal_segment;
 use crate::matching::path::segments;
@@ -35,7 +35,7 @@ pub(super) enum Lack {
     Absent,
     /// The expression failed.
     Failed,
-    /// The request has several tokens.
+    /// The request has several tokens, or several values of what the expression asks for.
     Several,
     /// The request has a token that can't be verified.
     Unverified,
@@ -107,7 +107,7 @@ impl Part {
     }
 
     fn doubt<'a>(&self, request: &'a dyn Attributes) -> Option<Doubt<'a>> {
-        self.attributes().find_map(|attribute| request.doubt(attribute))
+        self.attributes().find_map(|attribute| doubt_about(request, attribute))
     }
 
     /// Writes this part of a request's key; one whose token can't be believed is counted with others of its kind.

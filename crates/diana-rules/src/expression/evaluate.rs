@@ -7,7 +7,7 @@
 
 use super::error::ExpressionFailed;
 use super::tree::{Comparison, Kind, Operator, Part, Spelling, Tree, Value};
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, SEVERAL};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -19,6 +19,8 @@ pub(super) type Request<'a> = Option<&'a (dyn Attributes + 'a)>;
 const OVERFLOW: ExpressionFailed = ExpressionFailed::new("a number became too large or too small");
 const BY_ZERO: ExpressionFailed = ExpressionFailed::new("a number was divided by zero");
 const DOUBTFUL: ExpressionFailed = ExpressionFailed::new("it asks for a claim of a token that can't be believed");
+const AMBIGUOUS: ExpressionFailed =
+    ExpressionFailed::new("it asks for something that services may read in several ways");
 const UNKNOWN: ExpressionFailed = ExpressionFailed::new("it depends on the request");
 /// Types are checked when an expression is read, so nobody should ever see this.
 const MIXED: ExpressionFailed = ExpressionFailed::new("the types don't fit");
@@ -79,11 +81,13 @@ fn has<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
     Ok(Value::Bool(value(attribute, request)?.is_some()))
 }
 
-/// What a request says. Nobody knows what a token says that can't be believed: neither that it says nothing.
+/// What a request says. Nobody knows what a token says that can't be believed, neither that it says nothing, nor by which of several
+/// values the service goes.
 fn value<'a>(attribute: &'a Attribute, request: Request<'a>) -> Result<Option<Cow<'a, str>>, ExpressionFailed> {
     let request = request.ok_or(UNKNOWN)?;
     match request.get(attribute) {
         None if request.doubt(attribute).is_some() => Err(DOUBTFUL),
+        Some(value) if value == SEVERAL => Err(AMBIGUOUS),
         value => Ok(value),
     }
 }

@@ -253,6 +253,36 @@ fn a_token_that_claims_nothing_is_no_missing_token() {
     assert_eq!(identity.of(&good).doubt(&Attribute::Jwt("sub".into())), None, "a good token without the claim");
 }
 
+/// flask-jwt-extended looks for `Bearer` behind a comma, and others remove the word wherever it stands.
+#[test]
+fn what_may_hold_a_token_is_no_missing_token() {
+    let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
+    let (header, payload) = message.split_once('.').unwrap();
+    let (start, end) = payload.split_at(3);
+    let (token, identity) = (tokens::HS256, hs256());
+    for said in [
+        format!("Basic x, Bearer {token}"),
+        format!("Basic x,Bearer {token}"),
+        format!("x, Bearer {token}"),
+        format!("Basic x Bearer {token}"),
+        format!("Basic x y {token}"),
+        format!("{header}.{start}Bearer {end}.{signature}"),
+        format!("{header}.{start}Token {end}.{signature}"),
+        format!("Bearer x {token}"),
+        format!("Bearer {token} {token}"),
+        format!("Bearer {token}, Bearer x"),
+        "Basic bearer x".to_owned(),
+    ] {
+        let request = request(&[("header(authorization)", &said)]);
+        let doubt = format!("{:?}", identity.of(&request).doubt(&Attribute::Jwt("sub".into())));
+        assert_eq!(doubt, "Some(Unverified)", "{said}");
+    }
+    for other in ["Basic YTpi", "Digest username=\"a.b\", realm=\"x y\"", "AWS4 Credential=a/b, Signature=c"] {
+        let request = request(&[("header(authorization)", other)]);
+        assert_eq!(identity.of(&request).doubt(&Attribute::Jwt("sub".into())), None, "{other}");
+    }
+}
+
 #[test]
 fn a_signature_is_read_as_leniently_as_services_do() {
     let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();

@@ -65,7 +65,11 @@ impl Tokens {
         if said == SEVERAL {
             return Token::Several;
         }
-        let Some(token) = bare(&said) else { return Token::Absent };
+        let token = match credentials(&said) {
+            Credentials::None => return Token::Absent,
+            Credentials::Ambiguous => return Token::Unverified,
+            Credentials::Token(token) => token,
+        };
         match self.signed(token) {
             None => Token::Unverified,
             Some(claims) if self.is_for_us(&claims, self.clock.now()) => Token::Good(claims),
@@ -135,20 +139,39 @@ fn json(part: &str) -> Option<Claims> {
     serde_json::from_slice(&decoded(part)?).ok()
 }
 
-/// The token in what a header, cookie or parameter says, with or without a scheme such as `Bearer` in front. `None` if there is
-/// none: nothing but the scheme, or the credentials of another scheme, such as `Basic`.
-fn bare(said: &str) -> Option<&str> {
+/// What a header, cookie or parameter says.
+enum Credentials<'a> {
+    /// Nothing, nothing but the scheme, or the credentials of another scheme, such as `Basic`.
+    None,
+    /// A token, with or without a scheme such as `Bearer` in front.
+    Token(&'a str),
+    /// More than one token, or something that a service may make a token of.
+    Ambiguous,
+}
+
+fn credentials(said: &str) -> Credentials<'_> {
     // Services that read headers as Latin-1 take more than ASCII for white space, and no token has other characters than ASCII.
-    let mut words =
-        said.split(|letter: char| letter.is_ascii_whitespace() || !letter.is_ascii()).filter(|word| !word.is_empty());
-    let first = words.next()?;
-    let second = words.next();
-    let looks_like_a_token = |word: &&str| word.matches('.').count() == 2;
-    match second {
-        _ if first.eq_ignore_ascii_case("bearer") => second,
+    let words = said.split(|letter: char| letter.is_ascii_whitespace() || !letter.is_ascii());
+    let words = words.filter(|word| !word.is_empty());
+    let dots = |word: &str| word.matches('.').count();
+    let mut some = words.clone();
+    let Some(first) = some.next() else { return Credentials::None };
+    let has_scheme = first.eq_ignore_ascii_case("bearer");
+    let token = match some.next() {
+        None if has_scheme => return Credentials::None,
         None => Some(first),
-        Some(word) => Some(word).filter(looks_like_a_token).or_else(|| Some(first).filter(looks_like_a_token)),
+        Some(second) if has_scheme || dots(second) == 2 => Some(second),
+        Some(_) => Some(first).filter(|first| dots(first) == 2),
+    };
+    // Some services look for `Bearer` behind a comma, take the last word, or remove a scheme wherever it stands, also inside of
+    // the token. Whatever they make a token of has two dots.
+    let others =
+        words.skip(usize::from(has_scheme)).filter(|word| token.is_none_or(|token| !std::ptr::eq(token, *word)));
+    let is_bearer = |word: &str| word.as_bytes().windows(6).any(|part| part.eq_ignore_ascii_case(b"bearer"));
+    if others.clone().any(is_bearer) || others.map(dots).sum::<usize>() >= 2 {
+        return Credentials::Ambiguous;
     }
+    token.map_or(Credentials::None, Credentials::Token)
 }
 
 /// Either alphabet of base64; the last character may have bits that nobody needs, as most decoders allow.

@@ -65,11 +65,14 @@ pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) { Cow::Owned(name.to_ascii_lowercase()) } else { name.into() }
 }
 
+/// The longest host, 255 bytes, with a port.
+const LONGEST: usize = 255 + ":65535".len();
+
 /// Splits the value of a `Host` header, or of an HTTP/2 `:authority`, into the host and its port: `uri-host [":" port]`
 /// (RFC 9110 §7.2). Returns `None` if it is anything else; a gateway should answer such a request with 400.
 ///
-/// The host is a name, an IPv4 address, or an IPv6 address in brackets. The port may be empty, and is 65535 at most. A client
-/// that knows no host sends an empty value, which is valid.
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. It is neither empty nor longer than 255 bytes, as nginx and
+/// DNS have it. The port may be empty, and is 65535 at most.
 ///
 /// ```
 /// use diana_rules::split_host;
@@ -79,19 +82,17 @@ pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
 /// assert_eq!(split_host(b"api.example.com:8443,x"), None);
 /// ```
 pub fn split_host(text: &[u8]) -> Option<(&str, Option<&str>)> {
-    let text = str::from_utf8(text).ok()?;
+    let text = str::from_utf8(text).ok().filter(|text| text.len() <= LONGEST)?;
     let end = if text.starts_with('[') { text.find(']')? + 1 } else { text.find(':').unwrap_or(text.len()) };
     let (host, rest) = text.split_at_checked(end)?;
     let port = match rest.strip_prefix(':') {
         None if rest.is_empty() => None,
         None => return None,
-        // Nobody who knows a port knows no host.
-        Some(_) if host.is_empty() => return None,
         Some(port) => Some(port),
     };
     let is_port =
         |port: &str| port.is_empty() || port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    let is_name = || host.bytes().all(is_of_name) && !host.contains("..");
+    let is_name = || !host.is_empty() && host.bytes().all(is_of_name) && !host.contains("..");
     let is_host = if host.starts_with('[') { ipv6_literal(host).is_some() } else { is_name() };
     (is_host && port.is_none_or(is_port)).then_some((host, port))
 }
@@ -149,7 +150,6 @@ mod tests {
     #[test]
     fn a_host_is_a_name_or_an_address_and_perhaps_a_port() {
         for (text, host, port) in [
-            ("", "", None),
             ("a", "a", None),
             ("a:", "a", Some("")),
             ("a:80", "a", Some("80")),
@@ -166,6 +166,7 @@ mod tests {
             assert_eq!(split_host(text.as_bytes()), Some((host, port)), "{text}");
         }
         for invalid in [
+            "",
             "a:x",
             "a:-1",
             "a:+1",
@@ -201,6 +202,9 @@ mod tests {
             assert_eq!(split_host(invalid.as_bytes()), None, "{invalid}");
         }
         assert_eq!(split_host(b"\xff"), None);
+        let long = |length: usize| "a".repeat(length) + ":65535";
+        assert!(split_host(long(255).as_bytes()).is_some());
+        assert_eq!(split_host(long(256).as_bytes()), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::host::HostPattern;
 use super::names::Names;
 use super::path::{PathPattern, Segment, Segments, segments};
 use super::{Match, Proved, Seen};
-use crate::attributes::{Attribute, Attributes};
+use crate::attributes::{Attribute, Attributes, SEVERAL};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
@@ -222,8 +222,11 @@ impl Bucket {
     fn collect(&self, request: &dyn Attributes, found: &mut Candidates) {
         self.plain.iter().for_each(|candidate| found.push(*candidate));
         for (header, values) in &self.by_header {
-            if let Some(rules) = request.get(header).and_then(|value| values.get(&*value)) {
-                found.extend_from_slice(rules);
+            match request.get(header) {
+                // It may be any of them.
+                Some(value) if value == SEVERAL => values.values().for_each(|rules| found.extend_from_slice(rules)),
+                Some(value) => values.get(&*value).into_iter().for_each(|rules| found.extend_from_slice(rules)),
+                None => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Laws of the index: it finds the rules that match, asked one by one, in the order of the file.
 
-use diana_rules::{Attribute, Attributes, DescribedRequest, Document, Found, Registry, RuleFile, RuleSet};
+use diana_rules::{Attribute, Attributes, DescribedRequest, Document, Found, Registry, RuleFile, RuleSet, SEVERAL};
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -93,9 +93,9 @@ fn matching() -> impl Strategy<Value = Matching> {
 
 fn request() -> impl Strategy<Value = Ambiguous> {
     let host = prop::sample::select(vec!["a.com", "WWW.a.com:80", "x.y.a.com", "b.org.", "c.net"]);
-    let plan = prop::option::of(prop::sample::select(vec!["free", "vip", "foo"]));
+    let plan = prop::option::of(prop::sample::select(vec!["free", "vip", "foo", SEVERAL]));
     let ip = prop::sample::select(vec!["10.1.2.3", "10.2.2.3", "203.0.113.7", "::ffff:10.1.2.3", "2001:db8::1"]);
-    let method = prop::sample::select(vec!["GET", "POST", "PUT"]);
+    let method = prop::sample::select(vec!["GET", "HEAD", "POST", "PUT"]);
     let others = prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(path(word()), 1..4)];
     (method, path(word()), any::<bool>(), prop::option::of(host), plan, ip, others).prop_map(
         |(method, path, slash, host, plan, ip, other_paths)| {

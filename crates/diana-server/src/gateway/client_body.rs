@@ -5,6 +5,7 @@
 //! slow line has the time it needs. `bounds.body` says how long a body may be.
 
 use super::deadlines::Deadline;
+use super::head::is_padded;
 use super::http2::Http2Body;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock, Timestamp};
@@ -34,7 +35,11 @@ impl Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match self.get_mut() {
             Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
-            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map(|frame| match frame? {
+                // As in the head: RFC 9113 §8.2.1.
+                Ok(frame) if frame.trailers_ref().is_some_and(is_padded) => Some(Err(BodyFault::Broken)),
+                frame => Some(frame.map_err(|_| BodyFault::Broken)),
+            }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The life of a request.
 //!
-//! 1. What no client may ask is rejected ([`head::check`]).
+//! 1. What no client may ask is rejected ([`head::check`]). The rest gets the head that the upstream will see, so that rules go by
+//!    the same ([`head::remove_named`], [`head::name_host`]).
 //! 2. Diana's filter stands first. What it refuses touches nothing behind it.
 //! 3. The filters behind it, in their order.
 //! 4. The request goes to its upstream, or to the one that a rule diverts it to; its body flows as it comes.
@@ -103,7 +104,7 @@ impl Connection {
     /// Answers one request, or begins to.
     pub(super) fn begin(self: &Arc<Self>, request: Request<RequestBody>) -> Serving {
         let site = &self.site;
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let mut visit = Visit::begin(self, &head);
         if let Err(Rejected { status, why }) = head::check(&head, &site.gateway).and_then(|()| fits(site, &head)) {
             return self.without(Some(body), &head, rejected(answers::problem(status, why), visit)).into();
@@ -114,6 +115,8 @@ impl Connection {
         }
         let client = site.filter.client(&head.headers, self.facts.peer);
         visit.client(client);
+        head::remove_named(&mut head.headers);
+        head::name_host(&mut head, &site.gateway);
         let mut checking = site.filter.check_head(&head, Some(client));
         // Mostly it is decided at once, and a refusal then needs no future at all. Who must wait is polled again.
         match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {

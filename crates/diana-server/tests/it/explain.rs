@@ -174,6 +174,12 @@ rules:
     }
     let told = said(rules, &["/a//b;v=1", "-H", "host: Shop.example.com:8080"]);
     assert!(told.contains("✓ shop: counts it for /a/b\n"), "{told}");
+    let hidden = "rules: [{name: each, by: header(x-key), limit: 5/h}]";
+    for options in
+        [["-H", "connection: X-Key", "-H", "x-key: a", "/"], ["-H", "x-key: a", "-H", "connection: x-key", "/"]]
+    {
+        assert!(said(hidden, &options).contains("it has no header(x-key)"), "{options:?}");
+    }
     for (options, why) in [
         (&["/x/../login"][..], "400: the path has `.` or `..` in it"),
         (&["/x%2f..%2flogin"], "400: the path has `.` or `..` in it"),

@@ -3,7 +3,7 @@
 use super::names;
 use diana_http::{malformed_path, normal_method};
 use diana_rules::{Gateway, Spelling, split_host};
-use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE};
+use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
 
@@ -31,8 +31,7 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
         return bad(problem);
     }
     // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and it is gone when the request gets here.
-    let is_padded = |value: &HeaderValue| value.as_bytes().trim_ascii().len() < value.len();
-    if head.version == Version::HTTP_2 && head.headers.values().any(is_padded) {
+    if head.version == Version::HTTP_2 && is_padded(&head.headers) {
         return bad("a header value begins or ends with whitespace");
     }
     if head.uri.scheme_str().is_some_and(|scheme| scheme != "http" && scheme != "https") {
@@ -58,6 +57,11 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
         (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
         _ => Ok(()),
     }
+}
+
+/// Whether a value begins or ends with whitespace.
+pub(in crate::gateway) fn is_padded(fields: &HeaderMap) -> bool {
+    fields.values().any(|value| value.as_bytes().trim_ascii().len() < value.len())
 }
 
 /// What a client wants its connection to become.

@@ -1,6 +1,6 @@
 //! A request's head as an upstream gets it. The client's own stays as it came, so that another upstream can be asked the same.
 
-use super::{Named, ends_here, named, names};
+use super::{ends_here, names};
 use crate::gateway::facts::{Facts, Hop, Trust};
 use diana_rules::{Scheme, Upstream};
 use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
@@ -16,7 +16,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 /// A request's head as an upstream gets it.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct Onward<'a> {
-    /// As the client sent it.
+    /// As the client sent it, without what its `Connection` names.
     pub(in crate::gateway) head: &'a Parts,
     /// Who the client is.
     pub(in crate::gateway) facts: &'a Facts,
@@ -106,13 +106,9 @@ impl Onward<'_> {
         let Self { head, facts, upgrade } = self;
         let host = self.host();
         told.field(&HOST, host.unwrap_or(own));
-        let named = named(&head.headers);
         let mut said = Said::default();
         let (mut has_cookie, mut length) = (false, None);
         for (name, value) in &head.headers {
-            if !named.is_empty() && named.contains(name) {
-                continue;
-            }
             match Fate::of(name, facts.trust) {
                 Fate::GoesOn => told.field(name, value.as_bytes()),
                 Fate::Cookie if head.version != Version::HTTP_2 => told.field(name, value.as_bytes()),
@@ -133,7 +129,7 @@ impl Onward<'_> {
                 Fate::Ends | Fate::Cookie | Fate::Said | Fate::Te => {}
             }
         }
-        self.tell_who(host, &named, said, told);
+        self.tell_who(host, said, told);
         if let Some(upgrade) = upgrade {
             told.field(&http::header::CONNECTION, b"upgrade");
             told.field(&http::header::UPGRADE, upgrade.as_bytes());
@@ -142,14 +138,14 @@ impl Onward<'_> {
     }
 
     /// Tells who asks.
-    fn tell_who(&self, host: Option<&[u8]>, named: &Named, said: Said, told: &mut impl Told) {
+    fn tell_who(&self, host: Option<&[u8]>, said: Said, told: &mut impl Told) {
         let (headers, hop) = (&self.head.headers, self.facts.hop());
         if self.facts.trust == Trust::Nobody {
             told.hop(hop);
         } else {
             for (list, own) in [(&X_FORWARDED_FOR, &hop.forwarded_for), (&FORWARDED, &hop.forwarded)] {
                 let before = joined(headers, list, b", ");
-                if before.is_empty() || named.contains(list) {
+                if before.is_empty() {
                     told.field(list, own.as_bytes());
                 } else {
                     told.field(list, &[&before, &b", "[..], own.as_bytes()].concat());

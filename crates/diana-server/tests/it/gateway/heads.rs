@@ -63,6 +63,66 @@ fn a_client_can_not_take_away_what_the_gateway_adds() {
     }
 }
 
+/// The rules saw the header and the upstream did not, so each request had a key of its own.
+#[test]
+fn a_header_that_connection_names_is_hidden_from_the_rules_as_well() {
+    for (by, header) in [("header(x-api-key)", "x-api-key: r"), ("cookie(session)", "cookie: session=r")] {
+        let upstream = Upstream::echo();
+        let diana = Diana::serve(&format!(
+            "gateway: {{listen: $LISTEN, upstream: '{}'}}\n\
+             rules: [{{name: each, by: {by}, missing: shared, limit: 2/h, status: 429}}]\n",
+            upstream.url()
+        ));
+        let name = header.split(':').next().unwrap();
+        let answers = (0..4).map(|n| {
+            let connection = [name.to_owned(), format!("keep-alive, {}", name.to_uppercase())][n % 2].clone();
+            get_with(diana.port(), "/", &format!("{header}{n}\r\nconnection: {connection}\r\n")).status
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [200, 200, 429, 429], "{by}");
+        assert!(upstream.seen().iter().all(|seen| seen.header(name).is_none()));
+        assert_eq!(get_with(diana.port(), "/", &format!("{header}\r\n")).status, 200, "a key of its own");
+    }
+}
+
+/// What a trusted proxy says about the client is read before: nobody becomes the proxy by having its words removed.
+#[test]
+fn a_client_stays_the_client_whatever_connection_names() {
+    let upstream = Upstream::echo();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}', trusted_proxies: [127.0.0.1]}}\n\
+         rules: [{{name: each, by: ip, allow: [127.0.0.1], limit: 1/h, status: 429}}]\n",
+        upstream.url()
+    ));
+    let headers = "x-forwarded-for: 6.6.6.6\r\nconnection: x-forwarded-for\r\n";
+    assert_eq!([0, 1].map(|_| get_with(diana.port(), "/", headers).status), [200, 429]);
+}
+
+/// The upstream got its own name as `Host`, which the rules had not seen.
+#[test]
+fn rules_see_the_host_that_an_old_client_does_not_send() {
+    let upstream = Upstream::echo();
+    let diana = Diana::serve(&format!(
+        "gateway: {{listen: $LISTEN, upstream: '{}'}}\n\
+         rules: [{{name: each, match: {{host: 127.0.0.1}}, by: host, limit: 2/h, status: 429}}]\n",
+        upstream.url()
+    ));
+    let old = "GET / HTTP/1.0\r\n\r\n";
+    let named = "GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+    assert_eq!([old, named, old].map(|request| ask(diana.port(), request).unwrap().status), [200, 200, 429]);
+}
+
+#[test]
+fn a_host_is_neither_empty_nor_longer_than_a_name_can_be() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream);
+    for (host, status) in [(String::new(), 400), ("a".repeat(262), 400), ("a".repeat(255) + ":8080", 200)] {
+        for version in ["1.0", "1.1"] {
+            let request = format!("GET / HTTP/{version}\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+            assert_eq!(ask(diana.port(), &request).unwrap().status, status, "{version} {host}");
+        }
+    }
+}
+
 #[test]
 fn the_upstream_learns_who_asked_and_how() {
     let upstream = Upstream::echo();

@@ -292,6 +292,24 @@ fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
     }
 }
 
+/// RFC 9113, section 8.2.1, as for headers: what one server takes for a part of the value, another does not.
+#[test]
+fn trailers_with_whitespace_around_a_value_are_rejected() {
+    for value in [" abc", "abc\t", " "] {
+        let upstream = Upstream::echo();
+        let diana = before(&upstream.url());
+        let mut client = Frames::connect(diana.port(), &[]);
+        let post =
+            [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/"), ("trailer", "x-digest")];
+        client.send(HEADERS, END_HEADERS, 1, &frames::block(&post)).unwrap();
+        client.send(DATA, 0, 1, b"hello").unwrap();
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", value)])).unwrap();
+        let answer = client.next_of(DATA).unwrap();
+        assert!(String::from_utf8_lossy(&answer.payload).contains("the body was no good"), "{answer:?}");
+        assert!(upstream.seen().iter().all(|seen| !seen.is_whole), "{value:?}");
+    }
+}
+
 /// The interim responses to a request, and the answer's status. Each of them is noticed as it comes.
 async fn with_interim(port: u16, notice: impl Fn()) -> (Vec<http::Response<()>>, u16) {
     let socket = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await.unwrap();

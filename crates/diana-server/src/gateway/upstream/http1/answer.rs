@@ -136,9 +136,7 @@ impl Reading {
 
     fn end(mut self) -> Result<Head, Fault> {
         for name in self.named {
-            if name != UPGRADE {
-                self.headers.remove(name);
-            }
+            self.headers.remove(name);
         }
         let mut is_last = !self.keeps.unwrap_or(!self.is_http10);
         if self.is_chunked && self.length.is_some() {

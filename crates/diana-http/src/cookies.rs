@@ -1,0 +1,116 @@
+//! The cookies of a request.
+//!
+//! Cookies are separated by `;`. nginx takes a comma for a separator, too, so what stands before or behind one can be read in two ways:
+//! its value is [`SEVERAL`], which is one key for all such requests. (RFC 6265 has no commas in values.)
+
+use crate::pairs::{PairIndex, SHORT, value};
+use diana::rules::SEVERAL;
+use http::HeaderMap;
+use http::header::{COOKIE, HeaderValue};
+use percent_encoding::percent_decode;
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+/// The cookies of one request. Long ones are parsed once, however many rules ask for them.
+#[derive(Clone, Debug)]
+pub(crate) struct Cookies<'a> {
+    headers: &'a HeaderMap,
+    index: OnceLock<PairIndex<'a>>,
+}
+
+impl<'a> Cookies<'a> {
+    pub(crate) fn new(headers: &'a HeaderMap) -> Self {
+        Self { headers, index: OnceLock::new() }
+    }
+
+    /// The value of a cookie; [`SEVERAL`] if services may read different ones.
+    pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        let lines = self.headers.get_all(COOKIE);
+        if lines.iter().map(HeaderValue::len).sum::<usize>() <= SHORT {
+            return value(lines.into_iter().flat_map(pairs), name);
+        }
+        self.index.get_or_init(|| PairIndex::new(lines.into_iter().flat_map(pairs))).get(name)
+    }
+}
+
+/// Every name of a line, and how to get its value.
+fn pairs<'a>(line: &'a HeaderValue) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce() -> Cow<'a, str>)> {
+    line.as_bytes().split(|byte| *byte == b';').filter(|part| !part.is_empty()).flat_map(|part| {
+        let is_ambiguous = part.contains(&b',');
+        part.split(|byte| *byte == b',').filter_map(move |pair| {
+            let at = pair.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (trimmed(pair.get(..at)?), trimmed(pair.get(at + 1..)?));
+            let value = move || if is_ambiguous { Cow::Borrowed(SEVERAL) } else { decoded(value) };
+            Some((String::from_utf8_lossy(name), value))
+        })
+    })
+}
+
+/// A name or a value without whitespace around it: that of Unicode, as Django strips it, and that of Latin-1, as Starlette does.
+fn trimmed(text: &[u8]) -> &[u8] {
+    let mut text = text.trim_ascii();
+    // Whitespace other than that of ASCII begins and ends with such bytes.
+    while let Some(first) = text.first().filter(|byte| !byte.is_ascii()) {
+        let start = (2..=4).find_map(|length| str::from_utf8(text.get(..length)?).ok());
+        match blank(*first, start) {
+            0 => break,
+            length => text = text.split_at(length).1.trim_ascii_start(),
+        }
+    }
+    while let Some(last) = text.last().filter(|byte| !byte.is_ascii()) {
+        let end = (2..=4).find_map(|length| str::from_utf8(text.get(text.len().checked_sub(length)?..)?).ok());
+        match blank(*last, end) {
+            0 => break,
+            length => text = text.split_at(text.len() - length).0.trim_ascii_end(),
+        }
+    }
+    text
+}
+
+/// How many bytes long the whitespace is that a byte beyond ASCII is, or a part of; 0 if it is none. `letter` is the character that it
+/// belongs to, if that is UTF-8.
+fn blank(byte: u8, letter: Option<&str>) -> usize {
+    let is_blank = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '\u{feff}';
+    match letter {
+        Some(letter) if letter.chars().all(is_blank) => letter.len(),
+        None if matches!(byte, 0x85 | 0xa0) => 1,
+        _ => 0,
+    }
+}
+
+/// The value of a cookie, as most services read it: without its quotes, and what is escaped in quotes, and what is
+/// percent-encoded, decoded. So nobody gets a new key by spelling a session otherwise.
+fn decoded(value: &[u8]) -> Cow<'_, str> {
+    let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    let bare = match quoted {
+        Some(quoted) if quoted.contains(&b'\\') => Cow::Owned(unescaped(quoted)),
+        Some(quoted) => Cow::Borrowed(quoted),
+        None => Cow::Borrowed(value),
+    };
+    match bare {
+        Cow::Borrowed(bare) if !bare.contains(&b'%') => String::from_utf8_lossy(bare),
+        bare => Cow::Owned(String::from_utf8_lossy(&Cow::from(percent_decode(&bare))).into_owned()),
+    }
+}
+
+/// What stands between quotes, as Python's services read it: `\"` is `"`, and `\101` is the byte of that octal number.
+fn unescaped(quoted: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
+    while let [first, behind @ ..] = rest {
+        rest = match (first, behind) {
+            (b'\\', [high @ b'0'..=b'3', middle @ b'0'..=b'7', low @ b'0'..=b'7', behind @ ..]) => {
+                plain.push((high - b'0') << 6 | (middle - b'0') << 3 | (low - b'0'));
+                behind
+            }
+            (b'\\', [escaped, behind @ ..]) => {
+                plain.push(*escaped);
+                behind
+            }
+            _ => {
+                plain.push(*first);
+                behind
+            }
+        };
+    }
+    plain
+}
