@@ -16,7 +16,7 @@ mod pool;
 use crate::link::{CallError, Counted};
 use crate::options;
 use crate::plans::Plan;
-use crate::remote::Remote;
+use crate::remote::{Remote, Under};
 use crate::request::{Item, Op};
 use crate::scripted::{LeaseCall, Leasing};
 use diana_core::{Cost, Decision, Timestamp};
@@ -185,14 +185,14 @@ impl Leases {
         let Ok(seen) = self.remote.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
-        let remaining = seen.answers().first().map_or(0, |answer| answer.standing.remaining);
+        let remaining = seen.first().map_or(0, |answer| answer.standing.remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.asking.cost = cost;
         item.asking.ticket = self.remote.ticket();
         let Ok(taken) = self.remote.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
-        let Some(answer) = taken.answers().first() else { return (None, None) };
+        let Some(answer) = taken.first() else { return (None, None) };
         let block = answer.receipt().map(|receipt| Block {
             id: item.asking.ticket,
             size: cost.get(),
@@ -240,7 +240,7 @@ impl Leases {
             let receipts = back.receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt));
             let mut receipts = receipts.collect::<Vec<_>>();
             if !receipts.is_empty() {
-                self.remote.hand_in(Op::Refund, &mut receipts, moment).await?;
+                self.remote.hand_in(Op::Refund, &mut receipts, Under::Ours, moment).await?;
             }
             Ok::<_, CallError>(())
         };

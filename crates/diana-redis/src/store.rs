@@ -1,5 +1,6 @@
 //! The store that users hold: Redis, and all that spares it or stands in for it.
 
+mod across;
 mod returning;
 mod settling;
 
@@ -13,7 +14,7 @@ use crate::options::{self, Options, Times};
 use crate::plans::Plan;
 use crate::refusals::{Clocks, Refusals};
 use crate::releases::Releases;
-use crate::remote::{Items, Remote};
+use crate::remote::{Items, Remote, Under};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
 use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, Store, StoreError, Timestamp};
@@ -27,10 +28,33 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// What is noted on a decision that was made without Redis.
-const DECIDED_HERE: u64 = 1;
-/// What is noted on a decision that spends what was leased.
-const FROM_A_LEASE: u64 = 2;
+/// Who made a decision, which is noted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    Redis,
+    /// It spends what was leased.
+    Lease,
+    /// Made without Redis, and [noted](Fallback::answer) there under this number.
+    LocalCounts(u64),
+}
+
+impl MadeBy {
+    fn note(self) -> u64 {
+        match self {
+            Self::Redis => 0,
+            Self::Lease => 1,
+            Self::LocalCounts(number) => number.saturating_add(2),
+        }
+    }
+
+    fn noted(decision: &Decision) -> Self {
+        match decision.note() {
+            0 => Self::Redis,
+            1 => Self::Lease,
+            note => Self::LocalCounts(note - 2),
+        }
+    }
+}
 
 /// Counts that many processes share, on Redis.
 ///
@@ -172,7 +196,7 @@ impl RedisStore {
 
     /// Whether a decision was made without Redis, as [`Options::when_down`] says.
     pub(crate) fn is_made_here(decision: &Decision) -> bool {
-        decision.note() == DECIDED_HERE
+        matches!(MadeBy::noted(decision), MadeBy::LocalCounts(_))
     }
 
     /// Keeps the keys of `limit` for at least `least` after a grant, where its algorithm can.
@@ -231,7 +255,7 @@ impl Inner {
         if op == Op::Take {
             // Leases first: a block may have come since Redis refused.
             if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
-                return items.spread(&decision).with_note(FROM_A_LEASE);
+                return items.spread(&decision).with_note(MadeBy::Lease.note());
             }
             if let Some(decision) = self.remembered(&items.items, now) {
                 return items.spread(&decision);
@@ -260,9 +284,9 @@ impl Inner {
             }
         }
         let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
-        let decision = self.fallback.answer(&items.items, looking, self.instances(), now);
+        let (decision, number) = self.fallback.answer(&items.items, looking, self.instances(), now);
         self.settle_later();
-        items.spread(&decision).with_note(DECIDED_HERE)
+        items.spread(&decision).with_note(MadeBy::LocalCounts(number).note())
     }
 
     /// The denial of `items`, if it is known that Redis would deny them.
@@ -274,7 +298,7 @@ impl Inner {
 
     /// The link tells of its own troubles; what is wrong with a single request is told here.
     fn complain(&self, error: &CallError) {
-        if let CallError::Unanswerable(reason) = error {
+        if let CallError::Unanswerable(reason) | CallError::NotNow(reason) = error {
             self.remote.caller.link.complain(reason);
         }
     }
@@ -330,7 +354,7 @@ impl Store for RedisStore {
         let mut items = inner.remote.items(&[ask], now, Patience::NONE)?;
         let Some(item) = items.items.first_mut() else { return Ok(()) };
         let moment = inner.remote.moment(now);
-        let done = inner.remote.charge(std::slice::from_mut(item), moment).await;
+        let done = inner.remote.charge(std::slice::from_mut(item), Under::Ours, moment).await;
         inner.forget(&item.plan, &item.name);
         if let Err(error) = done {
             inner.complain(&error);
@@ -359,7 +383,7 @@ impl Store for RedisStore {
     /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
     /// work that takes longer. What was not put in flight, or has ended already, stays as it is.
     async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        if !decision.is_granted() || decision.note() == DECIDED_HERE {
+        if !decision.is_granted() || Self::is_made_here(decision) {
             return Ok(());
         }
         let remote = &self.inner.remote;
@@ -369,7 +393,7 @@ impl Store for RedisStore {
         let held = held.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?)));
         let mut held = held.collect::<Vec<_>>();
         let moment = remote.moment(now);
-        remote.hand_in(Op::Extend, &mut held, moment).await.map_err(|error| self.failed(&error))
+        remote.hand_in(Op::Extend, &mut held, Under::Ours, moment).await.map_err(|error| self.failed(&error))
     }
 
     /// Three times in the time that [`Options::permits_for`] says, so that one may be lost.
