@@ -85,6 +85,11 @@ impl Budget {
         self.until.max(other.until) - self.until.min(other.until) <= span
     }
 
+    /// Whether the time is over.
+    pub(crate) fn is_over(self) -> bool {
+        tokio::time::Instant::now() >= self.until
+    }
+
     /// What `future` comes to, if that is within the budget.
     pub(crate) async fn wait_for<T>(self, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout_at(self.until, future).await.ok()

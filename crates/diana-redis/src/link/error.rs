@@ -52,6 +52,11 @@ impl CallError {
         matches!(self, Self::Failed(_) | Self::Unanswerable(_) | Self::NotNow(_))
     }
 
+    /// Whether Redis may have done what it was asked to, and nobody heard of it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::Away(_))
+    }
+
     pub(crate) fn nonsense() -> Self {
         Self::Unanswerable("Redis gave a reply that no script of Diana's gives".to_owned())
     }

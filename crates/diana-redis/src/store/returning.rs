@@ -3,13 +3,13 @@
 use super::settling::CALLS_AT_ONCE;
 use super::{Inner, MadeBy, RedisStore};
 use crate::caller::Moment;
-use crate::link::CallError;
+use crate::link::{Budget, CallError};
 use crate::news::News;
 use crate::options::Times;
 use crate::releases::ReleaseGuard;
 use crate::remote::{Taken, Under};
 use crate::request::{Item, Op};
-use diana_core::{Answer, Ask, Decision, Patience, RefundFuture, StoreError, Timestamp};
+use diana_core::{Answer, Ask, Decision, Patience, Receipt, RefundFuture, StoreError, Timestamp};
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 
@@ -20,6 +20,8 @@ const MOST_UNRETURNED: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Returned {
     receipts: Vec<Taken>,
+    /// What may still be taken until this is over: only then it can be given back.
+    after: Option<Budget>,
     /// Until it is there.
     _release: Option<ReleaseGuard>,
 }
@@ -60,7 +62,7 @@ impl Inner {
         }
         let held = receipts.iter().filter(|(plan, ..)| plan.kept.holds());
         let release = self.releases.begin(held.map(|(_, name, _)| name.clone()));
-        Returned { receipts, _release: release }
+        Returned { receipts, after: None, _release: release }
     }
 
     /// Gives back on Redis. What is held and could not be released is released when Redis is back.
@@ -90,6 +92,16 @@ impl Inner {
         });
     }
 
+    /// Releases what `items` may hold without that anybody knows, since the answer was lost: when it can't be taken any more.
+    fn release_unknown(self: &Arc<Self>, items: &[Item], budget: Budget) {
+        let held = items.iter().filter(|item| item.plan.kept.holds()).map(|item| {
+            // Served it was not, which a release shows that comes before its time.
+            let receipt = Receipt::new(item.asking.cost, Timestamp::MAX).with_mark(item.asking.ticket);
+            (Arc::clone(&item.plan), item.name.clone(), receipt)
+        });
+        self.return_later(Returned { after: Some(budget), ..self.returned(held.collect()) });
+    }
+
     /// Sees to it that held permits are released, as soon as Redis is up.
     fn return_later(self: &Arc<Self>, returned: Returned) {
         // Where the time is handed in, nobody knows it when Redis is back.
@@ -110,8 +122,10 @@ impl Inner {
     /// Releases what could not be released before, as far as Redis is up. To release it twice does no harm.
     pub(super) async fn return_rest(&self) {
         let link = &self.remote.caller.link;
-        let is_due =
-            |returned: &Returned| returned.receipts.iter().all(|(_, name, _)| link.is_up(link.part(name)));
+        let is_due = |returned: &Returned| {
+            returned.after.is_none_or(Budget::is_over)
+                && returned.receipts.iter().all(|(_, name, _)| link.is_up(link.part(name)))
+        };
         let due = {
             let mut all = self.unreturned.lock();
             let (due, rest) = all.drain(..).partition::<Vec<_>, _>(is_due);
@@ -128,9 +142,23 @@ impl Inner {
         released.await;
     }
 
+    /// Asks Redis. A permit that it may have given out without that anybody heard of it is released.
+    pub(super) async fn ask_redis(
+        self: &Arc<Self>,
+        op: Op,
+        items: &mut [Item],
+        moment: Moment,
+    ) -> Result<Decision, CallError> {
+        let asked = self.ask_after_releases(op, items, moment).await;
+        if op == Op::Take && matches!(&asked, Err(error) if error.may_have_run()) {
+            self.release_unknown(items, moment.budget);
+        }
+        asked
+    }
+
     /// What this process was releasing when Redis is asked may come there after the question: who is denied for want of that asks
     /// once more when it is done.
-    pub(super) async fn ask_redis(
+    async fn ask_after_releases(
         self: &Arc<Self>,
         op: Op,
         items: &mut [Item],
