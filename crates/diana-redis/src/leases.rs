@@ -14,8 +14,10 @@
 mod pool;
 
 use crate::link::{CallError, Counted};
+use crate::news::{self, News};
 use crate::options;
 use crate::plans::Plan;
+use crate::refusals::Refusals;
 use crate::remote::{Remote, Under};
 use crate::request::{Item, Op};
 use crate::scripted::{LeaseCall, Leasing};
@@ -40,6 +42,8 @@ pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
 pub(crate) struct Leases {
     remote: Arc<Remote>,
     size: options::Leases,
+    /// What has to be forgotten of keys that blocks are given back to.
+    refusals: Option<Arc<Refusals>>,
     pools: Mutex<HashMap<Vec<u8>, Pool>>,
 }
 
@@ -55,8 +59,12 @@ struct Fetch {
 }
 
 impl Leases {
-    pub(crate) fn new(remote: &Arc<Remote>, size: options::Leases) -> Option<Arc<Self>> {
-        let leases = || Arc::new(Self { remote: Arc::clone(remote), size, pools: Mutex::default() });
+    pub(crate) fn new(
+        remote: &Arc<Remote>,
+        size: options::Leases,
+        refusals: Option<Arc<Refusals>>,
+    ) -> Option<Arc<Self>> {
+        let leases = || Arc::new(Self { remote: Arc::clone(remote), size, refusals, pools: Mutex::default() });
         (size != options::Leases::Off).then(leases)
     }
 
@@ -246,7 +254,12 @@ impl Leases {
         };
         if let Err(error) = told.await {
             tracing::debug!(%error, "a lease could not be given back; it ends by itself");
+            return;
         }
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(name);
+        }
+        news::tell(&self.remote, News::Returned, std::iter::once(name.to_vec()));
     }
 }
 

@@ -127,12 +127,12 @@ impl RedisStore {
         }
         let caller = Caller { link, scripts: crate::module::Scripts::default(), times: options.times };
         let remote = Arc::new(Remote::new(caller, &options, instance));
-        let leases = Leases::new(&remote, options.leases);
+        let clocks = if remote.caller.link.is_cluster() { Clocks::Several } else { Clocks::One };
+        let refusals = (options.refusals == options::Refusals::Remembered).then(|| Arc::new(Refusals::new(clocks)));
+        let leases = Leases::new(&remote, options.leases, refusals.clone());
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
-        let clocks = if remote.caller.link.is_cluster() { Clocks::Several } else { Clocks::One };
-        let refusals = (options.refusals == options::Refusals::Remembered).then(|| Arc::new(Refusals::new(clocks)));
         if refusals.is_some() || leases.is_some() {
             let kept = news::Kept {
                 refusals: refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),

@@ -117,6 +117,31 @@ async fn what_another_instance_gives_back_is_heard_of() {
     }
 }
 
+/// Others went on denying what a lease that was given back had freed.
+#[tokio::test]
+async fn a_lease_that_is_given_back_is_heard_of() {
+    let redis = RedisServer::start().unwrap();
+    let there = store(&redis.url(), options()).await;
+    let limits = [bucket("bucket", "1/h burst 100"), Limit::new("total", Total::new(100).unwrap())];
+    for limit in &limits {
+        let here = store(&redis.url(), options().leases(Leases::Of(40))).await;
+        let listening = || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|reply| reply.contains('2'));
+        until(Duration::from_secs(10), "both listen", listening).await;
+        use_leases(&here, limit, 5).await;
+        while ask(&there, limit, "x").await.is_granted() {}
+        let denied = SystemClock.now();
+        assert!(here.link().leased > 0);
+        here.close().await;
+        while !ask(&there, limit, "x").await.is_granted() {
+            let passed = SystemClock.now().since(denied);
+            assert!(passed < Duration::from_millis(900), "{}: not before it is forgotten anyway", limit.name());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let gone = || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|reply| reply.contains('1'));
+        until(Duration::from_secs(10), "one listens", gone).await;
+    }
+}
+
 #[tokio::test]
 async fn requests_of_one_moment_travel_together_unless_that_is_off() {
     let redis = RedisServer::start().unwrap();
