@@ -218,6 +218,11 @@ impl Link {
         Err(error)
     }
 
+    /// How long a request waits for Redis at most.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
     /// The error of a request that waited as long as requests do.
     pub(crate) fn timed_out(&self) -> CallError {
         CallError::TimedOut(self.inner.timeout)

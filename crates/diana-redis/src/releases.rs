@@ -68,6 +68,11 @@ impl Releases {
         Some(ReleaseGuard { releases: Arc::clone(self), number, names })
     }
 
+    /// Whether none is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.lock().by_name.is_empty()
+    }
+
     /// The releases that are on their way for those of `items` whose permits are held.
     pub(crate) fn of(&self, items: &[Item]) -> Overtaken {
         let mut held = items.iter().filter(|item| item.plan.kept.holds()).peekable();

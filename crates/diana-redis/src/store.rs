@@ -212,10 +212,14 @@ impl RedisStore {
     /// Gives back what is out on lease, so that others can use it at once, and waits for that: for the end of a program. A
     /// store that is dropped does it behind, if its runtime still runs. Else a bucket's lease ends within a second, a window's
     /// with its window, and a total's never.
+    ///
+    /// What Redis does not know of yet is released and charged too, if it is reachable: for as long as a request would wait for
+    /// it, and a second at most.
     pub async fn close(self) {
         if let Some(leases) = &self.inner.leases {
             leases.tidy(Which::All).await;
         }
+        self.inner.settle_now().await;
     }
 }
 

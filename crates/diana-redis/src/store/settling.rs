@@ -22,6 +22,10 @@ const FORGIVE_EVERY: u32 = 100;
 const SETTLED_AT_ONCE: usize = 64;
 /// How many calls are under way at once: a cluster needs one for each slot.
 pub(super) const CALLS_AT_ONCE: usize = 8;
+/// How long a store that is closed takes at most for what Redis does not know of yet.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+/// How often it is looked then whether Redis knows all.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Inner {
     /// Charges on Redis what these keys were granted without it, before they are asked for.
@@ -120,6 +124,23 @@ impl Inner {
             let _ = self.charge_back(names, || self.remote.moment(link.now())).await;
         });
         charged.await;
+    }
+
+    /// Releases and charges what Redis does not know of, as far as that can be done at once.
+    pub(super) async fn settle_now(self: &Arc<Self>) {
+        if self.times != Times::OfRedis {
+            return;
+        }
+        let settled = async {
+            while self.is_owing() || !self.releases.is_empty() {
+                self.return_rest().await;
+                self.settle_owed().await;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        let at_most = self.remote.caller.link.timeout().min(LAST_CALLS);
+        // What is not known by then, Redis never hears of.
+        let _ = tokio::time::timeout(at_most, settled).await;
     }
 }
 

@@ -368,3 +368,26 @@ async fn what_is_given_back_during_the_charge_is_not_lost() {
         assert_eq!(left(&store, limit, "x").await, 19, "{}", limit.name());
     }
 }
+
+/// A gateway that stopped just after an outage never charged what it had granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_is_charged_before_the_store_is_closed() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    let pool = Limit::new("pool", Concurrency::new(20).unwrap());
+    let held = ask(&store, &pool, "x").await;
+    cut(&proxy, &store).await;
+    for limit in &twenties() {
+        assert_eq!(granted(&store, limit, "x", 6).await, 6);
+    }
+    assert!(store.refund(&[Ask::one(&pool, "x")], &held, SystemClock.now()).await.is_err());
+    mend(&proxy, &store).await;
+    store.close().await;
+    for limit in &twenties() {
+        assert_eq!(left(&other, limit, "x").await, 14, "{}", limit.name());
+    }
+    assert_eq!(left(&other, &pool, "x").await, 20);
+}
