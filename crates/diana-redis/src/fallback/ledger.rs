@@ -259,3 +259,82 @@ impl Drop for Debts<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plans::Plans;
+    use crate::scripted::Asking;
+    use diana_core::{Limit, Patience, Timestamp, Total};
+    use std::time::Duration;
+
+    fn cost(cost: u64) -> Cost {
+        Cost::new(cost).unwrap()
+    }
+
+    /// Grants so much to a key of a total; the number of the grant.
+    fn grant(ledger: &Ledger, granted: u64) -> u64 {
+        let plan = Plans::new("test").find(&Limit::new("total", Total::new(20).unwrap()), None).unwrap();
+        let (patience, about, permits_for) = (Patience::NONE, Timestamp::EPOCH, Duration::ZERO);
+        let keeps = Duration::ZERO;
+        let asking = Asking { cost: cost(granted), patience, about, ticket: 0, permits_for, stored: None, keeps };
+        ledger.owe(&[Item { plan, name: b"x".to_vec(), asking, seen: None }])
+    }
+
+    /// Begins to charge the key.
+    fn begin(ledger: &Ledger) -> Debts<'_> {
+        ledger.debts(&[b"x".to_vec()], |_, _| 20)
+    }
+
+    fn charges(debts: &Debts<'_>) -> Vec<u64> {
+        debts.charges().map(|(_, _, cost)| cost.get()).collect()
+    }
+
+    fn receipts(debts: &Debts<'_>) -> Vec<Option<Receipt>> {
+        debts.charges().map(|(_, _, cost)| Some(Receipt::new(cost, Timestamp::EPOCH).with_mark(7))).collect()
+    }
+
+    fn give_back(ledger: &Ledger, returned: u64, number: u64) -> Option<u64> {
+        ledger.give_back(b"x", cost(returned), number).map(|receipt| receipt.cost().get())
+    }
+
+    #[test]
+    fn a_charge_that_fails_is_owed_as_before_and_whoever_waited_for_it_makes_it() {
+        let ledger = Ledger::default();
+        let number = grant(&ledger, 5);
+        let first = begin(&ledger);
+        assert_eq!(charges(&first), [5]);
+        let second = begin(&ledger);
+        assert_eq!((charges(&second), second.others.len()), (vec![], 1));
+        // What is given back meanwhile is not charged later.
+        assert_eq!(give_back(&ledger, 2, number), None);
+        drop(first);
+        assert!(second.paid(Vec::new()).1[0].has_changed().is_err(), "it has ended");
+        assert_eq!(charges(&begin(&ledger)), [3]);
+        assert!(ledger.owes());
+    }
+
+    #[test]
+    fn a_grant_is_given_back_by_the_charge_that_it_was_charged_with() {
+        let ledger = Ledger::default();
+        let first = grant(&ledger, 5);
+        let debts = begin(&ledger);
+        // Granted during the charge, so it belongs to the next one.
+        let second = grant(&ledger, 4);
+        assert_eq!(give_back(&ledger, 1, first), None);
+        let paid = receipts(&debts);
+        let (returned, _) = debts.paid(paid);
+        assert_eq!(returned.iter().map(|(.., receipt)| receipt.cost().get()).collect::<Vec<_>>(), [1]);
+        assert_eq!(give_back(&ledger, 1, second), None, "it is not charged yet");
+        let debts = begin(&ledger);
+        assert_eq!(charges(&debts), [3]);
+        let paid = receipts(&debts);
+        assert!(debts.paid(paid).0.is_empty());
+        assert!(!ledger.owes());
+        // No more than was charged, of each.
+        assert_eq!([give_back(&ledger, 3, first), give_back(&ledger, 3, first)], [Some(3), Some(1)]);
+        assert_eq!([give_back(&ledger, 3, second), give_back(&ledger, 3, second)], [Some(3), None]);
+        ledger.reset(b"x");
+        assert_eq!(give_back(&ledger, 1, first), None);
+    }
+}
