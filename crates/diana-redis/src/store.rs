@@ -9,7 +9,7 @@ use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
 use crate::leases::{Leases, TIDY_EVERY, Which};
 use crate::link::{CallError, Counted, Link, Target, without_password};
-use crate::news::{self, News};
+use crate::news::{self, News, ResetListeners};
 use crate::options::{self, Options, Times};
 use crate::plans::Plan;
 use crate::refusals::{Clocks, Refusals};
@@ -17,13 +17,13 @@ use crate::releases::Releases;
 use crate::remote::{Items, Remote, Under};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
-use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, Store, StoreError, Timestamp};
+use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, ResetListener, Store, StoreError, Timestamp};
 use parking_lot::Mutex;
 use returning::Returned;
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -91,6 +91,10 @@ struct Inner {
     fallback: Fallback,
     refusals: Option<Arc<Refusals>>,
     leases: Option<Arc<Leases>>,
+    /// Who wants to hear of resets.
+    listeners: Arc<ResetListeners>,
+    /// Whether it is listened to what others give back.
+    listening: AtomicBool,
     releases: Arc<Releases>,
     /// What could not be released yet.
     unreturned: Mutex<VecDeque<Returned>>,
@@ -133,26 +137,23 @@ impl RedisStore {
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
-        if refusals.is_some() || leases.is_some() {
-            let kept = news::Kept {
-                refusals: refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),
-                leases: leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
-            };
-            tokio::spawn(news::listen(Arc::downgrade(&remote), kept));
+        let inner = Inner {
+            remote,
+            leases,
+            fallback: Fallback::new(options.when_down),
+            refusals,
+            listeners: Arc::default(),
+            listening: AtomicBool::new(false),
+            releases: Arc::default(),
+            unreturned: Mutex::default(),
+            settling: AtomicBool::new(false),
+            times: options.times,
+            runtime: Handle::current(),
+        };
+        if inner.refusals.is_some() || inner.leases.is_some() {
+            inner.listen();
         }
-        Ok(Self {
-            inner: Arc::new(Inner {
-                remote,
-                leases,
-                fallback: Fallback::new(options.when_down),
-                refusals,
-                releases: Arc::default(),
-                unreturned: Mutex::default(),
-                settling: AtomicBool::new(false),
-                times: options.times,
-                runtime: Handle::current(),
-            }),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Whether Redis can keep `limit`; else why not.
@@ -307,6 +308,19 @@ impl Inner {
         }
     }
 
+    /// Listens to what other instances give back, from now on.
+    fn listen(&self) {
+        if self.listening.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let kept = news::Kept {
+            refusals: self.refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            leases: self.leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            listeners: Arc::downgrade(&self.listeners),
+        };
+        self.runtime.spawn(news::listen(Arc::downgrade(&self.remote), kept));
+    }
+
     /// Tells the other instances what happened to keys, in case they remember that something was refused, or hold leases.
     fn tell(&self, news: News, names: impl Iterator<Item = Vec<u8>>) {
         // Others may listen, whatever is kept here.
@@ -334,6 +348,12 @@ impl Store for RedisStore {
     async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
         let mut items = self.inner.remote.items(asks, now, patience)?;
         Ok(self.inner.ask(Op::Peek, &mut items, now).await)
+    }
+
+    /// Told of resets by all instances, its own included; and when some may have been missed, since Redis was unreachable.
+    fn on_reset(&self, listener: Weak<dyn ResetListener>) {
+        self.inner.listeners.add(listener);
+        self.inner.listen();
     }
 
     fn is_fallback(&self, decision: &Decision) -> bool {

@@ -1,9 +1,13 @@
 //! What is answered without asking Redis, and that it can be switched off.
 
 use crate::support::{ask, ask_for, bucket, granted, store, until, warm};
-use diana_core::{Ask, Clock, FixedWindow, Limit, Patience, Quota, Retry, Store, SystemClock, TokenBucket, Total};
+use diana_core::{
+    Ask, Clock, FixedWindow, Limit, Patience, Quota, ResetListener, Retry, Store, SystemClock, TokenBucket, Total,
+};
 use diana_redis::{Batching, Leases, Options, RedisStore, Refusals};
 use diana_testing::RedisServer;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 fn options() -> Options {
@@ -140,6 +144,35 @@ async fn a_lease_that_is_given_back_is_heard_of() {
         let gone = || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|reply| reply.contains('1'));
         until(Duration::from_secs(10), "one listens", gone).await;
     }
+}
+
+/// Counts how often it is told of resets.
+#[derive(Default)]
+struct Told(AtomicU64);
+
+impl ResetListener for Told {
+    fn key_reset(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn who_wants_to_hear_of_resets_does_also_if_nothing_is_remembered() {
+    let redis = RedisServer::start().unwrap();
+    let options = || options().refusals(Refusals::AskedAgain);
+    let (here, there) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
+    let told = Arc::new(Told::default());
+    let listener: Weak<Told> = Arc::downgrade(&told);
+    here.on_reset(listener);
+    // Once when it begins to listen: there may have been some before.
+    let heard = || told.0.load(Ordering::Relaxed);
+    until(Duration::from_secs(10), "it listens", || heard() == 1).await;
+    let limit = bucket("hourly", "1/h");
+    let first = ask(&there, &limit, "x").await;
+    there.refund(&[Ask::one(&limit, "x")], &first, SystemClock.now()).await.unwrap();
+    there.reset(&limit, b"x", SystemClock.now()).await.unwrap();
+    until(Duration::from_secs(10), "it hears", || heard() > 1).await;
+    assert_eq!(heard(), 2, "a refund is no reset");
 }
 
 #[tokio::test]
