@@ -137,7 +137,7 @@ impl Remote {
     ) -> impl Iterator<Item = &'a mut [T]> {
         let is_cluster = self.caller.link.is_cluster();
         let slot_of = move |one: &T| if is_cluster { slot(name(one)) } else { 0 };
-        all.sort_by_key(&slot_of);
+        all.sort_by_cached_key(&slot_of);
         all.chunk_by_mut(move |a, b| slot_of(a) == slot_of(b))
     }
 
@@ -174,7 +174,7 @@ impl Remote {
         under: Under,
         moment: Moment,
     ) -> Result<Vec<Option<Receipt>>, CallError> {
-        for _ in 0..=items.len() * CARRIES {
+        for _ in 0..=CARRIES {
             let (now, mut part) = self.run(Op::Charge, Request::asks(Op::Charge, items), moment).await?;
             match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
@@ -185,6 +185,8 @@ impl Remote {
                     });
                     return Ok(receipts.collect());
                 }
+                // Of many keys each may have parameters of its own, and to find out takes longer than one call has.
+                Reply::Changed(_) if items.len() > 1 => return Err(CallError::busy()),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
                     item.plan = self.bring_over(&item.plan, &item.name, under, moment).await?;

@@ -299,11 +299,20 @@ async fn a_limit_that_others_changed_meanwhile_stays_changed() {
     let window = |quota: &str| FixedWindow::new(quota.parse::<Quota>().unwrap()).opens(Opens::FirstRequest);
     let (old, new) = (Limit::new("window", window("10/week")), Limit::new("window", window("100/week")));
     assert_eq!(granted(&other, &old, "x", 1).await, 1);
+    let others = (0..20).map(|nth| format!("k{nth}")).collect::<Vec<_>>();
     cut(&proxy, &store).await;
     assert_eq!(granted(&store, &old, "x", 3).await, 3);
     assert_eq!(granted(&other, &new, "x", 60).await, 60);
-    mend(&proxy, &store).await;
-    until_left(&other, &[new], "x", 36).await;
+    for key in &others {
+        assert_eq!(granted(&store, &old, key, 1).await, 1);
+        assert_eq!(granted(&other, &new, key, 1).await, 1);
+    }
+    // So that what all of them take does not fit in one time-out.
+    proxy.delay(Duration::from_millis(10)).unwrap();
+    until_left(&other, &[new.clone()], "x", 36).await;
+    for key in &others {
+        until_left(&other, &[new.clone()], key, 98).await;
+    }
 }
 
 /// What a request turned out not to need, or never used, was lost once its local grant had been charged.
