@@ -259,7 +259,7 @@ impl Link {
 
     /// The same for what could not be given back: an outage has many requests.
     pub(crate) fn complain_of_refund(&self, reason: &str) {
-        self.inner.complain(reason, "what a denied request took could not be given back; time will do it");
+        self.inner.complain(reason, "what a request took and does not need could not be given back; time will do it");
     }
 
     pub(crate) fn counters(&self) -> &Counters {
