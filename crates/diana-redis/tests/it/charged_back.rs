@@ -309,9 +309,9 @@ async fn a_limit_that_others_changed_meanwhile_stays_changed() {
     }
     // So that what all of them take does not fit in one time-out.
     proxy.delay(Duration::from_millis(10)).unwrap();
-    until_left(&other, &[new.clone()], "x", 36).await;
+    until_left(&other, std::slice::from_ref(&new), "x", 36).await;
     for key in &others {
-        until_left(&other, &[new.clone()], key, 98).await;
+        until_left(&other, std::slice::from_ref(&new), key, 98).await;
     }
 }
 
