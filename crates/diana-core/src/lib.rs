@@ -71,7 +71,7 @@ pub use permits::{NoPermit, Permit, Permits};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::memory::{MemoryStore, TableOptions};
 pub use store::table::OnFull;
-pub use store::{Ask, LocalStore, RefundFuture, Store, StoreError};
+pub use store::{Ask, LocalStore, RefundFuture, ResetListener, Store, StoreError};
 pub use time::Timestamp;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;

@@ -3,7 +3,7 @@
 use crate::{Cost, Decision, Limit, Patience, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 pub(crate) mod budget;
 mod changes;
@@ -153,6 +153,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Tells `listener`, for as long as it is there, when another process [resets](Self::reset) a key. A store that no other process
+    /// shares has nothing to tell.
+    fn on_reset(&self, listener: Weak<dyn ResetListener>) {
+        let _ = listener;
+    }
+
     /// Whether a decision of this store was made by the counts that this process keeps while the shared ones are unreachable.
     fn is_fallback(&self, decision: &Decision) -> bool {
         let _ = decision;
@@ -170,6 +176,12 @@ pub trait Store: Send + Sync {
     fn configure(&self, number: u64) {
         let _ = number;
     }
+}
+
+/// Who is told by a store that [another process has reset a key](Store::on_reset).
+pub trait ResetListener: Send + Sync {
+    /// Another process has reset some key, or may have. Must not block.
+    fn key_reset(&self);
 }
 
 /// A refund that has [begun](Store::start_refund).

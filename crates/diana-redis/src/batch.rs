@@ -94,7 +94,7 @@ impl Batches {
         {
             let mut queue = self.queue.lock();
             if queue.waiting.len() >= LONGEST {
-                return Err(CallError::Unanswerable("too many requests wait for Redis".to_owned()));
+                return Err(CallError::NotNow("too many requests wait for Redis".to_owned()));
             }
             queue.waiting.push_back(waiting);
             let calls = if queue.waiting.len() >= MOST { MOST_CALLS } else { CALLS };

@@ -31,6 +31,8 @@ pub(crate) trait AnyKept: Debug + Send + Sync {
     fn parameters(&self) -> &str;
     fn take(&self, args: &mut Args, asking: &Asking);
     fn charge(&self, args: &mut Args, asking: &Asking);
+    /// The receipt for a charge, by what the script saw before it.
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt>;
     fn refund(&self, args: &mut Args, receipt: &Receipt);
     fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
@@ -74,6 +76,10 @@ impl<A: Scripted> AnyKept for Kept<A> {
 
     fn charge(&self, args: &mut Args, asking: &Asking) {
         self.algorithm.charge_args(args, asking);
+    }
+
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+        self.algorithm.charged(numbers, asking, now)
     }
 
     fn refund(&self, args: &mut Args, receipt: &Receipt) {

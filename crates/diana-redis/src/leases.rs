@@ -14,9 +14,11 @@
 mod pool;
 
 use crate::link::{CallError, Counted};
+use crate::news::{self, News};
 use crate::options;
 use crate::plans::Plan;
-use crate::remote::Remote;
+use crate::refusals::Refusals;
+use crate::remote::{Remote, Under};
 use crate::request::{Item, Op};
 use crate::scripted::{LeaseCall, Leasing};
 use diana_core::{Cost, Decision, Timestamp};
@@ -40,6 +42,8 @@ pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
 pub(crate) struct Leases {
     remote: Arc<Remote>,
     size: options::Leases,
+    /// What has to be forgotten of keys that blocks are given back to.
+    refusals: Option<Arc<Refusals>>,
     pools: Mutex<HashMap<Vec<u8>, Pool>>,
 }
 
@@ -55,8 +59,12 @@ struct Fetch {
 }
 
 impl Leases {
-    pub(crate) fn new(remote: &Arc<Remote>, size: options::Leases) -> Option<Arc<Self>> {
-        let leases = || Arc::new(Self { remote: Arc::clone(remote), size, pools: Mutex::default() });
+    pub(crate) fn new(
+        remote: &Arc<Remote>,
+        size: options::Leases,
+        refusals: Option<Arc<Refusals>>,
+    ) -> Option<Arc<Self>> {
+        let leases = || Arc::new(Self { remote: Arc::clone(remote), size, refusals, pools: Mutex::default() });
         (size != options::Leases::Off).then(leases)
     }
 
@@ -185,14 +193,14 @@ impl Leases {
         let Ok(seen) = self.remote.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
-        let remaining = seen.answers().first().map_or(0, |answer| answer.standing.remaining);
+        let remaining = seen.first().map_or(0, |answer| answer.standing.remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.asking.cost = cost;
         item.asking.ticket = self.remote.ticket();
         let Ok(taken) = self.remote.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
-        let Some(answer) = taken.answers().first() else { return (None, None) };
+        let Some(answer) = taken.first() else { return (None, None) };
         let block = answer.receipt().map(|receipt| Block {
             id: item.asking.ticket,
             size: cost.get(),
@@ -240,13 +248,18 @@ impl Leases {
             let receipts = back.receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt));
             let mut receipts = receipts.collect::<Vec<_>>();
             if !receipts.is_empty() {
-                self.remote.hand_in(Op::Refund, &mut receipts, moment).await?;
+                self.remote.hand_in(Op::Refund, &mut receipts, Under::Ours, moment).await?;
             }
             Ok::<_, CallError>(())
         };
         if let Err(error) = told.await {
             tracing::debug!(%error, "a lease could not be given back; it ends by itself");
+            return;
         }
+        if let Some(refusals) = &self.refusals {
+            refusals.forget(name);
+        }
+        news::tell(&self.remote, News::Returned, std::iter::once(name.to_vec()));
     }
 }
 

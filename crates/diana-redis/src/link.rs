@@ -85,6 +85,11 @@ impl Budget {
         self.until.max(other.until) - self.until.min(other.until) <= span
     }
 
+    /// Whether the time is over.
+    pub(crate) fn is_over(self) -> bool {
+        tokio::time::Instant::now() >= self.until
+    }
+
     /// What `future` comes to, if that is within the budget.
     pub(crate) async fn wait_for<T>(self, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout_at(self.until, future).await.ok()
@@ -213,6 +218,11 @@ impl Link {
         Err(error)
     }
 
+    /// How long a request waits for Redis at most.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.inner.timeout
+    }
+
     /// The error of a request that waited as long as requests do.
     pub(crate) fn timed_out(&self) -> CallError {
         CallError::TimedOut(self.inner.timeout)
@@ -249,7 +259,7 @@ impl Link {
 
     /// The same for what could not be given back: an outage has many requests.
     pub(crate) fn complain_of_refund(&self, reason: &str) {
-        self.inner.complain(reason, "what a denied request took could not be given back; time will do it");
+        self.inner.complain(reason, "what a request took and does not need could not be given back; time will do it");
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -1,12 +1,15 @@
-//! What one instance gives back, the others must hear of: they may remember that it was refused.
+//! What one instance gives back, the others must hear of: they may remember that it was refused, or queue requests for it.
 //!
-//! Whoever refunds or resets a key says so on a channel, and all instances listen that remember refusals or hold leases. If
-//! a word is lost (Redis was away), a refusal is still forgotten, and a bucket's lease over, within a second.
+//! Whoever refunds or resets a key says so on a channel, and all instances listen that remember refusals, hold leases, or have
+//! somebody who wants to hear of resets. If a word is lost (Redis was away), a refusal is still forgotten, and a bucket's
+//! lease over, within a second; and who wants to hear of resets is told that there may have been some.
 
 use crate::leases::Leases;
 use crate::refusals::Refusals;
 use crate::remote::Remote;
+use diana_core::ResetListener;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -37,6 +40,24 @@ impl News {
 pub(crate) struct Kept {
     pub(crate) refusals: Weak<Refusals>,
     pub(crate) leases: Weak<Leases>,
+    /// There as long as the store is.
+    pub(crate) listeners: Weak<ResetListeners>,
+}
+
+/// Those who want to hear that a key was reset.
+#[derive(Default)]
+pub(crate) struct ResetListeners {
+    all: Mutex<Vec<Weak<dyn ResetListener>>>,
+}
+
+impl ResetListeners {
+    pub(crate) fn add(&self, listener: Weak<dyn ResetListener>) {
+        self.all.lock().push(listener);
+    }
+
+    fn tell(&self) {
+        self.all.lock().retain(|listener| listener.upgrade().inspect(|listener| listener.key_reset()).is_some());
+    }
 }
 
 impl Kept {
@@ -45,13 +66,30 @@ impl Kept {
         if let Some(refusals) = self.refusals.upgrade() {
             refusals.forget(name);
         }
-        if let Some(leases) = self.leases.upgrade().filter(|_| *letter == News::Reset.letter()) {
+        if *letter != News::Reset.letter() {
+            return;
+        }
+        if let Some(leases) = self.leases.upgrade() {
             leases.forget(name);
+        }
+        // Only now: who is told asks again.
+        if let Some(listeners) = self.listeners.upgrade() {
+            listeners.tell();
+        }
+    }
+
+    /// Forgets what may have changed while nobody listened.
+    fn hear_that_words_were_lost(&self) {
+        if let Some(refusals) = self.refusals.upgrade() {
+            refusals.clear();
+        }
+        if let Some(listeners) = self.listeners.upgrade() {
+            listeners.tell();
         }
     }
 
     fn is_there(&self) -> bool {
-        self.refusals.strong_count() > 0 || self.leases.strong_count() > 0
+        self.listeners.strong_count() > 0
     }
 }
 
@@ -63,10 +101,7 @@ pub(crate) async fn listen(remote: Weak<Remote>, kept: Kept) {
             None => return,
         };
         if let Ok(mut heard) = listening {
-            // What was said while nobody listened is not known.
-            if let Some(refusals) = kept.refusals.upgrade() {
-                refusals.clear();
-            }
+            kept.hear_that_words_were_lost();
             loop {
                 // Looks up now and then whether anybody still needs to know.
                 match tokio::time::timeout(Duration::from_secs(1), heard.next()).await {

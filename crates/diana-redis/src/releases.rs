@@ -4,33 +4,51 @@
 //! way to Redis. So this process keeps in mind what it is releasing, from the moment on at which the first request ends: a
 //! question that begins after that and is denied for want of a permit waits for the release, and is asked again.
 //!
-//! Only releases that began before the question are waited for, so that no question waits for those that follow.
+//! Only releases that began before the question are waited for, so that no question waits for those that follow: releases are
+//! numbered in the order in which they begin, and each name publishes the lowest number that has not ended.
 
 use crate::request::Item;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The releases on their way, by the names of the states. There are no more than requests that were granted a permit.
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
-    by_name: Mutex<HashMap<Vec<u8>, Vec<watch::Receiver<()>>>>,
+    pending: Mutex<Pending>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    /// The number of the next release.
+    next: u64,
+    by_name: HashMap<Vec<u8>, PendingOfName>,
+}
+
+/// The releases of one name, at least one.
+#[derive(Debug)]
+struct PendingOfName {
+    numbers: BTreeSet<u64>,
+    /// The lowest of the numbers. Dropped when there is none.
+    lowest: watch::Sender<u64>,
 }
 
 /// A release on its way, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ReleaseGuard {
     releases: Arc<Releases>,
+    number: u64,
     names: Vec<Vec<u8>>,
-    /// Its receivers hear that it is dropped.
-    under_way: Option<watch::Sender<()>>,
 }
 
-/// The releases that a question may have overtaken.
+/// The releases that a question may have overtaken: those of some names with lower numbers than this.
 #[derive(Debug, Default)]
-pub(crate) struct Overtaken(SmallVec<[watch::Receiver<()>; 2]>);
+pub(crate) struct Overtaken {
+    before: u64,
+    names: SmallVec<[watch::Receiver<u64>; 2]>,
+}
 
 impl Releases {
     /// Notes that permits of these states are being released. Nothing if there are none.
@@ -39,13 +57,20 @@ impl Releases {
         if names.is_empty() {
             return None;
         }
-        let (under_way, ends) = watch::channel(());
-        let mut by_name = self.by_name.lock();
+        let mut pending = self.pending.lock();
+        let number = pending.next;
+        pending.next += 1;
         for name in &names {
-            by_name.entry(name.clone()).or_default().push(ends.clone());
+            let new = || PendingOfName { numbers: BTreeSet::new(), lowest: watch::Sender::new(number) };
+            pending.by_name.entry(name.clone()).or_insert_with(new).numbers.insert(number);
         }
-        drop(by_name);
-        Some(ReleaseGuard { releases: Arc::clone(self), names, under_way: Some(under_way) })
+        drop(pending);
+        Some(ReleaseGuard { releases: Arc::clone(self), number, names })
+    }
+
+    /// Whether none is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.lock().by_name.is_empty()
     }
 
     /// The releases that are on their way for those of `items` whose permits are held.
@@ -54,36 +79,40 @@ impl Releases {
         if held.peek().is_none() {
             return Overtaken::default();
         }
-        let by_name = self.by_name.lock();
-        Overtaken(held.filter_map(|item| by_name.get(&item.name)).flatten().cloned().collect())
+        self.of_names(held.map(|item| &item.name[..]))
+    }
+
+    fn of_names<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Overtaken {
+        let pending = self.pending.lock();
+        let names = names.filter_map(|name| Some(pending.by_name.get(name)?.lowest.subscribe())).collect();
+        Overtaken { before: pending.next, names }
     }
 }
 
 impl Overtaken {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.names.is_empty()
     }
 
     /// Waits until all of them have come to Redis, or have failed.
     pub(crate) async fn done(self) {
-        for mut release in self.0 {
-            // Nothing is ever sent: it fails when the sender is dropped.
-            while release.changed().await.is_ok() {}
+        for mut lowest in self.names {
+            // It fails when the sender is dropped: then there is none left.
+            let _ = lowest.wait_for(|lowest| *lowest >= self.before).await;
         }
     }
 }
 
 impl Drop for ReleaseGuard {
     fn drop(&mut self) {
-        let mut by_name = self.releases.by_name.lock();
-        // By then the receivers in the map know it.
-        self.under_way = None;
+        let mut pending = self.releases.pending.lock();
         for name in &self.names {
-            if let Some(releases) = by_name.get_mut(name) {
-                releases.retain(|release| release.has_changed().is_ok());
-                if releases.is_empty() {
-                    by_name.remove(name);
-                }
+            let Some(of_name) = pending.by_name.get_mut(name) else { continue };
+            of_name.numbers.remove(&self.number);
+            match of_name.numbers.first() {
+                Some(lowest) if *lowest > self.number => drop(of_name.lowest.send_replace(*lowest)),
+                Some(_) => {}
+                None => drop(pending.by_name.remove(name)),
             }
         }
     }
@@ -92,21 +121,28 @@ impl Drop for ReleaseGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
-    #[tokio::test]
-    async fn a_question_waits_for_the_releases_that_began_before_it() {
+    #[test]
+    fn a_question_waits_for_the_releases_that_began_before_it() {
         let releases = Arc::<Releases>::default();
         assert!(releases.begin(std::iter::empty()).is_none());
-        let of = |name: &[u8]| Overtaken(releases.by_name.lock().get(name).into_iter().flatten().cloned().collect());
+        let of = |name: &'static [u8]| releases.of_names([name].into_iter());
         let (a, b) = (b"a".to_vec(), b"b".to_vec());
-        let first = releases.begin([a.clone(), b.clone()].into_iter());
-        let overtaken = of(b"a");
-        let second = releases.begin([a].into_iter());
-        assert_eq!((of(b"a").0.len(), of(b"b").0.len()), (2, 1));
-        drop(first);
-        overtaken.done().await;
-        assert_eq!((of(b"a").0.len(), of(b"b").0.len()), (1, 0));
+        let first = releases.begin([a.clone(), b].into_iter());
+        let second = releases.begin([a.clone()].into_iter());
+        let mut overtaken = Box::pin(of(b"a").done());
+        let third = releases.begin([a].into_iter());
+        assert!(!of(b"a").is_empty() && !of(b"b").is_empty() && of(b"c").is_empty());
+        // They end in any order.
         drop(second);
-        assert!(releases.by_name.lock().is_empty());
+        assert_eq!((&mut overtaken).now_or_never(), None);
+        drop(first);
+        assert_eq!((&mut overtaken).now_or_never(), Some(()));
+        assert!(!of(b"a").is_empty() && of(b"b").is_empty());
+        let overtaken = of(b"a").done();
+        drop(third);
+        assert_eq!(overtaken.now_or_never(), Some(()));
+        assert!(releases.pending.lock().by_name.is_empty());
     }
 }

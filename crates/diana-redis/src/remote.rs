@@ -1,4 +1,4 @@
-//! The store's contract on Redis, without any comforts: each request is one script call.
+//! The store's contract on Redis, without any comforts: each request is one script call, for keys on one node.
 
 use crate::batch::Batches;
 use crate::caller::{Caller, Moment};
@@ -34,6 +34,15 @@ pub(crate) struct Remote {
     pub(crate) permits_for: Duration,
     /// Where what is done behind a request is done.
     pub(crate) runtime: Handle,
+}
+
+/// By which parameters a state goes on that was written under others than ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Under {
+    /// Ours: it is carried over.
+    Ours,
+    /// Its own: what comes late must not undo a change that others made meanwhile.
+    Found,
 }
 
 /// Something that was taken: the plan, the name of the state, and the receipt.
@@ -115,55 +124,25 @@ impl Remote {
         items.iter().all(|item| self.caller.link.is_up(self.caller.link.part(&item.name)))
     }
 
-    /// Takes all of `items`, or looks at them.
+    /// Whether one call can't carry `items`: a cluster's script can't leave its slot.
+    pub(crate) fn is_across(&self, items: &[Item]) -> bool {
+        self.caller.link.is_cluster() && items.windows(2).any(|two| slot(&two[0].name) != slot(&two[1].name))
+    }
+
+    /// Sorts `all` into groups that one call can carry each.
+    pub(crate) fn groups<'a, T>(
+        &self,
+        all: &'a mut [T],
+        name: impl Fn(&T) -> &[u8] + 'a,
+    ) -> impl Iterator<Item = &'a mut [T]> {
+        let is_cluster = self.caller.link.is_cluster();
+        let slot_of = move |one: &T| if is_cluster { slot(name(one)) } else { 0 };
+        all.sort_by_cached_key(&slot_of);
+        all.chunk_by_mut(move |a, b| slot_of(a) == slot_of(b))
+    }
+
+    /// Takes all of `items`, or looks at them. They are on one node.
     pub(crate) async fn ask(
-        self: &Arc<Self>,
-        op: Op,
-        items: &mut [Item],
-        moment: Moment,
-    ) -> Result<Decision, CallError> {
-        if self.caller.link.is_cluster() && items.windows(2).any(|two| slot(&two[0].name) != slot(&two[1].name)) {
-            return self.ask_across(op, items, moment).await;
-        }
-        self.ask_at_once(op, items, moment).await.map(Decision::from)
-    }
-
-    /// Asks one part of Redis after the other. Once one refuses, what the others took is given back.
-    ///
-    /// Two such requests may stand in each other's way, and both be refused; but what is taken is taken, so never is too
-    /// much granted. If this process dies in between, what it took is gone until time gives it back.
-    async fn ask_across(self: &Arc<Self>, op: Op, items: &mut [Item], moment: Moment) -> Result<Decision, CallError> {
-        let mut order = items.iter().map(|item| slot(&item.name)).enumerate().collect::<Vec<_>>();
-        order.sort_by_key(|(_, slot)| *slot);
-        let mut all: Vec<Option<Answer>> = vec![None; items.len()];
-        let (mut taken, mut op) = (TakenSoFar { remote: self, receipts: Vec::new() }, op);
-        for group in order.chunk_by(|(_, a), (_, b)| a == b) {
-            let mut asked = group.iter().map(|(index, _)| items[*index].clone()).collect::<SmallVec<[Item; 2]>>();
-            let answers = self.ask_at_once(op, &mut asked, moment).await?;
-            let granted = answers.iter().all(Answer::is_granted);
-            for (((index, _), item), answer) in group.iter().zip(asked).zip(answers) {
-                if let Some(receipt) = answer.receipt().filter(|_| granted && op == Op::Take) {
-                    taken.receipts.push((Arc::clone(&item.plan), item.name.clone(), receipt));
-                }
-                items[*index] = item;
-                all[*index] = Some(answer);
-            }
-            if !granted && op == Op::Take {
-                // The rest is only looked at, for what is shown.
-                taken.give_back(moment.now);
-                op = Op::Peek;
-                // What was taken before goes back, so that those states will be as they were.
-                for seen in items.iter_mut().filter_map(|item| item.seen.as_mut()) {
-                    seen.effect = Effect::None;
-                }
-            }
-        }
-        taken.keep();
-        all.into_iter().collect::<Option<SmallVec<[Answer; 8]>>>().map(Decision::from).ok_or_else(CallError::nonsense)
-    }
-
-    /// Asks for items that are on one node.
-    async fn ask_at_once(
         &self,
         op: Op,
         items: &mut [Item],
@@ -175,7 +154,7 @@ impl Remote {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
-                    item.plan = self.bring_over(&item.plan, &item.name, moment).await?;
+                    item.plan = self.bring_over(&item.plan, &item.name, Under::Ours, moment).await?;
                 }
                 Reply::Done { granted, seen } => {
                     let effect = if granted && op == Op::Take { Effect::Taken } else { Effect::None };
@@ -188,25 +167,29 @@ impl Remote {
         Err(CallError::busy())
     }
 
-    /// Charges `items` without asking.
-    pub(crate) async fn charge(&self, items: &mut [Item], moment: Moment) -> Result<(), CallError> {
-        let is_cluster = self.caller.link.is_cluster();
-        items.sort_by_key(|item| if is_cluster { slot(&item.name) } else { 0 });
-        for group in items.chunk_by_mut(|a, b| !is_cluster || slot(&a.name) == slot(&b.name)) {
-            self.charge_at_once(group, moment).await?;
-        }
-        Ok(())
-    }
-
-    async fn charge_at_once(&self, items: &mut [Item], moment: Moment) -> Result<(), CallError> {
-        for _ in 0..=items.len() * CARRIES {
-            let (_, mut part) = self.run(Op::Charge, Request::asks(Op::Charge, items), moment).await?;
+    /// Charges `items`, which are on one node, without asking: a receipt for each, where there is one.
+    pub(crate) async fn charge(
+        &self,
+        items: &mut [Item],
+        under: Under,
+        moment: Moment,
+    ) -> Result<Vec<Option<Receipt>>, CallError> {
+        for _ in 0..=CARRIES {
+            let (now, mut part) = self.run(Op::Charge, Request::asks(Op::Charge, items), moment).await?;
             match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
-                Reply::Done { .. } => return Ok(()),
+                Reply::Done { seen, .. } => {
+                    let receipts = items.iter().zip(&*seen).map(|(item, seen)| match seen {
+                        Value::Array(numbers) => item.plan.kept.charged(Numbers(numbers), &item.asking, now),
+                        _ => None,
+                    });
+                    return Ok(receipts.collect());
+                }
+                // Of many keys each may have parameters of its own, and to find out takes longer than one call has.
+                Reply::Changed(_) if items.len() > 1 => return Err(CallError::busy()),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
-                    item.plan = self.bring_over(&item.plan, &item.name, moment).await?;
+                    item.plan = self.bring_over(&item.plan, &item.name, under, moment).await?;
                 }
             }
         }
@@ -221,17 +204,37 @@ impl Remote {
         Item { plan, name, asking, seen: None }
     }
 
-    /// Gives back what the receipts say, or holds it for as long again.
-    pub(crate) async fn hand_in(&self, op: Op, receipts: &mut [Taken], moment: Moment) -> Result<(), CallError> {
-        let is_cluster = self.caller.link.is_cluster();
-        receipts.sort_by_key(|(_, name, _)| if is_cluster { slot(name) } else { 0 });
-        for group in receipts.chunk_by_mut(|(_, a, _), (_, b, _)| !is_cluster || slot(a) == slot(b)) {
-            self.hand_in_at_once(op, group, moment).await?;
+    /// Gives back what the receipts say, or holds it for as long again: as much of it as can be. An error if something could
+    /// not be, if possible one that may pass.
+    pub(crate) async fn hand_in(
+        &self,
+        op: Op,
+        receipts: &mut [Taken],
+        under: Under,
+        moment: Moment,
+    ) -> Result<(), CallError> {
+        let mut all = Ok(());
+        for group in self.groups(receipts, |(_, name, _)| name) {
+            let mut done = self.hand_in_at_once(op, group, under, moment).await;
+            if group.len() > 1 && matches!(&done, Err(error) if error.is_of_keys()) {
+                // One of them is no reason to keep the others.
+                done = Ok(());
+                for one in group.chunks_mut(1) {
+                    done = both(done, self.hand_in_at_once(op, one, under, moment).await);
+                }
+            }
+            all = both(all, done);
         }
-        Ok(())
+        all
     }
 
-    async fn hand_in_at_once(&self, op: Op, receipts: &mut [Taken], moment: Moment) -> Result<(), CallError> {
+    async fn hand_in_at_once(
+        &self,
+        op: Op,
+        receipts: &mut [Taken],
+        under: Under,
+        moment: Moment,
+    ) -> Result<(), CallError> {
         for _ in 0..=receipts.len() * CARRIES {
             let (_, mut part) = self.run(op, Request::receipts(op, receipts, self.permits_for), moment).await?;
             match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
@@ -239,7 +242,7 @@ impl Remote {
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(index) => {
                     let (plan, name, _) = receipts.get_mut(index).ok_or_else(CallError::nonsense)?;
-                    *plan = self.bring_over(plan, name, moment).await?;
+                    *plan = self.bring_over(plan, name, under, moment).await?;
                 }
             }
         }
@@ -283,9 +286,15 @@ impl Remote {
         self.plans.find(limit, None)
     }
 
-    /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer: the plan to
-    /// ask again with.
-    async fn bring_over(&self, plan: &Arc<Plan>, name: &[u8], moment: Moment) -> Result<Arc<Plan>, CallError> {
+    /// Carries the state at `name` over to `plan`, or goes by the state's own parameters if those are newer, or meant: the plan
+    /// to ask again with.
+    async fn bring_over(
+        &self,
+        plan: &Arc<Plan>,
+        name: &[u8],
+        under: Under,
+        moment: Moment,
+    ) -> Result<Arc<Plan>, CallError> {
         let (caller, part) = (&self.caller, self.caller.link.part(name));
         let mut last = None;
         for _ in 0..CARRIES {
@@ -305,6 +314,9 @@ impl Remote {
             }
             if let Some(newer) = self.plans.adopt(plan, &dump.kept, &dump.since) {
                 return Ok(newer);
+            }
+            if under == Under::Found {
+                return Ok(Arc::new(plan.as_written(&dump.kept, &dump.since)));
             }
             let written = dump.carried(plan, now).ok_or_else(|| foreign(carry::foreign()))?;
             let swapped = caller.script(&caller.scripts.swap, part, moment.budget, |cmd| {
@@ -349,38 +361,11 @@ impl Remote {
     }
 }
 
-/// What a request across slots has taken so far. Dropped, it gives that back: when a later part refuses, fails, or nobody
-/// waits for the answer any more.
-struct TakenSoFar<'a> {
-    remote: &'a Arc<Remote>,
-    receipts: Vec<Taken>,
-}
-
-impl TakenSoFar<'_> {
-    fn give_back(&mut self, now: Timestamp) {
-        let (remote, mut returned) = (Arc::clone(self.remote), std::mem::take(&mut self.receipts));
-        if returned.is_empty() {
-            return;
-        }
-        // The request has waited long enough, so this is done behind it.
-        self.remote.runtime.spawn(async move {
-            let moment = remote.moment(now);
-            if let Err(error) = remote.hand_in(Op::Refund, &mut returned, moment).await {
-                remote.caller.link.complain_of_refund(&error.to_string());
-            }
-        });
-    }
-
-    /// It was granted.
-    fn keep(mut self) {
-        self.receipts.clear();
-    }
-}
-
-impl Drop for TakenSoFar<'_> {
-    fn drop(&mut self) {
-        let now = self.remote.caller.link.now();
-        self.give_back(now);
+/// Of two failures the one that may pass.
+fn both(one: Result<(), CallError>, other: Result<(), CallError>) -> Result<(), CallError> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(if one.may_pass() { one } else { other }),
+        (one, other) => one.and(other),
     }
 }
 

@@ -34,6 +34,15 @@ pub(crate) trait Scripted: Algorithm {
     /// The script's arguments to charge.
     fn charge_args(&self, args: &mut Args, asking: &Asking);
 
+    /// The receipt for a charge of what `asking` asks for, by the state that the script saw before it: by this, what turns out
+    /// not to be used of it is given back. `None` where that can't be told.
+    ///
+    /// A charge that a grant could have been has the receipt of that grant.
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+        let asking = Asking { patience: Patience::FOREVER, ..*asking };
+        self.answer_to(numbers, &asking, now, Effect::Taken)?.receipt()
+    }
+
     /// The script's arguments to give back.
     fn refund_args(&self, args: &mut Args, receipt: &Receipt);
 

@@ -1,5 +1,6 @@
 //! The store that users hold: Redis, and all that spares it or stands in for it.
 
+mod across;
 mod returning;
 mod settling;
 
@@ -8,29 +9,52 @@ use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
 use crate::leases::{Leases, TIDY_EVERY, Which};
 use crate::link::{CallError, Counted, Link, Target, without_password};
-use crate::news::{self, News};
+use crate::news::{self, News, ResetListeners};
 use crate::options::{self, Options, Times};
 use crate::plans::Plan;
 use crate::refusals::{Clocks, Refusals};
 use crate::releases::Releases;
-use crate::remote::{Items, Remote};
+use crate::remote::{Items, Remote, Under};
 use crate::request::{Item, Op};
 use crate::status::{Health, LinkStatus};
-use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, Store, StoreError, Timestamp};
+use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, ResetListener, Store, StoreError, Timestamp};
 use parking_lot::Mutex;
 use returning::Returned;
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// What is noted on a decision that was made without Redis.
-const DECIDED_HERE: u64 = 1;
-/// What is noted on a decision that spends what was leased.
-const FROM_A_LEASE: u64 = 2;
+/// Who made a decision, which is noted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    Redis,
+    /// It spends what was leased.
+    Lease,
+    /// Made without Redis, and [noted](Fallback::answer) there under this number.
+    LocalCounts(u64),
+}
+
+impl MadeBy {
+    fn note(self) -> u64 {
+        match self {
+            Self::Redis => 0,
+            Self::Lease => 1,
+            Self::LocalCounts(number) => number.saturating_add(2),
+        }
+    }
+
+    fn noted(decision: &Decision) -> Self {
+        match decision.note() {
+            0 => Self::Redis,
+            1 => Self::Lease,
+            note => Self::LocalCounts(note - 2),
+        }
+    }
+}
 
 /// Counts that many processes share, on Redis.
 ///
@@ -67,6 +91,10 @@ struct Inner {
     fallback: Fallback,
     refusals: Option<Arc<Refusals>>,
     leases: Option<Arc<Leases>>,
+    /// Who wants to hear of resets.
+    listeners: Arc<ResetListeners>,
+    /// Whether it is listened to what others give back.
+    listening: AtomicBool,
     releases: Arc<Releases>,
     /// What could not be released yet.
     unreturned: Mutex<VecDeque<Returned>>,
@@ -103,32 +131,29 @@ impl RedisStore {
         }
         let caller = Caller { link, scripts: crate::module::Scripts::default(), times: options.times };
         let remote = Arc::new(Remote::new(caller, &options, instance));
-        let leases = Leases::new(&remote, options.leases);
+        let clocks = if remote.caller.link.is_cluster() { Clocks::Several } else { Clocks::One };
+        let refusals = (options.refusals == options::Refusals::Remembered).then(|| Arc::new(Refusals::new(clocks)));
+        let leases = Leases::new(&remote, options.leases, refusals.clone());
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
-        let clocks = if remote.caller.link.is_cluster() { Clocks::Several } else { Clocks::One };
-        let refusals = (options.refusals == options::Refusals::Remembered).then(|| Arc::new(Refusals::new(clocks)));
-        if refusals.is_some() || leases.is_some() {
-            let kept = news::Kept {
-                refusals: refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),
-                leases: leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
-            };
-            tokio::spawn(news::listen(Arc::downgrade(&remote), kept));
+        let inner = Inner {
+            remote,
+            leases,
+            fallback: Fallback::new(options.when_down),
+            refusals,
+            listeners: Arc::default(),
+            listening: AtomicBool::new(false),
+            releases: Arc::default(),
+            unreturned: Mutex::default(),
+            settling: AtomicBool::new(false),
+            times: options.times,
+            runtime: Handle::current(),
+        };
+        if inner.refusals.is_some() || inner.leases.is_some() {
+            inner.listen();
         }
-        Ok(Self {
-            inner: Arc::new(Inner {
-                remote,
-                leases,
-                fallback: Fallback::new(options.when_down),
-                refusals,
-                releases: Arc::default(),
-                unreturned: Mutex::default(),
-                settling: AtomicBool::new(false),
-                times: options.times,
-                runtime: Handle::current(),
-            }),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Whether Redis can keep `limit`; else why not.
@@ -172,7 +197,7 @@ impl RedisStore {
 
     /// Whether a decision was made without Redis, as [`Options::when_down`] says.
     pub(crate) fn is_made_here(decision: &Decision) -> bool {
-        decision.note() == DECIDED_HERE
+        matches!(MadeBy::noted(decision), MadeBy::LocalCounts(_))
     }
 
     /// Keeps the keys of `limit` for at least `least` after a grant, where its algorithm can.
@@ -188,10 +213,14 @@ impl RedisStore {
     /// Gives back what is out on lease, so that others can use it at once, and waits for that: for the end of a program. A
     /// store that is dropped does it behind, if its runtime still runs. Else a bucket's lease ends within a second, a window's
     /// with its window, and a total's never.
+    ///
+    /// What Redis does not know of yet is released and charged too, if it is reachable: for as long as a request would wait for
+    /// it, and a second at most.
     pub async fn close(self) {
         if let Some(leases) = &self.inner.leases {
             leases.tidy(Which::All).await;
         }
+        self.inner.settle_now().await;
     }
 }
 
@@ -231,7 +260,7 @@ impl Inner {
         if op == Op::Take {
             // Leases first: a block may have come since Redis refused.
             if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
-                return items.spread(&decision).with_note(FROM_A_LEASE);
+                return items.spread(&decision).with_note(MadeBy::Lease.note());
             }
             if let Some(decision) = self.remembered(&items.items, now) {
                 return items.spread(&decision);
@@ -260,9 +289,9 @@ impl Inner {
             }
         }
         let looking = if op == Op::Take { Looking::AndTaking } else { Looking::Only };
-        let decision = self.fallback.answer(&items.items, looking, self.instances(), now);
+        let (decision, number) = self.fallback.answer(&items.items, looking, self.instances(), now);
         self.settle_later();
-        items.spread(&decision).with_note(DECIDED_HERE)
+        items.spread(&decision).with_note(MadeBy::LocalCounts(number).note())
     }
 
     /// The denial of `items`, if it is known that Redis would deny them.
@@ -274,9 +303,22 @@ impl Inner {
 
     /// The link tells of its own troubles; what is wrong with a single request is told here.
     fn complain(&self, error: &CallError) {
-        if let CallError::Unanswerable(reason) = error {
+        if let CallError::Unanswerable(reason) | CallError::NotNow(reason) = error {
             self.remote.caller.link.complain(reason);
         }
+    }
+
+    /// Listens to what other instances give back, from now on.
+    fn listen(&self) {
+        if self.listening.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let kept = news::Kept {
+            refusals: self.refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            leases: self.leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
+            listeners: Arc::downgrade(&self.listeners),
+        };
+        self.runtime.spawn(news::listen(Arc::downgrade(&self.remote), kept));
     }
 
     /// Tells the other instances what happened to keys, in case they remember that something was refused, or hold leases.
@@ -308,6 +350,12 @@ impl Store for RedisStore {
         Ok(self.inner.ask(Op::Peek, &mut items, now).await)
     }
 
+    /// Told of resets by all instances, its own included; and when some may have been missed, since Redis was unreachable.
+    fn on_reset(&self, listener: Weak<dyn ResetListener>) {
+        self.inner.listeners.add(listener);
+        self.inner.listen();
+    }
+
     fn is_fallback(&self, decision: &Decision) -> bool {
         Self::is_made_here(decision)
     }
@@ -330,7 +378,7 @@ impl Store for RedisStore {
         let mut items = inner.remote.items(&[ask], now, Patience::NONE)?;
         let Some(item) = items.items.first_mut() else { return Ok(()) };
         let moment = inner.remote.moment(now);
-        let done = inner.remote.charge(std::slice::from_mut(item), moment).await;
+        let done = inner.remote.charge(std::slice::from_mut(item), Under::Ours, moment).await;
         inner.forget(&item.plan, &item.name);
         if let Err(error) = done {
             inner.complain(&error);
@@ -359,7 +407,7 @@ impl Store for RedisStore {
     /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
     /// work that takes longer. What was not put in flight, or has ended already, stays as it is.
     async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
-        if !decision.is_granted() || decision.note() == DECIDED_HERE {
+        if !decision.is_granted() || Self::is_made_here(decision) {
             return Ok(());
         }
         let remote = &self.inner.remote;
@@ -369,7 +417,7 @@ impl Store for RedisStore {
         let held = held.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?)));
         let mut held = held.collect::<Vec<_>>();
         let moment = remote.moment(now);
-        remote.hand_in(Op::Extend, &mut held, moment).await.map_err(|error| self.failed(&error))
+        remote.hand_in(Op::Extend, &mut held, Under::Ours, moment).await.map_err(|error| self.failed(&error))
     }
 
     /// Three times in the time that [`Options::permits_for`] says, so that one may be lost.

@@ -88,6 +88,14 @@ impl Scripted for FixedWindow {
         self.take_args(args, asking);
     }
 
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+        let ends = match numbers.whole(0)? {
+            0 => self.comes_back(now),
+            ends => Timestamp::from_micros(ends),
+        };
+        Some(Receipt::new(asking.cost, now).with_mark(mark(numbers.whole(2)?, u128::from(ends.as_nanos()))))
+    }
+
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
         args.push(receipt.cost().get());
         let (born, ends) = (receipt.mark() >> 64, receipt.mark() & u128::from(u64::MAX));
@@ -99,7 +107,7 @@ impl Scripted for FixedWindow {
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
         let ends = answer.receipt().map_or(0, |receipt| receipt.mark());
-        Some(with_mark(answer, u128::from(numbers.whole(2)?) << 64 | ends))
+        Some(with_mark(answer, mark(numbers.whole(2)?, ends)))
     }
 
     fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<FixedWindowState> {
@@ -136,6 +144,11 @@ impl Scripted for FixedWindow {
         };
         share.unwrap_or_else(|| self.clone())
     }
+}
+
+/// When the state came to be, and when its window ends.
+fn mark(born: u64, ends: u128) -> u128 {
+    u128::from(born) << 64 | ends
 }
 
 /// The length of a window as a fraction of microseconds in lowest terms.

@@ -50,6 +50,11 @@ impl Scripted for SlidingLog {
         self.take_args(args, asking);
     }
 
+    /// What is charged is in the window from now on, whatever was there before.
+    fn charged(&self, _numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+        Some(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos())))
+    }
+
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
         args.push(receipt.cost().get());
         args.push(receipt.mark() / 1_000);

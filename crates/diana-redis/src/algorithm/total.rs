@@ -30,6 +30,10 @@ impl Scripted for Total {
         args.push(asking.cost.get());
     }
 
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+        Some(Receipt::new(asking.cost, now).with_mark(u128::from(numbers.whole(1)?)))
+    }
+
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
         args.push(receipt.cost().get());
         args.push(receipt.mark());

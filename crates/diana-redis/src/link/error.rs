@@ -31,6 +31,9 @@ pub(crate) enum CallError {
     /// Redis works, but this request can't be answered.
     #[error("{0}")]
     Unanswerable(String),
+    /// The same, but it may be answered later. Nothing was taken.
+    #[error("{0}")]
+    NotNow(String),
 }
 
 impl CallError {
@@ -44,6 +47,16 @@ impl CallError {
         !matches!(self, Self::Failed(_) | Self::Unanswerable(_))
     }
 
+    /// Whether it is the fault of the call's keys, or of one of them: then the same call for fewer keys may succeed.
+    pub(crate) fn is_of_keys(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Unanswerable(_) | Self::NotNow(_))
+    }
+
+    /// Whether Redis may have done what it was asked to, and nobody heard of it.
+    pub(crate) fn may_have_run(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::Away(_))
+    }
+
     pub(crate) fn nonsense() -> Self {
         Self::Unanswerable("Redis gave a reply that no script of Diana's gives".to_owned())
     }
@@ -53,7 +66,7 @@ impl CallError {
     }
 
     pub(crate) fn busy() -> Self {
-        Self::Unanswerable("the key changes its parameters all the time; do two configurations compete?".to_owned())
+        Self::NotNow("the key changes its parameters all the time; do two configurations compete?".to_owned())
     }
 }
 
@@ -73,7 +86,7 @@ impl From<RedisError> for CallError {
                 Self::Failed(text)
             }
             // The slot of the request's keys is being moved, and some of them are here and some there.
-            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::Unanswerable(text),
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Self::NotNow(text),
             _ if error.code() == Some("WRONGTYPE") => Self::Failed(text),
             _ => Self::Away(text),
         }

@@ -1,14 +1,16 @@
 //! Giving back, and what is asked while something is on its way back.
 
-use super::{DECIDED_HERE, FROM_A_LEASE, Inner, RedisStore};
+use super::settling::CALLS_AT_ONCE;
+use super::{Inner, MadeBy, RedisStore};
 use crate::caller::Moment;
-use crate::link::CallError;
+use crate::link::{Budget, CallError};
 use crate::news::News;
 use crate::options::Times;
 use crate::releases::ReleaseGuard;
-use crate::remote::Taken;
+use crate::remote::{Taken, Under};
 use crate::request::{Item, Op};
-use diana_core::{Answer, Ask, Decision, Patience, RefundFuture, StoreError, Timestamp};
+use diana_core::{Answer, Ask, Decision, Patience, Receipt, RefundFuture, StoreError, Timestamp};
+use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 
 /// The most releases that wait for Redis to come back.
@@ -18,6 +20,8 @@ const MOST_UNRETURNED: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Returned {
     receipts: Vec<Taken>,
+    /// What may still be taken until this is over: only then it can be given back.
+    after: Option<Budget>,
     /// Until it is there.
     _release: Option<ReleaseGuard>,
 }
@@ -35,31 +39,36 @@ impl Inner {
         }
         let items = self.remote.items(asks, now, Patience::NONE)?;
         let own = items.gather(decision);
-        match (decision.note(), &self.leases) {
-            (DECIDED_HERE, _) => {
-                self.fallback.refund(&items.items, &own, self.instances(), now);
-                return Ok(None);
+        let receipts = match (MadeBy::noted(decision), &self.leases) {
+            (MadeBy::LocalCounts(number), _) => {
+                self.fallback.refund(&items.items, (&own, number), self.instances(), now)
             }
-            (FROM_A_LEASE, Some(leases)) => {
+            (MadeBy::Lease, Some(leases)) => {
                 leases.put_back(&items.items, &own);
-                return Ok(None);
+                Vec::new()
             }
-            _ => {}
-        }
-        let mut receipts = Vec::with_capacity(items.items.len());
-        for (item, answer) in items.items.into_iter().zip(own.answers()) {
-            self.forget(&item.plan, &item.name);
-            receipts.extend(answer.receipt().map(|receipt| (item.plan, item.name, receipt)));
+            _ => {
+                let taken = items.items.into_iter().zip(own.answers());
+                taken.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?))).collect()
+            }
+        };
+        Ok((!receipts.is_empty()).then(|| self.returned(receipts)))
+    }
+
+    /// What goes back to Redis, of which decisions from now on know.
+    fn returned(&self, receipts: Vec<Taken>) -> Returned {
+        for (plan, name, _) in &receipts {
+            self.forget(plan, name);
         }
         let held = receipts.iter().filter(|(plan, ..)| plan.kept.holds());
         let release = self.releases.begin(held.map(|(_, name, _)| name.clone()));
-        Ok(Some(Returned { receipts, _release: release }))
+        Returned { receipts, after: None, _release: release }
     }
 
     /// Gives back on Redis. What is held and could not be released is released when Redis is back.
     pub(super) async fn hand_in(self: &Arc<Self>, mut returned: Returned, now: Timestamp) -> Result<(), CallError> {
         let moment = self.remote.moment(now);
-        let done = self.remote.hand_in(Op::Refund, &mut returned.receipts, moment).await;
+        let done = self.remote.hand_in(Op::Refund, &mut returned.receipts, Under::Ours, moment).await;
         for (plan, name, _) in &returned.receipts {
             // Again, since somebody may have been refused meanwhile.
             self.forget(plan, name);
@@ -68,13 +77,38 @@ impl Inner {
         self.tell(News::Returned, used.map(|(_, name, _)| name.clone()));
         if matches!(&done, Err(error) if error.may_pass()) {
             returned.receipts.retain(|(plan, ..)| plan.kept.holds());
-            // Where the time is handed in, nobody knows it when Redis is back.
-            if !returned.receipts.is_empty() && self.times == Times::OfRedis {
-                self.keep_unreturned(returned);
-                self.settle_later();
-            }
+            self.return_later(returned);
         }
         done
+    }
+
+    /// Gives back on Redis, behind whoever took it.
+    pub(super) fn hand_in_behind(self: &Arc<Self>, receipts: Vec<Taken>, now: Timestamp) {
+        let (inner, returned) = (Arc::clone(self), self.returned(receipts));
+        self.runtime.spawn(async move {
+            if let Err(error) = inner.hand_in(returned, now).await {
+                inner.remote.caller.link.complain_of_refund(&error.to_string());
+            }
+        });
+    }
+
+    /// Releases what `items` may hold without that anybody knows, since the answer was lost: when it can't be taken any more.
+    fn release_unknown(self: &Arc<Self>, items: &[Item], budget: Budget) {
+        let held = items.iter().filter(|item| item.plan.kept.holds()).map(|item| {
+            // Served it was not, which a release shows that comes before its time.
+            let receipt = Receipt::new(item.asking.cost, Timestamp::MAX).with_mark(item.asking.ticket);
+            (Arc::clone(&item.plan), item.name.clone(), receipt)
+        });
+        self.return_later(Returned { after: Some(budget), ..self.returned(held.collect()) });
+    }
+
+    /// Sees to it that held permits are released, as soon as Redis is up.
+    fn return_later(self: &Arc<Self>, returned: Returned) {
+        // Where the time is handed in, nobody knows it when Redis is back.
+        if !returned.receipts.is_empty() && self.times == Times::OfRedis {
+            self.keep_unreturned(returned);
+            self.settle_later();
+        }
     }
 
     fn keep_unreturned(&self, returned: Returned) {
@@ -88,26 +122,50 @@ impl Inner {
     /// Releases what could not be released before, as far as Redis is up. To release it twice does no harm.
     pub(super) async fn return_rest(&self) {
         let link = &self.remote.caller.link;
-        let count = self.unreturned.lock().len();
-        for _ in 0..count {
-            let Some(mut returned) = self.unreturned.lock().pop_front() else { return };
-            let is_up = returned.receipts.iter().all(|(_, name, _)| link.is_up(link.part(name)));
-            let done = if is_up {
-                self.remote.hand_in(Op::Refund, &mut returned.receipts, self.remote.moment(link.now())).await
-            } else {
-                Err(CallError::Open)
-            };
+        let is_due = |returned: &Returned| {
+            returned.after.is_none_or(Budget::is_over)
+                && returned.receipts.iter().all(|(_, name, _)| link.is_up(link.part(name)))
+        };
+        let due = {
+            let mut all = self.unreturned.lock();
+            let (due, rest) = all.drain(..).partition::<Vec<_>, _>(is_due);
+            all.extend(rest);
+            due
+        };
+        let released = stream::iter(due).for_each_concurrent(CALLS_AT_ONCE, |mut returned| async move {
+            let moment = self.remote.moment(link.now());
+            let done = self.remote.hand_in(Op::Refund, &mut returned.receipts, Under::Found, moment).await;
             if matches!(&done, Err(error) if error.may_pass()) {
                 self.keep_unreturned(returned);
             }
-        }
+        });
+        released.await;
     }
 
-    /// Asks Redis. What this process was releasing at the time may come to Redis after the question: who is denied for want of
-    /// that asks once more when it is done.
-    pub(super) async fn ask_redis(&self, op: Op, items: &mut [Item], moment: Moment) -> Result<Decision, CallError> {
+    /// Asks Redis. A permit that it may have given out without that anybody heard of it is released.
+    pub(super) async fn ask_redis(
+        self: &Arc<Self>,
+        op: Op,
+        items: &mut [Item],
+        moment: Moment,
+    ) -> Result<Decision, CallError> {
+        let asked = self.ask_after_releases(op, items, moment).await;
+        if op == Op::Take && matches!(&asked, Err(error) if error.may_have_run()) {
+            self.release_unknown(items, moment.budget);
+        }
+        asked
+    }
+
+    /// What this process was releasing when Redis is asked may come there after the question: who is denied for want of that asks
+    /// once more when it is done.
+    async fn ask_after_releases(
+        self: &Arc<Self>,
+        op: Op,
+        items: &mut [Item],
+        moment: Moment,
+    ) -> Result<Decision, CallError> {
         let released = self.releases.of(items);
-        let decision = self.remote.ask(op, items, moment).await?;
+        let decision = self.ask_all(op, items, moment).await?;
         let is_in_the_way = |(item, answer): (&Item, &Answer)| item.plan.kept.holds() && !answer.is_granted();
         if released.is_empty() || !items.iter().zip(decision.answers()).any(is_in_the_way) {
             return Ok(decision);
@@ -119,7 +177,7 @@ impl Inner {
             // What a cluster's nodes took under the first one may still be on its way back.
             item.asking.ticket = self.remote.ticket();
         }
-        self.remote.ask(op, items, moment).await
+        self.ask_all(op, items, moment).await
     }
 }
 

@@ -2,10 +2,12 @@
 //! before the key is decided on Redis again.
 
 use crate::support::*;
-use diana_core::{Ask, Clock, Concurrency, FixedWindow, Limit, Opens, Patience, Quota, SlidingLog, Store, SystemClock};
-use diana_core::{Timestamp, Total};
+use diana_core::{
+    Ask, Clock, Concurrency, Cost, FixedWindow, Limit, Opens, Patience, Quota, RefillingBucket, SlidingLog,
+    SlidingWindow, Store, SystemClock, Timestamp, Total,
+};
 use diana_redis::{Options, RedisStore, Times, WhenDown};
-use diana_testing::{Proxy, RedisServer};
+use diana_testing::{Proxy, RedisCluster, RedisServer};
 use std::time::Duration;
 
 /// Makes Redis unreachable for the store.
@@ -29,6 +31,15 @@ fn twenties() -> Vec<Limit> {
         Limit::new("log", SlidingLog::new(quota("20/week"))),
         Limit::new("total", Total::new(20).unwrap()),
     ]
+}
+
+/// The same, and those of which not every charge can be given back.
+fn more_twenties() -> Vec<Limit> {
+    let quota = |text: &str| text.parse::<Quota>().unwrap();
+    let mut limits = twenties();
+    limits.push(Limit::new("sliding", SlidingWindow::new(quota("20/week"))));
+    limits.push(Limit::new("refilling", RefillingBucket::new(quota("20/week"))));
+    limits
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,4 +189,214 @@ async fn where_everything_is_allowed_nothing_is_charged() {
     assert_eq!(granted(&store, &limit, "x", 100).await, 100);
     mend(&proxy, &store).await;
     assert_eq!(left(&store, &limit, "x").await, 20);
+}
+
+/// Waits until what `other` sees left of each limit for `key` is `expected`: it asks for nothing that is owed here.
+async fn until_left(other: &RedisStore, limits: &[Limit], key: &str, expected: u64) {
+    for limit in limits {
+        let began = SystemClock.now();
+        loop {
+            let seen = left(other, limit, key).await;
+            if seen == expected {
+                break;
+            }
+            assert!(SystemClock.now().since(began) < SOON, "{}: {seen} left, not {expected}", limit.name());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// How many permits of a fixed window are used, as the state on Redis says.
+fn used(redis: &RedisServer, name: &str) -> u64 {
+    redis.cli(&["GET", name]).unwrap().split(' ').nth(2).map_or(0, |count| count.parse().unwrap())
+}
+
+/// All slots took their turns within one time-out; what did not fit in made all of them be charged again, for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_slots_of_a_slow_cluster_are_charged_once() {
+    let (redis, proxy) = one_node_cluster();
+    let url = format!("redis+cluster://127.0.0.1:{}", proxy.port());
+    let store = healthy_store(&url, Options::default().timeout(PATIENT)).await;
+    let limit = Limit::new("slots", FixedWindow::new("100/week".parse::<Quota>().unwrap()).opens(Opens::FirstRequest));
+    let keys = (0..40).map(|nth| format!("k{nth}")).collect::<Vec<_>>();
+    proxy.refuse().unwrap();
+    proxy.drop_connections();
+    for key in &keys {
+        assert_eq!(granted(&store, &limit, key, 4).await, 4);
+    }
+    // A call takes some 20 ms, and all of them together three times as long as one may take.
+    proxy.delay(Duration::from_millis(10)).unwrap();
+    until_healthy(&store).await;
+    let charged = || keys.iter().map(|key| used(&redis, &format!("diana:slots:{{{key}}}"))).collect::<Vec<_>>();
+    let began = SystemClock.now();
+    while charged().contains(&0) {
+        assert!(SystemClock.now().since(began) < SOON, "charged: {:?}", charged());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(charged(), vec![4; keys.len()]);
+    // Each is charged before it is decided.
+    for key in &keys {
+        assert!(ask(&store, &limit, key).await.is_granted());
+    }
+    assert_eq!(charged(), vec![5; keys.len()]);
+}
+
+/// A foreign key made the charges of all others in the same call count as done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_can_not_be_charged_keeps_no_other_from_being_charged() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    let limits = twenties();
+    for limit in &limits {
+        redis.cli(&["LPUSH", &format!("diana:{}:{{foreign}}", limit.name()), "x"]).unwrap();
+    }
+    cut(&proxy, &store).await;
+    for limit in &limits {
+        for key in ["foreign", "a", "b", "c"] {
+            assert_eq!(granted(&store, limit, key, 5).await, 5);
+        }
+    }
+    mend(&proxy, &store).await;
+    for key in ["a", "b", "c"] {
+        until_left(&other, &limits, key, 15).await;
+    }
+}
+
+/// A slot between two masters (TRYAGAIN) made the charges of all its keys count as done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_between_two_masters_is_charged_too() {
+    let cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
+    let url = format!("redis+cluster://127.0.0.1:{}", cluster.nodes()[0].port());
+    let options = || Options::default().timeout(PATIENT);
+    let store = healthy_store(&url, options()).await;
+    let other = healthy_store(&url, options()).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    let (known, new) = (bucket("known", "20/week"), bucket("new", "20/week"));
+    assert_eq!(granted(&other, &known, "traveller", 2).await, 2);
+    let moving = cluster.begin_move_of("{traveller}").unwrap();
+    let node = cluster.nodes().iter().find(|node| node.port() == moving.source_port()).unwrap();
+    node.freeze().unwrap();
+    let asks = [Ask::one(&known, "traveller"), Ask::one(&new, "traveller")];
+    for _ in 0..3 {
+        assert!(store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap().is_granted());
+    }
+    node.thaw().unwrap();
+    until_left(&other, &[known], "traveller", 15).await;
+    until_left(&other, &[new], "traveller", 17).await;
+}
+
+/// A gateway that was cut off put the key back to the limit that it knew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_others_changed_meanwhile_stays_changed() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    let window = |quota: &str| FixedWindow::new(quota.parse::<Quota>().unwrap()).opens(Opens::FirstRequest);
+    let (old, new) = (Limit::new("window", window("10/week")), Limit::new("window", window("100/week")));
+    assert_eq!(granted(&other, &old, "x", 1).await, 1);
+    let others = (0..20).map(|nth| format!("k{nth}")).collect::<Vec<_>>();
+    cut(&proxy, &store).await;
+    assert_eq!(granted(&store, &old, "x", 3).await, 3);
+    assert_eq!(granted(&other, &new, "x", 60).await, 60);
+    for key in &others {
+        assert_eq!(granted(&store, &old, key, 1).await, 1);
+        assert_eq!(granted(&other, &new, key, 1).await, 1);
+    }
+    // So that what all of them take does not fit in one time-out.
+    proxy.delay(Duration::from_millis(10)).unwrap();
+    until_left(&other, std::slice::from_ref(&new), "x", 36).await;
+    for key in &others {
+        until_left(&other, std::slice::from_ref(&new), key, 98).await;
+    }
+}
+
+/// What a request turned out not to need, or never used, was lost once its local grant had been charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_charged_can_be_given_back() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    let limits = more_twenties();
+    cut(&proxy, &store).await;
+    let mut made = Vec::new();
+    for limit in &limits {
+        made.push((ask_for(&store, limit, "x", 4).await, ask_for(&store, limit, "x", 3).await));
+        assert!(made.iter().all(|(first, second)| first.is_granted() && second.is_granted()));
+    }
+    mend(&proxy, &store).await;
+    until_left(&other, &limits, "x", 13).await;
+    // A second outage, of which nothing is given back.
+    cut(&proxy, &store).await;
+    for limit in &limits {
+        assert!(ask_for(&store, limit, "x", 2).await.is_granted());
+    }
+    mend(&proxy, &store).await;
+    until_left(&other, &limits, "x", 11).await;
+    let give_back = async |limit: &Limit, cost, decision| {
+        store.refund(&[Ask::new(limit, "x", Cost::new(cost).unwrap())], decision, SystemClock.now()).await.unwrap();
+    };
+    for (limit, (first, _)) in limits.iter().zip(&made) {
+        give_back(limit, 4, first).await;
+    }
+    until_left(&other, &limits, "x", 15).await;
+    for (limit, (_, second)) in limits.iter().zip(&made) {
+        give_back(limit, 3, second).await;
+        // No more than was charged, whoever asks for it.
+        give_back(limit, 3, second).await;
+    }
+    until_left(&other, &limits, "x", 18).await;
+}
+
+/// What was given back while the charge was under way was charged and never given back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_given_back_during_the_charge_is_not_lost() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(SOON)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    for limit in &more_twenties() {
+        cut(&proxy, &store).await;
+        let decision = ask_for(&store, limit, "x", 4).await;
+        assert_eq!(granted(&store, limit, "x", 1).await, 1);
+        proxy.delay(Duration::from_millis(150)).unwrap();
+        let before = store.link().commands;
+        until(SOON, "the charge is sent", || store.link().commands > before).await;
+        let asks = [Ask::new(limit, "x", Cost::new(4).unwrap())];
+        store.refund(&asks, &decision, SystemClock.now()).await.unwrap();
+        until_left(&other, std::slice::from_ref(limit), "x", 19).await;
+        // Not because it is not charged yet.
+        mend(&proxy, &store).await;
+        assert_eq!(left(&store, limit, "x").await, 19, "{}", limit.name());
+    }
+}
+
+/// A gateway that stopped just after an outage never charged what it had granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_is_charged_before_the_store_is_closed() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
+    until(SOON, "both are counted", || store.link().instances == 2).await;
+    let pool = Limit::new("pool", Concurrency::new(20).unwrap());
+    let held = ask(&store, &pool, "x").await;
+    cut(&proxy, &store).await;
+    for limit in &twenties() {
+        assert_eq!(granted(&store, limit, "x", 6).await, 6);
+    }
+    assert!(store.refund(&[Ask::one(&pool, "x")], &held, SystemClock.now()).await.is_err());
+    mend(&proxy, &store).await;
+    store.close().await;
+    for limit in &twenties() {
+        assert_eq!(left(&other, limit, "x").await, 14, "{}", limit.name());
+    }
+    assert_eq!(left(&other, &pool, "x").await, 20);
 }

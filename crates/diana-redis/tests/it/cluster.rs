@@ -1,7 +1,7 @@
 //! On Redis Cluster: never more than each limit, whatever is moved, killed or asked across slots.
 
 use crate::support::*;
-use diana_core::{Ask, Clock, Limit, Patience, Store, SystemClock};
+use diana_core::{Ask, Clock, Concurrency, Decision, Limit, Patience, Store, SystemClock};
 use diana_redis::{Options, RedisStore, Refusals, WhenDown};
 use diana_testing::RedisCluster;
 use std::sync::Arc;
@@ -139,10 +139,16 @@ async fn a_slot_that_moves_is_followed(cluster: &RedisCluster) {
     assert!(denied * 50 <= granted, "{granted} granted, {denied} denied");
 }
 
+fn pool(name: &str) -> Limit {
+    Limit::new(name, Concurrency::new(1).unwrap())
+}
+
 async fn between_two_masters_what_can_be_decided_is(cluster: &RedisCluster) {
     let store = healthy_store(&url(cluster), options(WhenDown::Deny)).await;
     let (known, new) = (bucket("known", "10/h"), bucket("new", "10/h"));
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
+    let (held, held_too) = (pool("held"), pool("held-too"));
+    let first = ask(&store, &held, "traveller").await;
     let moving = cluster.begin_move_of("{traveller}").unwrap();
     // A key that has not left yet, and one that is to be where the slot goes.
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
@@ -153,6 +159,13 @@ async fn between_two_masters_what_can_be_decided_is(cluster: &RedisCluster) {
     assert!(!ask_all(&store, &[(known.clone(), "traveller"), (new.clone(), "traveller")]).await);
     measured("TRYAGAIN: took", SystemClock.now().since(began));
     assert!(is_healthy(&store), "{:?}", store.link());
+    // What both hold is released, one by one.
+    let second = ask(&store, &held_too, "traveller").await;
+    let both = Decision::new(first.answers().iter().chain(second.answers()).copied());
+    assert!(both.is_granted());
+    let asks = [Ask::one(&held, "traveller"), Ask::one(&held_too, "traveller")];
+    store.refund(&asks, &both, SystemClock.now()).await.unwrap();
+    assert_eq!((left(&store, &held, "traveller").await, left(&store, &held_too, "traveller").await), (1, 1));
     moving.carry_keys().unwrap();
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
     assert!(ask_all(&store, &[(known.clone(), "traveller"), (new.clone(), "traveller")]).await);

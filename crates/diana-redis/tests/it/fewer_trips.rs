@@ -1,9 +1,13 @@
 //! What is answered without asking Redis, and that it can be switched off.
 
 use crate::support::{ask, ask_for, bucket, granted, store, until, warm};
-use diana_core::{Ask, Clock, FixedWindow, Limit, Patience, Quota, Retry, Store, SystemClock, TokenBucket, Total};
+use diana_core::{
+    Ask, Clock, FixedWindow, Limit, Patience, Quota, ResetListener, Retry, Store, SystemClock, TokenBucket, Total,
+};
 use diana_redis::{Batching, Leases, Options, RedisStore, Refusals};
 use diana_testing::RedisServer;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 fn options() -> Options {
@@ -115,6 +119,60 @@ async fn what_another_instance_gives_back_is_heard_of() {
         }
         here.reset(&limit, b"x", SystemClock.now()).await.unwrap();
     }
+}
+
+/// Others went on denying what a lease that was given back had freed.
+#[tokio::test]
+async fn a_lease_that_is_given_back_is_heard_of() {
+    let redis = RedisServer::start().unwrap();
+    let there = store(&redis.url(), options()).await;
+    let limits = [bucket("bucket", "1/h burst 100"), Limit::new("total", Total::new(100).unwrap())];
+    for limit in &limits {
+        let here = store(&redis.url(), options().leases(Leases::Of(40))).await;
+        let listening = || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|reply| reply.contains('2'));
+        until(Duration::from_secs(10), "both listen", listening).await;
+        use_leases(&here, limit, 5).await;
+        while ask(&there, limit, "x").await.is_granted() {}
+        let denied = SystemClock.now();
+        assert!(here.link().leased > 0);
+        here.close().await;
+        while !ask(&there, limit, "x").await.is_granted() {
+            let passed = SystemClock.now().since(denied);
+            assert!(passed < Duration::from_millis(900), "{}: not before it is forgotten anyway", limit.name());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let gone = || redis.cli(&["pubsub", "numsub", "diana:returned"]).is_ok_and(|reply| reply.contains('1'));
+        until(Duration::from_secs(10), "one listens", gone).await;
+    }
+}
+
+/// Counts how often it is told of resets.
+#[derive(Default)]
+struct Told(AtomicU64);
+
+impl ResetListener for Told {
+    fn key_reset(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn who_wants_to_hear_of_resets_does_also_if_nothing_is_remembered() {
+    let redis = RedisServer::start().unwrap();
+    let options = || options().refusals(Refusals::AskedAgain);
+    let (here, there) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
+    let told = Arc::new(Told::default());
+    let listener: Weak<Told> = Arc::downgrade(&told);
+    here.on_reset(listener);
+    // Once when it begins to listen: there may have been some before.
+    let heard = || told.0.load(Ordering::Relaxed);
+    until(Duration::from_secs(10), "it listens", || heard() == 1).await;
+    let limit = bucket("hourly", "1/h");
+    let first = ask(&there, &limit, "x").await;
+    there.refund(&[Ask::one(&limit, "x")], &first, SystemClock.now()).await.unwrap();
+    there.reset(&limit, b"x", SystemClock.now()).await.unwrap();
+    until(Duration::from_secs(10), "it hears", || heard() > 1).await;
+    assert_eq!(heard(), 2, "a refund is no reset");
 }
 
 #[tokio::test]

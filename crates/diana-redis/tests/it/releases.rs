@@ -106,10 +106,61 @@ async fn what_could_not_be_released_is_released_when_redis_is_back() {
     assert!(store.refund(&asks, &held, SystemClock.now()).await.is_err());
     proxy.pass().unwrap();
     until_healthy(&store).await;
+    until_all_left(&store, &limit, "x").await;
+    assert!(ask(&store, &limit, "x").await.is_granted());
+}
+
+/// A take whose answer came too late held its permit for as long as permits are held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_taken_by_a_call_that_timed_out_is_released() {
+    let redis = RedisServer::start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    let timeout = Duration::from_secs(1);
+    let store = healthy_store(&proxy.url(), Options::default().timeout(timeout).permits_for(SOON * 360)).await;
+    let other = healthy_store(&redis.url(), Options::default().timeout(timeout)).await;
+    let limit = Limit::new("one", Concurrency::new(1).unwrap());
+    let asks = [Ask::one(&limit, "x")];
+    let first = ask(&store, &limit, "x").await;
+    store.refund(&asks, &first, SystemClock.now()).await.unwrap();
+    // It comes to Redis before the deadline, and the answer here after it.
+    proxy.delay(timeout * 3 / 5).unwrap();
+    let local = ask(&store, &limit, "x").await;
+    assert!(store.is_fallback(&local));
+    assert_eq!(left(&other, &limit, "x").await, 0, "it was not taken on Redis");
+    proxy.pass().unwrap();
+    until_all_left(&other, &limit, "x").await;
+    store.refund(&asks, &local, SystemClock.now()).await.unwrap();
+    assert!(ask(&store, &limit, "x").await.is_granted());
+}
+
+/// So did the permits of a request across slots, of which one part was granted and the other came too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_taken_across_slots_is_released_also_if_redis_goes_away() {
+    let (redis, proxy) = one_node_cluster();
+    let url = format!("redis+cluster://127.0.0.1:{}", proxy.port());
+    let timeout = Duration::from_secs(2);
+    let store = healthy_store(&url, Options::default().timeout(timeout).permits_for(SOON * 360)).await;
+    let limit = Limit::new("one", Concurrency::new(1).unwrap());
+    let asks = [Ask::one(&limit, "a"), Ask::one(&limit, "b")];
+    let first = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    assert!(first.is_granted());
+    store.refund(&asks, &first, SystemClock.now()).await.unwrap();
+    // Both come to Redis before the deadline, and the second answer here after it.
+    proxy.delay(timeout * 26 / 100).unwrap();
+    let local = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    assert!(store.is_fallback(&local));
+    proxy.refuse().unwrap();
+    proxy.drop_connections();
+    let held = || redis.cli(&["KEYS", "diana:one:*"]).unwrap().lines().count();
+    assert_ne!(held(), 0, "nothing was taken on Redis");
+    proxy.pass().unwrap();
+    until(SOON, "all is released", || held() == 0).await;
+}
+
+async fn until_all_left(store: &RedisStore, limit: &Limit, key: &str) {
     let began = SystemClock.now();
-    while left(&store, &limit, "x").await == 0 {
+    while left(store, limit, key).await == 0 {
         assert!(SystemClock.now().since(began) < SOON, "it is still held");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(ask(&store, &limit, "x").await.is_granted());
 }

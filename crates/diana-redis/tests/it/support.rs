@@ -2,7 +2,7 @@
 
 use diana_core::{Ask, Clock, Cost, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Health, Options, RedisStore};
-use diana_testing::RedisServer;
+use diana_testing::{Proxy, RedisServer};
 use std::time::Duration;
 
 /// A token bucket of this quota, under this name.
@@ -126,4 +126,16 @@ pub(crate) async fn warm(redis: &RedisServer, options: Options) -> RedisStore {
 /// Figures for people who read the output.
 pub(crate) fn measured(what: &str, figures: impl std::fmt::Debug) {
     eprintln!("measured: {what}: {figures:?}");
+}
+
+/// A cluster of one node, which clients reach through a proxy.
+pub(crate) fn one_node_cluster() -> (RedisServer, Proxy) {
+    let redis = RedisServer::builder().arg("cluster-enabled", "yes").start().unwrap();
+    let proxy = Proxy::to(redis.port()).unwrap();
+    redis.cli(&["CONFIG", "SET", "cluster-announce-ip", "127.0.0.1"]).unwrap();
+    redis.cli(&["CONFIG", "SET", "cluster-announce-port", &proxy.port().to_string()]).unwrap();
+    redis.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).unwrap();
+    let is_ok = || redis.cli(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:ok").then_some(());
+    diana_testing::wait_until("the cluster is whole", SOON, is_ok).unwrap();
+    (redis, proxy)
 }

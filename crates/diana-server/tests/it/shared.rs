@@ -9,3 +9,4 @@ mod exact;
 mod fleet;
 mod load;
 mod places;
+mod queued;

@@ -7,7 +7,7 @@ use super::Return;
 use super::asks::{AskList, Asks, Part};
 use super::reserved::Reserved;
 use super::verdict::Verdict;
-use diana_core::{Clock, Decision, LimitId, Lines, LocalStore, MemoryStore, SystemClock, Timestamp};
+use diana_core::{Clock, Decision, LimitId, Lines, LocalStore, MemoryStore, ResetListener, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -25,6 +25,13 @@ pub(super) struct Counts {
     /// Those who wait for a time that they were promised.
     pub(super) reserved: Mutex<Reserved>,
     hasher: RandomState,
+}
+
+/// Another process has reset a key of the shared store. Which one, only the store knows; the first of each queue finds out.
+impl ResetListener for Counts {
+    fn key_reset(&self) {
+        self.lines.wake_all();
+    }
 }
 
 impl Counts {

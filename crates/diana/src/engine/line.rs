@@ -11,13 +11,13 @@
 //! When the rules change, the first of each line is woken and asks by the new rules.
 //!
 //! For a shared count the line is that of this process. What others give back wakes nobody here, so the first asks every
-//! [`SHORT_WHILE`].
+//! [`SHORT_WHILE`]; a reset by others wakes the first of each line.
 //!
 //! # What always holds (tests/it/lines.rs)
 //! - First come, first served, for each count.
 //! - Nobody waits longer than the rule's `wait`, and no line is longer than its `queue`.
 //! - Whoever stops waiting has taken nothing, and the next one moves up.
-//! - Whoever waits is woken when its count is reset, or when the rules change.
+//! - Whoever waits is woken when its count is reset, by whichever process, or when the rules change.
 
 use super::asking::InLine;
 use super::asks::{Asks, Part};

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
 use diana_rules::{OnFullKeys, RuleFile, RuleSet};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// How an engine is set up, beyond what its file says.
 ///
@@ -66,7 +66,12 @@ impl EngineOptions {
     /// An engine that shares the counts of `store: shared`.
     pub fn build_shared<S: Store>(self, file: &RuleFile, shared: S) -> Engine<S> {
         shared.configure(file.revision);
-        self.engine(file, Some(shared))
+        let engine = self.engine(file, Some(shared));
+        if let Some(shared) = &engine.shared {
+            let counts: Weak<Counts> = Arc::downgrade(&engine.counts);
+            shared.on_reset(counts);
+        }
+        engine
     }
 
     /// An engine that shares the counts of `store: shared` if there is a store to share them in, for programs that learn only

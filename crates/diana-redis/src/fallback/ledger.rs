@@ -1,0 +1,340 @@
+//! What local counts granted to keys: what Redis does not know of yet, and what it was charged for.
+//!
+//! ```text
+//!   granted ──▶ owed ──▶ being charged ──▶ charged
+//!                 ▲            │ failed
+//!                 └────────────┘
+//! ```
+//!
+//! A grant may be given back at any time, before its charge, during it, or after it: then there is less to charge, or something
+//! to refund on Redis. To tell which, charges are numbered, and a grant notes the last number that was given out before it: the
+//! first charge of its key that has a higher one, and was made, is its own.
+//!
+//! What always holds: of each charge no more is refunded than was charged.
+
+use crate::plans::Plan;
+use crate::remote::Taken;
+use crate::request::Item;
+use diana_core::{Cost, Receipt};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
+
+/// The most keys whose grants are charged on Redis when it is back. What others were granted beyond that, it never hears of.
+const MOST_OWING: usize = 65_536;
+/// The most keys whose charges are kept, for grants that are given back later.
+const MOST_CHARGED: usize = 65_536;
+/// The most charges that are kept of one key: one for each outage.
+const MOST_OF_KEY: usize = 4;
+
+/// What keys owe, and what they were charged.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    accounts: Mutex<Accounts>,
+    /// How many keys owe something, so that most of the time nobody needs the lock.
+    owing: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    /// The number of the last charge that was begun.
+    last: u64,
+    owed: HashMap<Vec<u8>, Owed>,
+    /// The newest last.
+    charged: HashMap<Vec<u8>, SmallVec<[Charged; 1]>>,
+}
+
+/// What a key was granted here and Redis does not know of.
+#[derive(Debug)]
+struct Owed {
+    plan: Arc<Plan>,
+    granted: u64,
+    charging: Option<Charging>,
+}
+
+/// A charge that is under way.
+#[derive(Debug)]
+struct Charging {
+    number: u64,
+    /// What was given back meanwhile of what it charges.
+    returned: u64,
+    /// Ends when it is made, or could not be.
+    ends: watch::Receiver<()>,
+}
+
+/// A charge that was made.
+#[derive(Clone, Copy, Debug)]
+struct Charged {
+    number: u64,
+    /// For what is left of it. `None` if nothing is, or if its algorithm can't give back what was charged.
+    receipt: Option<Receipt>,
+}
+
+/// Debts that are being charged on Redis. Dropped before they are [paid](Self::paid), they are owed as before.
+#[derive(Debug)]
+pub(crate) struct Debts<'a> {
+    ledger: &'a Ledger,
+    number: u64,
+    debts: Vec<Debt>,
+    /// Charges of the same keys that others are making.
+    others: Vec<watch::Receiver<()>>,
+    _ends: watch::Sender<()>,
+}
+
+/// What one key owes.
+#[derive(Debug)]
+struct Debt {
+    plan: Arc<Plan>,
+    name: Vec<u8>,
+    /// What it was granted.
+    granted: u64,
+    /// What of that is still in use; nothing if time has given all of it back.
+    cost: Option<Cost>,
+}
+
+impl Ledger {
+    /// Notes that Redis does not know of what `items` were granted; the number to [give it back](Self::give_back) with.
+    pub(super) fn owe(&self, items: &[Item]) -> u64 {
+        let accounts = &mut *self.accounts.lock();
+        // What is in flight is released here, by those who hold it.
+        for item in items.iter().filter(|item| !item.plan.kept.holds()) {
+            let granted = item.asking.cost.get();
+            let has_room = accounts.owed.len() < MOST_OWING;
+            if let Some(owed) = accounts.owed.get_mut(&item.name) {
+                owed.plan = Arc::clone(&item.plan);
+                owed.granted = owed.granted.saturating_add(granted);
+            } else if has_room {
+                let owed = Owed { plan: Arc::clone(&item.plan), granted, charging: None };
+                accounts.owed.insert(item.name.clone(), owed);
+            }
+        }
+        self.owing.store(accounts.owed.len(), Ordering::Release);
+        accounts.last
+    }
+
+    /// Takes back `cost` of what was granted after charge `number` was begun: a receipt for what of it was charged since.
+    pub(super) fn give_back(&self, name: &[u8], cost: Cost, number: u64) -> Option<Receipt> {
+        let accounts = &mut *self.accounts.lock();
+        let mut charged = accounts.charged.get_mut(name).into_iter().flatten();
+        if let Some(charged) = charged.find(|charged| charged.number > number) {
+            return charged.give_back(cost.get());
+        }
+        let owed = accounts.owed.get_mut(name)?;
+        match &mut owed.charging {
+            Some(charging) if charging.number > number => {
+                charging.returned = charging.returned.saturating_add(cost.get());
+            }
+            _ => owed.granted = owed.granted.saturating_sub(cost.get()),
+        }
+        None
+    }
+
+    /// Forgets all that a key owes, and was charged.
+    pub(super) fn reset(&self, name: &[u8]) {
+        let mut accounts = self.accounts.lock();
+        accounts.charged.remove(name);
+        accounts.owed.remove(name);
+        self.owing.store(accounts.owed.len(), Ordering::Release);
+    }
+
+    /// Whether something is owed, by any key.
+    pub(super) fn owes(&self) -> bool {
+        self.owing.load(Ordering::Acquire) > 0
+    }
+
+    /// Begins to charge what the keys with these names owe, as far as it is in use.
+    pub(super) fn debts(&self, names: &[Vec<u8>], used: impl Fn(&Arc<Plan>, &[u8]) -> u64) -> Debts<'_> {
+        let (ends, charging) = watch::channel(());
+        let accounts = &mut *self.accounts.lock();
+        accounts.last += 1;
+        let number = accounts.last;
+        let mut debts = Debts { ledger: self, number, debts: Vec::new(), others: Vec::new(), _ends: ends };
+        for name in names {
+            let Some(owed) = accounts.owed.get_mut(name) else { continue };
+            match &owed.charging {
+                Some(others) => debts.others.push(others.ends.clone()),
+                None => {
+                    owed.charging = Some(Charging { number, returned: 0, ends: charging.clone() });
+                    let (plan, granted) = (Arc::clone(&owed.plan), owed.granted);
+                    let cost = Cost::new(granted.min(used(&plan, name))).ok();
+                    debts.debts.push(Debt { plan, name: name.clone(), granted, cost });
+                }
+            }
+        }
+        debts
+    }
+
+    /// The names of all keys that owe something and are not being charged, for which `is_meant`.
+    pub(super) fn owing(&self, is_meant: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        let accounts = self.accounts.lock();
+        let owing = accounts.owed.iter().filter(|(name, owed)| owed.charging.is_none() && is_meant(name));
+        owing.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Forgets what keys owe of which nothing is in use any more, so that there is room for others.
+    pub(super) fn forgive(&self, used: impl Fn(&Arc<Plan>, &[u8]) -> u64) {
+        let mut accounts = self.accounts.lock();
+        // As long as there is room, all of it may wait.
+        if accounts.owed.len() < MOST_OWING / 2 {
+            return;
+        }
+        accounts.owed.retain(|name, owed| owed.charging.is_some() || used(&owed.plan, name) > 0);
+        self.owing.store(accounts.owed.len(), Ordering::Release);
+    }
+}
+
+impl Accounts {
+    /// Ends a charge of a key: what it owes, and what was given back meanwhile. Nothing if the key was reset.
+    fn end(&mut self, name: &[u8], number: u64) -> Option<(&mut Owed, u64)> {
+        let owed = self.owed.get_mut(name)?;
+        let charging = owed.charging.take_if(|charging| charging.number == number)?;
+        Some((owed, charging.returned))
+    }
+
+    /// Notes a charge that was made.
+    fn note(&mut self, name: Vec<u8>, charged: Charged) {
+        if self.charged.len() >= MOST_CHARGED && !self.charged.contains_key(&name) {
+            // From then on what was granted in former outages comes back with time alone.
+            self.charged.clear();
+        }
+        let of_key = self.charged.entry(name).or_default();
+        if of_key.len() >= MOST_OF_KEY {
+            of_key.remove(0);
+        }
+        of_key.push(charged);
+    }
+}
+
+impl Charged {
+    /// Takes up to `cost` off what is left: a receipt for that.
+    fn give_back(&mut self, cost: u64) -> Option<Receipt> {
+        let receipt = self.receipt?;
+        let of = |cost| Cost::new(cost).ok().map(|cost| Receipt::new(cost, receipt.at()).with_mark(receipt.mark()));
+        let left = receipt.cost().get();
+        self.receipt = of(left.saturating_sub(cost));
+        of(left.min(cost))
+    }
+}
+
+impl Debts<'_> {
+    /// What is to be charged: the plan, the name and the cost of each.
+    pub(crate) fn charges(&self) -> impl Iterator<Item = (Arc<Plan>, Vec<u8>, Cost)> {
+        self.debts.iter().filter_map(|debt| Some((Arc::clone(&debt.plan), debt.name.clone(), debt.cost?)))
+    }
+
+    /// The [charges](Self::charges) are made, and these are the receipts; or they never can be made, and there are none. What was
+    /// given back meanwhile, for a refund on Redis; and the charges of the same keys that others were making, which may fail.
+    pub(crate) fn paid(mut self, receipts: Vec<Option<Receipt>>) -> (Vec<Taken>, Vec<watch::Receiver<()>>) {
+        let (mut receipts, mut returned) = (receipts.into_iter(), Vec::new());
+        let accounts = &mut *self.ledger.accounts.lock();
+        for Debt { plan, name, granted, cost } in self.debts.drain(..) {
+            let receipt = cost.and_then(|_| receipts.next()?);
+            let Some((owed, given_back)) = accounts.end(&name, self.number) else { continue };
+            owed.granted = owed.granted.saturating_sub(granted);
+            if owed.granted == 0 {
+                accounts.owed.remove(&name);
+            }
+            let mut charged = Charged { number: self.number, receipt };
+            returned.extend(charged.give_back(given_back).map(|receipt| (plan, name.clone(), receipt)));
+            accounts.note(name, charged);
+        }
+        self.ledger.owing.store(accounts.owed.len(), Ordering::Release);
+        (returned, std::mem::take(&mut self.others))
+    }
+}
+
+impl Drop for Debts<'_> {
+    fn drop(&mut self) {
+        if self.debts.is_empty() {
+            return;
+        }
+        let mut accounts = self.ledger.accounts.lock();
+        for debt in &self.debts {
+            if let Some((owed, given_back)) = accounts.end(&debt.name, self.number) {
+                owed.granted = owed.granted.saturating_sub(given_back);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plans::Plans;
+    use crate::scripted::Asking;
+    use diana_core::{Limit, Patience, Timestamp, Total};
+    use std::time::Duration;
+
+    fn cost(cost: u64) -> Cost {
+        Cost::new(cost).unwrap()
+    }
+
+    /// Grants so much to a key of a total; the number of the grant.
+    fn grant(ledger: &Ledger, granted: u64) -> u64 {
+        let plan = Plans::new("test").find(&Limit::new("total", Total::new(20).unwrap()), None).unwrap();
+        let (patience, about, permits_for) = (Patience::NONE, Timestamp::EPOCH, Duration::ZERO);
+        let keeps = Duration::ZERO;
+        let asking = Asking { cost: cost(granted), patience, about, ticket: 0, permits_for, stored: None, keeps };
+        ledger.owe(&[Item { plan, name: b"x".to_vec(), asking, seen: None }])
+    }
+
+    /// Begins to charge the key.
+    fn begin(ledger: &Ledger) -> Debts<'_> {
+        ledger.debts(&[b"x".to_vec()], |_, _| 20)
+    }
+
+    fn charges(debts: &Debts<'_>) -> Vec<u64> {
+        debts.charges().map(|(_, _, cost)| cost.get()).collect()
+    }
+
+    fn receipts(debts: &Debts<'_>) -> Vec<Option<Receipt>> {
+        debts.charges().map(|(_, _, cost)| Some(Receipt::new(cost, Timestamp::EPOCH).with_mark(7))).collect()
+    }
+
+    fn give_back(ledger: &Ledger, returned: u64, number: u64) -> Option<u64> {
+        ledger.give_back(b"x", cost(returned), number).map(|receipt| receipt.cost().get())
+    }
+
+    #[test]
+    fn a_charge_that_fails_is_owed_as_before_and_whoever_waited_for_it_makes_it() {
+        let ledger = Ledger::default();
+        let number = grant(&ledger, 5);
+        let first = begin(&ledger);
+        assert_eq!(charges(&first), [5]);
+        let second = begin(&ledger);
+        assert_eq!((charges(&second), second.others.len()), (vec![], 1));
+        // What is given back meanwhile is not charged later.
+        assert_eq!(give_back(&ledger, 2, number), None);
+        drop(first);
+        assert!(second.paid(Vec::new()).1[0].has_changed().is_err(), "it has ended");
+        assert_eq!(charges(&begin(&ledger)), [3]);
+        assert!(ledger.owes());
+    }
+
+    #[test]
+    fn a_grant_is_given_back_by_the_charge_that_it_was_charged_with() {
+        let ledger = Ledger::default();
+        let first = grant(&ledger, 5);
+        let debts = begin(&ledger);
+        // Granted during the charge, so it belongs to the next one.
+        let second = grant(&ledger, 4);
+        assert_eq!(give_back(&ledger, 1, first), None);
+        let paid = receipts(&debts);
+        let (returned, _) = debts.paid(paid);
+        assert_eq!(returned.iter().map(|(.., receipt)| receipt.cost().get()).collect::<Vec<_>>(), [1]);
+        assert_eq!(give_back(&ledger, 1, second), None, "it is not charged yet");
+        let debts = begin(&ledger);
+        assert_eq!(charges(&debts), [3]);
+        let paid = receipts(&debts);
+        assert!(debts.paid(paid).0.is_empty());
+        assert!(!ledger.owes());
+        // No more than was charged, of each.
+        assert_eq!([give_back(&ledger, 3, first), give_back(&ledger, 3, first)], [Some(3), Some(1)]);
+        assert_eq!([give_back(&ledger, 3, second), give_back(&ledger, 3, second)], [Some(3), None]);
+        ledger.reset(b"x");
+        assert_eq!(give_back(&ledger, 1, first), None);
+    }
+}
