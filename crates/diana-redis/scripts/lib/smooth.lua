@@ -108,7 +108,9 @@ function smooth.algorithm(price_of_stored)
     local then_stored, then_free = settled(before, before_free, place)
     local now_stored, now_free = settled(stored, next_free, place)
     if then_stored == now_stored and then_free == now_free then return true end
-    return true, nil, text(parameters, before, before_free, since), full_at(before, before_free, place)
+    -- Not dropped at once: within the microsecond of a change, a new key may have something else in store than a full one.
+    local fresh_at = math.max(full_at(before, before_free, place), now + 1)
+    return true, nil, text(parameters, before, before_free, since), fresh_at
   end
 
   return algorithm

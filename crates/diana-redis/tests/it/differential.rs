@@ -7,7 +7,10 @@
 mod limits;
 mod script;
 
-use diana_core::{Answer, Ask, Cost, Decision, Limit, MemoryStore, Outcome, Patience, Retry, Store, Timestamp};
+use crate::support::healthy_store;
+use diana_core::{
+    Answer, Ask, Cost, Decision, Limit, MemoryStore, Outcome, Patience, Retry, SmoothWarmingUp, Store, Timestamp,
+};
 use diana_redis::{Batching, Options, RedisStore, Refusals, Times, WhenDown};
 use diana_testing::RedisServer;
 use limits::{Carried, Kind};
@@ -38,7 +41,7 @@ fn play(options: fn(Options) -> Options) -> u64 {
             // What is answered without Redis would prove nothing.
             let options = options(Options::default().prefix(prefix)).when_down(WhenDown::Deny);
             let options = options.times(Times::OfCaller).permits_for(YEARS).timeout(Duration::from_secs(10));
-            let shared = RedisStore::connect(&redis.url(), options).await.unwrap();
+            let shared = healthy_store(&redis.url(), options).await;
             let mut both = Both::new(shared, &script);
             let played = both.play(&script.steps).await;
             remembered.fetch_add(both.shared.link().saved_by_refusals, Ordering::Relaxed);
@@ -60,6 +63,36 @@ fn memory_and_redis_answer_alike() {
 fn memory_and_redis_answer_alike_by_default() {
     let remembered = play(|options| options);
     assert!(remembered > 100, "only {remembered} denials were remembered");
+}
+
+/// A receipt from before the changes may fit the state again, which then differs from that of a new key.
+#[tokio::test]
+async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
+    let redis = RedisServer::start().unwrap();
+    let options = Options::default().when_down(WhenDown::Deny).times(Times::OfCaller).timeout(Duration::from_secs(10));
+    let shared = healthy_store(&redis.url(), options).await;
+    let (memory, now, warm_up) = (MemoryStore::default(), Timestamp::from_secs(1_700_000_000), Duration::from_secs(3));
+    for number in 1..400_u32 {
+        let rates = [f64::from(number) / 7.0, f64::from(number % 13 + 1) / 3.0]
+            .map(|rate| SmoothWarmingUp::new(rate, warm_up).unwrap());
+        let before = Limit::new(format!("limit-{number}"), rates[0].clone());
+        let between = before.changed_to(rates[1].clone());
+        let after = between.changed_to(rates[0].clone());
+        let ask = Ask::one(&before, "x");
+        let taken = memory.decide(&[ask], now, Patience::NONE).await.unwrap();
+        let taken_there = shared.decide(&[ask], now, Patience::NONE).await.unwrap();
+        for limit in [&between, &after] {
+            let ask = [Ask::one(limit, "x")];
+            let _ = memory.peek(&ask, now, Patience::NONE).await.unwrap();
+            let _ = shared.peek(&ask, now, Patience::NONE).await.unwrap();
+        }
+        let ask = [Ask::one(&after, "x")];
+        memory.refund(&ask, &taken, now).await.unwrap();
+        shared.refund(&ask, &taken_there, now).await.unwrap();
+        let here = memory.peek(&ask, now, Patience::NONE).await.unwrap();
+        let there = shared.peek(&ask, now, Patience::NONE).await.unwrap();
+        assert_eq!(here.answers()[0].standing, there.answers()[0].standing, "{number}");
+    }
 }
 
 /// Both stores, which have been asked the same.
