@@ -59,6 +59,9 @@ pub struct Concurrency {
     delay_nanos: u64,
 }
 
+/// Nobody waits for longer than 104 days: nanoseconds that every store counts exactly.
+const LONGEST_WAIT_NANOS: u64 = (1 << 53) - 1;
+
 impl Concurrency {
     /// At most `limit` permits in flight, which must lie in `1..=MAX_PERMITS`.
     pub fn new(limit: u64) -> Result<Self, InvalidQuota> {
@@ -123,7 +126,7 @@ impl Algorithm for Concurrency {
         let permits = state.permits.saturating_add(cost.get());
         let excess_turns = (permits - 1) / self.limit;
         let wait = state.unit_nanos.saturating_mul(excess_turns);
-        if permits > self.capacity() || wait > patience.as_nanos() {
+        if permits > self.capacity() || wait > patience.as_nanos().min(LONGEST_WAIT_NANOS) {
             // One that lacks the patience could be told no time either: the wait shrinks when others leave, not by itself.
             return Outcome::Denied { retry: Retry::WhenReturned };
         }
