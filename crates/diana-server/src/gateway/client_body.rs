@@ -25,6 +25,8 @@ const SLOWEST: u64 = 512;
 pub(super) enum RequestBody {
     Http1(Incoming),
     Http2(Http2Body),
+    /// There is none, over HTTP/2.
+    Empty,
 }
 
 impl Body for RequestBody {
@@ -34,7 +36,8 @@ impl Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match self.get_mut() {
             Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
-            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
+            Self::Http2(body) => body.poll_frame(usize::MAX, context).map_err(|_| BodyFault::Broken),
+            Self::Empty => Poll::Ready(None),
         }
     }
 
@@ -42,6 +45,7 @@ impl Body for RequestBody {
         match self {
             Self::Http1(body) => body.is_end_stream(),
             Self::Http2(body) => body.is_end_stream(),
+            Self::Empty => true,
         }
     }
 
@@ -49,6 +53,7 @@ impl Body for RequestBody {
         match self {
             Self::Http1(body) => body.size_hint(),
             Self::Http2(body) => body.size_hint(),
+            Self::Empty => SizeHint::with_exact(0),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{Connector, Failure, Fault, Health, UpstreamBody};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
 use crate::gateway::head::Onward;
-use crate::gateway::http2::Interim;
+use crate::gateway::http2::StreamHandle;
 use crate::metrics::Shard;
 use diana_rules::Upstream;
 use http::{Method, Response, StatusCode};
@@ -231,9 +231,9 @@ impl Upstreams {
     ) -> Result<Answer, Unsent> {
         let had_body = !body.is_empty();
         let deadline = self.deadlines.add();
-        let interim = request.head.extensions.get::<Interim>();
+        let client = request.head.extensions.get::<StreamHandle>();
         let asked = request.for_http2(&member.upstream, body);
-        let sent = http2::send(slot, asked, &deadline, self.timeout, interim).await;
+        let sent = http2::send(slot, asked, &deadline, self.timeout, client).await;
         match sent {
             http2::Sent::Answered(response) => {
                 let response = response.map(|body| UpstreamBody::http2(body, deadline, self.timeout));

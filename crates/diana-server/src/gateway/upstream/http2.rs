@@ -11,7 +11,7 @@ use super::patience::Patience;
 use super::{Failure, Fault};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadline;
-use crate::gateway::http2::{Http2Body, Interim, Piece, PipeError, Queue, poll_send};
+use crate::gateway::http2::{Http2Body, Piece, Pipe, PipeError, StreamHandle};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -293,12 +293,14 @@ pub(super) enum Sent {
 pub(super) struct Answer {
     body: Http2Body,
     asking: Asking,
+    /// The stream of the client, if that speaks HTTP/2.
+    client: Option<StreamHandle>,
     _slot: Slot,
 }
 
 /// A request's body on its way out.
 enum Asking {
-    Sending(Box<(ClientBody, SendStream<Piece>)>),
+    Sending(Box<(ClientBody, SendStream<Piece>, Pipe)>),
     Over,
 }
 
@@ -306,8 +308,8 @@ impl Asking {
     /// Sends what there is. An upstream may have had enough of it and answer all the same, so its end does not matter.
     fn poll(&mut self, context: &mut Context<'_>) {
         let Self::Sending(sending) = self else { return };
-        let (body, stream) = &mut **sending;
-        match poll_send(body, stream, &Queue::Upstream, context) {
+        let (body, stream, pipe) = &mut **sending;
+        match pipe.poll(body, stream, context) {
             Poll::Pending => {}
             Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::Over,
         }
@@ -320,7 +322,7 @@ pub(super) async fn send(
     request: Request<ClientBody>,
     deadline: &Deadline,
     timeout: Duration,
-    interim: Option<&Interim>,
+    client: Option<&StreamHandle>,
 ) -> Sent {
     let (head, body) = request.into_parts();
     let mut patience = Patience::new(&body, timeout);
@@ -340,7 +342,8 @@ pub(super) async fn send(
         Ok(sent) => sent,
         Err(error) => return Sent::Untouched(body, broken(error)),
     };
-    let mut asking = if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream))) };
+    let mut asking =
+        if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
     let mut news = 0;
     let answered = poll_fn(|context| {
         asking.poll(context);
@@ -349,8 +352,8 @@ pub(super) async fn send(
             if news > MOST_INTERIM {
                 return Poll::Ready(Err(Failure::Broken(Fault::NoHttp("it says too often that it goes on"))));
             }
-            if let Some(interim) = interim {
-                interim.push(response);
+            if let Some(client) = client {
+                client.forward(response);
             }
         }
         match Pin::new(&mut answer).poll(context) {
@@ -364,7 +367,8 @@ pub(super) async fn send(
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = Http2Body::new(body, &head.headers);
-            Sent::Answered(Response::from_parts(head, Answer { body, asking, _slot: slot }))
+            let client = client.cloned();
+            Sent::Answered(Response::from_parts(head, Answer { body, asking, client, _slot: slot }))
         }
         Err(failure) => {
             if matches!(failure, Failure::TimedOut) {
@@ -389,7 +393,8 @@ impl Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         self.asking.poll(context);
-        Pin::new(&mut self.body).poll_frame(context)
+        let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
+        self.body.poll_frame(most, context)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -369,3 +369,75 @@ async fn head_is_answered_without_a_body() {
         assert!(answer.headers().contains_key("date"));
     }
 }
+
+/// Reads until the stream ends; what came of its body, and its trailers' block if there was one.
+fn until_end(client: &mut Frames, stream: u32) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut body = Vec::new();
+    loop {
+        let frame = client.next().expect("the connection was closed");
+        assert_ne!((frame.kind, frame.stream), (RST_STREAM, stream), "reset after {} bytes", body.len());
+        let is_end = frame.flags & END_STREAM != 0;
+        match frame.kind {
+            DATA if frame.stream == stream => body.extend(frame.payload),
+            HEADERS if frame.stream == stream && is_end => return (body, Some(frame.payload)),
+            _ => continue,
+        }
+        if is_end {
+            return (body, None);
+        }
+    }
+}
+
+/// What a stalled stream could not send counted against the queue of all, and seven of them filled it.
+#[test]
+fn answers_that_nobody_reads_do_not_block_others_on_the_connection() {
+    const WINDOW: usize = 65_535;
+    const LARGE: u32 = 50;
+    let upstream = Upstream::start(|talk| match talk.seen.target() {
+        "/large" => talk.answer("200 OK", "", &[b'x'; 300_000]),
+        _ => talk.answer("200 OK", "", b"small"),
+    });
+    let diana = before(&upstream.url());
+    let mut client = Frames::connect(diana.port(), &[]);
+    client.give_window(0, 1 << 30);
+    for n in 0..LARGE {
+        client.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &frames::get("/large")).unwrap();
+    }
+    let mut left = LARGE as usize * WINDOW;
+    while left > 0 {
+        left -= client.next_of(DATA).unwrap().payload.len();
+    }
+    let small = 2 * LARGE + 1;
+    client.send(HEADERS, END_HEADERS | END_STREAM, small, &frames::get("/small")).unwrap();
+    assert_eq!(until_end(&mut client, small).0, b"small");
+    // They go on where they were.
+    client.give_window(1, 300_000);
+    assert_eq!(until_end(&mut client, 1).0.len(), 300_000 - WINDOW);
+}
+
+/// Neither needs window, but the body was asked for its end only when there was some.
+#[test]
+fn the_end_of_a_body_and_its_trailers_need_no_window() {
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let upstream = Upstream::start(move |talk| {
+        let chunk = if talk.seen.target() == "/five" { "5\r\nhello\r\n" } else { "" };
+        talk.send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}"))?;
+        let _ = gate.lock().recv();
+        let trailers = if talk.seen.target() == "/five" { "" } else { "grpc-status: 0\r\n" };
+        talk.send(format!("0\r\n{trailers}\r\n"))?;
+        Ok(crate::support::upstream::Then::KeepAlive)
+    });
+    let diana = before(&upstream.url());
+    let initial_window = |bytes| [(4, bytes)];
+    let mut client = Frames::connect(diana.port(), &initial_window(5));
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/five")).unwrap();
+    assert_eq!(client.next_of(DATA).unwrap().payload, b"hello");
+    go_on.send(()).unwrap();
+    assert_eq!(until_end(&mut client, 1), (vec![], None));
+    let mut client = Frames::connect(diana.port(), &initial_window(0));
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/none")).unwrap();
+    assert_eq!(client.next_of(HEADERS).unwrap().kind, HEADERS);
+    go_on.send(()).unwrap();
+    assert!(matches!(until_end(&mut client, 1), (body, Some(_)) if body.is_empty()));
+}

@@ -4,6 +4,7 @@ use crate::support::frames::{self, CONTINUATION, END_HEADERS, END_STREAM, Frames
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Then, Upstream};
 use diana_testing::wait_until;
+use std::collections::HashSet;
 
 const REFUSED_STREAM: [u8; 4] = 7_u32.to_be_bytes();
 
@@ -84,4 +85,52 @@ fn all_connections_together_hold_what_the_file_says() {
     let again = hundred(&diana, 9);
     wait_for_refused(&diana, REFUSED + 92);
     drop(again);
+}
+
+/// Streams that waited for room in the queue left their wakers behind, and so their tasks.
+#[test]
+fn streams_that_are_reset_while_they_wait_leave_nothing_behind() {
+    const EACH: u32 = 30;
+    let upstream = Upstream::start(|talk| match talk.seen.target() {
+        "/some" => talk.answer("200 OK", "", &[b'x'; 3900]),
+        _ => talk.answer("204 No Content", "", b""),
+    });
+    let diana =
+        Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));
+    // A window of one byte for each answer: it is begun, and never ends.
+    let mut client = Frames::connect(diana.port(), &[(4, 1)]);
+    client.give_window(0, 1 << 30);
+    let mut next = 1;
+    let mut ask = |client: &mut Frames, path: &str| -> Vec<u32> {
+        let streams: Vec<_> = (0..EACH).map(|n| next + 2 * n).collect();
+        next += 2 * EACH;
+        for stream in &streams {
+            client.send(HEADERS, END_HEADERS | END_STREAM, *stream, &frames::get(path)).unwrap();
+        }
+        streams
+    };
+    let heads = |client: &mut Frames, streams: &[u32]| {
+        let mut left: HashSet<_> = streams.iter().copied().collect();
+        while !left.is_empty() {
+            let frame = client.next_of(HEADERS).unwrap();
+            assert_eq!(frame.kind, HEADERS, "the connection is ended");
+            left.remove(&frame.stream);
+        }
+    };
+    let stalled = ask(&mut client, "/some");
+    heads(&mut client, &stalled);
+    let mut before = 0;
+    for round in 0..150 {
+        let reset = ask(&mut client, "/some");
+        let served = ask(&mut client, "/none");
+        heads(&mut client, &[reset.as_slice(), &served].concat());
+        for stream in reset {
+            client.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).unwrap();
+        }
+        if round == 20 {
+            before = diana.memory();
+        }
+    }
+    let grown = diana.memory().saturating_sub(before);
+    assert!(grown < 2 << 20, "{} KiB for {} streams that are over", grown >> 10, 129 * EACH);
 }

@@ -10,6 +10,7 @@ pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 pub(crate) const ACK: u8 = 1;
@@ -41,6 +42,11 @@ impl Frames {
         frames.stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         frames.send(SETTINGS, 0, 0, &settings.collect::<Vec<_>>()).unwrap();
         frames
+    }
+
+    /// Says that the other side may send so much more.
+    pub(crate) fn give_window(&mut self, stream: u32, bytes: u32) {
+        self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()).unwrap();
     }
 
     pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
