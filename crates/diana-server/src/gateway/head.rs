@@ -26,7 +26,7 @@ pub(super) type Named = SmallVec<[HeaderName; 1]>;
 pub(super) fn ends_here(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
-        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "http2-settings"
+        "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade" | "http2-settings"
     )
 }
 

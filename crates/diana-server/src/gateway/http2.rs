@@ -29,10 +29,10 @@ use crate::metrics::Outcome;
 use bytes::BytesMut;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use memory::{HasBody, QUEUE, RECEIVE_WINDOW, RequestMemory};
 use parking_lot::Mutex;
@@ -226,7 +226,8 @@ impl Stream {
     async fn serve(mut self, mut serving: Serving, streams: &Streams) -> Ended {
         let answered = poll_fn(|context| {
             let answer = Pin::new(&mut serving).poll(context);
-            for interim in self.handle.take_interim(context) {
+            for mut interim in self.handle.take_interim(context) {
+                remove_hop_by_hop(interim.headers_mut());
                 // Only a client that has left can't get it, and that is noticed below.
                 let _ = self.reply.send_informational(interim);
             }
@@ -242,17 +243,16 @@ impl Stream {
 
     async fn send(&mut self, response: Response<OutBody>, streams: &Streams) -> Ended {
         let (mut head, mut body) = response.into_parts();
-        for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
-            head.headers.remove(name);
-        }
+        remove_hop_by_hop(&mut head.headers);
         head.headers.entry(DATE).or_insert_with(crate::date::now);
         let has_body = !body.is_end_stream();
         if has_body && let Some(length) = body.size_hint().exact() {
             head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
         }
         let is_over = !has_body || self.method == Method::HEAD;
-        let Ok(mut stream) = self.reply.send_response(Response::from_parts(head, ()), is_over) else {
-            return Ended::Reset;
+        let mut stream = match self.reply.send_response(Response::from_parts(head, ()), is_over) {
+            Ok(stream) => stream,
+            Err(_) => return self.send_bad_gateway(),
         };
         if is_over {
             return Ended::Served;
@@ -271,6 +271,13 @@ impl Stream {
             // That is the upstream's fault.
             Ok(()) | Err(PipeError::Body(_)) => Ended::Served,
         }
+    }
+
+    /// Answers what can't be sent. It fails if the reason is that the client has reset the stream.
+    fn send_bad_gateway(&mut self) -> Ended {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        self.reply.send_response(response, true).map_or(Ended::Reset, |_| Ended::Served)
     }
 }
 
@@ -294,6 +301,13 @@ impl Stall {
             deadline.set(connection.site.gateway.timeouts.body);
         }
         self.deadline.as_ref().map_or(Poll::Pending, |deadline| deadline.poll(context))
+    }
+}
+
+/// Removes what HTTP/2 has no place for (RFC 9113, section 8.2.2).
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
     }
 }
 

@@ -441,3 +441,18 @@ fn the_end_of_a_body_and_its_trailers_need_no_window() {
     go_on.send(()).unwrap();
     assert!(matches!(until_end(&mut client, 1), (body, Some(_)) if body.is_empty()));
 }
+
+/// h2 does not send a head with such a field: the client got a reset, which counted as its own, or no hints.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_an_answer_that_http2_has_no_place_for_are_removed() {
+    let upstream = Upstream::start(|talk| {
+        talk.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nte: gzip\r\nkeep-alive: 1\r\n\r\n")?;
+        talk.answer("200 OK", "te: gzip\r\nkeep-alive: 1\r\nx-kept: 1\r\n", b"")
+    });
+    let diana = before(&upstream.url());
+    let (interim, status) = tokio::time::timeout(LONG, with_interim(diana.port(), || ())).await.unwrap();
+    assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
+    assert_eq!(interim[0].headers()["link"], "</a.css>");
+    let answer = get(&mut connect(diana.port()).await, "http://a/").await;
+    assert_eq!((answer.headers().get("te"), &answer.headers()["x-kept"]), (None, &"1".parse().unwrap()));
+}

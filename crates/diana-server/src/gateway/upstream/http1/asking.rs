@@ -259,14 +259,7 @@ impl Sending {
 pub(super) fn may_trail(name: &HeaderName) -> bool {
     let frames = matches!(
         name.as_str(),
-        "content-length"
-            | "host"
-            | "trailer"
-            | "te"
-            | "authorization"
-            | "content-encoding"
-            | "content-type"
-            | "content-range"
+        "content-length" | "host" | "trailer" | "authorization" | "content-encoding" | "content-type" | "content-range"
     );
     !frames && !ends_here(name)
 }
