@@ -5,7 +5,7 @@
 //! slow line has the time it needs. `bounds.body` says how long a body may be.
 
 use super::deadlines::Deadline;
-use super::http2::Http2Body;
+use super::http2::Http2RequestBody;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock, Timestamp};
 use diana_http::Slowed;
@@ -24,7 +24,7 @@ const SLOWEST: u64 = 512;
 /// The body of a request, as it comes from its connection.
 pub(super) enum RequestBody {
     Http1(Incoming),
-    Http2(Http2Body),
+    Http2(Http2RequestBody),
     /// There is none, over HTTP/2.
     Empty,
 }
@@ -36,7 +36,7 @@ impl Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match self.get_mut() {
             Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
-            Self::Http2(body) => body.poll_frame(usize::MAX, context).map_err(|_| BodyFault::Broken),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
             Self::Empty => Poll::Ready(None),
         }
     }

@@ -15,7 +15,7 @@ mod handle;
 pub(super) mod memory;
 mod pipe;
 
-pub(super) use body::Http2Body;
+pub(super) use body::{Http2Body, Http2RequestBody};
 pub(super) use handle::StreamHandle;
 pub(super) use memory::{Memory, Piece, SHARE, Total};
 pub(super) use pipe::{Pipe, PipeError};
@@ -26,6 +26,7 @@ use super::deadlines::Deadline;
 use super::out_body::OutBody;
 use super::service::{Connection, Serving};
 use crate::metrics::Outcome;
+use body::ReadAhead;
 use bytes::BytesMut;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
@@ -167,14 +168,17 @@ impl Streams {
         let (mut head, body) = request.into_parts();
         compact(&mut head);
         let handle = StreamHandle::new();
-        let body = match has_body {
-            HasBody::No => RequestBody::Empty,
-            HasBody::Yes => RequestBody::Http2(Http2Body::new(body, &head.headers)),
+        let (body, ahead) = match has_body {
+            HasBody::No => (RequestBody::Empty, ReadAhead::nothing()),
+            HasBody::Yes => {
+                let (body, ahead) = Http2RequestBody::new(body, &head.headers);
+                (RequestBody::Http2(body), ahead)
+            }
         };
         head.extensions.insert(handle.clone());
         let method = head.method.clone();
         let serving = connection.begin(Request::from_parts(head, body));
-        let stream = Stream { connection: Arc::clone(connection), reply, handle, method, _memory: memory };
+        let stream = Stream { connection: Arc::clone(connection), reply, handle, ahead, method, memory };
         let streams = Arc::clone(self);
         tokio::spawn(async move {
             let ended = stream.serve(serving, &streams).await;
@@ -217,8 +221,9 @@ struct Stream {
     connection: Arc<Connection>,
     reply: SendResponse<Piece>,
     handle: StreamHandle,
+    ahead: ReadAhead,
     method: Method,
-    _memory: RequestMemory,
+    memory: RequestMemory,
 }
 
 impl Stream {
@@ -233,12 +238,24 @@ impl Stream {
             }
             match answer {
                 Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                Poll::Pending if !self.read_ahead(context) => {
+                    self.reply.send_reset(Reason::ENHANCE_YOUR_CALM);
+                    Poll::Ready(None)
+                }
                 Poll::Pending => self.reply.poll_reset(context).map(|_| None),
             }
         });
         let Some(response) = answered.await else { return Ended::Reset };
         drop(serving);
         self.send(response, streams).await
+    }
+
+    /// Reads what has come of the request's body; `false` if there is no memory for its trailers.
+    fn read_ahead(&mut self, context: &mut Context<'_>) -> bool {
+        match self.ahead.poll(context) {
+            Poll::Ready(trailers) => self.memory.admit_trailers(trailers),
+            Poll::Pending => true,
+        }
     }
 
     async fn send(&mut self, response: Response<OutBody>, streams: &Streams) -> Ended {
@@ -259,12 +276,18 @@ impl Stream {
         }
         let mut pipe = Pipe::to_client(Arc::clone(&streams.memory), self.handle.clone());
         let mut stall = Stall::default();
-        let sent = poll_fn(|context| match pipe.poll(&mut body, &mut stream, context) {
-            Poll::Pending => stall.poll(pipe.stalled(), &self.connection, context).map(|()| {
-                stream.send_reset(Reason::CANCEL);
-                Ok(())
-            }),
-            sent @ Poll::Ready(_) => sent,
+        let sent = poll_fn(|context| {
+            if !self.read_ahead(context) {
+                stream.send_reset(Reason::ENHANCE_YOUR_CALM);
+                return Poll::Ready(Err(PipeError::Reset));
+            }
+            match pipe.poll(&mut body, &mut stream, context) {
+                Poll::Pending => stall.poll(pipe.stalled(), &self.connection, context).map(|()| {
+                    stream.send_reset(Reason::CANCEL);
+                    Ok(())
+                }),
+                sent @ Poll::Ready(_) => sent,
+            }
         });
         match sent.await {
             Err(PipeError::Reset) => Ended::Reset,

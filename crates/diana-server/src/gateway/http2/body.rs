@@ -1,11 +1,21 @@
-//! A body that comes over an HTTP/2 stream.
+//! Bodies that come over HTTP/2 streams.
+//!
+//! # Why request bodies are read ahead
+//! A request may wait in a queue, or for an upstream that takes nothing. What comes of its body meanwhile is bounded by the
+//! flow-control window, but trailers are not, and h2 keeps them until they are read. So the task of the stream reads what comes,
+//! and [`ReadAhead`] reports the size of trailers, which count as the head does. The window of data that is read ahead is given back
+//! only when it is taken.
 
+use super::{compact_fields, fields_size};
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
-use http_body::{Frame, SizeHint};
-use std::task::{Context, Poll, ready};
+use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
 
 /// A body that comes over an HTTP/2 stream. Window is given back as its pieces are taken.
 pub(in crate::gateway) struct Http2Body {
@@ -70,6 +80,16 @@ impl Http2Body {
         Poll::Ready(Ok(None))
     }
 
+    /// Reads all that comes. Ready at the end.
+    fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        while !matches!(self.next, Next::End(_)) {
+            if let Some(data) = ready!(self.poll_read(context))? {
+                self.ahead.extend_from_slice(&data);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
     pub(in crate::gateway) fn is_end_stream(&self) -> bool {
         let is_over = match &self.next {
             Next::End(trailers) => trailers.is_none(),
@@ -92,6 +112,109 @@ impl Drop for Http2Body {
         if !self.ahead.is_empty() {
             // Fails only if the stream is gone, and its window with it.
             let _ = self.stream.flow_control().release_capacity(self.ahead.len());
+        }
+    }
+}
+
+/// The body of a client's request over HTTP/2.
+pub(in crate::gateway) struct Http2RequestBody {
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// Reads a request's body ahead.
+pub(super) struct ReadAhead(Weak<Mutex<Shared>>);
+
+struct Shared {
+    body: Http2Body,
+    /// The task that reads ahead; h2 wakes it, and no other.
+    reader: Option<Waker>,
+    /// The task that waits for the next piece.
+    taker: Option<Waker>,
+}
+
+impl Http2RequestBody {
+    pub(super) fn new(stream: RecvStream, headers: &HeaderMap) -> (Self, ReadAhead) {
+        let shared = Shared { body: Http2Body::new(stream, headers), reader: None, taker: None };
+        let shared = Arc::new(Mutex::new(shared));
+        let ahead = ReadAhead(Arc::downgrade(&shared));
+        (Self { shared }, ahead)
+    }
+}
+
+impl Body for Http2RequestBody {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let mut shared = self.shared.lock();
+        let Shared { body, reader, taker } = &mut *shared;
+        let reader = reader.as_ref().unwrap_or(context.waker());
+        let polled = body.poll_frame(usize::MAX, &mut Context::from_waker(reader));
+        if polled.is_pending() {
+            *taker = Some(context.waker().clone());
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.shared.lock().body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.shared.lock().body.size_hint()
+    }
+}
+
+impl ReadAhead {
+    /// For a request without a body.
+    pub(super) fn nothing() -> Self {
+        Self(Weak::new())
+    }
+
+    /// Reads what comes. Ready once, with the size of the trailers if they have to wait.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+        let Some(shared) = self.0.upgrade() else { return Poll::Pending };
+        let mut shared = shared.lock();
+        let Shared { body, reader, taker } = &mut *shared;
+        if !reader.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *reader = Some(context.waker().clone());
+        }
+        let before = body.ahead.len();
+        let polled = body.poll_ahead(context);
+        if polled.is_pending() && body.ahead.len() == before {
+            return Poll::Pending;
+        }
+        let size = match &mut body.next {
+            Next::End(Some(trailers)) => {
+                compact_fields(trailers);
+                fields_size(trailers)
+            }
+            _ => 0,
+        };
+        let taker = taker.take();
+        if polled.is_ready() {
+            *reader = None;
+            self.0 = Weak::new();
+        }
+        drop(shared);
+        if let Some(taker) = taker {
+            taker.wake();
+        }
+        polled.map(|_| size)
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        let Some(shared) = self.0.upgrade() else { return };
+        let taker = {
+            let mut shared = shared.lock();
+            shared.reader = None;
+            shared.taker.take()
+        };
+        // From now on it is woken by h2.
+        if let Some(taker) = taker {
+            taker.wake();
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | what | at most | over it |
 //! |---|---|---|
 //! | heads of the requests that are not answered yet | [`HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
+//! | their trailers that wait behind a body | the same | the stream is reset (`ENHANCE_YOUR_CALM`) |
 //! | request bodies that have come and nobody has read | [`RECEIVE_WINDOW`] | the client must not send more |
 //! | pieces of answers that have not been written | [`QUEUE`] | streams wait for room, in their order |
 //! | pieces of answers for which the client gives no window | [`SHARE`] for each stream | no more is read from the upstream |
@@ -135,6 +136,20 @@ impl Memory {
 /// No more than there are in all.
 fn permits(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(QUEUE).min(QUEUE)
+}
+
+impl RequestMemory {
+    /// Takes memory for the trailers of the request, if the connection, and all together, hold less than they may.
+    pub(super) fn admit_trailers(&mut self, bytes: usize) -> bool {
+        let mut held = self.memory.held.lock();
+        let Some(heads) = held.heads.checked_add(bytes).filter(|heads| *heads <= HEADS) else { return false };
+        let is_admitted = self.memory.total.try_take(bytes);
+        if is_admitted {
+            held.heads = heads;
+            self.head += bytes;
+        }
+        is_admitted
+    }
 }
 
 /// Whether a request has a body.
@@ -271,6 +286,18 @@ mod tests {
         drop((second, third));
         assert_eq!(total.used.load(Ordering::Relaxed), 0);
         assert!(connections[2].admit(1, HasBody::Yes).is_some());
+    }
+
+    #[test]
+    fn trailers_count_like_heads() {
+        let total = Arc::new(Total::new(usize::MAX));
+        let memory = connection(&total);
+        let mut requests: Vec<_> = (0..9).map(|_| memory.admit(100, HasBody::Yes).unwrap()).collect();
+        let admitted = requests.iter_mut().filter_map(|request| request.admit_trailers(32 << 10).then_some(()));
+        assert_eq!(admitted.count(), 7);
+        assert!(memory.admit(32 << 10, HasBody::No).is_none());
+        drop(requests);
+        assert_eq!(total.used.load(Ordering::Relaxed), 0);
     }
 
     #[test]

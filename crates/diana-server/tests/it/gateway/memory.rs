@@ -87,6 +87,42 @@ fn all_connections_together_hold_what_the_file_says() {
     drop(again);
 }
 
+/// They counted nowhere: 4 MB for each connection.
+#[test]
+fn trailers_of_requests_that_wait_count_like_heads() {
+    const REQUESTS: u32 = 99;
+    const ENHANCE_YOUR_CALM: [u8; 4] = 11_u32.to_be_bytes();
+    let upstream = holding();
+    let diana = before(&upstream, "");
+    let post = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    let many = |connection: usize| {
+        let mut client = Frames::connect(diana.port(), &[]);
+        for n in 0..REQUESTS {
+            let fields: Vec<(String, String)> =
+                (0..30).map(|field| (format!("x-{field}"), format!("{connection}-{n}-{field}-").repeat(200))).collect();
+            let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &value[..900])).collect();
+            let block = frames::block(&fields);
+            let (first, rest) = block.split_at(16 << 10);
+            client.send(HEADERS, END_HEADERS, 2 * n + 1, &frames::block(&post)).unwrap();
+            client.send(HEADERS, END_STREAM, 2 * n + 1, first).unwrap();
+            client.send(CONTINUATION, END_HEADERS, 2 * n + 1, rest).unwrap();
+        }
+        // A quarter of a mebibyte is eight of them.
+        for _ in 10..REQUESTS {
+            assert_eq!(client.next_of(RST_STREAM).unwrap().payload, ENHANCE_YOUR_CALM);
+        }
+        client
+    };
+    // What the first of all takes is not the others'.
+    let first = many(0);
+    let before = diana.memory();
+    let clients: Vec<_> = (1..=10).map(many).collect();
+    let each = diana.memory().saturating_sub(before) / 10;
+    // What comes at once is in memory before it is counted, and the allocator keeps that; hence the other half.
+    assert!(each < 1 << 20, "each connection takes {} KiB", each >> 10);
+    drop((first, clients));
+}
+
 /// Streams that waited for room in the queue left their wakers behind, and so their tasks.
 #[test]
 fn streams_that_are_reset_while_they_wait_leave_nothing_behind() {
