@@ -171,7 +171,7 @@ impl Streams {
         let (body, ahead) = match has_body {
             HasBody::No => (RequestBody::Empty, ReadAhead::nothing()),
             HasBody::Yes => {
-                let (body, ahead) = Http2RequestBody::new(body, &head.headers);
+                let (body, ahead) = Http2RequestBody::new(body, &head.headers, &handle);
                 (RequestBody::Http2(body), ahead)
             }
         };

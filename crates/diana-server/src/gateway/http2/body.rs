@@ -6,11 +6,12 @@
 //! and [`ReadAhead`] reports the size of trailers, which count as the head does. The window of data that is read ahead is given back
 //! only when it is taken.
 
+use super::handle::StreamHandle;
 use super::{compact_fields, fields_size};
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
 use http::HeaderMap;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -119,6 +120,8 @@ impl Drop for Http2Body {
 /// The body of a client's request over HTTP/2.
 pub(in crate::gateway) struct Http2RequestBody {
     shared: Arc<Mutex<Shared>>,
+    /// The stream of a client that waits for 100 Continue.
+    expects: Option<StreamHandle>,
 }
 
 /// Reads a request's body ahead.
@@ -133,11 +136,12 @@ struct Shared {
 }
 
 impl Http2RequestBody {
-    pub(super) fn new(stream: RecvStream, headers: &HeaderMap) -> (Self, ReadAhead) {
+    pub(super) fn new(stream: RecvStream, headers: &HeaderMap, handle: &StreamHandle) -> (Self, ReadAhead) {
+        let expects = headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         let shared = Shared { body: Http2Body::new(stream, headers), reader: None, taker: None };
         let shared = Arc::new(Mutex::new(shared));
         let ahead = ReadAhead(Arc::downgrade(&shared));
-        (Self { shared }, ahead)
+        (Self { shared, expects: expects.then(|| handle.clone()) }, ahead)
     }
 }
 
@@ -145,13 +149,21 @@ impl Body for Http2RequestBody {
     type Data = Bytes;
     type Error = h2::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let expects = self.expects.take();
         let mut shared = self.shared.lock();
         let Shared { body, reader, taker } = &mut *shared;
         let reader = reader.as_ref().unwrap_or(context.waker());
         let polled = body.poll_frame(usize::MAX, &mut Context::from_waker(reader));
         if polled.is_pending() {
             *taker = Some(context.waker().clone());
+            drop(shared);
+            if let Some(client) = expects {
+                client.send_continue();
+            }
         }
         polled
     }

@@ -38,9 +38,19 @@ impl StreamHandle {
     /// Forwards an interim response of an upstream. The caller bounds how many there are.
     pub(in crate::gateway) fn forward(&self, response: Response<()>) {
         // The gateway itself tells the client to go on, and HTTP/2 has no upgrades.
-        if matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
-            return;
+        if !matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+            self.push(response);
         }
+    }
+
+    /// Sends 100 Continue: the body is wanted.
+    pub(super) fn send_continue(&self) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::CONTINUE;
+        self.push(response);
+    }
+
+    fn push(&self, response: Response<()>) {
         let mut interim = self.0.interim.lock();
         interim.responses.push(response);
         let waker = interim.waker.take();

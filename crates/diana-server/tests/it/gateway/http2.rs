@@ -456,3 +456,29 @@ async fn fields_of_an_answer_that_http2_has_no_place_for_are_removed() {
     let answer = get(&mut connect(diana.port()).await, "http://a/").await;
     assert_eq!((answer.headers().get("te"), &answer.headers()["x-kept"]), (None, &"1".parse().unwrap()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_expects_100_continue_gets_it_when_the_body_is_wanted() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let socket = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, diana.port())).await.unwrap();
+    let (sender, connection) = h2::client::handshake(socket).await.unwrap();
+    tokio::spawn(connection);
+    let mut sender = sender.ready().await.unwrap();
+    for expected in [200, 429] {
+        let asked =
+            request("POST", "http://a/").header("expect", "100-continue").header("x-key", "k").body(()).unwrap();
+        let (mut answer, mut body) = sender.send_request(asked, false).unwrap();
+        let interim = std::future::poll_fn(|context| answer.poll_informational(context));
+        let interim = tokio::time::timeout(LONG, interim).await.unwrap().map(|interim| interim.unwrap().status());
+        if expected == 200 {
+            assert_eq!(interim.map(|status| status.as_u16()), Some(100));
+            body.send_data(Bytes::from_static(b"hello"), true).unwrap();
+        } else {
+            assert_eq!(interim, None);
+        }
+        let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap();
+        assert_eq!(answer.status(), expected);
+    }
+    assert_eq!((upstream.count(), upstream.last().body), (1, b"hello".to_vec()));
+}
