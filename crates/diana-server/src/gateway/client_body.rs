@@ -5,6 +5,7 @@
 //! slow line has the time it needs. `bounds.body` says how long a body may be.
 
 use super::deadlines::Deadline;
+use super::head::{Padded, TrailerFilter};
 use super::http2::Http2RequestBody;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock, Timestamp};
@@ -63,6 +64,7 @@ pub(super) struct ClientBody(Option<Box<Streaming>>);
 
 struct Streaming {
     body: Slowed<RequestBody>,
+    trailers: TrailerFilter,
     deadline: Deadline,
     timeout: Duration,
     /// How many bytes have come, and how many may come.
@@ -149,6 +151,7 @@ impl ClientBody {
 
     pub(super) fn new(
         body: Slowed<RequestBody>,
+        trailers: TrailerFilter,
         deadline: Deadline,
         timeout: Duration,
         most: Option<u64>,
@@ -156,6 +159,7 @@ impl ClientBody {
         let ending = Arc::new(Ending::default());
         let streaming = Streaming {
             body,
+            trailers,
             deadline,
             timeout,
             come: 0,
@@ -180,8 +184,16 @@ impl Streaming {
                 }
                 let Some(frame) = frame.transpose()? else { return Poll::Ready(None) };
                 self.come += frame.data_ref().map_or(0, |data| data.len() as u64);
-                let is_too_long = self.come > self.most;
-                Poll::Ready(Some(if is_too_long { Err(BodyFault::TooLong) } else { Ok(frame) }))
+                if self.come > self.most {
+                    return Poll::Ready(Some(Err(BodyFault::TooLong)));
+                }
+                Poll::Ready(match frame.into_trailers() {
+                    Ok(trailers) => {
+                        let trailers = self.trailers.apply(trailers).map_err(|Padded| BodyFault::Broken)?;
+                        (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)))
+                    }
+                    Err(frame) => Some(Ok(frame)),
+                })
             }
             Poll::Pending => {
                 if self.waits_since.is_none() {

@@ -10,11 +10,13 @@
 mod check;
 mod coding;
 mod onward;
+mod trailers;
 
 pub(super) use check::upgrade;
 pub(crate) use check::{Rejected, check};
 pub(super) use coding::check_coding;
 pub(super) use onward::{Onward, Told, goes_on};
+pub(super) use trailers::{Padded, TrailerFilter, may_trail};
 
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE};
 use smallvec::SmallVec;

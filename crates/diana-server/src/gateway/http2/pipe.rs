@@ -93,7 +93,7 @@ impl Pipe {
                 match is_over {
                     Ok(true) => return Poll::Ready(Ok(())),
                     Ok(false) => continue,
-                    Err(_) => return Poll::Ready(Err(PipeError::Reset)),
+                    Err(_) => return Poll::Ready(Err(reset(stream))),
                 }
             }
             ready!(self.poll_room(stream, context));
@@ -105,7 +105,7 @@ impl Pipe {
                 }
                 None => {
                     let sent = stream.send_data(Piece::default(), true);
-                    return Poll::Ready(sent.map_err(|_| PipeError::Reset));
+                    return Poll::Ready(sent.map_err(|_| reset(stream)));
                 }
             };
             match frame.into_data() {
@@ -115,7 +115,7 @@ impl Pipe {
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
                         stream.reserve_capacity(0);
-                        return Poll::Ready(stream.send_trailers(trailers).map_err(|_| PipeError::Reset));
+                        return Poll::Ready(stream.send_trailers(trailers).map_err(|_| reset(stream)));
                     }
                 }
             }
@@ -199,4 +199,10 @@ impl Queue {
             Self::Upstream => Piece::from(data),
         }
     }
+}
+
+/// What can't be sent must not leave the stream open for ever. (One that the other side has reset is over already.)
+fn reset<E>(stream: &mut SendStream<Piece>) -> PipeError<E> {
+    stream.send_reset(Reason::INTERNAL_ERROR);
+    PipeError::Reset
 }

@@ -11,6 +11,7 @@ use super::patience::Patience;
 use super::{Failure, Fault};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadline;
+use crate::gateway::head::may_trail;
 use crate::gateway::http2::{Http2Body, Piece, Pipe, PipeError, StreamHandle};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
@@ -22,7 +23,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -394,7 +395,8 @@ impl Body for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
         self.asking.poll(context);
         let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
-        self.body.poll_frame(most, context)
+        let frame = ready!(self.body.poll_frame(most, context));
+        Poll::Ready(frame.map(|frame| frame.map(only_what_may_trail)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -403,5 +405,16 @@ impl Body for Answer {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// A frame without the trailers that may not stand behind a body.
+fn only_what_may_trail(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => {
+            let kept = trailers.iter().filter(|(name, _)| may_trail(name));
+            Frame::trailers(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+        }
+        Err(frame) => frame,
     }
 }

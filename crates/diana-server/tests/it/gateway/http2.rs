@@ -442,6 +442,23 @@ fn the_end_of_a_body_and_its_trailers_need_no_window() {
     assert!(matches!(until_end(&mut client, 1), (body, Some(_)) if body.is_empty()));
 }
 
+/// RFC 9113 §8.2.1, as in heads. The upstream gets no whole request.
+#[test]
+fn a_trailer_with_whitespace_around_it_is_rejected() {
+    let upstream = Service::h2c();
+    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let post = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    for (value, status) in [(" a", frames::BAD_REQUEST), ("a\t", frames::BAD_REQUEST), ("a", frames::OK)] {
+        let mut client = Frames::connect(diana.port(), &[]);
+        client.send(HEADERS, END_HEADERS, 1, &frames::block(&post)).unwrap();
+        client.send(DATA, 0, 1, b"x").unwrap();
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", value)])).unwrap();
+        let head = client.next_of(HEADERS).unwrap();
+        assert_eq!((head.kind, &head.payload[..1]), (HEADERS, &status[..]), "{value:?}");
+    }
+    assert_eq!(upstream.last().trailers.unwrap()["x-digest"], "a");
+}
+
 /// h2 does not send a head with such a field: the client got a reset, which counted as its own, or no hints.
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_an_answer_that_http2_has_no_place_for_are_removed() {

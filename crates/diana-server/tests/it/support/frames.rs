@@ -17,6 +17,10 @@ pub(crate) const ACK: u8 = 1;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
+/// The fields of a head with status 200, and of one with status 400.
+pub(crate) const OK: [u8; 1] = [0x88];
+pub(crate) const BAD_REQUEST: [u8; 1] = [0x8c];
+
 /// A connection that speaks HTTP/2 badly.
 pub(crate) struct Frames {
     stream: TcpStream,
