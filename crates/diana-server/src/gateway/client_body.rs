@@ -222,6 +222,13 @@ impl Streaming {
     }
 }
 
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        // Nobody waits for the client any more.
+        self.ending.waits.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Body for ClientBody {
     type Data = Bytes;
     type Error = BodyFault;

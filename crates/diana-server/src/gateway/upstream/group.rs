@@ -204,7 +204,7 @@ impl Upstreams {
         match connection.send(request, member.authority.as_bytes(), body, self.timeout).await {
             http1::Sent::Answered(response) => {
                 let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                let mut response = response.map(|()| UpstreamBody::http1(connection, member, self.timeout));
+                let mut response = response.map(|()| UpstreamBody::http1(connection, member));
                 if !is_switching {
                     response.body_mut().give_back_at_end();
                 }
@@ -230,14 +230,12 @@ impl Upstreams {
         body: ClientBody,
     ) -> Result<Answer, Unsent> {
         let had_body = !body.is_empty();
-        let deadline = self.deadlines.add();
         let client = request.head.extensions.get::<StreamHandle>();
         let asked = request.for_http2(&member.upstream, body);
-        let sent = http2::send(slot, asked, &deadline, self.timeout, client).await;
+        let sent = http2::send(slot, asked, self.deadlines.add(), self.timeout, client).await;
         match sent {
             http2::Sent::Answered(response) => {
-                let response = response.map(|body| UpstreamBody::http2(body, deadline, self.timeout));
-                Ok(Answer { response, from: Arc::clone(member) })
+                Ok(Answer { response: response.map(UpstreamBody::http2), from: Arc::clone(member) })
             }
             http2::Sent::Untouched(body, failure) => Err(Unsent { failure, again: Some(body) }),
             http2::Sent::Failed(failure) => {

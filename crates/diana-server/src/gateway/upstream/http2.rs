@@ -17,7 +17,7 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
 use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -284,7 +284,7 @@ async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong
 
 /// What became of a request that was sent.
 pub(super) enum Sent {
-    Answered(Response<Answer>),
+    Answered(Response<Box<Answer>>),
     /// The upstream has not begun with it; it can go elsewhere.
     Untouched(ClientBody, Failure),
     Failed(Failure),
@@ -294,6 +294,9 @@ pub(super) enum Sent {
 pub(super) struct Answer {
     body: Http2Body,
     asking: Asking,
+    /// By when the upstream must have sent something.
+    deadline: Deadline,
+    patience: Patience,
     /// The stream of the client, if that speaks HTTP/2.
     client: Option<StreamHandle>,
     _slot: Slot,
@@ -321,7 +324,7 @@ impl Asking {
 pub(super) async fn send(
     mut slot: Slot,
     request: Request<ClientBody>,
-    deadline: &Deadline,
+    deadline: Deadline,
     timeout: Duration,
     client: Option<&StreamHandle>,
 ) -> Sent {
@@ -359,7 +362,7 @@ pub(super) async fn send(
         }
         match Pin::new(&mut answer).poll(context) {
             Poll::Ready(answer) => Poll::Ready(answer.map_err(broken)),
-            Poll::Pending => patience.poll(deadline, context).map(|()| Err(Failure::TimedOut)),
+            Poll::Pending => patience.poll(&deadline, context).map(|()| Err(Failure::TimedOut)),
         }
     })
     .await;
@@ -369,7 +372,8 @@ pub(super) async fn send(
             let (head, body) = response.into_parts();
             let body = Http2Body::new(body, &head.headers);
             let client = client.cloned();
-            Sent::Answered(Response::from_parts(head, Answer { body, asking, client, _slot: slot }))
+            let answer = Answer { body, asking, deadline, patience, client, _slot: slot };
+            Sent::Answered(Response::from_parts(head, Box::new(answer)))
         }
         Err(failure) => {
             if matches!(failure, Failure::TimedOut) {
@@ -385,25 +389,31 @@ pub(super) async fn send(
     }
 }
 
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = h2::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+impl Answer {
+    /// The next piece.
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         self.asking.poll(context);
         let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
-        let frame = ready!(self.body.poll_frame(most, context));
-        Poll::Ready(frame.map(|frame| frame.map(only_what_may_trail)))
+        let Some(frame) = ready!(self.body.poll_frame(most, context)) else { return Poll::Ready(None) };
+        Poll::Ready(Some(frame.map(only_what_may_trail).map_err(Fault::Http2)))
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// By when the upstream must have sent something.
+    pub(super) fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Ready when the upstream has sent nothing for too long. As long as the request's body moves, or the client is waited for,
+    /// it need not.
+    pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.patience.poll(&self.deadline, context)
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(super) fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
 }

@@ -31,8 +31,11 @@ impl Patience {
         if has_fault || is_by_client { Failure::ByClient } else { failure }
     }
 
-    /// Ready when it is over.
+    /// Ready when it is over. It begins now, if it has not begun.
     pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
+        if !deadline.is_set() {
+            deadline.set(self.timeout);
+        }
         if deadline.poll(context).is_pending() {
             return Poll::Pending;
         }

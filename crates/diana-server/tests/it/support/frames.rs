@@ -1,8 +1,9 @@
 //! HTTP/2 frame by frame, for what no good client would send.
 
 use super::program::LONG;
+use diana_testing::{Port, wait_until};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -93,6 +94,46 @@ impl Frames {
                 return Some(frame);
             }
         }
+    }
+}
+
+/// An upstream that speaks HTTP/2, frame by frame.
+pub(crate) struct FrameUpstream {
+    port: Port,
+    listener: TcpListener,
+}
+
+impl FrameUpstream {
+    pub(crate) fn start() -> Self {
+        let port = Port::claim().unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self { port, listener }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("h2c://127.0.0.1:{}", self.port.number())
+    }
+
+    /// Takes the next connection, and allows it so many streams at once.
+    pub(crate) fn accept(&self, streams: u32) -> Frames {
+        let accepted = || self.listener.accept().ok();
+        let (mut stream, _) = wait_until("a connection to the upstream", LONG, accepted).unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        stream.read_exact(&mut [0; 24]).unwrap();
+        let mut frames = Frames { stream };
+        frames.allow(streams);
+        frames
+    }
+}
+
+impl Frames {
+    /// Allows so many streams at once.
+    pub(crate) fn allow(&mut self, streams: u32) {
+        let setting = [&3_u16.to_be_bytes()[..], &streams.to_be_bytes()].concat();
+        self.send(SETTINGS, 0, 0, &setting).unwrap();
     }
 }
 
