@@ -23,7 +23,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -107,7 +107,7 @@ impl Pool {
     /// A free stream, if there is one.
     pub(super) fn free(&self, now: u64) -> Option<Slot> {
         let mut state = self.state.lock();
-        state.links.retain(Link::is_open);
+        state.links.retain_mut(Link::is_open);
         state.links.iter_mut().find_map(|link| link.slot(now))
     }
 
@@ -167,7 +167,7 @@ impl Pool {
     pub(super) fn tidy(&self, now: u64, longest: u64) {
         let mut state = self.state.lock();
         let mut nth = 0;
-        state.links.retain(|link| {
+        state.links.retain_mut(|link| {
             nth += 1;
             let is_idle = link.shared.in_use.load(Ordering::Relaxed) == 0 && now.saturating_sub(link.used) > longest;
             link.is_open() && (nth == 1 || !is_idle)
@@ -200,8 +200,10 @@ impl Drop for Connecting {
 }
 
 impl Link {
-    fn is_open(&self) -> bool {
-        !self.shared.is_closed.load(Ordering::Relaxed)
+    /// Whether it takes new streams. One that has got GOAWAY does not, although its streams may still be under way.
+    fn is_open(&mut self) -> bool {
+        let is_ready = self.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        !self.shared.is_closed.load(Ordering::Relaxed) && !matches!(is_ready, Poll::Ready(Err(_)))
     }
 
     fn most_streams(&self) -> usize {
@@ -260,7 +262,17 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Failure
 }
 
 /// Drives a connection until it ends, or does not answer a ping: one that swallows everything must not be used for ever.
-async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
+async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
+    let mut streams = connection.max_concurrent_send_streams();
+    let driven = poll_fn(|context| {
+        let driven = Pin::new(&mut connection).poll(context);
+        let now = connection.max_concurrent_send_streams();
+        if std::mem::replace(&mut streams, now) < now {
+            // There are more streams for those that wait.
+            shared.changed.notify_waiters();
+        }
+        driven
+    });
     let silent = async {
         let Some(mut pings) = pings else { return std::future::pending().await };
         loop {
@@ -271,7 +283,7 @@ async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong
         }
     };
     tokio::select! {
-        ended = connection => {
+        ended = driven => {
             if let Err(error) = ended {
                 tracing::debug!("an HTTP/2 connection to an upstream ended: {error}");
             }
@@ -344,7 +356,9 @@ pub(super) async fn send(
     let is_empty = body.is_empty();
     let (mut answer, stream) = match slot.sender.send_request(Request::from_parts(head, ()), is_empty) {
         Ok(sent) => sent,
-        Err(error) => return Sent::Untouched(body, broken(error)),
+        // The connection has ended just now.
+        Err(error) if error.is_io() || error.is_go_away() => return Sent::Untouched(body, broken(error)),
+        Err(error) => return Sent::Failed(broken(error)),
     };
     let mut asking =
         if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
@@ -379,14 +393,18 @@ pub(super) async fn send(
             if matches!(failure, Failure::TimedOut) {
                 slot.retire();
             }
-            // It says by this that it has not begun (RFC 9113, section 8.7).
-            let is_refused = matches!(&failure, Failure::Broken(Fault::Http2(error)) if error.reason() == Some(Reason::REFUSED_STREAM));
-            if is_refused && is_empty {
+            if is_empty && matches!(&failure, Failure::Broken(Fault::Http2(error)) if is_untouched(error)) {
                 return Sent::Untouched(ClientBody::empty(), failure);
             }
             Sent::Failed(patience.blame(failure))
         }
     }
+}
+
+/// Whether the upstream says that it has not begun with the request (RFC 9113, section 8.7): it refuses the stream, or goes away
+/// and names a last stream before this one.
+fn is_untouched(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
 impl Answer {

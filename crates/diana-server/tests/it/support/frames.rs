@@ -49,6 +49,12 @@ impl Frames {
         frames
     }
 
+    /// Waits until everything that was sent so far has been read by the other side. Frames that come meanwhile are dropped.
+    pub(crate) fn wait_for_peer(&mut self) {
+        self.send(PING, 0, 0, b"read it?").unwrap();
+        while self.next_of(PING).unwrap().flags != ACK {}
+    }
+
     /// Says that the other side may send so much more.
     pub(crate) fn give_window(&mut self, stream: u32, bytes: u32) {
         self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()).unwrap();
@@ -127,6 +133,11 @@ impl FrameUpstream {
         frames.allow(streams);
         frames
     }
+
+    /// Whether there is a connection that nobody has accepted.
+    pub(crate) fn has_more(&self) -> bool {
+        self.listener.accept().is_ok()
+    }
 }
 
 impl Frames {
@@ -134,6 +145,11 @@ impl Frames {
     pub(crate) fn allow(&mut self, streams: u32) {
         let setting = [&3_u16.to_be_bytes()[..], &streams.to_be_bytes()].concat();
         self.send(SETTINGS, 0, 0, &setting).unwrap();
+    }
+
+    /// Says that the connection ends after the streams up to this one.
+    pub(crate) fn go_away(&mut self, last: u32) {
+        self.send(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()).unwrap();
     }
 }
 
