@@ -75,9 +75,9 @@ async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
     for number in 1..400_u32 {
         let rates = [f64::from(number) / 7.0, f64::from(number % 13 + 1) / 3.0]
             .map(|rate| SmoothWarmingUp::new(rate, warm_up).unwrap());
-        let before = Limit::new(format!("limit-{number}"), rates[0].clone());
-        let between = before.changed_to(rates[1].clone());
-        let after = between.changed_to(rates[0].clone());
+        let before = Limit::new(format!("limit-{number}"), rates[0]);
+        let between = before.changed_to(rates[1]);
+        let after = between.changed_to(rates[0]);
         let ask = Ask::one(&before, "x");
         let taken = memory.decide(&[ask], now, Patience::NONE).await.unwrap();
         let taken_there = shared.decide(&[ask], now, Patience::NONE).await.unwrap();

@@ -5,8 +5,8 @@
 //! slow line has the time it needs. `bounds.body` says how long a body may be.
 
 use super::deadlines::Deadline;
-use super::head::is_padded;
-use super::http2::Http2Body;
+use super::head::{Padded, TrailerFilter};
+use super::http2::Http2RequestBody;
 use bytes::Bytes;
 use diana::core::{Clock, SystemClock, Timestamp};
 use diana_http::Slowed;
@@ -25,7 +25,9 @@ const SLOWEST: u64 = 512;
 /// The body of a request, as it comes from its connection.
 pub(super) enum RequestBody {
     Http1(Incoming),
-    Http2(Http2Body),
+    Http2(Http2RequestBody),
+    /// There is none, over HTTP/2.
+    Empty,
 }
 
 impl Body for RequestBody {
@@ -35,11 +37,8 @@ impl Body for RequestBody {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match self.get_mut() {
             Self::Http1(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
-            Self::Http2(body) => Pin::new(body).poll_frame(context).map(|frame| match frame? {
-                // As in the head: RFC 9113 §8.2.1.
-                Ok(frame) if frame.trailers_ref().is_some_and(is_padded) => Some(Err(BodyFault::Broken)),
-                frame => Some(frame.map_err(|_| BodyFault::Broken)),
-            }),
+            Self::Http2(body) => Pin::new(body).poll_frame(context).map_err(|_| BodyFault::Broken),
+            Self::Empty => Poll::Ready(None),
         }
     }
 
@@ -47,6 +46,7 @@ impl Body for RequestBody {
         match self {
             Self::Http1(body) => body.is_end_stream(),
             Self::Http2(body) => body.is_end_stream(),
+            Self::Empty => true,
         }
     }
 
@@ -54,6 +54,7 @@ impl Body for RequestBody {
         match self {
             Self::Http1(body) => body.size_hint(),
             Self::Http2(body) => body.size_hint(),
+            Self::Empty => SizeHint::with_exact(0),
         }
     }
 }
@@ -63,6 +64,7 @@ pub(super) struct ClientBody(Option<Box<Streaming>>);
 
 struct Streaming {
     body: Slowed<RequestBody>,
+    trailers: TrailerFilter,
     deadline: Deadline,
     timeout: Duration,
     /// How many bytes have come, and how many may come.
@@ -149,6 +151,7 @@ impl ClientBody {
 
     pub(super) fn new(
         body: Slowed<RequestBody>,
+        trailers: TrailerFilter,
         deadline: Deadline,
         timeout: Duration,
         most: Option<u64>,
@@ -156,6 +159,7 @@ impl ClientBody {
         let ending = Arc::new(Ending::default());
         let streaming = Streaming {
             body,
+            trailers,
             deadline,
             timeout,
             come: 0,
@@ -180,8 +184,16 @@ impl Streaming {
                 }
                 let Some(frame) = frame.transpose()? else { return Poll::Ready(None) };
                 self.come += frame.data_ref().map_or(0, |data| data.len() as u64);
-                let is_too_long = self.come > self.most;
-                Poll::Ready(Some(if is_too_long { Err(BodyFault::TooLong) } else { Ok(frame) }))
+                if self.come > self.most {
+                    return Poll::Ready(Some(Err(BodyFault::TooLong)));
+                }
+                Poll::Ready(match frame.into_trailers() {
+                    Ok(trailers) => {
+                        let trailers = self.trailers.apply(trailers).map_err(|Padded| BodyFault::Broken)?;
+                        (!trailers.is_empty()).then(|| Ok(Frame::trailers(trailers)))
+                    }
+                    Err(frame) => Some(Ok(frame)),
+                })
             }
             Poll::Pending => {
                 if self.waits_since.is_none() {
@@ -207,6 +219,13 @@ impl Streaming {
             }
             _ => {}
         }
+    }
+}
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        // Nobody waits for the client any more.
+        self.ending.waits.store(false, Ordering::Relaxed);
     }
 }
 

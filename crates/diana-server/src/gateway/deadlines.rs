@@ -112,18 +112,8 @@ impl Deadlines {
 impl Deadline {
     /// It is due `after` from now.
     pub(super) fn set(&self, after: Duration) {
-        self.set_time(self.time(after));
-    }
-
-    /// The time `after` from now, in milliseconds since the gateway began.
-    pub(super) fn time(&self, after: Duration) -> u64 {
         let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
-        self.all.now().saturating_add(after)
-    }
-
-    /// It is due then.
-    pub(super) fn set_time(&self, due: u64) {
-        self.entry.due.store(due, Ordering::Relaxed);
+        self.entry.due.store(self.all.now().saturating_add(after), Ordering::Relaxed);
     }
 
     /// It is not due any more.

@@ -10,11 +10,13 @@
 mod check;
 mod coding;
 mod onward;
+mod trailers;
 
+pub(super) use check::upgrade;
 pub(crate) use check::{Rejected, check};
-pub(super) use check::{is_padded, upgrade};
 pub(super) use coding::check_coding;
 pub(super) use onward::{Onward, Told, goes_on};
+pub(super) use trailers::{Padded, TrailerFilter, may_trail};
 
 use diana_rules::Gateway;
 use http::Version;
@@ -29,7 +31,7 @@ pub(super) type Named = SmallVec<[HeaderName; 1]>;
 pub(super) fn ends_here(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
-        "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade" | "http2-settings"
+        "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade" | "http2-settings"
     )
 }
 

@@ -6,33 +6,36 @@
 //!
 //! # What always holds
 //! - A connection holds no more than [`memory`] allows; a stream that would exceed it is refused before the rules see it.
+//! - A stream whose answer the client does not take for `timeouts.body` is reset; the others go on.
 //! - A connection that resets more than [`MOST_RESETS`] requests beyond those that it let end is ended (`GOAWAY`): each of them made
 //!   work for nothing.
 
 mod body;
-mod interim;
+mod handle;
 pub(super) mod memory;
 mod pipe;
 
-pub(super) use body::Http2Body;
-pub(super) use interim::Interim;
-pub(super) use memory::{Memory, PIECE, Piece, Queue, Total};
-pub(super) use pipe::{PipeError, poll_send};
+pub(super) use body::{Http2Body, Http2RequestBody};
+pub(super) use handle::StreamHandle;
+pub(super) use memory::{Memory, Piece, SHARE, Total};
+pub(super) use pipe::{Pipe, PipeError};
 
 use super::client_body::RequestBody;
 use super::client_io::ClientIo;
+use super::deadlines::Deadline;
 use super::out_body::OutBody;
 use super::service::{Connection, Serving};
 use crate::metrics::Outcome;
+use body::ReadAhead;
 use bytes::BytesMut;
 use h2::server::{Builder, Handshake, SendResponse};
 use h2::{Reason, RecvStream};
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
-use memory::{HasBody, RECEIVE_WINDOW, RequestMemory};
+use memory::{HasBody, QUEUE, RECEIVE_WINDOW, RequestMemory};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -92,7 +95,7 @@ impl Http2 {
             .initial_connection_window_size(RECEIVE_WINDOW)
             .max_concurrent_streams(bounds.streams)
             .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX))
-            .max_send_buffer_size(2 * PIECE);
+            .max_send_buffer_size(QUEUE as usize);
         let streams = Streams {
             memory: Arc::new(Memory::new(Arc::clone(&connection.site.http2_memory))),
             reset: AtomicU32::new(0),
@@ -164,12 +167,18 @@ impl Streams {
         };
         let (mut head, body) = request.into_parts();
         compact(&mut head);
-        let body = RequestBody::Http2(Http2Body::new(body, &head.headers));
-        let interim = Interim::default();
-        head.extensions.insert(interim.clone());
+        let handle = StreamHandle::new();
+        let (body, ahead) = match has_body {
+            HasBody::No => (RequestBody::Empty, ReadAhead::nothing()),
+            HasBody::Yes => {
+                let (body, ahead) = Http2RequestBody::new(body, &head.headers, &handle);
+                (RequestBody::Http2(body), ahead)
+            }
+        };
+        head.extensions.insert(handle.clone());
         let method = head.method.clone();
         let serving = connection.begin(Request::from_parts(head, body));
-        let stream = Stream { reply, interim, method, _memory: memory };
+        let stream = Stream { connection: Arc::clone(connection), reply, handle, ahead, method, memory };
         let streams = Arc::clone(self);
         tokio::spawn(async move {
             let ended = stream.serve(serving, &streams).await;
@@ -209,10 +218,12 @@ impl Streams {
 
 /// One request's stream.
 struct Stream {
+    connection: Arc<Connection>,
     reply: SendResponse<Piece>,
-    interim: Interim,
+    handle: StreamHandle,
+    ahead: ReadAhead,
     method: Method,
-    _memory: RequestMemory,
+    memory: RequestMemory,
 }
 
 impl Stream {
@@ -220,12 +231,17 @@ impl Stream {
     async fn serve(mut self, mut serving: Serving, streams: &Streams) -> Ended {
         let answered = poll_fn(|context| {
             let answer = Pin::new(&mut serving).poll(context);
-            for interim in self.interim.take(context) {
+            for mut interim in self.handle.take_interim(context) {
+                remove_hop_by_hop(interim.headers_mut());
                 // Only a client that has left can't get it, and that is noticed below.
                 let _ = self.reply.send_informational(interim);
             }
             match answer {
                 Poll::Ready(Ok(response)) => Poll::Ready(Some(response)),
+                Poll::Pending if !self.read_ahead(context) => {
+                    self.reply.send_reset(Reason::ENHANCE_YOUR_CALM);
+                    Poll::Ready(None)
+                }
                 Poll::Pending => self.reply.poll_reset(context).map(|_| None),
             }
         });
@@ -234,30 +250,87 @@ impl Stream {
         self.send(response, streams).await
     }
 
+    /// Reads what has come of the request's body; `false` if there is no memory for its trailers.
+    fn read_ahead(&mut self, context: &mut Context<'_>) -> bool {
+        match self.ahead.poll(context) {
+            Poll::Ready(trailers) => self.memory.admit_trailers(trailers),
+            Poll::Pending => true,
+        }
+    }
+
     async fn send(&mut self, response: Response<OutBody>, streams: &Streams) -> Ended {
         let (mut head, mut body) = response.into_parts();
-        for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TRANSFER_ENCODING, UPGRADE] {
-            head.headers.remove(name);
-        }
+        remove_hop_by_hop(&mut head.headers);
         head.headers.entry(DATE).or_insert_with(crate::date::now);
         let has_body = !body.is_end_stream();
         if has_body && let Some(length) = body.size_hint().exact() {
             head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
         }
         let is_over = !has_body || self.method == Method::HEAD;
-        let Ok(mut stream) = self.reply.send_response(Response::from_parts(head, ()), is_over) else {
-            return Ended::Reset;
+        let mut stream = match self.reply.send_response(Response::from_parts(head, ()), is_over) {
+            Ok(stream) => stream,
+            Err(_) => return self.send_bad_gateway(),
         };
         if is_over {
             return Ended::Served;
         }
-        body.offer();
-        let queue = Queue::Client(Arc::clone(&streams.memory));
-        match poll_fn(|context| poll_send(&mut body, &mut stream, &queue, context)).await {
+        let mut pipe = Pipe::to_client(Arc::clone(&streams.memory), self.handle.clone());
+        let mut stall = Stall::default();
+        let sent = poll_fn(|context| {
+            if !self.read_ahead(context) {
+                stream.send_reset(Reason::ENHANCE_YOUR_CALM);
+                return Poll::Ready(Err(PipeError::Reset));
+            }
+            match pipe.poll(&mut body, &mut stream, context) {
+                Poll::Pending => stall.poll(pipe.stalled(), &self.connection, context).map(|()| {
+                    stream.send_reset(Reason::CANCEL);
+                    Ok(())
+                }),
+                sent @ Poll::Ready(_) => sent,
+            }
+        });
+        match sent.await {
             Err(PipeError::Reset) => Ended::Reset,
             // That is the upstream's fault.
             Ok(()) | Err(PipeError::Body(_)) => Ended::Served,
         }
+    }
+
+    /// Answers what can't be sent. It fails if the reason is that the client has reset the stream.
+    fn send_bad_gateway(&mut self) -> Ended {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::BAD_GATEWAY;
+        self.reply.send_response(response, true).map_or(Ended::Reset, |_| Ended::Served)
+    }
+}
+
+/// How long a client has not given window for an answer.
+#[derive(Default)]
+struct Stall {
+    deadline: Option<Deadline>,
+    sent: u64,
+}
+
+impl Stall {
+    /// Ready when no byte more than `sent` has gone out for too long; `None` if the client is not waited for.
+    fn poll(&mut self, sent: Option<u64>, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
+        let Some(sent) = sent else {
+            self.deadline = None;
+            return Poll::Pending;
+        };
+        let has_moved = std::mem::replace(&mut self.sent, sent) != sent;
+        if self.deadline.is_none() || has_moved {
+            let deadline = self.deadline.get_or_insert_with(|| connection.site.deadlines.add());
+            deadline.set(connection.site.gateway.timeouts.body);
+        }
+        self.deadline.as_ref().map_or(Poll::Pending, |deadline| deadline.poll(context))
+    }
+}
+
+/// Removes what HTTP/2 has no place for (RFC 9113, section 8.2.2).
+fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
     }
 }
 
@@ -267,15 +340,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 /// Copies a head into memory of just its size. As h2 reads it, its parts are slices of a buffer that may be far larger: a head of a
 /// few bytes that comes in two frames keeps 64 KiB.
 fn compact(head: &mut Parts) {
-    let mut copy = BytesMut::with_capacity(head.headers.values().map(HeaderValue::len).sum());
-    head.headers.values().for_each(|value| copy.extend_from_slice(value.as_bytes()));
-    let mut copy = copy.freeze();
-    for value in head.headers.values_mut() {
-        if let Ok(mut own) = HeaderValue::from_maybe_shared(copy.split_to(value.len())) {
-            own.set_sensitive(value.is_sensitive());
-            *value = own;
-        }
-    }
+    compact_fields(&mut head.headers);
     let mut uri = head.uri.clone().into_parts();
     uri.authority = uri.authority.map(|host| Authority::try_from(host.as_str()).unwrap_or(host));
     uri.path_and_query = uri.path_and_query.map(|path| PathAndQuery::try_from(path.as_str()).unwrap_or(path));
@@ -284,14 +349,32 @@ fn compact(head: &mut Parts) {
     }
 }
 
-/// How long a head is: as RFC 9113 (section 6.5.2) counts it for `SETTINGS_MAX_HEADER_LIST_SIZE`.
+fn compact_fields(headers: &mut HeaderMap) {
+    let mut copy = BytesMut::with_capacity(headers.values().map(HeaderValue::len).sum());
+    headers.values().for_each(|value| copy.extend_from_slice(value.as_bytes()));
+    let mut copy = copy.freeze();
+    for value in headers.values_mut() {
+        if let Ok(mut own) = HeaderValue::from_maybe_shared(copy.split_to(value.len())) {
+            own.set_sensitive(value.is_sensitive());
+            *value = own;
+        }
+    }
+}
+
+/// What RFC 9113 (section 6.5.2) adds to the length of each field.
+const FIELD: usize = 32;
+
+/// How long fields are: as RFC 9113 counts them for `SETTINGS_MAX_HEADER_LIST_SIZE`.
+fn fields_size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| FIELD + name.as_str().len() + value.len()).sum()
+}
+
+/// How long a head is, counted likewise.
 fn head_size(request: &Request<RecvStream>) -> usize {
-    const FIELD: usize = 32;
     let uri = request.uri();
     let address =
         uri.path().len() + uri.query().map_or(0, str::len) + uri.authority().map_or(0, |host| host.as_str().len());
-    let fields = request.headers().iter().map(|(name, value)| FIELD + name.as_str().len() + value.len());
-    4 * FIELD + request.method().as_str().len() + address + fields.sum::<usize>()
+    4 * FIELD + request.method().as_str().len() + address + fields_size(request.headers())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::answers;
 use super::client_body::{BodyFault, ClientBody, Ending, RequestBody};
-use super::head::{self, Onward};
+use super::head::{self, Onward, TrailerFilter};
 use super::leave::Leave;
 use super::out_body::OutBody;
 use super::service::{Connection, closing, own};
@@ -120,7 +120,7 @@ impl Journey {
         };
         let upgrade = head::upgrade(head);
         let asked = upgrade.is_some().then(|| head.extensions.remove::<OnUpgrade>()).flatten();
-        let (body, come) = connection.body(body.take(), leave);
+        let (body, come) = connection.body(head, body.take(), leave);
         visit.body(come.as_ref());
         *ending = come;
         let request = Onward { head, facts: &connection.facts, upgrade: upgrade.as_ref() };
@@ -196,12 +196,13 @@ impl Connection {
     }
 
     /// The request's body on its way out, and how it ends.
-    fn body(&self, body: Option<RequestBody>, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
+    fn body(&self, head: &Parts, body: Option<RequestBody>, leave: &Leave) -> (ClientBody, Option<Arc<Ending>>) {
         let Some(body) = body.filter(|body| !body.is_end_stream()) else { return (ClientBody::empty(), None) };
         let gateway = &self.site.gateway;
         let deadline = self.site.deadlines.add();
         let body = leave.request_body(body);
-        let (body, ending) = ClientBody::new(body, deadline, gateway.timeouts.body, gateway.bounds.body);
+        let trailers = TrailerFilter::new(head, self.facts.trust);
+        let (body, ending) = ClientBody::new(body, trailers, deadline, gateway.timeouts.body, gateway.bounds.body);
         (body, Some(ending))
     }
 

@@ -41,11 +41,6 @@ impl OutBody {
         self.visit.client_left();
     }
 
-    /// The client must take it from now on, or it is late.
-    pub(super) fn offer(&mut self) {
-        self.visit.sent(0);
-    }
-
     pub(super) fn own(body: Full<Bytes>, visit: Visit) -> Self {
         Self { body: Kind::Own(body), visit, read_to_end: None }
     }
@@ -71,7 +66,6 @@ impl Body for OutBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.visit.asked_for_more();
         let frame = match &mut self.body {
             Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
             Kind::Answered(body) => Pin::new(body).poll_frame(context).map(surely),

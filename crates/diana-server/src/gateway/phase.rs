@@ -7,13 +7,11 @@
 //! ```
 //!
 //! An HTTP/2 connection serves many requests at once, and is idle when it serves none; bytes that are no request (pings) do not
-//! keep it. Its client may leave the socket free and still take nothing of one answer (it gives no window), so there each
-//! answer that nobody asks more of is watched, too.
+//! keep it. Its client may leave the socket free and still take nothing of one answer (it gives no window): each stream watches
+//! that for itself.
 
 use super::deadlines::Deadline;
 use diana_rules::Timeouts;
-use parking_lot::Mutex;
-use slab::Slab;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -31,8 +29,6 @@ pub(super) struct Phase {
     is_http2: AtomicBool,
     /// Whether the client does not take what it is sent.
     is_stuck: AtomicBool,
-    /// When those answers over HTTP/2 are due of which the next piece has not been asked for, in milliseconds.
-    untaken: Mutex<Slab<u64>>,
 }
 
 impl Phase {
@@ -47,7 +43,6 @@ impl Phase {
             is_header: AtomicBool::new(true),
             is_http2: AtomicBool::new(false),
             is_stuck: AtomicBool::new(false),
-            untaken: Mutex::default(),
         }
     }
 
@@ -74,7 +69,7 @@ impl Phase {
             if self.serving.load(Ordering::Relaxed) == 0 {
                 self.deadline.set(self.timeouts.idle);
             } else {
-                self.go_on();
+                self.deadline.clear();
             }
         }
     }
@@ -85,17 +80,7 @@ impl Phase {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.is_header.store(false, Ordering::Relaxed);
         if !self.is_stuck.load(Ordering::Relaxed) {
-            self.go_on();
-        }
-    }
-
-    /// While it serves, it must move on when the first of the answers is due that nobody takes.
-    fn go_on(&self) {
-        let is_http2 = self.is_http2.load(Ordering::Relaxed);
-        let first = if is_http2 { self.untaken.lock().iter().map(|(_, due)| *due).min() } else { None };
-        match first {
-            Some(due) => self.deadline.set_time(due),
-            None => self.deadline.clear(),
+            self.deadline.clear();
         }
     }
 
@@ -129,30 +114,6 @@ impl Phase {
         if self.serving.fetch_sub(1, Ordering::Relaxed) == 1 && !self.is_stuck.load(Ordering::Relaxed) {
             self.deadline.set(self.timeouts.idle);
         }
-    }
-
-    /// A piece of an answer over HTTP/2 is ready to be sent, and the next one has not been asked for yet.
-    pub(super) fn handed_out(&self) -> usize {
-        let due = self.deadline.time(self.timeouts.body);
-        let place = self.untaken.lock().insert(due);
-        if !self.deadline.is_set() {
-            self.deadline.set(self.timeouts.body);
-        }
-        place
-    }
-
-    /// The next piece was asked for, or the answer is over.
-    pub(super) fn taken(&self, place: usize) {
-        self.untaken.lock().try_remove(place);
-    }
-
-    /// Whether it is late. An answer that was late in coming may have gone out meanwhile: then there is more time.
-    pub(super) fn is_late(&self) -> bool {
-        if self.serving.load(Ordering::Relaxed) == 0 || self.is_stuck.load(Ordering::Relaxed) {
-            return self.deadline.is_due();
-        }
-        self.go_on();
-        self.deadline.is_due()
     }
 
     /// When it must have moved on.

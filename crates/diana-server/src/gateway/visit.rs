@@ -19,25 +19,12 @@ pub(super) struct Visit {
     connection: Arc<Connection>,
     began: Timestamp,
     pub(super) outcome: Outcome,
-    /// Over HTTP/2, where the connection may flow while this answer does not.
-    flow: Flow,
     /// Only if there is an access log.
     told: Option<Box<Told>>,
 }
 
 /// What is logged of a request whose client went away before it was answered; nginx's number for it.
 const CLIENT_GONE: u16 = 499;
-
-/// How an answer flows.
-#[derive(Clone, Copy, Debug)]
-enum Flow {
-    /// As its connection does, which is watched.
-    WithConnection,
-    /// All that was ready has been taken.
-    Taken,
-    /// Something is ready that nobody has taken yet.
-    HandedOut(usize),
-}
 
 /// What the access log tells.
 struct Told {
@@ -81,8 +68,7 @@ impl Visit {
                 body: None,
             })
         });
-        let flow = if head.version == Version::HTTP_2 { Flow::Taken } else { Flow::WithConnection };
-        Self { connection: Arc::clone(connection), began, outcome: Outcome::Gone, flow, told }
+        Self { connection: Arc::clone(connection), began, outcome: Outcome::Gone, told }
     }
 
     /// Who asks.
@@ -140,19 +126,8 @@ impl Visit {
         }
     }
 
-    /// More of the answer is asked for: what was ready has been taken.
-    pub(super) fn asked_for_more(&mut self) {
-        if let Flow::HandedOut(place) = self.flow {
-            self.connection.phase.taken(place);
-            self.flow = Flow::Taken;
-        }
-    }
-
     /// So many bytes of the answer are ready to go out.
     pub(super) fn sent(&mut self, bytes: usize) {
-        if matches!(self.flow, Flow::Taken) {
-            self.flow = Flow::HandedOut(self.connection.phase.handed_out());
-        }
         if let Some(told) = &mut self.told {
             told.bytes_out += bytes as u64;
         }
@@ -161,7 +136,6 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.asked_for_more();
         let Connection { site, phase, .. } = &*self.connection;
         let took = SystemClock.now().since(self.began);
         phase.end();

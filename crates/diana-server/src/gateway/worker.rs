@@ -257,7 +257,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
             if phase.is_serving() && client_left.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            let is_late = phase.deadline().poll(context).is_ready() && phase.is_late();
+            let is_late = phase.deadline().poll(context).is_ready();
             // It has been polled once, so what lies in its buffers has been seen.
             if stopping == Stopping::No && phase.deadline().all().is_stopping() {
                 if phase.is_serving() || phase.is_http2() {

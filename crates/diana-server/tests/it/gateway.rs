@@ -7,6 +7,7 @@ mod conformance_http1;
 mod floods;
 mod heads;
 mod http2;
+mod http2_upstreams;
 mod leaving;
 mod memory;
 mod operations;

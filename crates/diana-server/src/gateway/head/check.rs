@@ -60,7 +60,7 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
 }
 
 /// Whether a value begins or ends with whitespace.
-pub(in crate::gateway) fn is_padded(fields: &HeaderMap) -> bool {
+fn is_padded(fields: &HeaderMap) -> bool {
     fields.values().any(|value| value.as_bytes().trim_ascii().len() < value.len())
 }
 

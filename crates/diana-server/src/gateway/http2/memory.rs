@@ -6,17 +6,22 @@
 //! | what | at most | over it |
 //! |---|---|---|
 //! | heads of the requests that are not answered yet | [`HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
+//! | their trailers that wait behind a body | the same | the stream is reset (`ENHANCE_YOUR_CALM`) |
 //! | request bodies that have come and nobody has read | [`RECEIVE_WINDOW`] | the client must not send more |
-//! | pieces of answers that have not been written | [`QUEUE`] and one [`PIECE`] | no more is read from upstreams |
+//! | pieces of answers that have not been written | [`QUEUE`] | streams wait for room, in their order |
+//! | pieces of answers for which the client gives no window | [`SHARE`] for each stream | no more is read from the upstream |
 //!
-//! Together these are [`PER_CONNECTION`], unless `bounds.header` allows a longer head, of which there may then be one. What all connections hold counts in [`Total`], by which `bounds.memory` refuses streams.
+//! The last line is what keeps a stream that the client does not read from blocking the others. Together these are
+//! [`PER_CONNECTION`] and the shares, unless `bounds.header` allows a longer head, of which there may then be one. What all
+//! connections hold counts in [`Total`], by which `bounds.memory` refuses streams.
 
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
 use std::io::IoSlice;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The most that one connection may occupy.
 pub(in crate::gateway) const PER_CONNECTION: usize = 512 << 10;
@@ -24,10 +29,12 @@ pub(in crate::gateway) const PER_CONNECTION: usize = 512 << 10;
 pub(in crate::gateway) const RECEIVE_WINDOW: u32 = 128 << 10;
 /// The most that is read of an upstream's answer at once.
 pub(in crate::gateway) const PIECE: usize = 16 << 10;
+/// What a stream may read of an answer, whatever the others hold.
+pub(in crate::gateway) const SHARE: usize = 4 << 10;
 const HEADS: usize = 256 << 10;
-const QUEUE: usize = 112 << 10;
+pub(super) const QUEUE: u32 = 128 << 10;
 
-const _: () = assert!(HEADS + RECEIVE_WINDOW as usize + QUEUE + PIECE == PER_CONNECTION);
+const _: () = assert!(HEADS + RECEIVE_WINDOW as usize + QUEUE as usize == PER_CONNECTION);
 
 /// What all HTTP/2 connections of the gateway hold.
 #[derive(Debug)]
@@ -61,6 +68,8 @@ impl Total {
 pub(in crate::gateway) struct Memory {
     total: Arc<Total>,
     held: Mutex<Held>,
+    /// A permit for each byte. Streams get them in the order in which they ask.
+    queue: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -68,9 +77,6 @@ struct Held {
     heads: usize,
     /// How many requests have a body.
     bodies: usize,
-    queued: usize,
-    /// The streams that wait for room in the queue.
-    waiting: Vec<Waker>,
 }
 
 /// The memory of one request; given back on drop.
@@ -87,7 +93,7 @@ struct BodyMemory;
 
 impl Memory {
     pub(in crate::gateway) fn new(total: Arc<Total>) -> Self {
-        Self { total, held: Mutex::default() }
+        Self { total, held: Mutex::default(), queue: Arc::new(Semaphore::new(QUEUE as usize)) }
     }
 
     /// Takes memory for a request with so long a head; `None` if the connection, or all together, hold too much.
@@ -109,32 +115,40 @@ impl Memory {
         Some(RequestMemory { memory: Arc::clone(self), head, body })
     }
 
-    /// Ready when a piece of an answer may be read. The caller must queue it before it returns to the runtime.
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut held = self.held.lock();
-        if held.queued < QUEUE {
-            return Poll::Ready(());
-        }
-        if !held.waiting.iter().any(|waiting| waiting.will_wake(context.waker())) {
-            held.waiting.push(context.waker().clone());
-        }
-        Poll::Pending
+    /// Room in the queue for so many bytes, if it is there and no stream waits for it.
+    pub(super) fn try_permit(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.queue).try_acquire_many_owned(permits(bytes)).ok()
     }
 
-    fn queue(&self, bytes: usize) {
-        self.held.lock().queued += bytes;
-        self.total.take(bytes);
+    /// Waits for room in the queue for so many bytes.
+    pub(super) fn permit(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>> {
+        let permit = Arc::clone(&self.queue).acquire_many_owned(permits(bytes));
+        Box::pin(async { permit.await.ok() })
     }
 
-    fn written(&self, bytes: usize) {
-        let waiting = {
-            let mut held = self.held.lock();
-            held.queued -= bytes;
-            if held.queued < QUEUE { std::mem::take(&mut held.waiting) } else { Vec::new() }
-        };
-        self.total.give_back(bytes);
-        // Wakers are somebody else's code: never under the lock.
-        waiting.into_iter().for_each(Waker::wake);
+    /// A piece of an answer, which counts until it is written.
+    pub(super) fn piece(&self, bytes: Bytes) -> Piece {
+        self.total.take(bytes.len());
+        Piece { counted: Some((Arc::clone(&self.total), bytes.len())), bytes, _permit: None }
+    }
+}
+
+/// No more than there are in all.
+fn permits(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(QUEUE).min(QUEUE)
+}
+
+impl RequestMemory {
+    /// Takes memory for the trailers of the request, if the connection, and all together, hold less than they may.
+    pub(super) fn admit_trailers(&mut self, bytes: usize) -> bool {
+        let mut held = self.memory.held.lock();
+        let Some(heads) = held.heads.checked_add(bytes).filter(|heads| *heads <= HEADS) else { return false };
+        let is_admitted = self.memory.total.try_take(bytes);
+        if is_admitted {
+            held.heads = heads;
+            self.head += bytes;
+        }
+        is_admitted
     }
 }
 
@@ -161,41 +175,39 @@ impl Drop for RequestMemory {
     }
 }
 
-/// Where the pieces of a body are counted until they are written.
-#[derive(Clone, Debug)]
-pub(in crate::gateway) enum Queue {
-    /// A client's connection.
-    Client(Arc<Memory>),
-    /// An upstream's connection. Only clients choose how much they make the gateway keep.
-    Upstream,
-}
-
-impl Queue {
-    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Client(memory) => memory.poll_room(context),
-            Self::Upstream => Poll::Ready(()),
-        }
-    }
-}
-
-/// A piece of a body on its way out, which counts until it is written.
-#[derive(Debug)]
+/// A piece of a body on its way out.
+#[derive(Debug, Default)]
 pub(in crate::gateway) struct Piece {
     bytes: Bytes,
-    counted: Option<(Arc<Memory>, usize)>,
+    counted: Option<(Arc<Total>, usize)>,
+    /// Its room in the queue.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Piece {
-    pub(super) fn new(bytes: Bytes, queue: &Queue) -> Self {
-        let counted = match queue {
-            Queue::Client(memory) if !bytes.is_empty() => {
-                memory.queue(bytes.len());
-                Some((Arc::clone(memory), bytes.len()))
-            }
-            Queue::Client(_) | Queue::Upstream => None,
-        };
-        Self { bytes, counted }
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The first bytes, with their room in the queue. What the permit is too large by is given back.
+    pub(super) fn split_to(&mut self, length: usize, mut permit: Option<OwnedSemaphorePermit>) -> Self {
+        let counted = self.counted.as_mut().map(|(total, counted)| {
+            *counted -= length;
+            (Arc::clone(total), length)
+        });
+        let _permit = permit.as_mut().and_then(|permit| permit.split(length));
+        Self { bytes: self.bytes.split_to(length), counted, _permit }
+    }
+}
+
+/// A piece that does not count.
+impl From<Bytes> for Piece {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, counted: None, _permit: None }
     }
 }
 
@@ -219,8 +231,8 @@ impl Buf for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if let Some((memory, length)) = self.counted.take() {
-            memory.written(length);
+        if let Some((total, length)) = self.counted.take() {
+            total.give_back(length);
         }
     }
 }
@@ -228,20 +240,18 @@ impl Drop for Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU32;
-    use std::task::Wake;
+    use std::task::{Context, Poll, Waker};
+
+    /// Polls a future once.
+    fn poll<T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>) -> Option<T> {
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
 
     fn connection(total: &Arc<Total>) -> Arc<Memory> {
         Arc::new(Memory::new(Arc::clone(total)))
-    }
-
-    #[derive(Default)]
-    struct Woken(AtomicU32);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     #[test]
@@ -279,26 +289,37 @@ mod tests {
     }
 
     #[test]
-    fn pieces_wait_for_room_until_others_are_written() {
+    fn trailers_count_like_heads() {
+        let total = Arc::new(Total::new(usize::MAX));
+        let memory = connection(&total);
+        let mut requests: Vec<_> = (0..9).map(|_| memory.admit(100, HasBody::Yes).unwrap()).collect();
+        let admitted = requests.iter_mut().filter_map(|request| request.admit_trailers(32 << 10).then_some(()));
+        assert_eq!(admitted.count(), 7);
+        assert!(memory.admit(32 << 10, HasBody::No).is_none());
+        drop(requests);
+        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn streams_wait_for_room_in_their_order_and_one_that_ends_leaves_nothing_behind() {
         let total = Arc::new(Total::new(0));
         let memory = connection(&total);
-        let queue = Queue::Client(Arc::clone(&memory));
-        let (woken, count) = {
-            let woken = Arc::new(Woken::default());
-            (Waker::from(Arc::clone(&woken)), woken)
-        };
-        let mut context = Context::from_waker(&woken);
-        let mut pieces = Vec::new();
-        while queue.poll_room(&mut context).is_ready() {
-            pieces.push(Piece::new(Bytes::from(vec![0; PIECE]), &queue));
+        let mut queued = Vec::new();
+        while let Some(permit) = memory.try_permit(PIECE) {
+            let mut piece = memory.piece(Bytes::from(vec![0; PIECE + 1]));
+            queued.push(piece.split_to(PIECE, Some(permit)));
+            assert_eq!(piece.len(), 1);
         }
-        assert!(queue.poll_room(&mut context).is_pending());
-        assert_eq!(pieces.len() * PIECE, QUEUE);
-        assert_eq!(total.used.load(Ordering::Relaxed), QUEUE);
-        pieces.pop();
-        assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        assert!(queue.poll_room(&mut context).is_ready());
-        drop(pieces);
-        assert_eq!(total.used.load(Ordering::Relaxed), 0);
+        assert_eq!(queued.len() * PIECE, QUEUE as usize);
+        assert_eq!(total.used.load(Ordering::Relaxed), QUEUE as usize);
+        let mut waiting: Vec<_> = (0..3).map(|_| memory.permit(PIECE)).collect();
+        assert!(waiting.iter_mut().all(|waiting| poll(waiting).is_none()));
+        drop(waiting.remove(0));
+        queued.pop();
+        assert!(memory.try_permit(1).is_none());
+        assert!(poll(&mut waiting[1]).is_none());
+        assert!(poll(&mut waiting[0]).flatten().is_some());
+        drop((queued, waiting));
+        assert_eq!((total.used.load(Ordering::Relaxed), memory.queue.available_permits()), (0, QUEUE as usize));
     }
 }

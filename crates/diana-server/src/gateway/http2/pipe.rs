@@ -1,82 +1,208 @@
 //! A body on its way into an HTTP/2 stream, as fast as the other side takes it.
+//!
+//! A piece is read first and sent when there is window for it, so that the end of a body and its trailers, which need none, are
+//! never held back. h2 gets no more than the window allows. What is left of a piece stays here, one piece for each stream.
 
-use super::memory::{Piece, Queue};
+use super::handle::StreamHandle;
+use super::memory::{Memory, PIECE, Piece, SHARE};
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http_body::Body;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Sends a body into a stream.
+pub(in crate::gateway) struct Pipe {
+    queue: Queue,
+    /// The piece that has been read and not been sent.
+    held: Option<Piece>,
+    /// Room in the queue for some of it.
+    permit: Option<OwnedSemaphorePermit>,
+    waiting: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
+    /// How many bytes have been sent.
+    sent: u64,
+    is_stalled: bool,
+}
+
+/// Where the pieces of a body count until they are written.
+enum Queue {
+    /// A client's connection, and the stream, by which the upstream's side knows how much to read.
+    Client(Arc<Memory>, StreamHandle),
+    /// An upstream's connection. Only clients choose how much they make the gateway keep.
+    Upstream,
+}
 
 /// Why a body was not sent to its end.
 #[derive(Debug)]
 pub(in crate::gateway) enum PipeError<E> {
-    /// The other side has reset the stream, or its connection is gone.
+    /// The stream is reset, or its connection is gone.
     Reset,
     /// The body broke off. The stream is reset.
     Body(E),
 }
 
-/// Sends what there is of a body. Ready when all of it is queued.
-///
-/// A piece is read only when the other side gives window for it and the queue has room: no more than that is kept in memory.
-/// While the body has nothing to send, no window is reserved, since it is shared with the other streams.
-pub(in crate::gateway) fn poll_send<B: Body<Data = Bytes> + Unpin>(
-    body: &mut B,
-    stream: &mut SendStream<Piece>,
-    queue: &Queue,
-    context: &mut Context<'_>,
-) -> Poll<Result<(), PipeError<B::Error>>> {
-    loop {
-        if stream.poll_reset(context).is_ready() {
-            return Poll::Ready(Err(PipeError::Reset));
+impl Pipe {
+    pub(super) fn to_client(memory: Arc<Memory>, handle: StreamHandle) -> Self {
+        Self::new(Queue::Client(memory, handle))
+    }
+
+    pub(in crate::gateway) fn to_upstream() -> Self {
+        Self::new(Queue::Upstream)
+    }
+
+    fn new(queue: Queue) -> Self {
+        Self { queue, held: None, permit: None, waiting: None, sent: 0, is_stalled: false }
+    }
+
+    /// How many bytes have been sent, if the other side gives no window for more.
+    pub(super) fn stalled(&self) -> Option<u64> {
+        self.is_stalled.then_some(self.sent)
+    }
+
+    /// Sends what there is of a body. Ready when all of it is queued.
+    pub(in crate::gateway) fn poll<B: Body<Data = Bytes> + Unpin>(
+        &mut self,
+        body: &mut B,
+        stream: &mut SendStream<Piece>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), PipeError<B::Error>>> {
+        let polled = self.poll_all(body, stream, context);
+        if polled.is_pending() && self.held.is_none() {
+            // Window is shared with the other streams, and so is the queue.
+            stream.reserve_capacity(0);
+            self.permit = None;
         }
-        ready!(queue.poll_room(context));
-        stream.reserve_capacity(1);
-        while stream.capacity() == 0 {
-            match ready!(stream.poll_capacity(context)) {
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Poll::Ready(Err(PipeError::Reset)),
+        polled
+    }
+
+    fn poll_all<B: Body<Data = Bytes> + Unpin>(
+        &mut self,
+        body: &mut B,
+        stream: &mut SendStream<Piece>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), PipeError<B::Error>>> {
+        loop {
+            self.is_stalled = false;
+            if stream.poll_reset(context).is_ready() {
+                return Poll::Ready(Err(PipeError::Reset));
             }
-        }
-        let frame = match Pin::new(&mut *body).poll_frame(context) {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => {
-                stream.reserve_capacity(0);
-                return Poll::Pending;
-            }
-        };
-        let frame = match frame {
-            Some(Ok(frame)) => frame,
-            Some(Err(error)) => {
-                stream.send_reset(Reason::INTERNAL_ERROR);
-                return Poll::Ready(Err(PipeError::Body(error)));
-            }
-            None => {
-                stream.reserve_capacity(0);
-                return Poll::Ready(send(stream, Bytes::new(), queue, true));
-            }
-        };
-        match frame.into_data() {
-            Ok(data) => {
-                let is_last = body.is_end_stream();
-                if let Err(error) = send(stream, data, queue, is_last) {
-                    return Poll::Ready(Err(error));
-                }
-                if is_last {
-                    return Poll::Ready(Ok(()));
+            if self.held.is_some() {
+                let is_over = ready!(self.poll_send(|| body.is_end_stream(), stream, context));
+                match is_over {
+                    Ok(true) => return Poll::Ready(Ok(())),
+                    Ok(false) => continue,
+                    Err(_) => return Poll::Ready(Err(reset(stream))),
                 }
             }
-            Err(frame) => {
-                if let Ok(trailers) = frame.into_trailers() {
-                    stream.reserve_capacity(0);
-                    let sent = stream.send_trailers(trailers);
-                    return Poll::Ready(sent.map_err(|_| PipeError::Reset));
+            ready!(self.poll_room(stream, context));
+            let frame = match ready!(Pin::new(&mut *body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                Some(Err(error)) => {
+                    stream.send_reset(Reason::INTERNAL_ERROR);
+                    return Poll::Ready(Err(PipeError::Body(error)));
+                }
+                None => {
+                    let sent = stream.send_data(Piece::default(), true);
+                    return Poll::Ready(sent.map_err(|_| reset(stream)));
+                }
+            };
+            match frame.into_data() {
+                Ok(data) if !data.is_empty() => self.held = Some(self.queue.piece(data)),
+                // The end comes next.
+                Ok(_) => {}
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        stream.reserve_capacity(0);
+                        return Poll::Ready(stream.send_trailers(trailers).map_err(|_| reset(stream)));
+                    }
                 }
             }
         }
     }
+
+    /// Waits for room in the queue for what the window allows to send, and has that much read. Without window, it is the share
+    /// that every stream has.
+    fn poll_room(&mut self, stream: &mut SendStream<Piece>, context: &mut Context<'_>) -> Poll<()> {
+        if matches!(self.queue, Queue::Upstream) {
+            return Poll::Ready(());
+        }
+        stream.reserve_capacity(PIECE);
+        let mut most = stream.capacity().min(PIECE);
+        if most > 0 {
+            most = ready!(self.poll_permit(most, context));
+        } else {
+            self.give_up_room();
+        }
+        if let Queue::Client(_, handle) = &self.queue {
+            handle.set_read_size(most.max(SHARE));
+        }
+        Poll::Ready(())
+    }
+
+    /// Waits for room in the queue. Returns how many of the bytes have it.
+    fn poll_permit(&mut self, bytes: usize, context: &mut Context<'_>) -> Poll<usize> {
+        let Queue::Client(memory, _) = &self.queue else { return Poll::Ready(bytes) };
+        if self.permit.is_none() && self.waiting.is_none() {
+            self.permit = memory.try_permit(bytes);
+        }
+        if self.permit.is_none() {
+            let waiting = self.waiting.get_or_insert_with(|| memory.permit(bytes));
+            self.permit = ready!(waiting.as_mut().poll(context));
+            self.waiting = None;
+        }
+        Poll::Ready(self.permit.as_ref().map_or(bytes, |permit| permit.num_permits().min(bytes)))
+    }
+
+    /// Without window it must not keep the room that others could use.
+    fn give_up_room(&mut self) {
+        (self.permit, self.waiting) = (None, None);
+    }
+
+    /// Sends as much of the held piece as there is window and room for. Returns whether that was the end of the body.
+    fn poll_send(
+        &mut self,
+        is_end: impl Fn() -> bool,
+        stream: &mut SendStream<Piece>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, h2::Error>> {
+        let Some(length) = self.held.as_ref().map(Piece::len) else { return Poll::Ready(Ok(false)) };
+        stream.reserve_capacity(length);
+        while stream.capacity() == 0 {
+            self.give_up_room();
+            self.is_stalled = true;
+            match ready!(stream.poll_capacity(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => return Poll::Ready(Err(Reason::CANCEL.into())),
+            }
+        }
+        self.is_stalled = false;
+        let length = ready!(self.poll_permit(length.min(stream.capacity()), context));
+        let Some(held) = &mut self.held else { return Poll::Ready(Ok(false)) };
+        let piece = held.split_to(length, self.permit.take());
+        if held.is_empty() {
+            self.held = None;
+        }
+        self.sent += length as u64;
+        let is_over = self.held.is_none() && is_end();
+        stream.send_data(piece, is_over)?;
+        Poll::Ready(Ok(is_over))
+    }
 }
 
-fn send<E>(stream: &mut SendStream<Piece>, data: Bytes, queue: &Queue, is_last: bool) -> Result<(), PipeError<E>> {
-    stream.send_data(Piece::new(data, queue), is_last).map_err(|_| PipeError::Reset)
+impl Queue {
+    fn piece(&self, data: Bytes) -> Piece {
+        match self {
+            Self::Client(memory, _) => memory.piece(data),
+            Self::Upstream => Piece::from(data),
+        }
+    }
+}
+
+/// What can't be sent must not leave the stream open for ever. (One that the other side has reset is over already.)
+fn reset<E>(stream: &mut SendStream<Piece>) -> PipeError<E> {
+    stream.send_reset(Reason::INTERNAL_ERROR);
+    PipeError::Reset
 }

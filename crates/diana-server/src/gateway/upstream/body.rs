@@ -4,20 +4,16 @@ use super::Fault;
 use super::http1::Http1;
 use super::http2;
 use super::member::Member;
-use crate::gateway::deadlines::Deadline;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// The body of an upstream's answer.
 pub(in crate::gateway) struct UpstreamBody {
     flows: Flows,
-    /// The longest time between two pieces.
-    timeout: Duration,
 }
 
 /// Where the body comes from.
@@ -26,7 +22,7 @@ enum Flows {
     /// The connection is free again.
     Over,
     /// A task of its own drives it.
-    Http2(Box<http2::Answer>, Deadline),
+    Http2(Box<http2::Answer>),
 }
 
 /// Why a body ends early.
@@ -38,12 +34,12 @@ pub(in crate::gateway) enum BodyError {
 
 impl UpstreamBody {
     /// A body that comes over a connection, which goes back to its member.
-    pub(super) fn http1(connection: Box<Http1>, member: &Arc<Member>, timeout: Duration) -> Self {
-        Self { flows: Flows::Http1(connection, Arc::clone(member)), timeout }
+    pub(super) fn http1(connection: Box<Http1>, member: &Arc<Member>) -> Self {
+        Self { flows: Flows::Http1(connection, Arc::clone(member)) }
     }
 
-    pub(super) fn http2(body: http2::Answer, deadline: Deadline, timeout: Duration) -> Self {
-        Self { flows: Flows::Http2(Box::new(body), deadline), timeout }
+    pub(super) fn http2(answer: Box<http2::Answer>) -> Self {
+        Self { flows: Flows::Http2(answer) }
     }
 
     /// The connection is free when the body has ended.
@@ -59,7 +55,7 @@ impl UpstreamBody {
     pub(in crate::gateway) fn into_connection(self) -> Option<Box<Http1>> {
         match self.flows {
             Flows::Http1(connection, _) => Some(connection),
-            Flows::Over | Flows::Http2(..) => None,
+            Flows::Over | Flows::Http2(_) => None,
         }
     }
 }
@@ -75,30 +71,22 @@ impl Body for UpstreamBody {
         let polled = match &mut self.flows {
             Flows::Over => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_frame(context),
-            Flows::Http2(body, _) => {
-                Pin::new(&mut **body).poll_frame(context).map(|frame| frame.map(|frame| frame.map_err(Fault::Http2)))
-            }
+            Flows::Http2(answer) => answer.poll_frame(context),
         };
         if let Poll::Ready(frame) = polled {
             match &self.flows {
                 Flows::Http1(connection, _) => connection.deadline().clear(),
-                Flows::Http2(_, deadline) => deadline.clear(),
+                Flows::Http2(answer) => answer.deadline().clear(),
                 Flows::Over => {}
             }
             // The next request may need the connection before anybody asks whether this was the last piece.
             self.give_back_at_end();
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
         }
-        let timeout = self.timeout;
         let is_late = match &mut self.flows {
             Flows::Over => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_stillness(context),
-            Flows::Http2(_, deadline) => {
-                if !deadline.is_set() {
-                    deadline.set(timeout);
-                }
-                deadline.poll(context)
-            }
+            Flows::Http2(answer) => answer.poll_stillness(context),
         };
         is_late.map(|()| Some(Err(BodyError::TimedOut)))
     }
@@ -107,7 +95,7 @@ impl Body for UpstreamBody {
         match &self.flows {
             Flows::Http1(connection, _) => connection.is_over(),
             Flows::Over => true,
-            Flows::Http2(body, _) => body.is_end_stream(),
+            Flows::Http2(answer) => answer.is_end_stream(),
         }
     }
 
@@ -115,7 +103,7 @@ impl Body for UpstreamBody {
         match &self.flows {
             Flows::Http1(connection, _) => connection.size_hint(),
             Flows::Over => SizeHint::with_exact(0),
-            Flows::Http2(body, _) => body.size_hint(),
+            Flows::Http2(answer) => answer.size_hint(),
         }
     }
 }

@@ -32,6 +32,13 @@ pub(in crate::gateway) enum Failure {
     ByClient,
 }
 
+impl Failure {
+    /// Whether it is about one stream of an HTTP/2 connection, which itself goes on.
+    pub(super) fn is_stream_reset(&self) -> bool {
+        matches!(self, Self::Broken(Fault::Http2(error)) if error.is_reset())
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

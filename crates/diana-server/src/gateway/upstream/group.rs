@@ -7,7 +7,7 @@ use super::{Connector, Failure, Fault, Health, UpstreamBody};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadlines;
 use crate::gateway::head::Onward;
-use crate::gateway::http2::Interim;
+use crate::gateway::http2::StreamHandle;
 use crate::metrics::Shard;
 use diana_rules::Upstream;
 use http::{Method, Response, StatusCode};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// How many connections to one upstream a request tries: one that was used before may be closed, or take no more streams.
+/// How often a request is tried on one upstream that refuses its streams.
 const MOST_TRIES: u32 = 3;
 
 /// All upstreams, as one worker knows them.
@@ -106,7 +106,7 @@ impl Upstreams {
         let ready = poll_fn(|context| Poll::Ready(member.free(context, now))).await;
         // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
         // is light.
-        let (ready, body) = if let Some(Ready::Http1(connection, reused)) = ready {
+        let (ready, body, repeat) = if let Some(Ready::Http1(connection, reused)) = ready {
             let sent = self.send_over_http1(member, connection, reused, request, body).await;
             match sent {
                 Ok(answer) => {
@@ -114,16 +114,17 @@ impl Upstreams {
                     return Ok(answer);
                 }
                 // Closed meanwhile, which is no failure.
-                Err(Unsent { again: Some(body), .. }) => (None, body),
-                Err(Unsent { failure, again: None }) => {
+                Err(Unsent::Untouched(body, _)) => (None, body, Repeat::Once),
+                Err(Unsent::Closed(_)) => (None, ClientBody::empty(), Repeat::Done),
+                Err(Unsent::Failed(failure)) => {
                     member.failed(&failure, self.deadlines.now());
                     return Err(failure);
                 }
             }
         } else {
-            (ready, body)
+            (ready, body, Repeat::Once)
         };
-        Box::pin(self.send_with_care(group, member, ready, request, body)).await
+        Box::pin(self.send_with_care(group, member, ready, request, body, repeat)).await
     }
 
     /// Sends a request to a member of a group, beginning with a connection that may be closed, and to the others if nothing of
@@ -135,43 +136,47 @@ impl Upstreams {
         ready: Option<Ready>,
         request: Onward<'_>,
         body: ClientBody,
+        mut repeat: Repeat,
     ) -> Result<Answer, Failure> {
         let (mut member, mut ready, mut body) = (first, ready, body);
         let mut left = group.members.len();
         loop {
-            match self.send_by(member, ready.take(), request, body).await {
+            let unsent = match self.send_by(member, ready.take(), request, body, &mut repeat).await {
                 Ok(answer) => {
                     member.succeeded();
                     return Ok(answer);
                 }
-                Err(Unsent { failure, again }) => {
-                    member.failed(&failure, self.deadlines.now());
-                    left -= 1;
-                    match again {
-                        Some(again) if left > 0 => body = again,
-                        _ => return Err(failure),
-                    }
+                Err(unsent) => unsent,
+            };
+            member.failed(unsent.failure(), self.deadlines.now());
+            left -= 1;
+            match unsent {
+                Unsent::Untouched(again, _) if left > 0 => body = again,
+                Unsent::Untouched(_, failure) | Unsent::Closed(failure) | Unsent::Failed(failure) => {
+                    return Err(failure);
                 }
             }
             member = group.next(self.deadlines.now());
         }
     }
 
-    /// Sends a request to one upstream; a connection that turns out to be closed is no failure, a new one is made.
+    /// Sends a request to one upstream. A connection that turns out to be closed, or to take no more streams, is no failure:
+    /// another is used.
     async fn send_by(
         &self,
         member: &Arc<Member>,
         ready: Option<Ready>,
         request: Onward<'_>,
         body: ClientBody,
+        repeat: &mut Repeat,
     ) -> Result<Answer, Unsent> {
-        let (mut body, mut tries) = (body, 0);
+        let (mut body, mut refused) = (body, 0);
         let mut ready = match ready {
             Some(ready) => Ok(ready),
-            None => member.ready(&self.connector, &self.deadlines).await,
+            None if *repeat == Repeat::Once => member.ready(&self.connector, &self.deadlines).await,
+            None => member.connect(&self.connector, &self.deadlines).await,
         };
         loop {
-            tries += 1;
             let (sent, reused) = match ready {
                 Ok(Ready::Http1(connection, reused)) => {
                     (self.send_over_http1(member, connection, reused, request, body).await, reused)
@@ -179,15 +184,28 @@ impl Upstreams {
                 Ok(Ready::Http2(slot, reused)) => {
                     (self.send_over_http2(member, slot, reused, request, body).await, reused)
                 }
-                Err(failure) => return Err(Unsent { failure, again: Some(body) }),
+                Err(failure) => return Err(Unsent::Untouched(body, failure)),
             };
-            match sent {
-                Err(Unsent { failure, again: Some(again) }) if reused == Reused::Before && tries < MOST_TRIES => {
-                    tracing::debug!("a connection to {} was closed meanwhile: {failure}", member.upstream);
-                    body = again;
-                }
+            let unsent = match sent {
+                Err(unsent) if reused == Reused::Before => unsent,
                 sent => return sent,
-            }
+            };
+            tracing::debug!("a connection to {} was of no use: {}", member.upstream, unsent.failure());
+            body = match unsent {
+                Unsent::Untouched(body, failure) => {
+                    // A connection that is gone is not found again, so there is an end to these.
+                    refused += u32::from(failure.is_stream_reset());
+                    if refused == MOST_TRIES {
+                        return Err(Unsent::Untouched(body, failure));
+                    }
+                    body
+                }
+                Unsent::Closed(_) if *repeat == Repeat::Once => {
+                    *repeat = Repeat::Done;
+                    ClientBody::empty()
+                }
+                unsent => return Err(unsent),
+            };
             ready = member.connect(&self.connector, &self.deadlines).await;
         }
     }
@@ -204,19 +222,18 @@ impl Upstreams {
         match connection.send(request, member.authority.as_bytes(), body, self.timeout).await {
             http1::Sent::Answered(response) => {
                 let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                let mut response = response.map(|()| UpstreamBody::http1(connection, member, self.timeout));
+                let mut response = response.map(|()| UpstreamBody::http1(connection, member));
                 if !is_switching {
                     response.body_mut().give_back_at_end();
                 }
                 Ok(Answer { response, from: Arc::clone(member) })
             }
-            http1::Sent::Untouched(body, failure) => Err(Unsent { failure, again: Some(body) }),
+            http1::Sent::Untouched(body, failure) => Err(Unsent::Untouched(body, failure)),
             http1::Sent::Failed(failure) => {
                 // What an upstream answers badly it would answer badly again.
                 let is_broken = matches!(failure, Failure::Broken(Fault::Closed | Fault::Io(_)));
                 let is_closed = reused == Reused::Before && is_broken && connection.is_silent();
-                let again = is_closed && !had_body && is_harmless(request);
-                Err(Unsent { failure, again: again.then(ClientBody::empty) })
+                Err(Unsent::new(failure, is_closed && !had_body && is_harmless(request)))
             }
         }
     }
@@ -230,29 +247,51 @@ impl Upstreams {
         body: ClientBody,
     ) -> Result<Answer, Unsent> {
         let had_body = !body.is_empty();
-        let deadline = self.deadlines.add();
-        let interim = request.head.extensions.get::<Interim>();
+        let client = request.head.extensions.get::<StreamHandle>();
         let asked = request.for_http2(&member.upstream, body);
-        let sent = http2::send(slot, asked, &deadline, self.timeout, interim).await;
+        let sent = http2::send(slot, asked, self.deadlines.add(), self.timeout, client).await;
         match sent {
             http2::Sent::Answered(response) => {
-                let response = response.map(|body| UpstreamBody::http2(body, deadline, self.timeout));
-                Ok(Answer { response, from: Arc::clone(member) })
+                Ok(Answer { response: response.map(UpstreamBody::http2), from: Arc::clone(member) })
             }
-            http2::Sent::Untouched(body, failure) => Err(Unsent { failure, again: Some(body) }),
+            http2::Sent::Untouched(body, failure) => Err(Unsent::Untouched(body, failure)),
             http2::Sent::Failed(failure) => {
-                let is_closed = reused == Reused::Before && matches!(failure, Failure::Broken(_));
-                let again = is_closed && !had_body && is_harmless(request);
-                Err(Unsent { failure, again: again.then(ClientBody::empty) })
+                // A stream that the upstream resets is its answer to the request, and no closed connection.
+                let is_broken = matches!(&failure, Failure::Broken(Fault::Http2(error)) if error.is_io());
+                let is_closed = reused == Reused::Before && is_broken;
+                Err(Unsent::new(failure, is_closed && !had_body && is_harmless(request)))
             }
         }
     }
 }
 
-/// A request that was not answered, and its body if it can be sent again.
-struct Unsent {
-    failure: Failure,
-    again: Option<ClientBody>,
+/// A request that was not answered.
+enum Unsent {
+    /// The upstream has not begun with it; its body can be sent elsewhere.
+    Untouched(ClientBody, Failure),
+    /// A connection that was kept open turned out to be closed. It does no harm to send the request again.
+    Closed(Failure),
+    Failed(Failure),
+}
+
+impl Unsent {
+    fn new(failure: Failure, may_be_repeated: bool) -> Self {
+        if may_be_repeated { Self::Closed(failure) } else { Self::Failed(failure) }
+    }
+
+    fn failure(&self) -> &Failure {
+        match self {
+            Self::Untouched(_, failure) | Self::Closed(failure) | Self::Failed(failure) => failure,
+        }
+    }
+}
+
+/// Whether a request that an upstream may have seen can be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    Once,
+    /// It has been.
+    Done,
 }
 
 impl Group {

@@ -21,11 +21,11 @@ use crate::gateway::client_body::ClientBody;
 use crate::gateway::client_io::Begun;
 use crate::gateway::deadlines::Deadline;
 use crate::gateway::head::Onward;
-use crate::gateway::http2::{Interim, PIECE};
+use crate::gateway::http2::{SHARE, StreamHandle};
 use answer::{Head, Rest};
 use asking::Asking;
-use bytes::{Bytes, BytesMut};
-use http::{Response, StatusCode, Version};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -34,10 +34,11 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::task::unconstrained;
 
-/// How much is read at once: of a head, and of a body of which more is to come. (An HTTP/2 client may ask for a hundred at once.)
+/// How much is read at once: of a head, and of a body of which more is to come. (For HTTP/2 clients, who may ask for a hundred at
+/// once, their stream says how much.)
 const HEAD: usize = 4 << 10;
 const BODY: usize = 64 << 10;
-const HTTP2_BODY: usize = PIECE;
+const _: () = assert!(HEAD <= SHARE);
 
 /// An HTTP/1 connection to an upstream.
 pub(in crate::gateway) struct Http1 {
@@ -56,8 +57,8 @@ pub(in crate::gateway) struct Http1 {
     timeout: Duration,
     /// How many bytes it had taken when it was last looked.
     seen: u64,
-    /// How much is read at once of the answer's body.
-    most_at_once: usize,
+    /// The stream of the client, if that speaks HTTP/2.
+    client: Option<StreamHandle>,
     /// When it was last used, on the worker's clock.
     pub(super) used: u64,
 }
@@ -91,7 +92,7 @@ impl Http1 {
             deadline,
             timeout: Duration::ZERO,
             seen: 0,
-            most_at_once: BODY,
+            client: None,
             used: 0,
         }
     }
@@ -124,7 +125,7 @@ impl Http1 {
         let mut patience = Patience::new(&body, timeout);
         self.asking.begin(request, own, body);
         self.timeout = timeout;
-        self.most_at_once = if request.head.version == Version::HTTP_2 { HTTP2_BODY } else { BODY };
+        self.client = request.head.extensions.get::<StreamHandle>().cloned();
         self.deadline.set(timeout);
         let mut news = 0;
         let sent = poll_fn(|context| {
@@ -198,8 +199,8 @@ impl Http1 {
                 if *news > answer::MOST_NEWS {
                     return Poll::Ready(Err(Fault::NoHttp("it says too often that it goes on")));
                 }
-                if let Some(interim) = request.head.extensions.get::<Interim>() {
-                    interim.push(head.response);
+                if let Some(client) = &self.client {
+                    client.forward(head.response);
                 }
                 continue;
             }
@@ -212,7 +213,7 @@ impl Http1 {
         if self.input.capacity() - self.input.len() < most.min(HEAD / 2) || most > HEAD {
             self.input.reserve(most.max(HEAD));
         }
-        match ready!(pin!(self.io.read_buf(&mut self.input)).poll(context)) {
+        match ready!(pin!(self.io.read_buf(&mut (&mut self.input).limit(most))).poll(context)) {
             Ok(0) => Poll::Ready(Err(Fault::Closed)),
             Ok(_) => Poll::Ready(Ok(())),
             Err(error) => Poll::Ready(Err(Fault::Io(error))),
@@ -232,7 +233,8 @@ impl Http1 {
                 Ok(None) => {}
                 Err(fault) => return Poll::Ready(Some(Err(self.fail(fault)))),
             }
-            match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, self.most_at_once))) {
+            let most = self.client.as_ref().map_or(BODY, StreamHandle::read_size);
+            match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, most))) {
                 Ok(()) => {}
                 Err(Fault::Closed) if self.rest.ends_with_connection() => {
                     self.rest = Rest::Nothing;
@@ -266,6 +268,7 @@ impl Http1 {
             self.input = BytesMut::from(&self.input[..]);
         }
         self.asking.trim();
+        self.client = None;
         self.state == State::Open && self.input.is_empty()
     }
 

@@ -11,18 +11,19 @@ use super::patience::Patience;
 use super::{Failure, Fault};
 use crate::gateway::client_body::ClientBody;
 use crate::gateway::deadlines::Deadline;
-use crate::gateway::http2::{Http2Body, Interim, Piece, PipeError, Queue, poll_send};
+use crate::gateway::head::may_trail;
+use crate::gateway::http2::{Http2Body, Piece, Pipe, PipeError, StreamHandle};
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
 use http::{Request, Response};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -106,7 +107,7 @@ impl Pool {
     /// A free stream, if there is one.
     pub(super) fn free(&self, now: u64) -> Option<Slot> {
         let mut state = self.state.lock();
-        state.links.retain(Link::is_open);
+        state.links.retain_mut(Link::is_open);
         state.links.iter_mut().find_map(|link| link.slot(now))
     }
 
@@ -166,7 +167,7 @@ impl Pool {
     pub(super) fn tidy(&self, now: u64, longest: u64) {
         let mut state = self.state.lock();
         let mut nth = 0;
-        state.links.retain(|link| {
+        state.links.retain_mut(|link| {
             nth += 1;
             let is_idle = link.shared.in_use.load(Ordering::Relaxed) == 0 && now.saturating_sub(link.used) > longest;
             link.is_open() && (nth == 1 || !is_idle)
@@ -199,8 +200,10 @@ impl Drop for Connecting {
 }
 
 impl Link {
-    fn is_open(&self) -> bool {
-        !self.shared.is_closed.load(Ordering::Relaxed)
+    /// Whether it takes new streams. One that has got GOAWAY does not, although its streams may still be under way.
+    fn is_open(&mut self) -> bool {
+        let is_ready = self.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        !self.shared.is_closed.load(Ordering::Relaxed) && !matches!(is_ready, Poll::Ready(Err(_)))
     }
 
     fn most_streams(&self) -> usize {
@@ -259,7 +262,17 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Failure
 }
 
 /// Drives a connection until it ends, or does not answer a ping: one that swallows everything must not be used for ever.
-async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
+async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
+    let mut streams = connection.max_concurrent_send_streams();
+    let driven = poll_fn(|context| {
+        let driven = Pin::new(&mut connection).poll(context);
+        let now = connection.max_concurrent_send_streams();
+        if std::mem::replace(&mut streams, now) < now {
+            // There are more streams for those that wait.
+            shared.changed.notify_waiters();
+        }
+        driven
+    });
     let silent = async {
         let Some(mut pings) = pings else { return std::future::pending().await };
         loop {
@@ -270,7 +283,7 @@ async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong
         }
     };
     tokio::select! {
-        ended = connection => {
+        ended = driven => {
             if let Err(error) = ended {
                 tracing::debug!("an HTTP/2 connection to an upstream ended: {error}");
             }
@@ -283,7 +296,7 @@ async fn drive(connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong
 
 /// What became of a request that was sent.
 pub(super) enum Sent {
-    Answered(Response<Answer>),
+    Answered(Response<Box<Answer>>),
     /// The upstream has not begun with it; it can go elsewhere.
     Untouched(ClientBody, Failure),
     Failed(Failure),
@@ -293,12 +306,17 @@ pub(super) enum Sent {
 pub(super) struct Answer {
     body: Http2Body,
     asking: Asking,
+    /// By when the upstream must have sent something.
+    deadline: Deadline,
+    patience: Patience,
+    /// The stream of the client, if that speaks HTTP/2.
+    client: Option<StreamHandle>,
     _slot: Slot,
 }
 
 /// A request's body on its way out.
 enum Asking {
-    Sending(Box<(ClientBody, SendStream<Piece>)>),
+    Sending(Box<(ClientBody, SendStream<Piece>, Pipe)>),
     Over,
 }
 
@@ -306,8 +324,8 @@ impl Asking {
     /// Sends what there is. An upstream may have had enough of it and answer all the same, so its end does not matter.
     fn poll(&mut self, context: &mut Context<'_>) {
         let Self::Sending(sending) = self else { return };
-        let (body, stream) = &mut **sending;
-        match poll_send(body, stream, &Queue::Upstream, context) {
+        let (body, stream, pipe) = &mut **sending;
+        match pipe.poll(body, stream, context) {
             Poll::Pending => {}
             Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::Over,
         }
@@ -318,9 +336,9 @@ impl Asking {
 pub(super) async fn send(
     mut slot: Slot,
     request: Request<ClientBody>,
-    deadline: &Deadline,
+    deadline: Deadline,
     timeout: Duration,
-    interim: Option<&Interim>,
+    client: Option<&StreamHandle>,
 ) -> Sent {
     let (head, body) = request.into_parts();
     let mut patience = Patience::new(&body, timeout);
@@ -338,9 +356,12 @@ pub(super) async fn send(
     let is_empty = body.is_empty();
     let (mut answer, stream) = match slot.sender.send_request(Request::from_parts(head, ()), is_empty) {
         Ok(sent) => sent,
-        Err(error) => return Sent::Untouched(body, broken(error)),
+        // The connection has ended just now.
+        Err(error) if error.is_io() || error.is_go_away() => return Sent::Untouched(body, broken(error)),
+        Err(error) => return Sent::Failed(broken(error)),
     };
-    let mut asking = if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream))) };
+    let mut asking =
+        if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
     let mut news = 0;
     let answered = poll_fn(|context| {
         asking.poll(context);
@@ -349,13 +370,13 @@ pub(super) async fn send(
             if news > MOST_INTERIM {
                 return Poll::Ready(Err(Failure::Broken(Fault::NoHttp("it says too often that it goes on"))));
             }
-            if let Some(interim) = interim {
-                interim.push(response);
+            if let Some(client) = client {
+                client.forward(response);
             }
         }
         match Pin::new(&mut answer).poll(context) {
             Poll::Ready(answer) => Poll::Ready(answer.map_err(broken)),
-            Poll::Pending => patience.poll(deadline, context).map(|()| Err(Failure::TimedOut)),
+            Poll::Pending => patience.poll(&deadline, context).map(|()| Err(Failure::TimedOut)),
         }
     })
     .await;
@@ -364,15 +385,15 @@ pub(super) async fn send(
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = Http2Body::new(body, &head.headers);
-            Sent::Answered(Response::from_parts(head, Answer { body, asking, _slot: slot }))
+            let client = client.cloned();
+            let answer = Answer { body, asking, deadline, patience, client, _slot: slot };
+            Sent::Answered(Response::from_parts(head, Box::new(answer)))
         }
         Err(failure) => {
             if matches!(failure, Failure::TimedOut) {
                 slot.retire();
             }
-            // It says by this that it has not begun (RFC 9113, section 8.7).
-            let is_refused = matches!(&failure, Failure::Broken(Fault::Http2(error)) if error.reason() == Some(Reason::REFUSED_STREAM));
-            if is_refused && is_empty {
+            if is_empty && matches!(&failure, Failure::Broken(Fault::Http2(error)) if is_untouched(error)) {
                 return Sent::Untouched(ClientBody::empty(), failure);
             }
             Sent::Failed(patience.blame(failure))
@@ -380,23 +401,48 @@ pub(super) async fn send(
     }
 }
 
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = h2::Error;
+/// Whether the upstream says that it has not begun with the request (RFC 9113, section 8.7): it refuses the stream, or goes away
+/// and names a last stream before this one.
+fn is_untouched(error: &h2::Error) -> bool {
+    error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
+}
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+impl Answer {
+    /// The next piece.
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
         self.asking.poll(context);
-        Pin::new(&mut self.body).poll_frame(context)
+        let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
+        let Some(frame) = ready!(self.body.poll_frame(most, context)) else { return Poll::Ready(None) };
+        Poll::Ready(Some(frame.map(only_what_may_trail).map_err(Fault::Http2)))
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// By when the upstream must have sent something.
+    pub(super) fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Ready when the upstream has sent nothing for too long. As long as the request's body moves, or the client is waited for,
+    /// it need not.
+    pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.patience.poll(&self.deadline, context)
+    }
+
+    pub(super) fn is_end_stream(&self) -> bool {
         self.body.is_end_stream()
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(super) fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// A frame without the trailers that may not stand behind a body.
+fn only_what_may_trail(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => {
+            let kept = trailers.iter().filter(|(name, _)| may_trail(name));
+            Frame::trailers(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+        }
+        Err(frame) => frame,
     }
 }

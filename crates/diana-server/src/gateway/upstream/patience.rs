@@ -22,12 +22,20 @@ impl Patience {
     /// Whose fault it is that no answer came: an upstream that is sent half a request can't help it.
     pub(super) fn blame(&self, failure: Failure) -> Failure {
         let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
-        let is_by_client = has_fault || matches!(failure, Failure::Broken(Fault::Body));
-        if is_by_client { Failure::ByClient } else { failure }
+        let is_by_client = match &failure {
+            Failure::Broken(Fault::Body) => true,
+            // The gateway has reset the stream itself, since the request can't be sent to its end.
+            Failure::Broken(Fault::Http2(error)) if error.is_reset() => !error.is_remote() && !error.is_library(),
+            _ => false,
+        };
+        if has_fault || is_by_client { Failure::ByClient } else { failure }
     }
 
-    /// Ready when it is over.
+    /// Ready when it is over. It begins now, if it has not begun.
     pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
+        if !deadline.is_set() {
+            deadline.set(self.timeout);
+        }
         if deadline.poll(context).is_pending() {
             return Poll::Pending;
         }

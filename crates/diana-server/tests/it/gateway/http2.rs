@@ -387,3 +387,133 @@ async fn head_is_answered_without_a_body() {
         assert!(answer.headers().contains_key("date"));
     }
 }
+
+/// Reads until the stream ends; what came of its body, and its trailers' block if there was one.
+fn until_end(client: &mut Frames, stream: u32) -> (Vec<u8>, Option<Vec<u8>>) {
+    let mut body = Vec::new();
+    loop {
+        let frame = client.next().expect("the connection was closed");
+        assert_ne!((frame.kind, frame.stream), (RST_STREAM, stream), "reset after {} bytes", body.len());
+        let is_end = frame.flags & END_STREAM != 0;
+        match frame.kind {
+            DATA if frame.stream == stream => body.extend(frame.payload),
+            HEADERS if frame.stream == stream && is_end => return (body, Some(frame.payload)),
+            _ => continue,
+        }
+        if is_end {
+            return (body, None);
+        }
+    }
+}
+
+/// What a stalled stream could not send counted against the queue of all, and seven of them filled it.
+#[test]
+fn answers_that_nobody_reads_do_not_block_others_on_the_connection() {
+    const WINDOW: usize = 65_535;
+    const LARGE: u32 = 50;
+    let upstream = Upstream::start(|talk| match talk.seen.target() {
+        "/large" => talk.answer("200 OK", "", &[b'x'; 300_000]),
+        _ => talk.answer("200 OK", "", b"small"),
+    });
+    let diana = before(&upstream.url());
+    let mut client = Frames::connect(diana.port(), &[]);
+    client.give_window(0, 1 << 30);
+    for n in 0..LARGE {
+        client.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &frames::get("/large")).unwrap();
+    }
+    let mut left = LARGE as usize * WINDOW;
+    while left > 0 {
+        left -= client.next_of(DATA).unwrap().payload.len();
+    }
+    let small = 2 * LARGE + 1;
+    client.send(HEADERS, END_HEADERS | END_STREAM, small, &frames::get("/small")).unwrap();
+    assert_eq!(until_end(&mut client, small).0, b"small");
+    // They go on where they were.
+    client.give_window(1, 300_000);
+    assert_eq!(until_end(&mut client, 1).0.len(), 300_000 - WINDOW);
+}
+
+/// Neither needs window, but the body was asked for its end only when there was some.
+#[test]
+fn the_end_of_a_body_and_its_trailers_need_no_window() {
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let upstream = Upstream::start(move |talk| {
+        let chunk = if talk.seen.target() == "/five" { "5\r\nhello\r\n" } else { "" };
+        talk.send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}"))?;
+        let _ = gate.lock().recv();
+        let trailers = if talk.seen.target() == "/five" { "" } else { "grpc-status: 0\r\n" };
+        talk.send(format!("0\r\n{trailers}\r\n"))?;
+        Ok(crate::support::upstream::Then::KeepAlive)
+    });
+    let diana = before(&upstream.url());
+    let initial_window = |bytes| [(4, bytes)];
+    let mut client = Frames::connect(diana.port(), &initial_window(5));
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/five")).unwrap();
+    assert_eq!(client.next_of(DATA).unwrap().payload, b"hello");
+    go_on.send(()).unwrap();
+    assert_eq!(until_end(&mut client, 1), (vec![], None));
+    let mut client = Frames::connect(diana.port(), &initial_window(0));
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/none")).unwrap();
+    assert_eq!(client.next_of(HEADERS).unwrap().kind, HEADERS);
+    go_on.send(()).unwrap();
+    assert!(matches!(until_end(&mut client, 1), (body, Some(_)) if body.is_empty()));
+}
+
+/// RFC 9113 §8.2.1, as in heads. The upstream gets no whole request.
+#[test]
+fn a_trailer_with_whitespace_around_it_is_rejected() {
+    let upstream = Service::h2c();
+    let diana = before(&format!("h2c://127.0.0.1:{}", upstream.port()));
+    let post = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    for (value, status) in [(" a", frames::BAD_REQUEST), ("a\t", frames::BAD_REQUEST), ("a", frames::OK)] {
+        let mut client = Frames::connect(diana.port(), &[]);
+        client.send(HEADERS, END_HEADERS, 1, &frames::block(&post)).unwrap();
+        client.send(DATA, 0, 1, b"x").unwrap();
+        client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", value)])).unwrap();
+        let head = client.next_of(HEADERS).unwrap();
+        assert_eq!((head.kind, &head.payload[..1]), (HEADERS, &status[..]), "{value:?}");
+    }
+    assert_eq!(upstream.last().trailers.unwrap()["x-digest"], "a");
+}
+
+/// h2 does not send a head with such a field: the client got a reset, which counted as its own, or no hints.
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_of_an_answer_that_http2_has_no_place_for_are_removed() {
+    let upstream = Upstream::start(|talk| {
+        talk.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nte: gzip\r\nkeep-alive: 1\r\n\r\n")?;
+        talk.answer("200 OK", "te: gzip\r\nkeep-alive: 1\r\nx-kept: 1\r\n", b"")
+    });
+    let diana = before(&upstream.url());
+    let (interim, status) = tokio::time::timeout(LONG, with_interim(diana.port(), || ())).await.unwrap();
+    assert_eq!((interim.len(), status), (1, 200), "{interim:?}");
+    assert_eq!(interim[0].headers()["link"], "</a.css>");
+    let answer = get(&mut connect(diana.port()).await, "http://a/").await;
+    assert_eq!((answer.headers().get("te"), &answer.headers()["x-kept"]), (None, &"1".parse().unwrap()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_expects_100_continue_gets_it_when_the_body_is_wanted() {
+    let upstream = Upstream::echo();
+    let diana = before(&upstream.url());
+    let socket = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, diana.port())).await.unwrap();
+    let (sender, connection) = h2::client::handshake(socket).await.unwrap();
+    tokio::spawn(connection);
+    let mut sender = sender.ready().await.unwrap();
+    for expected in [200, 429] {
+        let asked =
+            request("POST", "http://a/").header("expect", "100-continue").header("x-key", "k").body(()).unwrap();
+        let (mut answer, mut body) = sender.send_request(asked, false).unwrap();
+        let interim = std::future::poll_fn(|context| answer.poll_informational(context));
+        let interim = tokio::time::timeout(LONG, interim).await.unwrap().map(|interim| interim.unwrap().status());
+        if expected == 200 {
+            assert_eq!(interim.map(|status| status.as_u16()), Some(100));
+            body.send_data(Bytes::from_static(b"hello"), true).unwrap();
+        } else {
+            assert_eq!(interim, None);
+        }
+        let answer = tokio::time::timeout(LONG, answer).await.unwrap().unwrap();
+        assert_eq!(answer.status(), expected);
+    }
+    assert_eq!((upstream.count(), upstream.last().body), (1, b"hello".to_vec()));
+}

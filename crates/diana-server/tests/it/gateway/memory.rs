@@ -4,6 +4,7 @@ use crate::support::frames::{self, CONTINUATION, END_HEADERS, END_STREAM, Frames
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::{Then, Upstream};
 use diana_testing::wait_until;
+use std::collections::HashSet;
 
 const REFUSED_STREAM: [u8; 4] = 7_u32.to_be_bytes();
 
@@ -84,4 +85,88 @@ fn all_connections_together_hold_what_the_file_says() {
     let again = hundred(&diana, 9);
     wait_for_refused(&diana, REFUSED + 92);
     drop(again);
+}
+
+/// They counted nowhere: 4 MB for each connection.
+#[test]
+fn trailers_of_requests_that_wait_count_like_heads() {
+    const REQUESTS: u32 = 99;
+    const ENHANCE_YOUR_CALM: [u8; 4] = 11_u32.to_be_bytes();
+    let upstream = holding();
+    let diana = before(&upstream, "");
+    let post = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    let many = |connection: usize| {
+        let mut client = Frames::connect(diana.port(), &[]);
+        for n in 0..REQUESTS {
+            let fields: Vec<(String, String)> =
+                (0..30).map(|field| (format!("x-{field}"), format!("{connection}-{n}-{field}-").repeat(200))).collect();
+            let fields: Vec<_> = fields.iter().map(|(name, value)| (&**name, &value[..900])).collect();
+            let block = frames::block(&fields);
+            let (first, rest) = block.split_at(16 << 10);
+            client.send(HEADERS, END_HEADERS, 2 * n + 1, &frames::block(&post)).unwrap();
+            client.send(HEADERS, END_STREAM, 2 * n + 1, first).unwrap();
+            client.send(CONTINUATION, END_HEADERS, 2 * n + 1, rest).unwrap();
+        }
+        // A quarter of a mebibyte is eight of them.
+        for _ in 10..REQUESTS {
+            assert_eq!(client.next_of(RST_STREAM).unwrap().payload, ENHANCE_YOUR_CALM);
+        }
+        client
+    };
+    // What the first of all takes is not the others'.
+    let first = many(0);
+    let before = diana.memory();
+    let clients: Vec<_> = (1..=10).map(many).collect();
+    let each = diana.memory().saturating_sub(before) / 10;
+    // What comes at once is in memory before it is counted, and the allocator keeps that; hence the other half.
+    assert!(each < 1 << 20, "each connection takes {} KiB", each >> 10);
+    drop((first, clients));
+}
+
+/// Streams that waited for room in the queue left their wakers behind, and so their tasks.
+#[test]
+fn streams_that_are_reset_while_they_wait_leave_nothing_behind() {
+    const EACH: u32 = 30;
+    let upstream = Upstream::start(|talk| match talk.seen.target() {
+        "/some" => talk.answer("200 OK", "", &[b'x'; 3900]),
+        _ => talk.answer("204 No Content", "", b""),
+    });
+    let diana =
+        Diana::serve(&format!("gateway: {{listen: $LISTEN, workers: 1, upstream: '{}'}}\nrules: []\n", upstream.url()));
+    // A window of one byte for each answer: it is begun, and never ends.
+    let mut client = Frames::connect(diana.port(), &[(4, 1)]);
+    client.give_window(0, 1 << 30);
+    let mut next = 1;
+    let mut ask = |client: &mut Frames, path: &str| -> Vec<u32> {
+        let streams: Vec<_> = (0..EACH).map(|n| next + 2 * n).collect();
+        next += 2 * EACH;
+        for stream in &streams {
+            client.send(HEADERS, END_HEADERS | END_STREAM, *stream, &frames::get(path)).unwrap();
+        }
+        streams
+    };
+    let heads = |client: &mut Frames, streams: &[u32]| {
+        let mut left: HashSet<_> = streams.iter().copied().collect();
+        while !left.is_empty() {
+            let frame = client.next_of(HEADERS).unwrap();
+            assert_eq!(frame.kind, HEADERS, "the connection is ended");
+            left.remove(&frame.stream);
+        }
+    };
+    let stalled = ask(&mut client, "/some");
+    heads(&mut client, &stalled);
+    let mut before = 0;
+    for round in 0..150 {
+        let reset = ask(&mut client, "/some");
+        let served = ask(&mut client, "/none");
+        heads(&mut client, &[reset.as_slice(), &served].concat());
+        for stream in reset {
+            client.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).unwrap();
+        }
+        if round == 20 {
+            before = diana.memory();
+        }
+    }
+    let grown = diana.memory().saturating_sub(before);
+    assert!(grown < 2 << 20, "{} KiB for {} streams that are over", grown >> 10, 129 * EACH);
 }

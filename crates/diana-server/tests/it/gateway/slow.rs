@@ -125,6 +125,30 @@ fn a_client_that_gives_no_window_for_its_answer_is_cut() {
     ended.unwrap();
 }
 
+/// It cut the whole connection, without GOAWAY.
+#[test]
+fn a_client_that_does_not_read_one_answer_over_http2_loses_that_one_alone() {
+    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let gate = parking_lot::Mutex::new(gate);
+    let upstream = Upstream::start(move |talk| match talk.seen.target() {
+        "/large" => talk.answer("200 OK", "", &[b'x'; 300_000]),
+        _ => {
+            let _ = gate.lock().recv();
+            talk.answer("200 OK", "", b"done")
+        }
+    });
+    let diana = before(&upstream, "body: 500ms, response: 60s");
+    let mut client = Frames::connect(diana.port(), &[]);
+    client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::get("/held")).unwrap();
+    client.send(HEADERS, END_HEADERS | END_STREAM, 3, &frames::get("/large")).unwrap();
+    client.give_window(0, 1 << 20);
+    let reset = client.next_of(frames::RST_STREAM).unwrap();
+    assert_eq!((reset.kind, reset.stream), (frames::RST_STREAM, 3));
+    go_on.send(()).unwrap();
+    let done = client.next_of(DATA).unwrap();
+    assert_eq!((done.kind, done.stream, done.payload.as_slice()), (DATA, 1, &b"done"[..]));
+}
+
 #[test]
 fn http2_that_says_nothing_is_cut() {
     let upstream = Upstream::echo();

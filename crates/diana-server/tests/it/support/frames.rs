@@ -1,8 +1,9 @@
 //! HTTP/2 frame by frame, for what no good client would send.
 
 use super::program::LONG;
+use diana_testing::{Port, wait_until};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -10,11 +11,16 @@ pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
+
+/// The fields of a head with status 200, and of one with status 400.
+pub(crate) const OK: [u8; 1] = [0x88];
+pub(crate) const BAD_REQUEST: [u8; 1] = [0x8c];
 
 /// A connection that speaks HTTP/2 badly.
 pub(crate) struct Frames {
@@ -41,6 +47,17 @@ impl Frames {
         frames.stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         frames.send(SETTINGS, 0, 0, &settings.collect::<Vec<_>>()).unwrap();
         frames
+    }
+
+    /// Waits until everything that was sent so far has been read by the other side. Frames that come meanwhile are dropped.
+    pub(crate) fn wait_for_peer(&mut self) {
+        self.send(PING, 0, 0, b"read it?").unwrap();
+        while self.next_of(PING).unwrap().flags != ACK {}
+    }
+
+    /// Says that the other side may send so much more.
+    pub(crate) fn give_window(&mut self, stream: u32, bytes: u32) {
+        self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()).unwrap();
     }
 
     pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
@@ -83,6 +100,56 @@ impl Frames {
                 return Some(frame);
             }
         }
+    }
+}
+
+/// An upstream that speaks HTTP/2, frame by frame.
+pub(crate) struct FrameUpstream {
+    port: Port,
+    listener: TcpListener,
+}
+
+impl FrameUpstream {
+    pub(crate) fn start() -> Self {
+        let port = Port::claim().unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self { port, listener }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("h2c://127.0.0.1:{}", self.port.number())
+    }
+
+    /// Takes the next connection, and allows it so many streams at once.
+    pub(crate) fn accept(&self, streams: u32) -> Frames {
+        let accepted = || self.listener.accept().ok();
+        let (mut stream, _) = wait_until("a connection to the upstream", LONG, accepted).unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        stream.read_exact(&mut [0; 24]).unwrap();
+        let mut frames = Frames { stream };
+        frames.allow(streams);
+        frames
+    }
+
+    /// Whether there is a connection that nobody has accepted.
+    pub(crate) fn has_more(&self) -> bool {
+        self.listener.accept().is_ok()
+    }
+}
+
+impl Frames {
+    /// Allows so many streams at once.
+    pub(crate) fn allow(&mut self, streams: u32) {
+        let setting = [&3_u16.to_be_bytes()[..], &streams.to_be_bytes()].concat();
+        self.send(SETTINGS, 0, 0, &setting).unwrap();
+    }
+
+    /// Says that the connection ends after the streams up to this one.
+    pub(crate) fn go_away(&mut self, last: u32) {
+        self.send(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()).unwrap();
     }
 }
 

@@ -3,8 +3,8 @@
 use super::super::Fault;
 use super::super::connector::UpstreamIo;
 use crate::gateway::client_body::ClientBody;
-use crate::gateway::facts::{Hop, Trust};
-use crate::gateway::head::{self, Named, Onward, Told, ends_here, goes_on};
+use crate::gateway::facts::Hop;
+use crate::gateway::head::{Onward, Told};
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, TRAILER};
 use http::{HeaderMap, HeaderName, Method, Version};
@@ -33,9 +33,6 @@ pub(super) struct Asking {
 struct Sending {
     body: ClientBody,
     framing: Framing,
-    /// Whether the client is believed, and the fields that are for its connection only.
-    trust: Trust,
-    named: Named,
 }
 
 /// How the upstream knows where a body ends.
@@ -64,12 +61,7 @@ impl Asking {
         self.progress = Progress::Untouched;
         let framing = framing(request, &body);
         write_head(&mut self.text, request, own, framing.as_ref());
-        self.body = framing.map(|framing| Sending {
-            body,
-            framing,
-            trust: request.facts.trust,
-            named: head::named(&request.head.headers),
-        });
+        self.body = framing.map(|framing| Sending { body, framing });
     }
 
     /// Whether more of it is to go out.
@@ -201,7 +193,7 @@ impl Asking {
                 }
                 Err(frame) => {
                     if let Some(trailers) = frame.trailers_ref() {
-                        sending.end_with(&mut self.text, trailers)?;
+                        sending.framing.end_with(&mut self.text, trailers)?;
                         self.body = None;
                     }
                 }
@@ -238,37 +230,17 @@ impl Framing {
             }
         }
     }
-}
 
-impl Sending {
-    /// Writes what ends a body that has fields behind it. What a client may not say before its body it may not say behind it.
+    /// Writes what ends a body that has fields behind it.
     fn end_with(&self, text: &mut BytesMut, trailers: &HeaderMap) -> Result<(), Fault> {
-        let Framing::Chunks = self.framing else { return self.framing.end(text) };
+        let Self::Chunks = self else { return self.end(text) };
         text.extend_from_slice(b"0\r\n");
         for (name, value) in trailers {
-            if may_trail(name) && goes_on(name, self.trust) && !self.named.contains(name) {
-                write_field(text, name.as_str(), value.as_bytes());
-            }
+            write_field(text, name.as_str(), value.as_bytes());
         }
         text.extend_from_slice(b"\r\n");
         Ok(())
     }
-}
-
-/// Whether a field may stand behind a body: what says how to read a message must stand before it.
-pub(super) fn may_trail(name: &HeaderName) -> bool {
-    let frames = matches!(
-        name.as_str(),
-        "content-length"
-            | "host"
-            | "trailer"
-            | "te"
-            | "authorization"
-            | "content-encoding"
-            | "content-type"
-            | "content-range"
-    );
-    !frames && !ends_here(name)
 }
 
 /// How a body is framed; `None` if there is none.

@@ -2,7 +2,7 @@
 
 use super::super::Fault;
 use super::answer::take;
-use super::asking::may_trail;
+use crate::gateway::head::may_trail;
 use bytes::{Buf, Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;

@@ -1,0 +1,55 @@
+//! The fields behind a body: what may not stand before it may not stand behind it either.
+
+use super::{Named, ends_here, goes_on, named};
+use crate::gateway::facts::Trust;
+use http::Version;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+
+/// Decides which trailers of a request reach an upstream.
+#[derive(Debug)]
+pub(in crate::gateway) struct TrailerFilter {
+    trust: Trust,
+    named: Named,
+    version: Version,
+}
+
+/// A value of a trailer begins or ends with whitespace, which HTTP/2 forbids (RFC 9113, section 8.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Padded;
+
+impl TrailerFilter {
+    pub(in crate::gateway) fn new(head: &Parts, trust: Trust) -> Self {
+        Self { trust, named: named(&head.headers), version: head.version }
+    }
+
+    /// The trailers that go on. Over HTTP/1, whitespace around a value is no part of it.
+    pub(in crate::gateway) fn apply(&self, trailers: HeaderMap) -> Result<HeaderMap, Padded> {
+        let mut kept = HeaderMap::with_capacity(trailers.len());
+        for (name, value) in &trailers {
+            let trimmed = value.as_bytes().trim_ascii();
+            let is_padded = trimmed.len() < value.len();
+            if is_padded && self.version == Version::HTTP_2 {
+                return Err(Padded);
+            }
+            if !may_trail(name) || !goes_on(name, self.trust) || self.named.contains(name) {
+                continue;
+            }
+            if !is_padded {
+                kept.append(name, value.clone());
+            } else if let Ok(value) = HeaderValue::from_bytes(trimmed) {
+                kept.append(name, value);
+            }
+        }
+        Ok(kept)
+    }
+}
+
+/// Whether a field may stand behind a body, of a request or a response: what says how to read a message must stand before it.
+pub(in crate::gateway) fn may_trail(name: &HeaderName) -> bool {
+    let frames = matches!(
+        name.as_str(),
+        "content-length" | "host" | "trailer" | "authorization" | "content-encoding" | "content-type" | "content-range"
+    );
+    !frames && !ends_here(name)
+}

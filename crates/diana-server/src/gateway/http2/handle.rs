@@ -1,0 +1,80 @@
+//! What a client's HTTP/2 stream and its request share while the request is at an upstream.
+//!
+//! - Interim responses (1xx, RFC 9110, section 15.2) such as 103 Early Hints: the code that waits for the upstream's answer adds
+//!   them, and the task of the stream sends them. hyper's HTTP/1 server has no way to send one, so interim responses to HTTP/1
+//!   requests are dropped.
+//! - The read size: the task of the stream knows how much the client takes, and no more is read from the upstream at once.
+
+use super::memory::PIECE;
+use http::{Response, StatusCode};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
+
+/// Connects a request with the HTTP/2 stream that it came on. Cloning is cheap; clones share their state.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) struct StreamHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    interim: Mutex<Interim>,
+    read_size: AtomicUsize,
+}
+
+/// Interim responses that are not sent yet.
+#[derive(Debug, Default)]
+struct Interim {
+    responses: Vec<Response<()>>,
+    /// The task of the stream.
+    waker: Option<Waker>,
+}
+
+impl StreamHandle {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Shared { interim: Mutex::default(), read_size: AtomicUsize::new(PIECE) }))
+    }
+
+    /// Forwards an interim response of an upstream. The caller bounds how many there are.
+    pub(in crate::gateway) fn forward(&self, response: Response<()>) {
+        // The gateway itself tells the client to go on, and HTTP/2 has no upgrades.
+        if !matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+            self.push(response);
+        }
+    }
+
+    /// Sends 100 Continue: the body is wanted.
+    pub(super) fn send_continue(&self) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::CONTINUE;
+        self.push(response);
+    }
+
+    fn push(&self, response: Response<()>) {
+        let mut interim = self.0.interim.lock();
+        interim.responses.push(response);
+        let waker = interim.waker.take();
+        drop(interim);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the interim responses; the task is woken when there are more.
+    pub(super) fn take_interim(&self, context: &mut Context<'_>) -> Vec<Response<()>> {
+        let mut interim = self.0.interim.lock();
+        if !interim.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            interim.waker = Some(context.waker().clone());
+        }
+        std::mem::take(&mut interim.responses)
+    }
+
+    /// How much of the answer's body may be read at once.
+    pub(in crate::gateway) fn read_size(&self) -> usize {
+        self.0.read_size.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_read_size(&self, bytes: usize) {
+        self.0.read_size.store(bytes, Ordering::Relaxed);
+    }
+}
