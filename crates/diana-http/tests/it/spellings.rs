@@ -8,6 +8,7 @@ use diana::rules::{Document, Found, Registry, RuleFile, RuleSet, Spelling};
 use diana_http::{HttpAttributes, malformed_path};
 use http::{Request, Uri};
 use proptest::prelude::*;
+use std::sync::LazyLock;
 
 /// The segments of a path as a service hands them to its handlers; `None` if it answers without a handler.
 type Service = fn(&str) -> Option<Vec<String>>;
@@ -225,12 +226,16 @@ fn holds(path: &str) -> Result<(), TestCaseError> {
     if path.parse::<Uri>().is_err() {
         return Ok(());
     }
-    for (pattern, handles) in HANDLERS {
-        let rules = rules(&format!("rules: [{{name: handler, match: {{path: '{pattern}'}}, limit: 1/h}}]"));
+    static RULES: LazyLock<Vec<RuleSet>> = LazyLock::new(|| {
+        let rule =
+            |pattern: &str| rules(&format!("rules: [{{name: handler, match: {{path: '{pattern}'}}, limit: 1/h}}]"));
+        HANDLERS.iter().map(|(pattern, _)| rule(pattern)).collect()
+    });
+    for ((pattern, handles), rules) in HANDLERS.iter().zip(&*RULES) {
         for (name, service) in SERVICES {
             let Some(segments) = service(path) else { continue };
             if handles(&segments.iter().map(String::as_str).collect::<Vec<_>>()) {
-                let keys = counted(&rules, path);
+                let keys = counted(rules, path);
                 prop_assert!(keys.is_none_or(|keys| keys.len() == 1), "{path} reaches {pattern} of {name} uncounted");
             }
         }
