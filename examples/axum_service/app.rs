@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use diana::limited::Limits;
 use diana::redis::{Options, RedisStore};
-use diana::rules::{Document, RuleFile, Running};
-use diana::{Engine, Follower};
-use diana_http::{CallRefused, DianaLayer};
+use diana::rules::{Document, RuleFile, WatchHandle};
+use diana::{Engine, Reloader};
+use diana_http::{LimitedResponse, RateLimitLayer};
 use http::StatusCode;
 use serde::Deserialize;
 use std::error::Error;
@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 /// The service, and what watches its rules.
 pub(crate) struct App {
     router: Router,
-    _watching: Running,
+    _watching: WatchHandle,
 }
 
 /// What handlers share.
@@ -45,7 +45,7 @@ pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<
     }
     limits.install();
 
-    let follower = Follower::new(Arc::clone(&engine), diana::registry());
+    let follower = Reloader::new(Arc::clone(&engine), diana::registry());
     let watching = diana::sources(rules, &file)?.start(follower).await?;
     let parts = Parts { database: Database::new()?, partner: Partner::start().await? };
     let shared = redis.is_some();
@@ -61,7 +61,7 @@ pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<
         .route("/film", get(feed::film))
         .with_state(parts)
         // A layer is around what was added before it. It also tells the functions inside who asks.
-        .layer(DianaLayer::with_engine(engine));
+        .layer(RateLimitLayer::with_engine(engine));
     Ok(App { router, _watching: watching })
 }
 
@@ -77,11 +77,11 @@ struct Search {
     words: String,
 }
 
-async fn search(Query(search): Query<Search>) -> Result<String, CallRefused> {
+async fn search(Query(search): Query<Search>) -> Result<String, LimitedResponse> {
     shop::search(&search.words).await
 }
 
-async fn code(Segment(phone): Segment<String>) -> Result<String, CallRefused> {
+async fn code(Segment(phone): Segment<String>) -> Result<String, LimitedResponse> {
     shop::send_code(&shop::Phone(phone)).await
 }
 

@@ -1,12 +1,12 @@
 //! A pool of connections to a database that takes so many at a time, and not one more.
 
-use diana::core::{InvalidQuota, NoPermit, Permit, Permits};
+use diana::core::{ConcurrencyLimiter, InvalidQuota, NoPermit, Permit};
 use std::time::Duration;
 
 /// A database of which each answer takes a while.
 #[derive(Clone)]
 pub(crate) struct Database {
-    connections: Permits,
+    connections: ConcurrencyLimiter,
 }
 
 /// A connection, which goes back when it is dropped.
@@ -16,7 +16,7 @@ pub(crate) struct Connection {
 
 impl Database {
     pub(crate) fn new() -> Result<Self, InvalidQuota> {
-        Ok(Self { connections: Permits::new("orders database", 2)?.max_waiting(20) })
+        Ok(Self { connections: ConcurrencyLimiter::new("orders database", 2)?.max_waiting(20) })
     }
 
     /// A connection, first come, first served. Who has none after two seconds hears which resource it was.

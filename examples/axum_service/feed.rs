@@ -3,7 +3,7 @@
 use axum::body::{Body, Bytes};
 use diana::core::{Limiter, Quota};
 use diana::pace::StreamExt as _;
-use diana_http::CallRefused;
+use diana_http::LimitedResponse;
 use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ pub(crate) async fn lines() -> Result<Body, StatusCode> {
 
 /// 200 KiB at 50 KiB/s: each piece costs its bytes. An address may begin two a second.
 #[diana::rate_limit(rate = 2, by = ip)]
-pub(crate) async fn film() -> Result<Body, CallRefused> {
+pub(crate) async fn film() -> Result<Body, LimitedResponse> {
     let Ok(quota) = Quota::per_second(50 << 10).and_then(|quota| quota.with_burst(4 << 10)) else {
         return Ok(Body::empty());
     };

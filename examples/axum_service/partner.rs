@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::get;
 use bytes::Bytes;
 use diana::core::{Limiter, Quota};
-use diana_http::{HeedLayer, Heeding, OutgoingLayer};
+use diana_http::{ClientRateLimitLayer, RetryAfter, RetryAfterLayer};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
@@ -18,7 +18,7 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 /// Calls to the partner. Clones share the limit.
 #[derive(Clone)]
 pub(crate) struct Partner {
-    client: Heeding<Client<HttpConnector, Empty<Bytes>>, Limiter>,
+    client: RetryAfter<Client<HttpConnector, Empty<Bytes>>, Limiter>,
     url: String,
 }
 
@@ -30,9 +30,9 @@ impl Partner {
         let partner = Router::new().route("/", get(async || "1 crab is 7 shrimps\n"));
         tokio::spawn(async move { axum::serve(listener, partner).await });
 
-        let limit = OutgoingLayer::new("partner", Limiter::new("2/s".parse::<Quota>()?));
+        let limit = ClientRateLimitLayer::new("partner", Limiter::new("2/s".parse::<Quota>()?));
         let client = ServiceBuilder::new()
-            .layer(HeedLayer::new().limit(limit).patience(Duration::from_secs(3)))
+            .layer(RetryAfterLayer::new().limit(limit).max_wait(Duration::from_secs(3)))
             .service(Client::builder(TokioExecutor::new()).build_http());
         Ok(Self { client, url })
     }

@@ -1,7 +1,7 @@
 //! The client: who waits for what before a request goes out.
 
 use diana::core::{KeyedLimiter, Quota};
-use diana_http::{HeedLayer, HttpCall, OutgoingLayer};
+use diana_http::{ClientRateLimitLayer, RequestHost, RetryAfterLayer};
 use http::Extensions;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Request, Response};
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 pub(crate) fn polite(quota: Quota) -> reqwest::Result<ClientWithMiddleware> {
     // Redirects are links to us: so each has its own turn, and none leads to a host that we have no business with.
     let client = Client::builder().user_agent("polite-crawler").redirect(Policy::none()).build()?;
-    let limit = OutgoingLayer::keyed("each-host", KeyedLimiter::new(quota), HttpCall::host);
-    Ok(ClientBuilder::new(client).with(HeedLayer::new().limit(limit)).with(Departures).build())
+    let limit = ClientRateLimitLayer::keyed("each-host", KeyedLimiter::new(quota), RequestHost::host);
+    Ok(ClientBuilder::new(client).with(RetryAfterLayer::new().limit(limit)).with(Departures).build())
 }
 // docs: end
 

@@ -3,7 +3,7 @@
 use super::fetch::{Fetched, Outcome, fetch};
 use super::robots::Robots;
 use super::summary::Summary;
-use diana_http::HttpCall;
+use diana_http::RequestHost;
 use reqwest::{Method, Request, Url};
 use reqwest_middleware::ClientWithMiddleware;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -87,12 +87,12 @@ impl Crawl {
         self.summary.add(&name, &fetched);
         writeln!(out, "{}", self.summary.line(&fetched))?;
         match fetched.outcome {
-            Outcome::Answered(_, links) => self.add(links),
+            Outcome::ResponseClass(_, links) => self.add(links),
             // The client does not send it before the host wants it.
-            Outcome::Refused(_) if attempt < ATTEMPTS => {
+            Outcome::Denial(_) if attempt < ATTEMPTS => {
                 self.queue.push_front(Call { url: fetched.url, attempt: attempt + 1 });
             }
-            Outcome::Refused(_) | Outcome::TooBusy(_) | Outcome::Failed(_) => self.summary.given_up += 1,
+            Outcome::Denial(_) | Outcome::Overloaded(_) | Outcome::Failed(_) => self.summary.given_up += 1,
         }
         Ok(())
     }

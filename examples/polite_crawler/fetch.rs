@@ -2,7 +2,7 @@
 
 use super::client::Departed;
 use super::links;
-use diana_http::TooBusy;
+use diana_http::Overloaded;
 use http::header::{CONTENT_TYPE, LOCATION};
 use http::{Extensions, StatusCode};
 use reqwest::{Response, Url};
@@ -23,11 +23,11 @@ pub(crate) struct Fetched {
 
 pub(crate) enum Outcome {
     /// A page, an error, or a redirect; with where it leads.
-    Answered(StatusCode, Vec<Url>),
+    ResponseClass(StatusCode, Vec<Url>),
     /// The host wants to be left alone for now. The client knows until when.
-    Refused(StatusCode),
+    Denial(StatusCode),
     /// Its turn would not have come soon enough, and it was not sent.
-    TooBusy(TooBusy),
+    Overloaded(Overloaded),
     /// The host can't be reached, or does not speak HTTP.
     Failed(String),
 }
@@ -36,8 +36,8 @@ pub(crate) async fn fetch(client: ClientWithMiddleware, url: Url) -> Fetched {
     let (asked, mut extensions) = (Instant::now(), Extensions::new());
     let outcome = outcome(&client, &url, &mut extensions).await.unwrap_or_else(|error| match error {
         // This is how an error of the limits is told from others.
-        Error::Middleware(error) => match error.downcast::<TooBusy>() {
-            Ok(busy) => Outcome::TooBusy(busy),
+        Error::Middleware(error) => match error.downcast::<Overloaded>() {
+            Ok(busy) => Outcome::Overloaded(busy),
             Err(other) => Outcome::Failed(other.to_string()),
         },
         Error::Reqwest(error) => Outcome::Failed(error.without_url().to_string()),
@@ -51,7 +51,7 @@ async fn outcome(client: &ClientWithMiddleware, url: &Url, extensions: &mut Exte
     let response = client.execute_with_extensions(request, extensions).await?;
     let (status, headers) = (response.status(), response.headers());
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        return Ok(Outcome::Refused(status));
+        return Ok(Outcome::Denial(status));
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let is_page = text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html"));
@@ -60,7 +60,7 @@ async fn outcome(client: &ClientWithMiddleware, url: &Url, extensions: &mut Exte
         None if is_page => links::of(url, &body(response).await?),
         None => Vec::new(),
     };
-    Ok(Outcome::Answered(status, links))
+    Ok(Outcome::ResponseClass(status, links))
 }
 
 /// The beginning of a body.

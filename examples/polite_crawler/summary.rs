@@ -30,8 +30,8 @@ impl Summary {
 
     pub(crate) fn add(&mut self, host: &str, fetched: &Fetched) {
         match &fetched.outcome {
-            Outcome::Answered(status, _) if status.is_success() => self.pages += 1,
-            Outcome::Refused(_) => self.refusals += 1,
+            Outcome::ResponseClass(status, _) if status.is_success() => self.pages += 1,
+            Outcome::Denial(_) => self.refusals += 1,
             _ => {}
         }
         let Some((at, waited)) = fetched.sent else { return };
@@ -44,8 +44,8 @@ impl Summary {
     /// ` 0.35 s  429  http://127.0.0.1:4001/page/7  (waited 0.05 s)`
     pub(crate) fn line(&self, fetched: &Fetched) -> String {
         let what = match &fetched.outcome {
-            Outcome::Answered(status, _) | Outcome::Refused(status) => status.as_str().to_owned(),
-            Outcome::TooBusy(busy) => format!("not sent, as {busy}"),
+            Outcome::ResponseClass(status, _) | Outcome::Denial(status) => status.as_str().to_owned(),
+            Outcome::Overloaded(busy) => format!("not sent, as {busy}"),
             Outcome::Failed(error) => format!("failed: {error}"),
         };
         let line = |at: Instant| format!("{:5.2} s  {what}  {}", (at - self.start).as_secs_f64(), fetched.url);

@@ -14,7 +14,7 @@ pub(crate) struct Progress {
 
 enum Shown {
     Bar(ProgressBar),
-    Lines { out: Box<dyn Write>, began: Instant, last: Instant },
+    WaitQueues { out: Box<dyn Write>, began: Instant, last: Instant },
 }
 
 impl Progress {
@@ -26,7 +26,7 @@ impl Progress {
     /// A line a second, for logs.
     pub(crate) fn lines(out: impl Write + 'static) -> Self {
         let now = Instant::now();
-        Self { sent: 0, length: 0, shown: Shown::Lines { out: Box::new(out), began: now, last: now } }
+        Self { sent: 0, length: 0, shown: Shown::WaitQueues { out: Box::new(out), began: now, last: now } }
     }
 
     /// `length` bytes are about to go; `about` says where to.
@@ -40,7 +40,7 @@ impl Progress {
                 );
                 *bar = ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             }
-            Shown::Lines { out, began, last } => {
+            Shown::WaitQueues { out, began, last } => {
                 (*began, *last) = (Instant::now(), Instant::now());
                 // Nobody is worse off if a line of progress can't be written.
                 let _ = writeln!(out, "{about}");
@@ -53,7 +53,7 @@ impl Progress {
         self.sent += u64::try_from(bytes).unwrap_or(0);
         match &mut self.shown {
             Shown::Bar(bar) => bar.set_position(self.sent),
-            Shown::Lines { out, began, last } => {
+            Shown::WaitQueues { out, began, last } => {
                 let now = Instant::now();
                 if now - *last < Duration::from_secs(1) && self.sent < self.length {
                     return;

@@ -53,7 +53,7 @@ enum Course {
     /// A price has wrapped in Guava: from here on nobody should pass, and the record shows who did.
     Wrapped,
     /// A rate was set at which Guava's store is no number any more: nothing is left to compare.
-    Over,
+    OverLimit,
 }
 
 /// What a step answered.
@@ -124,7 +124,7 @@ impl Run<'_> {
         }
         let is_ask = matches!(expected, Answer::Waited(_) | Answer::Denied);
         let difference = match before {
-            Course::Sound if self.course == Course::Over => None,
+            Course::Sound if self.course == Course::OverLimit => None,
             Course::Sound => {
                 let differs = expected != actual || recorded_clock != self.clock;
                 differs.then(|| (format!("{expected} at {recorded_clock}"), format!("{actual} at {}", self.clock)))
@@ -133,7 +133,7 @@ impl Run<'_> {
                 let passed = actual != Answer::Denied && self.clock < END;
                 passed.then(|| ("no pass before the end of time".to_owned(), format!("{actual} at {}", self.clock)))
             }
-            Course::Wrapped | Course::Over => None,
+            Course::Wrapped | Course::OverLimit => None,
         };
         self.clock = recorded_clock; // one mismatch is told once, and not with every step that follows
         Ok(difference)
@@ -152,7 +152,7 @@ impl Run<'_> {
             "set_rate" => match self.limiter.with_rate(double(op, "rate")?) {
                 Ok(limiter) => {
                     if overflows(&smooth, limiter.smooth(), smooth.settled(self.state, self.clock)) {
-                        self.course = Course::Over;
+                        self.course = Course::OverLimit;
                     }
                     limiter.smooth().set_rate(&mut self.state, &smooth, self.clock);
                     self.limiter = limiter;
@@ -162,7 +162,7 @@ impl Run<'_> {
                 }
                 Err(refusal) => {
                     if is_fault_of_guava(&refusal) {
-                        self.course = Course::Over;
+                        self.course = Course::OverLimit;
                     }
                     Ok(Answer::BadArgument)
                 }

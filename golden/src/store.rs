@@ -2,8 +2,8 @@
 //!
 //! All that differs between the two is here. Each scenario has an empty store, and hands in the time of each step.
 
-use diana_core::{Answer, Ask, Decision, MemoryStore, Patience, Store, StoreError, Timestamp};
-use diana_redis::{Health, Options, RedisStore, Refusals, Times, WhenDown};
+use diana_core::{Answer, Ask, Decision, MaxWait, MemoryStore, Store, StoreError, Timestamp};
+use diana_redis::{DenyCache, Health, Options, RedisStore, Times, WhenDown};
 use diana_testing::RedisServer;
 use std::cell::Cell;
 use std::time::Duration;
@@ -85,7 +85,7 @@ impl Stores {
         scenarios.set(scenarios.get() + 1);
         let options = Options::default().prefix(format!("golden-{}", scenarios.get())).times(Times::OfCaller);
         // Only what Redis answers is of interest, and that in any case.
-        let options = options.refusals(Refusals::AskedAgain).when_down(WhenDown::Deny).timeout(Duration::from_secs(10));
+        let options = options.deny_cache(DenyCache::Off).when_down(WhenDown::Deny).timeout(Duration::from_secs(10));
         let store = runtime.block_on(RedisStore::connect(&redis.url(), options)).map_err(|error| error.to_string())?;
         Ok(Counts::Redis(store, runtime))
     }
@@ -93,26 +93,26 @@ impl Stores {
 
 impl Counts<'_> {
     /// Takes all of `asks` or nothing.
-    pub(crate) fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, Stop> {
+    pub(crate) fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
         let decision = match self {
-            Self::Memory(store) => diana_core::LocalStore::decide(store, asks, now, patience),
-            Self::Redis(store, runtime) => runtime.block_on(store.decide(asks, now, patience))?,
+            Self::Memory(store) => diana_core::LocalStore::decide(store, asks, now, max_wait),
+            Self::Redis(store, runtime) => runtime.block_on(store.decide(asks, now, max_wait))?,
         };
         self.checked(decision)
     }
 
     /// What [`decide`](Self::decide) would answer, without the effect.
-    pub(crate) fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, Stop> {
+    pub(crate) fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
         let decision = match self {
-            Self::Memory(store) => diana_core::LocalStore::peek(store, asks, now, patience),
-            Self::Redis(store, runtime) => runtime.block_on(store.peek(asks, now, patience))?,
+            Self::Memory(store) => diana_core::LocalStore::peek(store, asks, now, max_wait),
+            Self::Redis(store, runtime) => runtime.block_on(store.peek(asks, now, max_wait))?,
         };
         self.checked(decision)
     }
 
     /// Takes what one ask asks for.
-    pub(crate) fn decide_one(&self, ask: Ask<'_>, now: Timestamp, patience: Patience) -> Result<Answer, Stop> {
-        let decision = self.decide(&[ask], now, patience)?;
+    pub(crate) fn decide_one(&self, ask: Ask<'_>, now: Timestamp, max_wait: MaxWait) -> Result<Answer, Stop> {
+        let decision = self.decide(&[ask], now, max_wait)?;
         decision.answers().first().copied().ok_or_else(|| "one was asked, and none answered".into())
     }
 

@@ -3,7 +3,7 @@
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, measure};
-use diana_core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MemoryStore, Patience, SystemClock, TokenBucket};
+use diana_core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MaxWait, MemoryStore, SystemClock, TokenBucket};
 
 const KEYS: usize = 1_000;
 
@@ -21,16 +21,16 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
             Contender::new("KeyedLimiter", || keyed.check(next(&keys, &mut a)).is_granted()),
             Contender::new("1 ask", || {
                 let asks = [Ask::one(&limits[0], next(&keys, &mut b))];
-                LocalStore::decide(&store, &asks, SystemClock.now(), Patience::NONE).is_granted()
+                LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
             }),
             Contender::new("3 asks", || {
                 let asks = [0, 1, 2].map(|limit| Ask::one(&limits[limit], next(&keys[limit * KEYS..], &mut c)));
-                LocalStore::decide(&store, &asks, SystemClock.now(), Patience::NONE).is_granted()
+                LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
             }),
             Contender::new("3 asks of one key", || {
                 let key = next(&keys, &mut d);
                 let asks = [0, 1, 2].map(|limit| Ask::one(&limits[limit], key));
-                LocalStore::decide(&store, &asks, SystemClock.now(), Patience::NONE).is_granted()
+                LocalStore::decide(&store, &asks, SystemClock.now(), MaxWait::NONE).is_granted()
             }),
         ],
     );

@@ -2,7 +2,7 @@
 
 use crate::options::Options;
 use crate::setup::{SAME_AS_NGINX, Stage};
-use crate::turns::{Figure, Keeping, Load, Measured, measure};
+use crate::turns::{Figure, LeaseGuard, Load, Measured, measure};
 use diana_bench::report::{Goal, Report};
 
 /// Name, title, load, and what the CPU of a request should be beside nginx's.
@@ -13,13 +13,13 @@ const SUBJECTS: &[(&str, &str, Load, Goal)] = &[
     (
         "close-forward",
         "a connection for each request (Connection: close), all forwarded",
-        Load { keeping: Keeping::Closed, ..Load::FORWARD },
+        Load { keeping: LeaseGuard::Closed, ..Load::FORWARD },
         Goal::Information,
     ),
     (
         "close-refuse",
         "a connection for each request (Connection: close), all refused",
-        Load { keeping: Keeping::Closed, ..Load::REFUSE },
+        Load { keeping: LeaseGuard::Closed, ..Load::REFUSE },
         Goal::Information,
     ),
     (

@@ -22,25 +22,25 @@ pub(crate) struct Load {
     /// In turn.
     pub(crate) paths: &'static [&'static str],
     pub(crate) connections: u32,
-    pub(crate) keeping: Keeping,
+    pub(crate) keeping: LeaseGuard,
 }
 
 /// What becomes of a connection after a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum LeaseGuard {
     Alive,
     /// `Connection: close`.
     Closed,
 }
 
 impl Load {
-    pub(crate) const FORWARD: Self = Self { paths: &["/open"], connections: 64, keeping: Keeping::Alive };
+    pub(crate) const FORWARD: Self = Self { paths: &["/open"], connections: 64, keeping: LeaseGuard::Alive };
     pub(crate) const HALF: Self = Self { paths: &["/open", "/shut"], ..Self::FORWARD };
     pub(crate) const REFUSE: Self = Self { paths: &["/shut"], ..Self::FORWARD };
 
     fn run(self, gateway: &Gateway, duration: Duration) -> WrkRun {
         let mut wrk = Wrk::new(&gateway.url).connections(self.connections).duration(duration);
-        if self.keeping == Keeping::Closed {
+        if self.keeping == LeaseGuard::Closed {
             wrk = wrk.header("Connection: close");
         }
         let run = wrk.run(self.paths).unwrap();

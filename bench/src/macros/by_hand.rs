@@ -2,7 +2,7 @@
 
 use crate::attributed::engine;
 use diana::Engine;
-use diana::core::{Answer, FixedWindow, KeyedLimiter, Limiter, Opens, Quota, SmoothBursty, Starts};
+use diana::core::{Answer, FixedWindow, InitialPermits, KeyedLimiter, Limiter, Quota, SmoothBursty, WindowStart};
 use diana::rules::{Attribute, Attributes};
 use futures_util::FutureExt;
 use std::borrow::Cow;
@@ -10,46 +10,47 @@ use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
 /// What a function returns whose limit is written by hand.
-pub(crate) type Checked = Result<(), Box<Answer>>;
+pub(crate) type CheckResult = Result<(), Box<Answer>>;
 
 fn window() -> FixedWindow {
-    FixedWindow::new("1000000000000/h".parse::<Quota>().unwrap()).opens(Opens::FirstRequest)
+    FixedWindow::new("1000000000000/h".parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest)
 }
 
-fn checked(answer: Answer) -> Checked {
+fn checked(answer: Answer) -> CheckResult {
     if answer.is_granted() { Ok(()) } else { Err(Box::new(answer)) }
 }
 
 static COUNTED: LazyLock<KeyedLimiter<str>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
-static PACED: LazyLock<KeyedLimiter<str>> =
-    LazyLock::new(|| KeyedLimiter::with_algorithm(SmoothBursty::new(1e9).unwrap().starting(Starts::Full)));
+static PACED: LazyLock<KeyedLimiter<str>> = LazyLock::new(|| {
+    KeyedLimiter::with_algorithm(SmoothBursty::new(1e9).unwrap().with_initial_permits(InitialPermits::Full))
+});
 static NUMBERED: LazyLock<KeyedLimiter<u64>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
 static ADDRESSED: LazyLock<KeyedLimiter<Ipv4Addr>> = LazyLock::new(|| KeyedLimiter::with_algorithm(window()));
 static TOGETHER: LazyLock<Limiter> = LazyLock::new(|| Limiter::with_algorithm(window()));
 static ENGINE: LazyLock<Engine> = LazyLock::new(engine);
 
 #[inline(never)]
-pub(crate) fn counted(user: &str) -> Checked {
+pub(crate) fn counted(user: &str) -> CheckResult {
     checked(COUNTED.check(user))
 }
 
 #[inline(never)]
-pub(crate) fn paced(user: &str) -> Checked {
+pub(crate) fn paced(user: &str) -> CheckResult {
     checked(PACED.check(user))
 }
 
 #[inline(never)]
-pub(crate) fn numbered(id: u64) -> Checked {
+pub(crate) fn numbered(id: u64) -> CheckResult {
     checked(NUMBERED.check(&id))
 }
 
 #[inline(never)]
-pub(crate) fn addressed(ip: Ipv4Addr) -> Checked {
+pub(crate) fn addressed(ip: Ipv4Addr) -> CheckResult {
     checked(ADDRESSED.check(&ip))
 }
 
 #[inline(never)]
-pub(crate) fn together() -> Checked {
+pub(crate) fn together() -> CheckResult {
     checked(TOGETHER.check())
 }
 

@@ -7,7 +7,7 @@ use crate::setup::{Ring, Server, all_cores, ask, bucket, key, plain};
 use diana_bench::report::{Goal, Report};
 use diana_bench::{Length, now};
 use diana_core::Quota;
-use diana_redis::{RedisStore, Refusals};
+use diana_redis::{DenyCache, RedisStore};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
     ];
     for (name, quota) in quotas {
         let outcome = runtime.block_on(async {
-            let store = server.store(plain().refusals(Refusals::Remembered)).await;
+            let store = server.store(plain().deny_cache(DenyCache::On)).await;
             attack(&store, name, quota, seconds).await
         });
         let Outcome { granted, refused, commands, seconds } = outcome;

@@ -4,8 +4,8 @@ use crate::setup::{Server, key, one_thread, plain};
 use diana_bench::Length;
 use diana_bench::report::{Goal, Report};
 use diana_core::{
-    Ask, Clock, Concurrency, FixedWindow, Limit, Patience, Quota, SlidingLog, SlidingWindow, SmoothBursty, Starts,
-    Store, SystemClock, TokenBucket,
+    Ask, Clock, Concurrency, FixedWindow, InitialPermits, Limit, MaxWait, Quota, SlidingLog, SlidingWindow,
+    SmoothBursty, Store, SystemClock, TokenBucket,
 };
 use diana_redis::{Batching, RedisStore};
 
@@ -17,7 +17,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
     report.section(&format!("bytes a key in Redis, limit each-account, {keys} keys of 16 bytes"));
     let hundred = || Quota::per_second(100).unwrap();
     let minute = || Quota::per_minute(100).unwrap();
-    let smooth = SmoothBursty::new(100.0).unwrap().starting(Starts::Full);
+    let smooth = SmoothBursty::new(100.0).unwrap().with_initial_permits(InitialPermits::Full);
     // Else a key of a second's limit would be gone before the last one is there.
     server.cli(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
     let cases = [
@@ -60,7 +60,7 @@ async fn fill(store: &RedisStore, limit: &Limit, cost: u64, times: u64, keys: u6
                 let key = key(index);
                 for _ in 0..times {
                     let ask = [Ask::new(&limit, &*key, diana_core::Cost::new(cost).unwrap())];
-                    let decision = store.decide(&ask, SystemClock.now(), Patience::NONE).await.unwrap();
+                    let decision = store.decide(&ask, SystemClock.now(), MaxWait::NONE).await.unwrap();
                     assert!(decision.is_granted(), "{key} is new");
                 }
             }

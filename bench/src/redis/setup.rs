@@ -1,8 +1,8 @@
 //! What the subjects share: the server and what is read off it, stores, keys, and requests in flight.
 
 use diana_bench::cpu;
-use diana_core::{Ask, Clock, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
-use diana_redis::{Batching, Leases, Options, RedisStore, Refusals};
+use diana_core::{Ask, Clock, Decision, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
+use diana_redis::{Batching, DenyCache, Leases, Options, RedisStore};
 use diana_testing::RedisServer;
 use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub(crate) fn plain() -> Options {
     Options::default()
         .timeout(Duration::from_secs(5))
         .batching(Batching::Off)
-        .refusals(Refusals::AskedAgain)
+        .deny_cache(DenyCache::Off)
         .leases(Leases::Off)
 }
 
@@ -124,5 +124,5 @@ impl Ring {
 
 /// One permit of `limit` for `key`, now.
 pub(crate) async fn ask(store: &RedisStore, limit: &Limit, key: &str) -> Decision {
-    store.decide(&[Ask::one(limit, key)], SystemClock.now(), Patience::NONE).await.unwrap()
+    store.decide(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap()
 }

@@ -6,7 +6,7 @@
 mod load;
 mod setup;
 
-use diana::core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MemoryStore, Patience, SystemClock, TokenBucket};
+use diana::core::{Ask, Clock, KeyedLimiter, Limit, LocalStore, MaxWait, MemoryStore, SystemClock, TokenBucket};
 use diana_bench::report::{Goal, Report, ns};
 use diana_bench::rounds::{Contender, Effort, Expect, Times, measure};
 use diana_bench::{instructions, length};
@@ -46,9 +46,7 @@ fn time(report: &mut Report, effort: Effort) {
     let keyed = KeyedLimiter::<String>::new("1000000000/s".parse().unwrap());
     let mut contenders = vec![
         Contender::new("the store alone", || {
-            store
-                .decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), Patience::NONE)
-                .is_granted()
+            store.decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), MaxWait::NONE).is_granted()
         }),
         Contender::new("a keyed limiter", || keyed.check(black_box(&key)).is_granted()),
     ];
@@ -85,9 +83,9 @@ fn run(what: &str, rules: usize) {
     let keyed = KeyedLimiter::<String>::new("1000000000/s".parse().unwrap());
     let check = || match what {
         "engine" => decide(&engine, black_box(&request)).is_granted(),
-        "store" => store
-            .decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), Patience::NONE)
-            .is_granted(),
+        "store" => {
+            store.decide(&[Ask::one(black_box(&limit), black_box(&key))], SystemClock.now(), MaxWait::NONE).is_granted()
+        }
         "keyed" => keyed.check(black_box(&key)).is_granted(),
         other => panic!("there is no `{other}` to count"),
     };

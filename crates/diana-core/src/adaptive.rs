@@ -19,7 +19,7 @@ mod gradient2;
 mod tests;
 
 use crate::quota::check_count;
-use crate::{Algorithm, Cost, InvalidQuota, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting};
 use gradient2::Gradient2;
 pub use gradient2::Gradient2State;
 use std::time::Duration;
@@ -31,12 +31,12 @@ const NEXT_TO_NOTHING_REMEMBERED: Duration = Duration::from_secs(10);
 /// As many permits in flight as keeps answers quick.
 ///
 /// ```
-/// use diana_core::{Adaptive, Algorithm, Cost, Patience, Timestamp};
+/// use diana_core::{Adaptive, Algorithm, Cost, MaxWait, Timestamp};
 ///
 /// let adaptive = Adaptive::default();
 /// let mut state = adaptive.fresh(Timestamp::EPOCH);
-/// assert!(adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
-/// assert_eq!(adaptive.standing(&state, Timestamp::EPOCH).limit, 20); // until it knows better
+/// assert!(adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).is_granted());
+/// assert_eq!(adaptive.status(&state, Timestamp::EPOCH).limit, 20); // until it knows better
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adaptive {
@@ -80,7 +80,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
     /// It was, and its latency tells something.
-    Answered,
+    ResponseClass,
     /// There was none, or one that tells of trouble; the latency tells nothing.
     Dropped,
 }
@@ -92,7 +92,7 @@ impl Algorithm for Adaptive {
         AdaptiveState { permits: 0, seen: Timestamp::EPOCH, gradient: self.gradient.fresh() }
     }
 
-    fn take(&self, state: &mut AdaptiveState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut AdaptiveState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         if cost.get() > self.gradient.max() {
             return Outcome::never();
         }
@@ -109,9 +109,9 @@ impl Algorithm for Adaptive {
         Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(permits)))
     }
 
-    fn standing(&self, state: &AdaptiveState, now: Timestamp) -> Standing {
+    fn status(&self, state: &AdaptiveState, now: Timestamp) -> Status {
         let limit = if self.forgets(state, now) { self.gradient.initial() } else { state.gradient.limit() };
-        Standing { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
+        Status { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
     }
 
     /// Puts `cost` in flight. Nobody holds a receipt for it, so it stays until a refund of that much is made for it.

@@ -4,7 +4,7 @@
 //! limiter, the table of keys, the simulator and the tests, and is the specification that other stores are tested
 //! against: the same asks at the same times must get the same answers everywhere.
 
-use crate::{Answer, Cost, Outcome, Patience, Receipt, Refund, Sample, Standing, Timestamp};
+use crate::{Answer, Cost, MaxWait, Outcome, Receipt, Refund, Sample, Status, Timestamp};
 use std::fmt::Debug;
 
 #[cfg(feature = "calendar")]
@@ -12,14 +12,14 @@ mod calendar;
 mod concurrency;
 pub(crate) mod erased;
 mod fixed_window;
+mod gcra;
+mod guava;
 mod invalid_window;
 mod leaky_bucket;
 mod min_interval;
 mod refilling_bucket;
-mod schedule;
 mod sliding_log;
 mod sliding_window;
-mod smooth;
 mod smooth_bursty;
 mod smooth_warming_up;
 pub(crate) mod token_bucket;
@@ -28,15 +28,15 @@ mod total;
 #[cfg(feature = "calendar")]
 pub use calendar::Calendar;
 pub use concurrency::{Concurrency, ConcurrencyState};
-pub use fixed_window::{FixedWindow, FixedWindowState, Opens};
+pub use fixed_window::{FixedWindow, FixedWindowState, WindowStart};
+pub use guava::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
 pub use invalid_window::InvalidWindow;
-pub use leaky_bucket::{LeakyBucket, LineState};
+pub use leaky_bucket::{LeakyBucket, LeakyBucketState};
 pub use min_interval::{IntervalState, MinInterval};
 pub use refilling_bucket::{RefillingBucket, RefillingState};
 pub use sliding_log::{SlidingLog, SlidingLogState};
 pub use sliding_window::{Edge, MAX_BUCKETS, SlidingWindow, SlidingWindowState};
-pub use smooth::{InvalidSmooth, SmoothPrice, SmoothRate, SmoothState};
-pub use smooth_bursty::{SmoothBursty, Starts};
+pub use smooth_bursty::{InitialPermits, SmoothBursty};
 pub use smooth_warming_up::SmoothWarmingUp;
 pub use token_bucket::{BucketState, TokenBucket};
 pub use total::{Total, TotalState};
@@ -59,16 +59,16 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The state of a key that is seen for the first time at `now`.
     fn fresh(&self, now: Timestamp) -> Self::State;
 
-    /// Takes `cost` from `state` at `now`, waiting at most `patience`; leaves `state` untouched when it refuses.
-    fn take(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Outcome;
+    /// Takes `cost` from `state` at `now`, waiting at most `max_wait`; leaves `state` untouched when it refuses.
+    fn take(&self, state: &mut Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome;
 
     /// What [`take`](Self::take) would answer, without the effect.
-    fn peek(&self, state: &Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        self.take(&mut state.clone(), now, cost, patience)
+    fn peek(&self, state: &Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
+        self.take(&mut state.clone(), now, cost, max_wait)
     }
 
     /// Where the key stands at `now`.
-    fn standing(&self, state: &Self::State, now: Timestamp) -> Standing;
+    fn status(&self, state: &Self::State, now: Timestamp) -> Status;
 
     /// Takes `cost` without asking, even beyond the capacity: corrects what a request turned out to cost.
     fn charge(&self, state: &mut Self::State, now: Timestamp, cost: Cost);
@@ -111,9 +111,9 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
 
     /// [`take`](Self::take), and where the key stands after it.
     #[inline(always)]
-    fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        let outcome = self.take(state, now, cost, patience);
-        Answer { outcome, standing: self.standing(state, now) }
+    fn answer(&self, state: &mut Self::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        let outcome = self.take(state, now, cost, max_wait);
+        Answer { outcome, status: self.status(state, now) }
     }
 
     /// Hears how one answer came out. Only a limit that [adapts](crate::Adaptive) learns from it.
@@ -131,14 +131,14 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
 
     /// The same algorithm with states of one word, where it has such a form; only the token bucket has.
     #[doc(hidden)]
-    fn one_word(&self) -> Option<OneWord> {
+    fn one_word(&self) -> Option<Packed> {
         None
     }
 
     /// A state of which `used` permits are in use at `now`: how a key comes over from another kind of algorithm.
     fn occupied(&self, used: u64, now: Timestamp) -> Self::State {
         let mut state = self.fresh(now);
-        if let Ok(cost) = Cost::new(used.min(self.standing(&state, now).limit)) {
+        if let Ok(cost) = Cost::new(used.min(self.status(&state, now).limit)) {
             self.charge(&mut state, now, cost);
         }
         state
@@ -148,7 +148,7 @@ pub trait Algorithm: Clone + Debug + PartialEq + Send + Sync + 'static {
 /// An algorithm whose state is one word, for the atomic limiter and the smallest table entry.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub struct OneWord(pub(crate) token_bucket::OneWordBucket);
+pub struct Packed(pub(crate) token_bucket::OneWordBucket);
 
 /// Who makes a patient request wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use crate::store::budget::Budget;
 use crate::store::memory::TableOptions;
 use crate::store::shards::Shards;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use crate::waiting::line::Lines;
+use crate::waiting::queue::WaitQueues;
 use crate::waiting::{Source, thread};
-use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, Patience, Quota, Receipt, Refund};
-use crate::{Standing, Timestamp, TokenBucket, Waiting};
+use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, MaxWait, Quota, Receipt, Refund};
+use crate::{Status, Timestamp, TokenBucket, Waiting};
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct KeyedLimiter<K: ?Sized> {
     changing: Mutex<()>,
     options: TableOptions,
     budget: Arc<Budget>,
-    lines: Lines,
+    lines: WaitQueues,
     time: Time,
     /// Keys are only looked at, so one for texts that live for ever is one for all texts.
     key: PhantomData<fn() -> *const K>,
@@ -68,7 +68,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
             changing: Mutex::new(()),
             options,
             budget,
-            lines: Lines::new(MOST_WAITING),
+            lines: WaitQueues::new(MOST_WAITING),
             time: Time::default(),
             key: PhantomData,
         }
@@ -103,17 +103,17 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     /// What [`check_n`](Self::check_n) would answer, without taking anything.
     pub fn peek(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
-        Ok(self.shards.lock(hash).peek(hash, self.time.now(), Cost::new(n)?, Patience::NONE))
+        Ok(self.shards.lock(hash).peek(hash, self.time.now(), Cost::new(n)?, MaxWait::NONE))
     }
 
     /// Takes `n` permits for `key`, blocking this thread until they can be used, for as long as it takes.
     pub fn acquire(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, Patience::FOREVER))
+        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::FOREVER))
     }
 
     /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied at once if that can't be enough.
     pub fn try_acquire(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, Patience::up_to(timeout)))
+        Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::up_to(timeout)))
     }
 
     /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
@@ -123,7 +123,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
-        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, Patience::FOREVER).await)
+        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, MaxWait::FOREVER).await)
     }
 
     /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
@@ -133,7 +133,7 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
-        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, Patience::up_to(timeout)).await)
+        Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, MaxWait::up_to(timeout)).await)
     }
 
     /// Takes one permit of `key` for as long as the guard lives: for [`Concurrency`](crate::Concurrency).
@@ -185,8 +185,8 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
     }
 
     /// Where `key` stands.
-    pub fn standing(&self, key: &K) -> Standing {
-        Source::standing(self, self.shards.hash(key), self.time.now())
+    pub fn status(&self, key: &K) -> Status {
+        Source::status(self, self.shards.hash(key), self.time.now())
     }
 
     /// How many keys are kept.
@@ -221,15 +221,15 @@ impl<K: ?Sized> KeyedLimiter<K> {
 
 impl<K: ?Sized> Source for KeyedLimiter<K> {
     #[inline(always)]
-    fn take(&self, key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    fn take(&self, key: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let mut keys = self.shards.lock(key);
-        if let Keys::OneWord(table) = &mut *keys
-            && let Some(step) = table.step(key, now, cost, patience)
+        if let Keys::Packed(table) = &mut *keys
+            && let Some(step) = table.step(key, now, cost, max_wait)
         {
             drop(keys);
-            return step.answer(cost, patience);
+            return step.answer(cost, max_wait);
         }
-        keys.take(key, now, cost, patience)
+        keys.take(key, now, cost, max_wait)
     }
 
     #[cfg(feature = "async")]
@@ -237,8 +237,8 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
         self.refund_hash(key, receipt);
     }
 
-    fn standing(&self, key: u64, now: Timestamp) -> Standing {
-        self.shards.lock(key).peek(key, now, Cost::ONE, Patience::NONE).standing
+    fn status(&self, key: u64, now: Timestamp) -> Status {
+        self.shards.lock(key).peek(key, now, Cost::ONE, MaxWait::NONE).status
     }
 
     fn waiting(&self) -> Waiting {
@@ -249,7 +249,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     }
 
     #[inline(always)]
-    fn lines(&self) -> &Lines {
+    fn lines(&self) -> &WaitQueues {
         &self.lines
     }
 

@@ -3,7 +3,7 @@
 //! No I/O, no async runtime, no unsafe.
 //!
 //! # Where to begin
-//! - One limit: [`Limiter`]. One for each key: [`KeyedLimiter`]. So many at a time: [`Permits`].
+//! - One limit: [`Limiter`]. One for each key: [`KeyedLimiter`]. So many at a time: [`ConcurrencyLimiter`].
 //! - How much and how often: [`Quota`], which reads `100/s` and `5/10min`.
 //! - How to limit: [`TokenBucket`] unless you say otherwise; the other [`Algorithm`]s are listed below.
 //! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! # How it answers
-//! An [`Outcome`] is granted, at once or after a wait, or denied, until a time or for good. A [`Standing`] tells the limit,
+//! An [`Outcome`] is granted, at once or after a wait, or denied, until a time or for good. A [`Status`] tells the limit,
 //! what remains and when it resets. An [`Answer`] is both; a [`Decision`] is the answers of several limits. What was
 //! granted can be given back by its [`Receipt`].
 //!
@@ -32,6 +32,7 @@
 mod adaptive;
 mod algorithm;
 mod clock;
+mod concurrency_limiter;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod cost;
@@ -39,9 +40,8 @@ mod decision;
 mod keyed;
 mod limit;
 mod limiter;
+mod max_wait;
 mod outcome;
-mod patience;
-mod permits;
 mod quota;
 mod store;
 mod sync;
@@ -52,22 +52,22 @@ pub use adaptive::{Adaptive, AdaptiveState, Gradient2State, Sample, SampleKind};
 #[cfg(feature = "calendar")]
 pub use algorithm::Calendar;
 #[doc(hidden)]
-pub use algorithm::OneWord;
+pub use algorithm::Packed;
 pub use algorithm::{
-    Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, IntervalState,
-    InvalidSmooth, InvalidWindow, LeakyBucket, LineState, MAX_BUCKETS, MinInterval, Opens, RefillingBucket,
-    RefillingState, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty, SmoothPrice,
-    SmoothRate, SmoothState, SmoothWarmingUp, Starts, TokenBucket, Total, TotalState, Waiting,
+    Algorithm, BucketState, Concurrency, ConcurrencyState, Edge, FixedWindow, FixedWindowState, InitialPermits,
+    IntervalState, InvalidSmooth, InvalidWindow, LeakyBucket, LeakyBucketState, MAX_BUCKETS, MinInterval,
+    RefillingBucket, RefillingState, SlidingLog, SlidingLogState, SlidingWindow, SlidingWindowState, SmoothBursty,
+    SmoothPrice, SmoothRate, SmoothState, SmoothWarmingUp, TokenBucket, Total, TotalState, Waiting, WindowStart,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use concurrency_limiter::{ConcurrencyLimiter, NoPermit, Permit};
 pub use cost::{Cost, InvalidCost, MAX_PERMITS};
 pub use decision::Decision;
 pub use keyed::{InFlight, KeyedLimiter};
 pub use limit::{Limit, LimitId};
 pub use limiter::Limiter;
-pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Standing};
-pub use patience::Patience;
-pub use permits::{NoPermit, Permit, Permits};
+pub use max_wait::MaxWait;
+pub use outcome::{Answer, Outcome, Receipt, Refund, Retry, Status};
 pub use quota::{InvalidQuota, Quota, parse_duration};
 pub use store::memory::{MemoryStore, TableOptions};
 pub use store::table::OnFull;
@@ -76,4 +76,4 @@ pub use time::Timestamp;
 #[cfg(feature = "async")]
 pub use waiting::future::TokioClock;
 #[doc(hidden)]
-pub use waiting::line::Lines;
+pub use waiting::queue::WaitQueues;

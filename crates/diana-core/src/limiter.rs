@@ -1,10 +1,10 @@
 //! One limit, for people who only want the library.
 
 use crate::clock::Time;
-use crate::waiting::line::Lines;
+use crate::waiting::queue::WaitQueues;
 use crate::waiting::{Source, thread};
-use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, Patience, Quota, Receipt, Refund};
-use crate::{Standing, Timestamp, TokenBucket, Waiting};
+use crate::{Algorithm, Answer, Clock, Cost, InvalidCost, MaxWait, Quota, Receipt, Refund};
+use crate::{Status, Timestamp, TokenBucket, Waiting};
 use cell::Cell;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) const MOST_WAITING: usize = 10_000;
 #[derive(Debug)]
 pub struct Limiter {
     cell: Cell,
-    lines: Lines,
+    lines: WaitQueues,
     time: Time,
 }
 
@@ -57,7 +57,7 @@ impl Limiter {
     /// [`with_clock`](Self::with_clock).
     pub fn with_algorithm(algorithm: impl Algorithm) -> Self {
         let time = Time::default();
-        Self { cell: Cell::new(&algorithm, time.now()), lines: Lines::new(MOST_WAITING), time }
+        Self { cell: Cell::new(&algorithm, time.now()), lines: WaitQueues::new(MOST_WAITING), time }
     }
 
     /// The same limit, unused, on another clock.
@@ -70,7 +70,7 @@ impl Limiter {
 
     /// The same limit with room for `most` that wait; beyond it they are denied. 10,000 unless said otherwise.
     ///
-    /// This bounds waiting in line. Algorithms that reserve bound the wait itself, by the patience of who asks.
+    /// This bounds waiting in line. Algorithms that reserve bound the wait itself, by the maximum wait of who asks.
     #[must_use]
     pub fn max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
@@ -92,24 +92,24 @@ impl Limiter {
     fn check_cost(&self, cost: Cost) -> Answer {
         let now = self.time.now();
         // An algorithm in one word reserves, so nobody stands in line.
-        self.cell.take_one_word(now, cost, Patience::NONE).unwrap_or_else(|| Source::check(self, KEY, now, cost))
+        self.cell.take_one_word(now, cost, MaxWait::NONE).unwrap_or_else(|| Source::check(self, KEY, now, cost))
     }
 
     /// What [`check_n`](Self::check_n) would answer, without taking anything.
     pub fn peek(&self, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(self.cell.peek(self.time.now(), Cost::new(n)?, Patience::NONE))
+        Ok(self.cell.peek(self.time.now(), Cost::new(n)?, MaxWait::NONE))
     }
 
     /// Takes `n` permits, blocking this thread until they can be used, for as long as it takes.
     ///
     /// Denied only if waiting can't help: `n` is above the capacity, or too many wait already.
     pub fn acquire(&self, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, KEY, Cost::new(n)?, Patience::FOREVER))
+        Ok(thread::acquire(self, KEY, Cost::new(n)?, MaxWait::FOREVER))
     }
 
     /// Takes `n` permits, blocking this thread for at most `timeout`; denied at once if that can't be enough.
     pub fn try_acquire(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire(self, KEY, Cost::new(n)?, Patience::up_to(timeout)))
+        Ok(thread::acquire(self, KEY, Cost::new(n)?, MaxWait::up_to(timeout)))
     }
 
     /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
@@ -118,7 +118,7 @@ impl Limiter {
     /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, n: u64) -> Result<Answer, InvalidCost> {
-        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::FOREVER).await)
+        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, MaxWait::FOREVER).await)
     }
 
     /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
@@ -127,7 +127,7 @@ impl Limiter {
     /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
-        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, Patience::up_to(timeout)).await)
+        Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, MaxWait::up_to(timeout)).await)
     }
 
     /// [`check_n`](Self::check_n) by somebody who would have asked at `since`, had it not been woken late.
@@ -171,7 +171,7 @@ impl Limiter {
     /// [`acquire`](Self::acquire) by somebody who would have asked at `since`, had it not been woken late. As with
     /// [`check_since`](Self::check_since), its turn came at `since` and the answer's wait.
     pub fn acquire_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
-        Ok(thread::acquire_since(self, KEY, Cost::new(n)?, Patience::FOREVER, since))
+        Ok(thread::acquire_since(self, KEY, Cost::new(n)?, MaxWait::FOREVER, since))
     }
 
     /// [`acquire_since`](Self::acquire_since) as a future. Dropped, it gives its permits back where the algorithm can.
@@ -181,7 +181,7 @@ impl Limiter {
     #[cfg(feature = "async")]
     pub async fn acquire_since_async(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
         let cost = Cost::new(n)?;
-        Ok(crate::waiting::future::acquire_since(self, KEY, cost, Patience::FOREVER, since).await)
+        Ok(crate::waiting::future::acquire_since(self, KEY, cost, MaxWait::FOREVER, since).await)
     }
 
     /// Takes `n` permits without asking, even beyond the capacity: corrects what something turned out to cost.
@@ -205,7 +205,7 @@ impl Limiter {
     /// let bytes = Limiter::new(Quota::per_hour(1_000)?);
     /// let receipt = bytes.check_n(500)?.receipt().ok_or("denied")?;
     /// assert_eq!(bytes.refund_rest(&receipt, 120), Refund::Returned);
-    /// assert_eq!(bytes.standing().remaining, 880);
+    /// assert_eq!(bytes.status().remaining, 880);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn refund_rest(&self, receipt: &Receipt, used: u64) -> Refund {
@@ -228,8 +228,8 @@ impl Limiter {
     }
 
     /// Where the limit stands.
-    pub fn standing(&self) -> Standing {
-        self.cell.standing(self.time.now())
+    pub fn status(&self) -> Status {
+        self.cell.status(self.time.now())
     }
 
     /// The clock that the limit goes by.
@@ -254,8 +254,8 @@ impl Limiter {
 
 impl Source for Limiter {
     #[inline(always)]
-    fn take(&self, _key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        self.cell.take(now, cost, patience)
+    fn take(&self, _key: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        self.cell.take(now, cost, max_wait)
     }
 
     #[cfg(feature = "async")]
@@ -263,8 +263,8 @@ impl Source for Limiter {
         self.refund(receipt);
     }
 
-    fn standing(&self, _key: u64, now: Timestamp) -> Standing {
-        self.cell.standing(now)
+    fn status(&self, _key: u64, now: Timestamp) -> Status {
+        self.cell.status(now)
     }
 
     fn waiting(&self) -> Waiting {
@@ -272,7 +272,7 @@ impl Source for Limiter {
     }
 
     #[inline(always)]
-    fn lines(&self) -> &Lines {
+    fn lines(&self) -> &WaitQueues {
         &self.lines
     }
 

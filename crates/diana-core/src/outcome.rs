@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go on"]
 pub enum Outcome {
-    /// The permits are taken. The request may go on after `wait`, which is zero unless the asker had [`Patience`](crate::Patience).
+    /// The permits are taken. The request may go on after `wait`, which is zero unless the asker had [`MaxWait`](crate::Patience).
     Granted {
         /// How long the request must wait before it goes on.
         wait: Duration,
@@ -34,7 +34,7 @@ pub enum Retry {
 
 /// Where a key stands: what headers, dashboards and explanations show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Status {
     /// The capacity: the most that can be granted at once from a fresh state.
     pub limit: u64,
     /// How much could be granted right now.
@@ -51,7 +51,7 @@ pub struct Answer {
     /// Granted or denied.
     pub outcome: Outcome,
     /// Where the key stands now; what a grant took is already gone from it.
-    pub standing: Standing,
+    pub status: Status,
 }
 
 /// What a grant took, so that it can be given back.

@@ -1,6 +1,6 @@
 //! Where the states of keys live, and the contract that every such place keeps.
 
-use crate::{Cost, Decision, Limit, Patience, Timestamp};
+use crate::{Cost, Decision, Limit, MaxWait, Timestamp};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ pub struct Ask<'a> {
     pub cost: Cost,
     /// How long this limit may make the request wait, if the request would wait longer for others: no less than the
     /// request itself, unless you say otherwise.
-    pub patience: Patience,
+    pub max_wait: MaxWait,
 }
 
 impl<'a> Ask<'a> {
@@ -34,13 +34,13 @@ impl<'a> Ask<'a> {
 
     /// `cost` permits of `limit` for `key`.
     pub fn new(limit: &'a Limit, key: &'a (impl AsRef<[u8]> + ?Sized), cost: Cost) -> Self {
-        Self { limit, key: key.as_ref(), cost, patience: Patience::FOREVER }
+        Self { limit, key: key.as_ref(), cost, max_wait: MaxWait::FOREVER }
     }
 
-    /// The same ask, of which the limit may make the request wait for `patience` at most.
+    /// The same ask, of which the limit may make the request wait for `max_wait` at most.
     #[must_use]
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+    pub fn with_max_wait(self, max_wait: MaxWait) -> Self {
+        Self { max_wait, ..self }
     }
 
     /// Whether both ask for the same count.
@@ -54,7 +54,7 @@ impl<'a> Ask<'a> {
 /// # The contract
 /// 1. `decide` is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
 /// 2. A denied request leaves every key as it was.
-/// 3. The same limit and key twice in one request is charged once, at the larger cost and the lesser patience.
+/// 3. The same limit and key twice in one request is charged once, at the larger cost and the lesser maximum wait.
 /// 4. `peek` answers what `decide` would, as long as there is memory, and changes nothing; its standings are those before.
 /// 5. `refund` gives back what a granted decision took, as far as time has not; `charge` takes without asking.
 /// 6. A key whose state equals a fresh one may be forgotten; nobody can tell.
@@ -62,12 +62,12 @@ impl<'a> Ask<'a> {
 ///
 /// `conformance::run` (feature `conformance`) checks them. A new store is done when it passes.
 pub trait LocalStore: Send + Sync {
-    /// Answers all `asks` of one request at `now`, waiting at most `patience`, and for each ask at most as long as its own
-    /// patience says: all or nothing.
-    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision;
+    /// Answers all `asks` of one request at `now`, waiting at most `max_wait`, and for each ask at most as long as its own
+    /// maximum wait says: all or nothing.
+    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision;
 
     /// What [`decide`](Self::decide) would answer, without the effect.
-    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision;
+    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision;
 
     /// Gives back what `decision`, the answer to these very `asks`, took: once. A denied decision took nothing.
     fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp);
@@ -88,12 +88,12 @@ pub trait LocalStore: Send + Sync {
 ///
 /// `now` is the caller's time. A store that many processes share has its own, and goes by that.
 pub trait Store: Send + Sync {
-    /// Answers all `asks` of one request, waiting at most `patience`: all or nothing.
+    /// Answers all `asks` of one request, waiting at most `max_wait`: all or nothing.
     fn decide(
         &self,
         asks: &[Ask<'_>],
         now: Timestamp,
-        patience: Patience,
+        max_wait: MaxWait,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// What [`decide`](Self::decide) would answer, without the effect.
@@ -101,7 +101,7 @@ pub trait Store: Send + Sync {
         &self,
         asks: &[Ask<'_>],
         now: Timestamp,
-        patience: Patience,
+        max_wait: MaxWait,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// Gives back what `decision`, the answer to `asks`, took.
@@ -188,12 +188,12 @@ pub trait ResetListener: Send + Sync {
 pub type RefundFuture = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 impl<S: LocalStore> Store for S {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        Ok(LocalStore::decide(self, asks, now, patience))
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        Ok(LocalStore::decide(self, asks, now, max_wait))
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        Ok(LocalStore::peek(self, asks, now, patience))
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        Ok(LocalStore::peek(self, asks, now, max_wait))
     }
 
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {

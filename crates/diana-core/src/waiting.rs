@@ -2,48 +2,48 @@
 //!
 //! # How it works
 //! An algorithm that [reserves](Waiting::Reserves) answers how long to wait, and everybody's time is theirs: there is
-//! nothing to queue. Under one that can't, patient requests stand in a [line](line::Lines), one line for each key.
+//! nothing to queue. Under one that can't, patient requests stand in a [line](queue::Lines), one line for each key.
 //! Only the first in line asks the limit; when it leaves, granted or not, it wakes the next. Those who come meanwhile
-//! stand behind, and those without patience are denied while a line stands, so nobody overtakes.
+//! stand behind, and those without maximum wait are denied while a line stands, so nobody overtakes.
 //!
 //! A [`Turn`] is one place in a line. Threads and futures drive it in the same way: poll it, sleep until the moment that
 //! it names, or until its waker is called, and poll again.
 
 use crate::clock::Time;
-use crate::{Answer, Cost, Outcome, Patience, Retry, Standing, Timestamp, Waiting};
-use line::Lines;
+use crate::{Answer, Cost, MaxWait, Outcome, Retry, Status, Timestamp, Waiting};
+use queue::WaitQueues;
 use std::task::Waker;
 
 #[cfg(feature = "async")]
 pub(crate) mod future;
-pub(crate) mod line;
+pub(crate) mod queue;
 pub(crate) mod thread;
 
 /// Something that permits are taken from: the limit of one key each.
 pub(crate) trait Source: Send + Sync {
-    fn take(&self, key: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn take(&self, key: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     /// Gives back what was taken and won't be used.
     #[cfg(feature = "async")]
     fn give_back(&self, key: u64, receipt: &crate::Receipt);
-    fn standing(&self, key: u64, now: Timestamp) -> Standing;
+    fn status(&self, key: u64, now: Timestamp) -> Status;
     fn waiting(&self) -> Waiting;
-    fn lines(&self) -> &Lines;
+    fn lines(&self) -> &WaitQueues;
     fn time(&self) -> &Time;
 
     /// Takes without waiting, unless others stand in line for the same key.
     #[inline(always)]
     fn check(&self, key: u64, now: Timestamp, cost: Cost) -> Answer {
-        if self.lines().anyone_waits(key) {
+        if self.lines().has_waiters(key) {
             return self.others_are_first(key, now);
         }
-        self.take(key, now, cost, Patience::NONE)
+        self.take(key, now, cost, MaxWait::NONE)
     }
 
     /// The answer to somebody who does not want to stand behind those who wait.
     #[cold]
     fn others_are_first(&self, key: u64, now: Timestamp) -> Answer {
-        let standing = self.standing(key, now);
-        Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, standing }
+        let status = self.status(key, now);
+        Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, status }
     }
 }
 
@@ -56,12 +56,12 @@ pub(crate) fn reserve<S: Source + ?Sized>(
     key: u64,
     cost: Cost,
     now: Timestamp,
-    patience: Patience,
+    max_wait: MaxWait,
 ) -> Option<Answer> {
     if source.waiting() == Waiting::Queues {
         return None;
     }
-    let answer = source.take(key, now, cost, patience);
+    let answer = source.take(key, now, cost, max_wait);
     (answer.is_granted() || source.waiting() == Waiting::Reserves).then_some(answer)
 }
 
@@ -83,8 +83,8 @@ pub(crate) enum Step {
 }
 
 impl<'a, S: Source + ?Sized> Turn<'a, S> {
-    pub(crate) fn new(source: &'a S, key: u64, cost: Cost, began: Timestamp, patience: Patience) -> Self {
-        Self { source, key, cost, deadline: began + patience.as_duration(), ticket: None }
+    pub(crate) fn new(source: &'a S, key: u64, cost: Cost, began: Timestamp, max_wait: MaxWait) -> Self {
+        Self { source, key, cost, deadline: began + max_wait.as_duration(), ticket: None }
     }
 
     /// Asks, if this is the first in line, and says what to do next.
@@ -94,8 +94,8 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
         // The waker is left before asking: what is returned in between calls it, and the next poll sees it.
         let first = match self.ticket {
             Some(ticket) => lines.leave_waker(self.key, ticket, waker),
-            None if !lines.anyone_waits(self.key) => {
-                let answer = self.source.take(self.key, now, self.cost, self.patience(now));
+            None if !lines.has_waiters(self.key) => {
+                let answer = self.source.take(self.key, now, self.cost, self.max_wait(now));
                 let hopeless = answer.retry() == Some(Retry::Never) || self.deadline <= now;
                 if answer.is_granted() || hopeless {
                     return Step::Done(answer);
@@ -113,7 +113,7 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
         if !first {
             return if now < self.deadline { Step::WaitUntil(self.deadline) } else { self.give_up(now) };
         }
-        let answer = self.source.take(self.key, now, self.cost, self.patience(now));
+        let answer = self.source.take(self.key, now, self.cost, self.max_wait(now));
         let again = match answer.outcome {
             Outcome::Granted { .. } => {
                 self.leave();
@@ -130,8 +130,8 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
     }
 
     /// What is left of it.
-    fn patience(&self, now: Timestamp) -> Patience {
-        Patience::up_to(self.deadline.since(now))
+    fn max_wait(&self, now: Timestamp) -> MaxWait {
+        MaxWait::up_to(self.deadline.since(now))
     }
 
     fn join(&mut self, now: Timestamp, waker: &Waker) -> Result<bool, Answer> {

@@ -8,7 +8,7 @@
 use axum::Router;
 use axum::routing::get;
 use diana::rules::{Document, Problems, Registry, RuleFile};
-use diana_http::DianaLayer;
+use diana_http::RateLimitLayer;
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub(crate) fn app() -> Result<Router, Problems> {
     let file = RuleFile::read(&Document::new("diana.yaml", RULES), &Registry::default())?;
     let routes = Router::new().route("/", get(async || "hello\n")).route("/upload", get(async || "thank you\n"));
     // A layer is around what was added before it.
-    Ok(routes.layer(DianaLayer::new(&file)))
+    Ok(routes.layer(RateLimitLayer::new(&file)))
 }
 
 pub(crate) async fn serve(listener: TcpListener, app: Router) -> io::Result<()> {

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use diana::rules::{Document, Registry, RuleFile};
-use diana_http::{ClientAddress, DianaLayer, Slowed};
+use diana_http::{ClientAddress, RateLimitLayer, ThrottledBody};
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -23,13 +23,13 @@ use tower::{ServiceBuilder, service_fn};
 pub(crate) const RULES: &str = "rules: [{name: each-client, by: ip, limit: 3/h, status: 429}]";
 
 // docs: begin
-async fn hello(_request: Request<Slowed<Incoming>>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn hello(_request: Request<ThrottledBody<Incoming>>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(Bytes::from_static(b"hello\n"))))
 }
 
 pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> io::Result<()> {
     // One layer for all connections: they share its counts.
-    let diana = DianaLayer::new(&file);
+    let diana = RateLimitLayer::new(&file);
     loop {
         let (stream, peer) = listener.accept().await?;
         let service = ServiceBuilder::new()

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use diana::core::{Limiter, Quota};
-use diana_http::{Outgoing, OutgoingLayer};
+use diana_http::{ClientRateLimit, ClientRateLimitLayer};
 use http::Uri;
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
 // docs: begin
-pub(crate) type Calm = Outgoing<Limiter, Client<HttpConnector, Empty<Bytes>>>;
+pub(crate) type Calm = ClientRateLimit<Limiter, Client<HttpConnector, Empty<Bytes>>>;
 
 /// A client that makes no more calls than `quota` says. Clones share it.
-pub(crate) fn client(quota: Quota, patience: Duration) -> Calm {
-    let layer = OutgoingLayer::new("partner", Limiter::new(quota)).patience(patience);
+pub(crate) fn client(quota: Quota, max_wait: Duration) -> Calm {
+    let layer = ClientRateLimitLayer::new("partner", Limiter::new(quota)).max_wait(max_wait);
     ServiceBuilder::new().layer(layer).service(Client::builder(TokioExecutor::new()).build_http())
 }
 

@@ -6,7 +6,7 @@
 //! ```
 
 use diana::rules::{Document, Registry, RuleFile};
-use diana_http::DianaLayer;
+use diana_http::RateLimitLayer;
 use std::error::Error;
 use tokio::net::TcpListener;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
@@ -22,7 +22,7 @@ rules:
 
 // docs: begin
 pub(crate) async fn serve(listener: TcpListener, file: RuleFile) -> Result<(), TransportError> {
-    let diana = DianaLayer::new(&file)
+    let diana = RateLimitLayer::new(&file)
         .client_address(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
     let (_reporter, health) = tonic_health::server::health_reporter();
     Server::builder().layer(diana).add_service(health).serve_with_incoming(TcpIncoming::from(listener)).await

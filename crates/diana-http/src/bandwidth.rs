@@ -14,23 +14,23 @@
 //! - A body that is dropped gives back the piece that it was waiting for.
 
 mod meter;
-mod slowed;
+mod throttled_body;
 
 use diana::core::Store;
 use diana::rules::{Bodies, Mode};
 use diana::{Engine, Verdict};
 use meter::{Counts, Meter};
-pub use slowed::Slowed;
 use smallvec::SmallVec;
 use std::sync::Arc;
+pub use throttled_body::ThrottledBody;
 
 /// What slows the bodies of one request down.
 ///
 /// ```
 /// use bytes::Bytes;
-/// use diana::rules::{DescribedRequest, Document, Registry, RuleFile};
+/// use diana::rules::{SyntheticRequest, Document, Registry, RuleFile};
 /// use diana::Engine;
-/// use diana_http::Pacing;
+/// use diana_http::Throttle;
 /// use http_body_util::Full;
 /// use std::sync::Arc;
 ///
@@ -40,15 +40,15 @@ use std::sync::Arc;
 /// let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default())?;
 /// let engine = Arc::new(Engine::new(&file));
 ///
-/// let verdict = engine.decide(&DescribedRequest::new("GET", "/film").ip([203, 0, 113, 7])).await;
-/// let pacing = Pacing::of(&engine, &verdict);
+/// let verdict = engine.decide(&SyntheticRequest::new("GET", "/film").ip([203, 0, 113, 7])).await;
+/// let pacing = Throttle::of(&engine, &verdict);
 /// let body = pacing.response(Full::new(Bytes::from_static(b"the film")));
 /// assert!(body.is_slowed());
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Pacing(Option<Box<Paced>>);
+pub struct Throttle(Option<Box<Paced>>);
 
 /// The buckets that bodies take from, and where they are.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ struct Paced {
     meters: SmallVec<[Meter; 1]>,
 }
 
-impl Pacing {
+impl Throttle {
     /// What the rules that a request was granted by say about its bodies. Costs nothing where they say nothing.
     pub fn of<S: Store + 'static>(engine: &Arc<Engine<S>>, verdict: &Verdict) -> Self {
         let mut meters = SmallVec::new();
@@ -80,18 +80,18 @@ impl Pacing {
     }
 
     /// The request's body, as fast as the rules allow.
-    pub fn request<B>(&self, body: B) -> Slowed<B> {
+    pub fn request<B>(&self, body: B) -> ThrottledBody<B> {
         self.slow(body, Bodies::Request)
     }
 
     /// The response's body, as fast as the rules allow.
-    pub fn response<B>(&self, body: B) -> Slowed<B> {
+    pub fn response<B>(&self, body: B) -> ThrottledBody<B> {
         self.slow(body, Bodies::Response)
     }
 
-    fn slow<B>(&self, body: B, which: Bodies) -> Slowed<B> {
-        let Some(paced) = &self.0 else { return Slowed::freely(body) };
+    fn slow<B>(&self, body: B, which: Bodies) -> ThrottledBody<B> {
+        let Some(paced) = &self.0 else { return ThrottledBody::freely(body) };
         let meters = paced.meters.iter().filter(|meter| meter.of == which || meter.of == Bodies::Both);
-        Slowed::by(body, Arc::clone(&paced.counts), meters.cloned())
+        ThrottledBody::by(body, Arc::clone(&paced.counts), meters.cloned())
     }
 }

@@ -1,7 +1,7 @@
 //! The body of a response that passes.
 
-use crate::bandwidth::Slowed;
-use crate::pass::Pass;
+use crate::bandwidth::ThrottledBody;
+use crate::permit::RequestPermit;
 use bytes::Bytes;
 use diana::core::{MemoryStore, Store};
 use http_body::{Body, Frame, SizeHint};
@@ -13,29 +13,29 @@ use std::task::{Context, Poll, ready};
 pin_project! {
     /// The body of a response that passes, as fast as its rules allow. When it ends, fails or is dropped, what the request
     /// holds is given back.
-    pub struct PassBody<B, S = MemoryStore>
+    pub struct PermitBody<B, S = MemoryStore>
     where
         S: Store,
         S: 'static,
     {
         #[pin]
-        body: Slowed<B>,
-        held: Option<Pass<S>>,
+        body: ThrottledBody<B>,
+        held: Option<RequestPermit<S>>,
     }
 }
 
-impl<B, S: Store + 'static> PassBody<B, S> {
-    pub(crate) fn new(body: Slowed<B>, held: Option<Pass<S>>) -> Self {
+impl<B, S: Store + 'static> PermitBody<B, S> {
+    pub(crate) fn new(body: ThrottledBody<B>, held: Option<RequestPermit<S>>) -> Self {
         Self { body, held }
     }
 
     /// A body that nothing holds, and nothing slows down.
     pub(crate) fn freely(body: B) -> Self {
-        Self::new(Slowed::freely(body), None)
+        Self::new(ThrottledBody::freely(body), None)
     }
 }
 
-impl<B: Body, S: Store + 'static> Body for PassBody<B, S> {
+impl<B: Body, S: Store + 'static> Body for PermitBody<B, S> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -61,8 +61,8 @@ impl<B: Body, S: Store + 'static> Body for PassBody<B, S> {
     }
 }
 
-impl<B: fmt::Debug, S: Store + 'static> fmt::Debug for PassBody<B, S> {
+impl<B: fmt::Debug, S: Store + 'static> fmt::Debug for PermitBody<B, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PassBody").field("body", &self.body).field("held", &self.held).finish()
+        f.debug_struct("PermitBody").field("body", &self.body).field("held", &self.held).finish()
     }
 }

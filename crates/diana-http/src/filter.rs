@@ -1,8 +1,8 @@
 //! The filter: rules for HTTP requests.
 
 use crate::attributes::HttpAttributes;
-use crate::checking::Checking;
-use crate::client::client_address;
+use crate::check_future::CheckFuture;
+use crate::client_ip::client_address;
 use crate::options::FilterOptions;
 use diana::Engine;
 use diana::core::{MemoryStore, Store};
@@ -52,12 +52,12 @@ impl<S: Store + 'static> Filter<S> {
     ///
     /// The request is only looked at in this call. What is counted in this process is decided at once, without an allocation;
     /// dropping the future gives everything back.
-    pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> Checking<S> {
+    pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> CheckFuture<S> {
         self.decide(&HttpAttributes::of(request, client))
     }
 
     /// As [`check`](Self::check), for the head of a request.
-    pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> Checking<S> {
+    pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> CheckFuture<S> {
         self.decide(&HttpAttributes::of_head(head, client))
     }
 
@@ -65,8 +65,8 @@ impl<S: Store + 'static> Filter<S> {
         &self.0.options
     }
 
-    pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> Checking<S> {
-        Checking::begin(&self.0, request)
+    pub(crate) fn decide(&self, request: &HttpAttributes<'_>) -> CheckFuture<S> {
+        CheckFuture::begin(&self.0, request)
     }
 }
 

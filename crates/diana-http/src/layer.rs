@@ -1,7 +1,7 @@
 //! Diana before the handlers of a server: a tower layer for axum, hyper and tonic.
 //!
 //! ```text
-//!  request ──▶ DianaService ──▶ Filter::check ──▶ your service ──▶ Pass::answer ──▶ response
+//!  request ──▶ RateLimit ──▶ Filter::check ──▶ your service ──▶ RequestPermit::answer ──▶ response
 //!                                     └─ refused ──────────────────────────────────▲
 //! ```
 //!
@@ -18,17 +18,17 @@ mod malformed;
 mod service;
 
 use crate::filter::Filter;
-use crate::load::LoadSampler;
 use crate::options::FilterOptions;
+use crate::overload::LoadSampler;
 pub use address::ClientAddress;
 use address::Finds;
-pub use body::DianaBody;
+pub use body::RateLimitBody;
 use diana::Engine;
 use diana::core::{MemoryStore, Store};
 use diana::rules::Upstream;
-pub use future::DianaFuture;
+pub use future::RateLimitFuture;
 use http::request::Parts;
-pub use service::DianaService;
+pub use service::RateLimit;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use tower_layer::Layer;
 ///
 /// ```
 /// use diana::rules::{Document, Registry, RuleFile};
-/// use diana_http::DianaLayer;
+/// use diana_http::RateLimitLayer;
 /// use http::{Request, Response, StatusCode};
 /// use http_body_util::Empty;
 /// use tower::{Service, ServiceBuilder, ServiceExt};
@@ -49,7 +49,7 @@ use tower_layer::Layer;
 /// let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default())?;
 ///
 /// let hello = tower::service_fn(|_request| async { Ok::<_, std::io::Error>(Response::new(Empty::<&[u8]>::new())) });
-/// let mut service = ServiceBuilder::new().layer(DianaLayer::new(&file)).service(hello);
+/// let mut service = ServiceBuilder::new().layer(RateLimitLayer::new(&file)).service(hello);
 ///
 /// let request = || Request::new(Empty::<&[u8]>::new());
 /// assert_eq!(service.ready().await?.call(request()).await?.status(), StatusCode::OK);
@@ -69,34 +69,34 @@ use tower_layer::Layer;
 /// more for that.
 ///
 /// # Bodies
-/// The inner service gets its request bodies as [`Slowed<B>`](crate::Slowed), so that `bandwidth` of requests can hold them
+/// The inner service gets its request bodies as [`ThrottledBody<B>`](crate::Slowed), so that `bandwidth` of requests can hold them
 /// back. axum's and tonic's routers take any body. A service that insists on one type gets it by tower's `map_request`
-/// between the two: `.map_request(|request: Request<Slowed<_>>| request.map(Body::new))`.
-pub struct DianaLayer<S: Store + 'static = MemoryStore>(Arc<Set<S>>);
+/// between the two: `.map_request(|request: Request<ThrottledBody<_>>| request.map(Body::new))`.
+pub struct RateLimitLayer<S: Store + 'static = MemoryStore>(Arc<LayerState<S>>);
 
 /// What the services of a layer have in common.
-pub(crate) struct Set<S: Store + 'static> {
+pub(crate) struct LayerState<S: Store + 'static> {
     filter: Filter<S>,
     finds: Finds,
-    diverting: Diverting,
+    diverting: Rerouting,
     sampler: Arc<LoadSampler<S>>,
 }
 
 /// What becomes of requests that a rule sends elsewhere (`over: {divert: ...}`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Diverting {
+enum Rerouting {
     /// They are refused: a server has no other upstream.
     #[default]
     Refuse,
     /// They reach the inner service, and are told where they should go.
-    Pass,
+    RequestPermit,
 }
 
-/// Where a request should go that a rule sends elsewhere: an extension of the request. See [`DianaLayer::pass_diverted`].
+/// Where a request should go that a rule sends elsewhere: an extension of the request. See [`RateLimitLayer::pass_diverted`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DivertedTo(pub Upstream);
+pub struct ReroutedTo(pub Upstream);
 
-impl DianaLayer {
+impl RateLimitLayer {
     /// The rules of a file, with counts in this process alone.
     pub fn new(file: &diana::rules::RuleFile) -> Self {
         let filter = Filter::with_options(Arc::new(Engine::new(file)), FilterOptions::of(file));
@@ -104,7 +104,7 @@ impl DianaLayer {
     }
 }
 
-impl<S: Store + 'static> DianaLayer<S> {
+impl<S: Store + 'static> RateLimitLayer<S> {
     /// The rules of an engine, which may share its counts, and whose rules may change.
     pub fn with_engine(engine: Arc<Engine<S>>) -> Self {
         Self::of(Filter::new(engine))
@@ -113,7 +113,7 @@ impl<S: Store + 'static> DianaLayer<S> {
     /// A filter as a layer.
     pub fn of(filter: Filter<S>) -> Self {
         let sampler = Arc::new(LoadSampler::new(filter.engine()));
-        Self(Arc::new(Set { filter, finds: Finds::default(), diverting: Diverting::default(), sampler }))
+        Self(Arc::new(LayerState { filter, finds: Finds::default(), diverting: Rerouting::default(), sampler }))
     }
 
     /// The same layer, which finds out in this way who is connected.
@@ -121,24 +121,24 @@ impl<S: Store + 'static> DianaLayer<S> {
     /// With tonic:
     ///
     /// ```
-    /// use diana_http::DianaLayer;
+    /// use diana_http::RateLimitLayer;
     /// use tonic::transport::server::TcpConnectInfo;
     ///
     /// # let file = diana::rules::RuleFile::default();
-    /// let layer = DianaLayer::new(&file)
+    /// let layer = RateLimitLayer::new(&file)
     ///     .client_address(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()));
     /// # let _ = layer;
     /// ```
     #[must_use]
     pub fn client_address(self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        self.changed(|set| Set { finds: Finds::by(find), ..set })
+        self.changed(|set| LayerState { finds: Finds::by(find), ..set })
     }
 
-    /// The same layer, which lets requests reach the inner service that a rule sends elsewhere. They have a [`DivertedTo`]
+    /// The same layer, which lets requests reach the inner service that a rule sends elsewhere. They have a [`ReroutedTo`]
     /// among their extensions; without this they are refused.
     #[must_use]
     pub fn pass_diverted(self) -> Self {
-        self.changed(|set| Set { diverting: Diverting::Pass, ..set })
+        self.changed(|set| LayerState { diverting: Rerouting::RequestPermit, ..set })
     }
 
     /// The filter that decides.
@@ -152,35 +152,35 @@ impl<S: Store + 'static> DianaLayer<S> {
         &self.0.sampler
     }
 
-    fn changed(self, change: impl FnOnce(Set<S>) -> Set<S>) -> Self {
+    fn changed(self, change: impl FnOnce(LayerState<S>) -> LayerState<S>) -> Self {
         Self(Arc::new(change((*self.0).clone())))
     }
 }
 
-impl<S: Store + 'static, C> Layer<C> for DianaLayer<S> {
-    type Service = DianaService<C, S>;
+impl<S: Store + 'static, C> Layer<C> for RateLimitLayer<S> {
+    type Service = RateLimit<C, S>;
 
-    fn layer(&self, inner: C) -> DianaService<C, S> {
-        DianaService::new(inner, Arc::clone(&self.0))
+    fn layer(&self, inner: C) -> RateLimit<C, S> {
+        RateLimit::new(inner, Arc::clone(&self.0))
     }
 }
 
-impl<S: Store + 'static> Clone for DianaLayer<S> {
+impl<S: Store + 'static> Clone for RateLimitLayer<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: Store + 'static> Clone for Set<S> {
+impl<S: Store + 'static> Clone for LayerState<S> {
     fn clone(&self) -> Self {
         let Self { filter, finds, diverting, sampler } = self;
         Self { filter: filter.clone(), finds: finds.clone(), diverting: *diverting, sampler: Arc::clone(sampler) }
     }
 }
 
-impl<S: Store + 'static> fmt::Debug for DianaLayer<S> {
+impl<S: Store + 'static> fmt::Debug for RateLimitLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DianaLayer")
+        f.debug_struct("RateLimitLayer")
             .field("filter", &self.0.filter)
             .field("diverting", &self.0.diverting)
             .finish_non_exhaustive()

@@ -3,12 +3,12 @@
 //! # Where to begin
 //! - [`Filter`] decides about requests: [`Filter::check`] says whether one passes, goes elsewhere or is refused, after the wait
 //!   that its rules ask for.
-//! - [`Pass`] is the guard of a request that passes: whatever becomes of it, what it took comes back as it should.
-//! - [`Refused`] is a whole response: the status, when to come again, and why, in the form that the client asks for.
+//! - [`RequestPermit`] is the guard of a request that passes: whatever becomes of it, what it took comes back as it should.
+//! - [`Denial`] is a whole response: the status, when to come again, and why, in the form that the client asks for.
 //!
 //! # The life of a request
 //! ```
-//! use diana_http::{Checked, Filter};
+//! use diana_http::{CheckResult, Filter};
 //! use diana::rules::{Document, Registry, RuleFile};
 //! use diana::Engine;
 //! use http::{Request, Response, StatusCode};
@@ -21,7 +21,7 @@
 //! let request = Request::new(http_body_util::Empty::<&[u8]>::new());
 //! let client = Some([203, 0, 113, 7].into());
 //! let response = match filter.check(&request, client).await {
-//!     Checked::Pass(mut pass) => {
+//!     CheckResult::RequestPermit(mut pass) => {
 //!         pass.begin();
 //!         // Here the request is carried out.
 //!         pass.answer(Response::new(http_body_util::Empty::<&[u8]>::new()))
@@ -30,7 +30,7 @@
 //! };
 //! assert_eq!(response.headers()["ratelimit"], "\"each-client\";r=0;t=3600");
 //!
-//! let Checked::Refuse(refused) = filter.check(&request, client).await else { unreachable!("it is the second one") };
+//! let CheckResult::Refuse(refused) = filter.check(&request, client).await else { unreachable!("it is the second one") };
 //! let response = refused.into_response();
 //! assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(response.headers()["retry-after"], "3600");
@@ -42,56 +42,57 @@
 mod attributes;
 mod bandwidth;
 mod body;
-mod call;
-#[cfg(feature = "macros")]
-mod call_refused;
-mod chain;
-mod checking;
-mod client;
+mod check_future;
+mod check_result;
+mod client_ext;
+mod client_ip;
+mod client_limit;
 mod cookies;
-mod fields;
+mod cost_header;
+mod denial;
+#[cfg(feature = "macros")]
+mod error_response;
 mod filter;
-mod heeding;
+mod filter_chain;
 mod layer;
-mod load;
 mod method;
 mod options;
-mod outcome;
-mod outgoing;
+mod overload;
 mod pairs;
-mod pass;
 mod path;
-mod policy;
+mod permit;
+mod policy_cache;
 mod query;
-mod refusal;
+mod ratelimit_headers;
 #[cfg(feature = "reqwest")]
 mod reqwest;
-mod settling;
+mod retry_after;
 mod signature;
 
 pub use attributes::HttpAttributes;
-pub use bandwidth::{Pacing, Slowed};
-pub use body::PassBody;
-pub use call::{HttpAnswer, HttpCall};
-#[cfg(feature = "macros")]
-pub use call_refused::CallRefused;
-pub use chain::{Chain, ChainRefusal, Filtering, HttpFilter};
-pub use checking::Checking;
-pub use client::client_address;
+pub use bandwidth::{Throttle, ThrottledBody};
+pub use body::PermitBody;
+pub use check_future::CheckFuture;
+pub use check_result::{CheckResult, Rerouted};
+pub use client_ext::{RequestHost, ResponseMeta};
+pub use client_ip::client_address;
+pub use client_limit::{
+    ByKey, ClientLimit, ClientLimitError, ClientRateLimit, ClientRateLimitError, ClientRateLimitFuture,
+    ClientRateLimitLayer, NoLimit, Overloaded, Turn,
+};
+pub use denial::Denial;
 pub use diana::rules::RateLimitHeaders;
+#[cfg(feature = "macros")]
+pub use error_response::LimitedResponse;
 pub use filter::Filter;
-pub use heeding::{HeedLayer, Heeding, HeedingFuture};
-pub use layer::{ClientAddress, DianaBody, DianaFuture, DianaLayer, DianaService, DivertedTo};
-pub use load::LoadSampler;
+pub use filter_chain::{FilterChain, FilterChainDenial, FilterFuture, HttpFilter};
+pub use layer::{ClientAddress, RateLimit, RateLimitBody, RateLimitFuture, RateLimitLayer, ReroutedTo};
 pub use method::normal_method;
 pub use options::FilterOptions;
-pub use outcome::{Checked, Diverted};
-pub use outgoing::{
-    ByKey, NoLimit, NoTurn, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingLimit, TooBusy, Turn,
-};
-pub use pass::Pass;
+pub use overload::LoadSampler;
 pub use path::{decoded_path, malformed_path, normal_path};
-pub use refusal::Refused;
+pub use permit::RequestPermit;
+pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 pub use signature::SignatureFilter;
 
 /// The page's code, so that it is tested.

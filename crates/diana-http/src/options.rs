@@ -54,7 +54,7 @@ impl FilterOptions {
         Self { rate_limit_headers, ..self }
     }
 
-    /// Whether [`DianaLayer`](crate::DianaLayer) lets paths pass that contain `%2F` or `%5C`: it does, unless you deny them.
+    /// Whether [`RateLimitLayer`](crate::DianaLayer) lets paths pass that contain `%2F` or `%5C`: it does, unless you deny them.
     #[must_use]
     pub fn escaped_slash(self, escaped_slash: Spelling) -> Self {
         Self { escaped_slash, ..self }

@@ -1,20 +1,20 @@
 //! The layers for clients, for reqwest (feature `reqwest`).
 //!
-//! A `reqwest::Client` takes them in two ways, with the same limits, patience and pauses:
+//! A `reqwest::Client` takes them in two ways, with the same limits, maximum wait and pauses:
 //!
 //! - as middleware of `reqwest_middleware`, if you want to go on writing `client.get(url).send()`. This is the one to begin with;
 //! - as tower layers, since the client is a `Service<reqwest::Request>`, if you have a stack of tower layers anyway.
 //!
 //! # What always holds (tests/reqwest)
-//! - What `OutgoingLayer` and `HeedLayer` promise: these are the same waits, not others like them.
-//! - A call whose turn does not come is never sent, and the error inside is a [`TooBusy`](crate::TooBusy).
+//! - What `ClientRateLimitLayer` and `RetryAfterLayer` promise: these are the same waits, not others like them.
+//! - A call whose turn does not come is never sent, and the error inside is a [`Overloaded`](crate::TooBusy).
 //! - A call that is dropped, before or after it is sent, gives back what it took.
 
-use crate::call::{self, HttpAnswer, HttpCall};
+use crate::client_ext::{self, RequestHost, ResponseMeta};
+use crate::client_limit::{ClientLimit, ClientRateLimitLayer, Turn, rules};
 use crate::filter::Filter;
-use crate::heeding::HeedLayer;
-use crate::outgoing::{OutgoingLayer, OutgoingLimit, Turn, rules};
-use crate::pass::Pass;
+use crate::permit::RequestPermit;
+use crate::retry_after::RetryAfterLayer;
 use ::reqwest::{Request, Response, Url};
 use async_trait::async_trait;
 use diana::core::Store;
@@ -28,7 +28,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use diana::core::{Limiter, Quota};
-/// use diana_http::{OutgoingLayer, TooBusy};
+/// use diana_http::{ClientRateLimitLayer, Overloaded};
 /// use reqwest_middleware::{ClientBuilder, Error};
 /// use std::time::Duration;
 ///
@@ -37,13 +37,13 @@ use std::time::Duration;
 /// # let server = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// # let url = format!("http://{}/", server.local_addr()?);
 /// # tokio::spawn(async { axum::serve(server, axum::Router::new()).await });
-/// let limit = OutgoingLayer::new("partner", Limiter::new("1/h".parse::<Quota>()?));
-/// let client = ClientBuilder::new(reqwest::Client::new()).with(limit.patience(Duration::from_secs(5))).build();
+/// let limit = ClientRateLimitLayer::new("partner", Limiter::new("1/h".parse::<Quota>()?));
+/// let client = ClientBuilder::new(reqwest::Client::new()).with(limit.max_wait(Duration::from_secs(5))).build();
 ///
 /// assert!(client.get(&url).send().await.is_ok());
 /// match client.get(&url).send().await {
 ///     Err(Error::Middleware(error)) => {
-///         let busy = error.downcast_ref::<TooBusy>().expect("no other middleware fails here");
+///         let busy = error.downcast_ref::<Overloaded>().expect("no other middleware fails here");
 ///         println!("not sent, as {busy}");
 ///         assert_eq!(&*busy.limit, "partner");
 ///     }
@@ -53,12 +53,12 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// A limit for each host: `OutgoingLayer::keyed(name, limiter, HttpCall::host)`.
+/// A limit for each host: `ClientRateLimitLayer::keyed(name, limiter, RequestHost::host)`.
 ///
 /// Redirects are followed inside of the client, as part of one call. Where each of them should wait for a turn of its own, build
 /// the client with `redirect::Policy::none()` and follow them yourself.
 #[async_trait]
-impl<L: OutgoingLimit<Request>> Middleware for OutgoingLayer<L> {
+impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let _held = self.turn(&request).await.map_err(Error::middleware)?;
         next.run(request, extensions).await
@@ -69,21 +69,21 @@ impl<L: OutgoingLimit<Request>> Middleware for OutgoingLayer<L> {
 ///
 /// ```
 /// use diana::core::{KeyedLimiter, Quota};
-/// use diana_http::{HeedLayer, HttpCall, OutgoingLayer};
+/// use diana_http::{RetryAfterLayer, RequestHost, ClientRateLimitLayer};
 /// use reqwest_middleware::ClientBuilder;
 ///
 /// let each_host = KeyedLimiter::new("10/s".parse::<Quota>()?);
 /// let client = ClientBuilder::new(reqwest::Client::new())
-///     .with(HeedLayer::new().limit(OutgoingLayer::keyed("each-host", each_host, HttpCall::host)))
+///     .with(RetryAfterLayer::new().limit(ClientRateLimitLayer::keyed("each-host", each_host, RequestHost::host)))
 ///     .build();
 /// # drop(client);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A call that would have to wait too long fails as one does that has no turn: with a [`TooBusy`](crate::TooBusy) inside of
+/// A call that would have to wait too long fails as one does that has no turn: with a [`Overloaded`](crate::TooBusy) inside of
 /// `Error::Middleware`, whose `limit` is the host. If a redirect led to the one who asks for a pause, both hosts are left alone.
 #[async_trait]
-impl<L: OutgoingLimit<Request>> Middleware for HeedLayer<L> {
+impl<L: ClientLimit<Request>> Middleware for RetryAfterLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
         let mut waiting = self.wait(&request);
         let _held = poll_fn(|context| waiting.poll(&request, context)).await.map_err(Error::middleware)?;
@@ -93,13 +93,13 @@ impl<L: OutgoingLimit<Request>> Middleware for HeedLayer<L> {
     }
 }
 
-impl HttpCall for Request {
+impl RequestHost for Request {
     fn host(&self) -> Option<String> {
         host(self.url())
     }
 }
 
-impl HttpAnswer for Response {
+impl ResponseMeta for Response {
     fn status(&self) -> StatusCode {
         self.status()
     }
@@ -114,15 +114,15 @@ impl HttpAnswer for Response {
 }
 
 fn host(url: &Url) -> Option<String> {
-    Some(call::name(Some(url.scheme()), url.host_str()?, url.port()))
+    Some(client_ext::name(Some(url.scheme()), url.host_str()?, url.port()))
 }
 
-impl<S: Store + 'static> OutgoingLimit<Request> for Filter<S> {
-    type Held = Pass<S>;
+impl<S: Store + 'static> ClientLimit<Request> for Filter<S> {
+    type Held = RequestPermit<S>;
 
-    fn turn(self: Arc<Self>, request: &Request, patience: Duration) -> Turn<Pass<S>> {
+    fn turn(self: Arc<Self>, request: &Request, max_wait: Duration) -> Turn<RequestPermit<S>> {
         // What is no URI (it is too long) is not sent either: reqwest says so when its turn is.
         let uri = request.url().as_str().parse().unwrap_or_else(|_| Uri::default());
-        Box::pin(rules::turn(self, rules::head(request.method(), uri, request.headers()), patience))
+        Box::pin(rules::turn(self, rules::head(request.method(), uri, request.headers()), max_wait))
     }
 }

@@ -20,7 +20,7 @@
 //! Who does not know the secret can't ask, and can't change method, path or query on the way. The body is not signed (it is
 //! not read here), and who overhears a request can send it again until it is too old: use TLS.
 
-use crate::chain::{Filtering, HttpFilter};
+use crate::filter_chain::{FilterFuture, HttpFilter};
 use bytes::Bytes;
 use diana::core::Clock;
 use http::header::{CONTENT_TYPE, InvalidHeaderName, WWW_AUTHENTICATE};
@@ -33,10 +33,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Lets only signed requests pass: a filter for a [`Chain`](crate::Chain).
+/// Lets only signed requests pass: a filter for a [`FilterChain`](crate::Chain).
 ///
 /// ```
-/// use diana_http::{Chain, SignatureFilter};
+/// use diana_http::{FilterChain, SignatureFilter};
 /// use http::{HeaderName, Method, Request};
 /// use std::net::Ipv4Addr;
 /// use std::time::Duration;
@@ -45,7 +45,7 @@ use std::time::{Duration, SystemTime};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let filter = SignatureFilter::new(b"a long secret", HeaderName::from_static("x-signature"), Duration::from_secs(300));
 /// let signature = filter.sign(&Method::GET, "/orders?open=1");
-/// let chain = Chain::new().and(filter);
+/// let chain = FilterChain::new().and(filter);
 ///
 /// let signed = Request::get("/orders?open=1").header("x-signature", signature).body(())?;
 /// assert!(chain.check(&mut signed.into_parts().0, Ipv4Addr::LOCALHOST.into()).await.is_ok());
@@ -158,7 +158,7 @@ impl HttpFilter for SignatureFilter {
         "signature"
     }
 
-    fn check<'a>(&'a self, head: &'a mut Parts, _client: IpAddr) -> Filtering<'a> {
+    fn check<'a>(&'a self, head: &'a mut Parts, _client: IpAddr) -> FilterFuture<'a> {
         Box::pin(std::future::ready(self.verify(head).map_err(|wrong| self.refusal(wrong))))
     }
 }

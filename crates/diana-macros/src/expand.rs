@@ -7,7 +7,7 @@
 //!          let mut key = Key::new();                  whose call it is
 //!          key.part(&user.id);
 //!          if let Err(limited) = SITE.check(&key) {   or `wait`, or `wait_async(..).await`
-//!              return SaysLimited::limited(limited);  or `on_limit(limited)`
+//!              return FromLimited::limited(limited);  or `on_limit(limited)`
 //!          }
 //!      }
 //!      ..                                             the body as it was
@@ -95,7 +95,7 @@ fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &I
     let name = &signature.ident;
     let says = |span| {
         let root = located_at(&options.root, span);
-        quote_spanned!(span=> #root::limited::SaysLimited::limited(#limited))
+        quote_spanned!(span=> #root::limited::FromLimited::limited(#limited))
     };
     match &signature.output {
         // What a future brings, the compiler knows.

@@ -30,7 +30,7 @@ impl<'a> Question<'a> {
             }
         }
         let root = &options.root;
-        Ok(Self { options, function: signature.ident.to_string(), manner, site: quote!(#root::limited::site) })
+        Ok(Self { options, function: signature.ident.to_string(), manner, site: quote!(#root::limited::callsite) })
     }
 
     /// The question; who is refused, which `limited` says why, returns `refusal`.
@@ -73,7 +73,7 @@ impl<'a> Question<'a> {
     fn own(&self, own: &Own, instance: &TokenStream) -> (TokenStream, TokenStream) {
         let (site, key, says) = (&self.site, own_name("key"), self.says(own, instance));
         let kind = match own.store {
-            Store::Local => quote!(Site),
+            Store::Local => quote!(LocalSite),
             Store::Shared => quote!(SharedSite),
         };
         let once = quote!(static __DIANA_SITE: #site::#kind = #site::#kind::new(#says););
@@ -129,8 +129,8 @@ impl<'a> Question<'a> {
             quote!(#told.name(#name); #parts)
         });
         let made = match rule.tells.is_empty() {
-            true => quote!(#site::Told::new()),
-            false => quote!({ let mut #told = #site::Told::new(); #(#tells)* #told }),
+            true => quote!(#site::Args::new()),
+            false => quote!({ let mut #told = #site::Args::new(); #(#tells)* #told }),
         };
         let ask = match self.manner {
             Manner::Blocking => quote!(__DIANA_SITE.wait(&#told)),
@@ -163,7 +163,7 @@ impl<'a> Question<'a> {
             }
         };
         quote! {
-            #site::Says {
+            #site::Spec {
                 name: ::core::concat!(#prefix, ::core::module_path!(), "::", #function),
                 prefix: #length,
                 instance: #instance,

@@ -1,11 +1,11 @@
--- Leaky bucket: the moment at which the turn of the last one in line will be over (lib/moment.lua).
+-- Leaky bucket: the moment at which the turn of the last one in line will be over (lib/gcra.lua).
 --
 -- KEYS   the moment
 -- ARGV   take, charge:  1, 2  what the cost takes, as a time: microseconds, numerator
 --                       3     the denominator
 --        take:          4, 5  how far ahead the moment may lie after it: the capacity, or -1 for a cost above it
 --                       6, 7  how far ahead its turn may begin: what those need not wait who go at once, and the patience
---        refund:        as lib/moment.lua tells
+--        refund:        as lib/gcra.lua tells
 -- seen   microseconds, numerator
 --
 -- Why two bounds where the token bucket has one: whoever stands in line goes on when its turn begins, so that is what

@@ -1,10 +1,10 @@
--- Minimum interval: the next free moment (lib/moment.lua). The cost plays no part: a grant is a grant.
+-- Minimum interval: the next free moment (lib/gcra.lua). The cost plays no part: a grant is a grant.
 --
 -- KEYS   the moment
 -- ARGV   take, charge:  1, 2  the interval: microseconds, numerator
 --                       3     the denominator
 --        take:          4     how far ahead the moment may lie before it: the patience, in microseconds
---        refund:        as lib/moment.lua tells, where the segment is the interval before the next free moment. Only the last
+--        refund:        as lib/gcra.lua tells, where the segment is the interval before the next free moment. Only the last
 --                       one is given back: behind any other somebody keeps a time that was reckoned from it.
 -- seen   microseconds, numerator
 return {

@@ -1,4 +1,4 @@
--- Smooth bursty: Guava's limiter (lib/smooth.lua), in which stored permits cost nothing.
+-- Smooth bursty: Guava's limiter (lib/guava.lua), in which stored permits cost nothing.
 --
--- KEYS, ARGV, seen   as lib/smooth.lua tells
-return smooth.algorithm(function() return 0 end)
+-- KEYS, ARGV, seen   as lib/guava.lua tells
+return guava.algorithm(function() return 0 end)

@@ -1,14 +1,14 @@
--- Smooth warming up: Guava's limiter (lib/smooth.lua), in which a full store means cold: stored permits above the threshold
+-- Smooth warming up: Guava's limiter (lib/guava.lua), in which a full store means cold: stored permits above the threshold
 -- are dearer than fresh ones, the more the fuller the store is.
 --
--- KEYS, seen   as lib/smooth.lua tells
+-- KEYS, seen   as lib/guava.lua tells
 -- ARGV         likewise, and for take and charge  8  the threshold
 --                                                 9  the slope: microseconds by which each permit above is dearer
-return smooth.algorithm(function(stored, taken, interval, place)
+return guava.algorithm(function(stored, taken, interval, place)
   local above = stored - tonumber(argv[place + 8])
-  if not (above > 0) then return smooth.whole_micros(interval * taken) end
+  if not (above > 0) then return guava.whole_micros(interval * taken) end
   local slope = tonumber(argv[place + 9])
   local steep = math.min(above, taken)
   local length = (interval + above * slope) + (interval + (above - steep) * slope)
-  return smooth.whole_micros(steep * length / 2) + smooth.whole_micros(interval * (taken - steep))
+  return guava.whole_micros(steep * length / 2) + guava.whole_micros(interval * (taken - steep))
 end)

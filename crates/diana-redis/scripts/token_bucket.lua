@@ -1,11 +1,11 @@
--- Token bucket: the moment at which the bucket will be full again (lib/moment.lua), and what is out on lease.
+-- Token bucket: the moment at which the bucket will be full again (lib/gcra.lua), and what is out on lease.
 --
 -- KEYS   the moment
 -- ARGV   take, charge:  1, 2  what the cost takes, as a time: microseconds, numerator
 --                       3     the denominator
 --        take:          4, 5  how far ahead the moment may lie after it: the capacity and the patience, or -1 for a cost
 --                             above the capacity
---        refund:        as lib/moment.lua tells
+--        refund:        as lib/gcra.lua tells
 --        lease:         1     the denominator
 --                       2, 3  the capacity
 --                       4, 5  the id of the new lease, and for how many microseconds it is

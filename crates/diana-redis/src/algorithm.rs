@@ -2,13 +2,13 @@
 
 mod concurrency;
 mod fixed_window;
+mod gcra;
+mod guava;
 mod leaky_bucket;
 mod min_interval;
-mod moment;
 mod refilling_bucket;
 mod sliding_log;
 mod sliding_window;
-mod smooth;
 mod smooth_bursty;
 mod smooth_warming_up;
 mod token_bucket;

@@ -8,9 +8,9 @@
 //! A request gives up when its own time is over. That tells nothing about Redis, since it may have waited here for most of
 //! it; whether Redis is up is judged by calls, and each has a time of its own.
 
-use crate::caller::{Caller, Moment};
 use crate::link::{Budget, CallError, Counted};
 use crate::request::{Op, Request, Timing};
+use crate::script_runner::{CallContext, ScriptRunner};
 use diana_core::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use redis::Value;
@@ -35,7 +35,7 @@ type Answered = Result<(Timestamp, Value), CallError>;
 /// Requests on their way to one Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
-    caller: Arc<Caller>,
+    runner: Arc<ScriptRunner>,
     queue: Arc<Mutex<Queue>>,
     /// The store's, which holds the connection: a caller's may end while others wait for the same call.
     runtime: Handle,
@@ -81,15 +81,15 @@ impl Queue {
 
 impl Batches {
     /// Makes its calls in the runtime that it is made in.
-    pub(crate) fn new(caller: Arc<Caller>) -> Self {
-        Self { caller, queue: Arc::default(), runtime: Handle::current() }
+    pub(crate) fn new(runner: Arc<ScriptRunner>) -> Self {
+        Self { runner, queue: Arc::default(), runtime: Handle::current() }
     }
 
     /// Takes what `request` asks for.
-    pub(crate) async fn take(&self, request: Request, moment: Moment) -> Answered {
+    pub(crate) async fn take(&self, request: Request, moment: CallContext) -> Answered {
         let (answer, mut answered) = oneshot::channel();
-        let deadline = self.caller.deadline(0, moment);
-        let now = self.caller.handed_in(moment);
+        let deadline = self.runner.deadline(0, moment);
+        let now = self.runner.handed_in(moment);
         let waiting = Waiting { request, now, deadline, budget: moment.budget, answer };
         {
             let mut queue = self.queue.lock();
@@ -100,7 +100,7 @@ impl Batches {
             let calls = if queue.waiting.len() >= MOST { MOST_CALLS } else { CALLS };
             self.start(queue, calls);
         }
-        let answered = match self.caller.link.a_moment_of(moment.budget).wait_for(&mut answered).await {
+        let answered = match self.runner.link.a_moment_of(moment.budget).wait_for(&mut answered).await {
             Some(answer) => Some(answer),
             None => {
                 self.hurry();
@@ -110,14 +110,14 @@ impl Batches {
         match answered {
             Some(Ok(answer)) => answer,
             // Whoever makes the call finds out whether that is Redis's fault.
-            Some(Err(_)) | None => Err(self.caller.link.timed_out()),
+            Some(Err(_)) | None => Err(self.runner.link.timed_out()),
         }
     }
 
     /// Lets nobody wait for others' calls for longer than a moment.
     fn hurry(&self) {
         let queue = self.queue.lock();
-        if queue.waiting.front().is_some_and(|first| self.caller.link.has_waited(first.budget)) {
+        if queue.waiting.front().is_some_and(|first| self.runner.link.has_waited(first.budget)) {
             self.start(queue, MOST_CALLS);
         }
     }
@@ -136,24 +136,24 @@ impl Batches {
 
     async fn call(&self, batch: Vec<Waiting>) {
         for _ in batch.iter().skip(1) {
-            self.caller.link.counters().count(Counted::ByBatching);
+            self.runner.link.counters().count(Counted::ByBatching);
         }
         // Nobody's deadline may pass before the script runs. All of them are near, so who is late for another's sake had
         // little time left itself; it asks again.
         let deadline = batch.iter().filter_map(|waiting| waiting.deadline).min();
         let Some(last) = batch.iter().map(|waiting| waiting.budget).reduce(Budget::later) else { return };
-        let budget = self.caller.link.budget_of_call(last);
+        let budget = self.runner.link.budget_of_call(last);
         let now = batch.first().and_then(|first| first.now);
         let (requests, answers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.request, waiting.answer)).unzip();
         let timing = Timing { now, deadline };
         // Who has given up meanwhile does not read the answer.
-        match self.caller.decide(Op::Take, &requests, 0, timing, budget).await {
+        match self.runner.decide(Op::Take, &requests, 0, timing, budget).await {
             Err(CallError::Failed(_)) if requests.len() > 1 => {
                 // A key of one of them is none of ours, which is not the others' fault. Those that came before it in the
                 // script are charged twice: too much is refused then, but never too much granted.
                 for (answer, request) in answers.into_iter().zip(&requests) {
-                    let alone = self.caller.decide(Op::Take, std::slice::from_ref(request), 0, timing, budget).await;
+                    let alone = self.runner.decide(Op::Take, std::slice::from_ref(request), 0, timing, budget).await;
                     let _ = answer.send(alone.and_then(|(now, replies)| {
                         let reply = replies.into_iter().next().ok_or_else(CallError::nonsense)?;
                         Ok((now, reply))
@@ -190,7 +190,7 @@ impl Worker {
 
     fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut queue = self.batches.queue.lock();
-        let batch = queue.next(self.batches.caller.link.a_moment());
+        let batch = queue.next(self.batches.runner.link.a_moment());
         if batch.is_none() {
             // Under the same lock: whoever comes next must see that nobody is at work.
             queue.calls -= 1;

@@ -11,12 +11,12 @@
 
 mod ledger;
 
+use crate::client::Taken;
+use crate::limit_config::LimitConfig;
 use crate::options::WhenDown;
-use crate::plans::Plan;
-use crate::remote::Taken;
 use crate::request::Item;
 use diana_core::{
-    Answer, Ask, Decision, Limit, LimitId, LocalStore, MemoryStore, Outcome, Patience, Receipt, Retry, Timestamp,
+    Answer, Ask, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Receipt, Retry, Timestamp,
 };
 pub(crate) use ledger::Debts;
 use ledger::Ledger;
@@ -41,7 +41,7 @@ pub(crate) struct Fallback {
 /// A limit divided among instances.
 #[derive(Debug)]
 struct Share {
-    of: Arc<Plan>,
+    of: Arc<LimitConfig>,
     instances: u64,
     limit: Limit,
 }
@@ -63,23 +63,23 @@ impl Fallback {
         let limits = self.limits(items, instances);
         let asks = asks(items, &limits);
         // Each item has its own.
-        let patience = Patience::FOREVER;
+        let max_wait = MaxWait::FOREVER;
         match (self.when_down, looking) {
             (WhenDown::Local, Looking::AndTaking) => {
-                let decision = self.counts.decide(&asks, now, patience);
+                let decision = self.counts.decide(&asks, now, max_wait);
                 let number = if decision.is_granted() { self.ledger.owe(items) } else { 0 };
                 (decision, number)
             }
-            (WhenDown::Local, Looking::Only) => (self.counts.peek(&asks, now, patience), 0),
+            (WhenDown::Local, Looking::Only) => (self.counts.peek(&asks, now, max_wait), 0),
             (policy, _) => {
                 // Nothing is counted, so each stands where a fresh key does.
-                let standings = self.counts.peek(&asks, now, patience);
-                let answers = standings.answers().iter().zip(items).map(|(answer, item)| Answer {
+                let statuses = self.counts.peek(&asks, now, max_wait);
+                let answers = statuses.answers().iter().zip(items).map(|(answer, item)| Answer {
                     outcome: match policy {
                         WhenDown::Deny => Outcome::Denied { retry: Retry::After(COME_AGAIN) },
                         _ => Outcome::granted(Receipt::new(item.asking.cost, now)),
                     },
-                    standing: answer.standing,
+                    status: answer.status,
                 });
                 (Decision::new(answers), 0)
             }
@@ -102,7 +102,7 @@ impl Fallback {
         self.counts.refund(&asks(items, &limits), decision, now);
         let returned = items.iter().zip(decision.answers()).filter_map(|(item, answer)| {
             let charged = self.ledger.give_back(&item.name, answer.receipt()?.cost(), number)?;
-            Some((Arc::clone(&item.plan), item.name.clone(), charged))
+            Some((Arc::clone(&item.config), item.name.clone(), charged))
         });
         returned.collect()
     }
@@ -110,15 +110,15 @@ impl Fallback {
     /// Charges this process's own count.
     pub(crate) fn charge(&self, item: &Item, instances: u64, now: Timestamp) {
         if self.when_down == WhenDown::Local {
-            let limit = self.limit(&item.plan, instances);
+            let limit = self.limit(&item.config, instances);
             self.counts.charge(Ask::new(&limit, &item.name, item.asking.cost), now);
             self.ledger.owe(std::slice::from_ref(item));
         }
     }
 
     /// Makes this process's own count as good as new.
-    pub(crate) fn reset(&self, plan: &Arc<Plan>, name: &[u8], instances: u64, now: Timestamp) {
-        self.counts.reset(&self.limit(plan, instances), name, now);
+    pub(crate) fn reset(&self, config: &Arc<LimitConfig>, name: &[u8], instances: u64, now: Timestamp) {
+        self.counts.reset(&self.limit(config, instances), name, now);
         self.ledger.reset(name);
     }
 
@@ -129,7 +129,7 @@ impl Fallback {
 
     /// What the keys with these names owe, to charge it.
     pub(crate) fn debts(&self, names: &[Vec<u8>], instances: u64, now: Timestamp) -> Debts<'_> {
-        self.ledger.debts(names, |plan, name| self.used(plan, name, instances, now))
+        self.ledger.debts(names, |config, name| self.used(config, name, instances, now))
     }
 
     /// The names of all keys that owe something and are not being charged, for which `is_meant`.
@@ -139,15 +139,15 @@ impl Fallback {
 
     /// Forgets what keys owe of which nothing is in use any more, so that there is room for others.
     pub(crate) fn forgive(&self, instances: u64, now: Timestamp) {
-        self.ledger.forgive(|plan, name| self.used(plan, name, instances, now));
+        self.ledger.forgive(|config, name| self.used(config, name, instances, now));
     }
 
     /// How much of this process's own count is in use.
-    fn used(&self, plan: &Arc<Plan>, name: &[u8], instances: u64, now: Timestamp) -> u64 {
-        let share = self.shares.lock().get(&plan.limit.id()).map(|share| share.limit.clone());
-        let limit = share.unwrap_or_else(|| self.limit(plan, instances));
-        let seen = self.counts.peek(&[Ask::one(&limit, name)], now, Patience::NONE);
-        seen.answers().first().map_or(0, |answer| answer.standing.limit.saturating_sub(answer.standing.remaining))
+    fn used(&self, config: &Arc<LimitConfig>, name: &[u8], instances: u64, now: Timestamp) -> u64 {
+        let share = self.shares.lock().get(&config.limit.id()).map(|share| share.limit.clone());
+        let limit = share.unwrap_or_else(|| self.limit(config, instances));
+        let seen = self.counts.peek(&[Ask::one(&limit, name)], now, MaxWait::NONE);
+        seen.answers().first().map_or(0, |answer| answer.status.limit.saturating_sub(answer.status.remaining))
     }
 
     /// Forgets the share of a limit that nobody asks for any more.
@@ -156,18 +156,18 @@ impl Fallback {
     }
 
     fn limits(&self, items: &[Item], instances: u64) -> SmallVec<[Limit; 2]> {
-        items.iter().map(|item| self.limit(&item.plan, instances)).collect()
+        items.iter().map(|item| self.limit(&item.config, instances)).collect()
     }
 
     /// The share of a limit. Made anew only when the limit or the number of instances changes, since each making is a
     /// change that the counts are carried over to.
-    fn limit(&self, plan: &Arc<Plan>, instances: u64) -> Limit {
+    fn limit(&self, config: &Arc<LimitConfig>, instances: u64) -> Limit {
         let mut shares = self.shares.lock();
-        match shares.get(&plan.limit.id()) {
-            Some(share) if Arc::ptr_eq(&share.of, plan) && share.instances == instances => share.limit.clone(),
+        match shares.get(&config.limit.id()) {
+            Some(share) if Arc::ptr_eq(&share.of, config) && share.instances == instances => share.limit.clone(),
             _ => {
-                let limit = plan.kept.divided(&plan.limit, instances);
-                shares.insert(plan.limit.id(), Share { of: Arc::clone(plan), instances, limit: limit.clone() });
+                let limit = config.erased.divided(&config.limit, instances);
+                shares.insert(config.limit.id(), Share { of: Arc::clone(config), instances, limit: limit.clone() });
                 limit
             }
         }
@@ -177,6 +177,6 @@ impl Fallback {
 /// The names of states tell keys apart here as well as they do on Redis.
 fn asks<'a>(items: &'a [Item], limits: &'a [Limit]) -> SmallVec<[Ask<'a>; 2]> {
     let each = items.iter().zip(limits);
-    each.map(|(item, limit)| Ask::new(limit, &item.name, item.asking.cost).with_patience(item.asking.patience))
+    each.map(|(item, limit)| Ask::new(limit, &item.name, item.asking.cost).with_max_wait(item.asking.max_wait))
         .collect()
 }

@@ -1,8 +1,8 @@
 //! Which algorithms have a script. A new one is a new line here, a file in `algorithm/` and one in `scripts/`.
 
-use crate::kept::{AnyKept, Kept};
-use crate::module::Module;
+use crate::erased::{Erased, ErasedAlgorithm};
 use crate::scripted::Scripted;
+use crate::scripts::Module;
 use diana_core::{
     Concurrency, FixedWindow, LeakyBucket, Limit, MinInterval, RefillingBucket, SlidingLog, SlidingWindow,
 };
@@ -10,14 +10,14 @@ use diana_core::{SmoothBursty, SmoothWarmingUp, TokenBucket, Total};
 use std::sync::Arc;
 
 /// A limit's algorithm with its script, or why it can't be kept on Redis.
-type Found = Result<Arc<dyn AnyKept>, String>;
+type Found = Result<Arc<dyn ErasedAlgorithm>, String>;
 
 /// One algorithm that has a script.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) module: &'static Module,
     of_limit: fn(&Limit, usize) -> Option<Found>,
-    of_text: fn(&str, usize) -> Option<Arc<dyn AnyKept>>,
+    of_text: fn(&str, usize) -> Option<Arc<dyn ErasedAlgorithm>>,
 }
 
 /// All of them. Their order is this version's own: nothing on Redis depends on it.
@@ -42,13 +42,13 @@ impl Kind {
 }
 
 /// The limit's algorithm with its script, or why it can't be kept on Redis.
-pub(crate) fn kept(limit: &Limit) -> Found {
+pub(crate) fn erased(limit: &Limit) -> Found {
     let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
     found.unwrap_or_else(|| Err("its algorithm has no script; count it in process".to_owned()))
 }
 
 /// The algorithm that wrote `parameters` at the head of a state.
-pub(crate) fn written_by(parameters: &str) -> Option<Arc<dyn AnyKept>> {
+pub(crate) fn written_by(parameters: &str) -> Option<Arc<dyn ErasedAlgorithm>> {
     let letter = parameters.chars().next()?;
     let (index, kind) = KINDS.iter().enumerate().find(|(_, kind)| kind.module.letter == letter)?;
     (kind.of_text)(parameters, index)
@@ -58,12 +58,12 @@ fn of_limit<A: Scripted>(limit: &Limit, index: usize) -> Option<Found> {
     let algorithm = limit.algorithm::<A>()?;
     Some(match algorithm.why_not() {
         Some(reason) => Err(reason),
-        None => Ok(Arc::new(Kept::new(algorithm.clone(), index))),
+        None => Ok(Arc::new(Erased::new(algorithm.clone(), index))),
     })
 }
 
-fn of_text<A: Scripted>(parameters: &str, index: usize) -> Option<Arc<dyn AnyKept>> {
+fn of_text<A: Scripted>(parameters: &str, index: usize) -> Option<Arc<dyn ErasedAlgorithm>> {
     let algorithm = A::from_parameters(parameters.strip_prefix(A::MODULE.letter)?)?;
     let is_kept = algorithm.why_not().is_none();
-    is_kept.then(|| -> Arc<dyn AnyKept> { Arc::new(Kept::new(algorithm, index)) })
+    is_kept.then(|| -> Arc<dyn ErasedAlgorithm> { Arc::new(Erased::new(algorithm, index)) })
 }

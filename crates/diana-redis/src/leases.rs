@@ -13,12 +13,12 @@
 
 mod pool;
 
+use crate::client::{Client, Under};
+use crate::deny_cache::DenyCache;
+use crate::invalidation::{self, Invalidation};
+use crate::limit_config::LimitConfig;
 use crate::link::{CallError, Counted};
-use crate::news::{self, News};
 use crate::options;
-use crate::plans::Plan;
-use crate::refusals::Refusals;
-use crate::remote::{Remote, Under};
 use crate::request::{Item, Op};
 use crate::scripted::{LeaseCall, Leasing};
 use diana_core::{Cost, Decision, Timestamp};
@@ -40,10 +40,10 @@ pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
 /// The blocks of all keys, by the names of their states.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    remote: Arc<Remote>,
+    client: Arc<Client>,
     size: options::Leases,
     /// What has to be forgotten of keys that blocks are given back to.
-    refusals: Option<Arc<Refusals>>,
+    deny_cache: Option<Arc<DenyCache>>,
     pools: Mutex<HashMap<Vec<u8>, Pool>>,
 }
 
@@ -60,11 +60,11 @@ struct Fetch {
 
 impl Leases {
     pub(crate) fn new(
-        remote: &Arc<Remote>,
+        client: &Arc<Client>,
         size: options::Leases,
-        refusals: Option<Arc<Refusals>>,
+        deny_cache: Option<Arc<DenyCache>>,
     ) -> Option<Arc<Self>> {
-        let leases = || Arc::new(Self { remote: Arc::clone(remote), size, refusals, pools: Mutex::default() });
+        let leases = || Arc::new(Self { client: Arc::clone(client), size, deny_cache, pools: Mutex::default() });
         (size != options::Leases::Off).then(leases)
     }
 
@@ -73,7 +73,7 @@ impl Leases {
         let mut pools = self.pools.lock();
         // Under the parameters that count by now: what was leased under others goes back when Redis is asked.
         let has = |item: &Item| {
-            let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.plan, &item.plan));
+            let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.config, &item.config));
             pool.is_some_and(|pool| pool.has(item.asking.cost, here))
         };
         if items.is_empty() || !items.iter().all(has) {
@@ -82,7 +82,7 @@ impl Leases {
         let spent = items.iter().map(|item| pools.get_mut(&item.name)?.spend(item.asking.cost, here));
         let decision = spent.collect::<Option<Vec<_>>>().map(Decision::new);
         self.asked(&mut pools, items, here);
-        self.remote.caller.link.counters().count(Counted::ByLease);
+        self.client.runner.link.counters().count(Counted::ByLease);
         decision
     }
 
@@ -95,7 +95,7 @@ impl Leases {
         for item in items {
             if let Some((pool, size)) = self.wanted(pools, item, here) {
                 let (leases, fetch) = (Arc::clone(self), Fetch { item: item.clone(), size, asked: here, pool });
-                self.remote.runtime.spawn(async move { leases.fetch(fetch).await });
+                self.client.runtime.spawn(async move { leases.fetch(fetch).await });
             }
         }
     }
@@ -107,20 +107,20 @@ impl Leases {
         item: &Item,
         here: Timestamp,
     ) -> Option<(u64, u64)> {
-        if item.plan.kept.leasing() == Leasing::None {
+        if item.config.erased.leasing() == Leasing::None {
             return None;
         }
         if !pools.contains_key(&item.name) {
             if pools.len() >= MOST_KEYS {
                 return None;
             }
-            pools.insert(item.name.clone(), Pool::new(&item.plan, here));
+            pools.insert(item.name.clone(), Pool::new(&item.config, here));
         }
         let pool = pools.get_mut(&item.name)?;
-        if !Arc::ptr_eq(&pool.plan, &item.plan) {
+        if !Arc::ptr_eq(&pool.config, &item.config) {
             // The limit has changed.
-            let mut old = std::mem::replace(pool, Pool::new(&item.plan, here));
-            self.return_behind(Arc::clone(&old.plan), item.name.clone(), old.empty(here), here);
+            let mut old = std::mem::replace(pool, Pool::new(&item.config, here));
+            self.return_behind(Arc::clone(&old.config), item.name.clone(), old.empty(here), here);
         }
         pool.asked(item.asking.cost, here);
         Some((pool.number, pool.wants(self.size, here)?))
@@ -147,20 +147,20 @@ impl Leases {
     }
 
     async fn fetch(self: &Arc<Self>, Fetch { item, size, asked, pool }: Fetch) {
-        let moment = self.remote.moment(item.asking.about);
-        let (block, standing) = match item.plan.kept.leasing() {
+        let moment = self.client.moment(item.asking.about);
+        let (block, status) = match item.config.erased.leasing() {
             Leasing::None => (None, None),
             Leasing::ByScript => {
                 let over =
                     self.pools.lock().get_mut(&item.name).map_or_else(Vec::new, |pool| std::mem::take(&mut pool.over));
-                let id = self.remote.ticket();
+                let id = self.client.ticket();
                 let sizes = [size, size / 4, size / 16].into_iter().filter(|size| *size > 0).collect::<Vec<_>>();
                 let call = LeaseCall { id, lasts: LASTS, over: &over, sizes: &sizes };
-                match self.remote.lease(&item.plan, &item.name, &call, moment).await {
-                    Ok(Some((size, standing))) => {
+                match self.client.lease(&item.config, &item.name, &call, moment).await {
+                    Ok(Some((size, status))) => {
                         let until = asked + LASTS_HERE;
                         let block = Block { id, size, left: size, until, asked, receipt: None };
-                        ((size > 0).then_some(block), Some(standing))
+                        ((size > 0).then_some(block), Some(status))
                     }
                     // Under other parameters, or away: requests find out what to do.
                     Ok(None) | Err(_) => (None, None),
@@ -170,7 +170,7 @@ impl Leases {
         };
         let block = match self.pools.lock().get_mut(&item.name).filter(|other| other.number == pool) {
             Some(pool) => {
-                pool.fetched(block, standing, asked);
+                pool.fetched(block, status, asked);
                 None
             }
             None => block,
@@ -178,7 +178,7 @@ impl Leases {
         // Nobody wants it any more: the key was idle for long, was reset, or has changed.
         let mut given = GivenBack::default();
         block.into_iter().for_each(|block| given.add(block));
-        self.return_behind(item.plan, item.name, given, asked);
+        self.return_behind(item.config, item.name, given, asked);
     }
 
     /// A block that is taken like a request.
@@ -187,17 +187,17 @@ impl Leases {
         mut item: Item,
         size: u64,
         asked: Timestamp,
-    ) -> (Option<Block>, Option<diana_core::Standing>) {
-        let moment = self.remote.moment(item.asking.about);
+    ) -> (Option<Block>, Option<diana_core::Status>) {
+        let moment = self.client.moment(item.asking.about);
         // At most half of what is left, so that one instance never takes all of it.
-        let Ok(seen) = self.remote.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
+        let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
-        let remaining = seen.first().map_or(0, |answer| answer.standing.remaining);
+        let remaining = seen.first().map_or(0, |answer| answer.status.remaining);
         let Ok(cost) = Cost::new(size.min(remaining / 2)) else { return (None, None) };
         item.asking.cost = cost;
-        item.asking.ticket = self.remote.ticket();
-        let Ok(taken) = self.remote.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else {
+        item.asking.ticket = self.client.ticket();
+        let Ok(taken) = self.client.ask(Op::Take, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
         let Some(answer) = taken.first() else { return (None, None) };
@@ -207,48 +207,48 @@ impl Leases {
             left: cost.get(),
             asked,
             // No clock gives a total back, so it has no window.
-            until: if answer.standing.reset.is_zero() { Timestamp::MAX } else { asked + answer.standing.reset },
+            until: if answer.status.reset.is_zero() { Timestamp::MAX } else { asked + answer.status.reset },
             receipt: Some(receipt),
         });
-        (block, Some(answer.standing))
+        (block, Some(answer.status))
     }
 
     /// Gives back the blocks of keys that nobody asks for, or of all keys; and what was held for too long.
     pub(crate) async fn tidy(&self, which: Which) {
-        let here = self.remote.caller.link.now();
+        let here = self.client.runner.link.now();
         let mut given = Vec::new();
         self.pools.lock().retain(|name, pool| {
             let stays = which == Which::Idle && here.since(pool.last_asked) < IDLE;
             let back = if stays { pool.held_too_long(LASTS, here) } else { pool.empty(here) };
             if !back.is_empty() {
-                given.push((Arc::clone(&pool.plan), name.clone(), back));
+                given.push((Arc::clone(&pool.config), name.clone(), back));
             }
             stays
         });
-        for (plan, name, back) in given {
-            self.give_back(&plan, &name, &back, here).await;
+        for (config, name, back) in given {
+            self.give_back(&config, &name, &back, here).await;
         }
     }
 
     /// Gives back behind whoever finds it out.
-    fn return_behind(self: &Arc<Self>, plan: Arc<Plan>, name: Vec<u8>, back: GivenBack, now: Timestamp) {
+    fn return_behind(self: &Arc<Self>, config: Arc<LimitConfig>, name: Vec<u8>, back: GivenBack, now: Timestamp) {
         if !back.is_empty() {
             let leases = Arc::clone(self);
-            self.remote.runtime.spawn(async move { leases.give_back(&plan, &name, &back, now).await });
+            self.client.runtime.spawn(async move { leases.give_back(&config, &name, &back, now).await });
         }
     }
 
-    async fn give_back(&self, plan: &Arc<Plan>, name: &[u8], back: &GivenBack, now: Timestamp) {
-        let moment = self.remote.moment(now);
+    async fn give_back(&self, config: &Arc<LimitConfig>, name: &[u8], back: &GivenBack, now: Timestamp) {
+        let moment = self.client.moment(now);
         let told = async {
             if !back.over.is_empty() {
                 let call = LeaseCall { id: 0, lasts: LASTS, over: &back.over, sizes: &[] };
-                self.remote.lease(plan, name, &call, moment).await?;
+                self.client.lease(config, name, &call, moment).await?;
             }
-            let receipts = back.receipts.iter().map(|receipt| (Arc::clone(plan), name.to_vec(), *receipt));
+            let receipts = back.receipts.iter().map(|receipt| (Arc::clone(config), name.to_vec(), *receipt));
             let mut receipts = receipts.collect::<Vec<_>>();
             if !receipts.is_empty() {
-                self.remote.hand_in(Op::Refund, &mut receipts, Under::Ours, moment).await?;
+                self.client.hand_in(Op::Refund, &mut receipts, Under::Ours, moment).await?;
             }
             Ok::<_, CallError>(())
         };
@@ -256,10 +256,10 @@ impl Leases {
             tracing::debug!(%error, "a lease could not be given back; it ends by itself");
             return;
         }
-        if let Some(refusals) = &self.refusals {
-            refusals.forget(name);
+        if let Some(deny_cache) = &self.deny_cache {
+            deny_cache.forget(name);
         }
-        news::tell(&self.remote, News::Returned, std::iter::once(name.to_vec()));
+        invalidation::tell(&self.client, Invalidation::PendingRefund, std::iter::once(name.to_vec()));
     }
 }
 

@@ -8,16 +8,16 @@
 //! # How it is built
 //! ```text
 //!  RedisStore (store.rs)     a request
-//!    │ refusals.rs            known to be refused? answered here
+//!    │ deny_cache.rs            known to be refused? answered here
 //!    │ leases.rs              permits on lease? spent here
 //!    ▼
-//!  Remote (remote.rs)        the store's contract, one script call a request
-//!    │ plans.rs, carry.rs     under which parameters, and how a state comes over to others
+//!  Client (client.rs)        the store's contract, one script call a request
+//!    │ configs.rs, carry.rs     under which parameters, and how a state comes over to others
 //!    │ batch.rs               with others of the same moment
 //!    ▼
 //!  Link (link.rs)            one time budget a request, a breaker, the connection; repaired from behind
 //!    ▼
-//!  scripts/                  where states are kept, a file for each algorithm; its counterpart is in algorithm/
+//!  scripts/                  where states are erased, a file for each algorithm; its counterpart is in algorithm/
 //!
 //!  fallback.rs               what is answered when the link is down
 //! ```
@@ -25,35 +25,35 @@
 mod algorithm;
 mod args;
 mod batch;
-mod caller;
-mod carry;
+mod client;
+mod deny_cache;
+mod erased;
 mod error;
 mod fallback;
-mod fraction;
-mod kept;
+mod invalidation;
 mod key;
 mod kind;
 mod leases;
+mod limit_config;
 mod limiter;
 mod limiters;
 mod link;
-mod module;
-mod news;
+mod migrate;
 mod options;
 mod parameters;
-mod plans;
-mod refusals;
+mod rational_time;
 mod releases;
-mod remote;
 mod request;
+mod script_runner;
 mod scripted;
+mod scripts;
 mod status;
 mod store;
 
 pub use error::ConnectError;
-pub use limiter::{AcquireError, Held, NotHeld, SharedLimiter};
+pub use limiter::{AcquireError, PermitError, SharedLimiter, SharedPermit};
 pub use limiters::SharedLimiters;
-pub use options::{Batching, Leases, Options, Refusals, Times, WhenDown};
+pub use options::{Batching, DenyCache, Leases, Options, Times, WhenDown};
 pub use status::{Health, LinkStatus};
 pub use store::RedisStore;
 

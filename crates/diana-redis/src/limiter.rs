@@ -11,18 +11,18 @@
 //! Whoever stops waiting, by dropping the future, gives back: the reservation, or what Redis grants to a question that was
 //! already under way.
 
-mod held;
-mod line;
-mod reserved;
+mod permit;
+mod reservation;
+mod wait_queue;
 
 use crate::store::RedisStore;
-use diana_core::{Algorithm, Answer, Ask, Clock, Cost, Decision, InvalidCost, Limit, Outcome, Patience, Retry, Store};
+use diana_core::{Algorithm, Answer, Ask, Clock, Cost, Decision, InvalidCost, Limit, MaxWait, Outcome, Retry, Store};
 use diana_core::{RefundFuture, StoreError, SystemClock, Timestamp, Waiting};
-pub use held::{Held, NotHeld};
-use line::Lines;
-use reserved::Reserved;
+pub use permit::{PermitError, SharedPermit};
+use reservation::Reservation;
 use std::sync::Arc;
 use std::time::Duration;
+use wait_queue::WaitQueues;
 
 /// How long the first in line waits before it asks again, where nobody can say when somebody gives back.
 const SHORT_WHILE: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ const SHORT_WHILE: Duration = Duration::from_millis(20);
 pub struct SharedLimiter {
     store: RedisStore,
     limit: Limit,
-    lines: Arc<Lines>,
+    lines: Arc<WaitQueues>,
 }
 
 /// Why nothing was acquired. Being denied is not here: that is a decision.
@@ -96,7 +96,7 @@ impl SharedLimiter {
     /// Takes `n` permits for `key` if they are there right now.
     pub async fn check(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
         let ask = [self.ask(key.as_ref(), Cost::new(n)?)];
-        Ok(self.store.decide(&ask, SystemClock.now(), Patience::NONE).await?)
+        Ok(self.store.decide(&ask, SystemClock.now(), MaxWait::NONE).await?)
     }
 
     /// Takes `n` permits for `key`, and is ready when they can be used. [`Decision::wait`] tells how long that took.
@@ -104,7 +104,7 @@ impl SharedLimiter {
     /// Denied only if waiting would not help: for a cost above the capacity, or a total that is used up; or if 10,000 wait
     /// in line already. So look at the decision before you go on.
     pub async fn acquire(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
-        self.wait(key.as_ref(), Cost::new(n)?, Patience::FOREVER).await
+        self.wait(key.as_ref(), Cost::new(n)?, MaxWait::FOREVER).await
     }
 
     /// Takes `n` permits for `key` if they can be used within `timeout`, and is ready when they can. Denied at once where
@@ -115,7 +115,7 @@ impl SharedLimiter {
         n: u64,
         timeout: Duration,
     ) -> Result<Decision, AcquireError> {
-        self.wait(key.as_ref(), Cost::new(n)?, Patience::up_to(timeout)).await
+        self.wait(key.as_ref(), Cost::new(n)?, MaxWait::up_to(timeout)).await
     }
 
     /// Takes `n` permits for `key` within `timeout`, and gives them back when the guard is dropped: for concurrency.
@@ -133,12 +133,12 @@ impl SharedLimiter {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn hold(&self, key: impl AsRef<[u8]>, n: u64, timeout: Duration) -> Result<Held, NotHeld> {
+    pub async fn hold(&self, key: impl AsRef<[u8]>, n: u64, timeout: Duration) -> Result<SharedPermit, PermitError> {
         let decision = self.try_acquire(key.as_ref(), n, timeout).await?;
         if decision.is_granted() {
-            return Ok(Held::new(self, key.as_ref(), decision));
+            return Ok(SharedPermit::new(self, key.as_ref(), decision));
         }
-        Err(NotHeld::Denied { limit: self.limit.name().to_owned(), decision: Box::new(decision) })
+        Err(PermitError::Denied { limit: self.limit.name().to_owned(), decision: Box::new(decision) })
     }
 
     /// [`acquire`](Self::acquire), blocking this thread.
@@ -179,11 +179,11 @@ impl SharedLimiter {
         self.store.reset(&self.limit, key.as_ref(), SystemClock.now()).await
     }
 
-    async fn wait(&self, key: &[u8], cost: Cost, patience: Patience) -> Result<Decision, AcquireError> {
+    async fn wait(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<Decision, AcquireError> {
         let began = SystemClock.now();
         let reserved = match self.limit.waiting() {
-            Waiting::Reserves => self.reserve_when_there(key, cost, began, patience).await?,
-            Waiting::Queues => self.stand_in_line(key, cost, began, patience).await?,
+            Waiting::Reserves => self.reserve_when_there(key, cost, began, max_wait).await?,
+            Waiting::Queues => self.stand_in_line(key, cost, began, max_wait).await?,
         };
         if let Some(wait) = reserved.decision().wait().filter(|wait| !wait.is_zero()) {
             sleep(wait).await;
@@ -205,10 +205,10 @@ impl SharedLimiter {
         key: &[u8],
         cost: Cost,
         began: Timestamp,
-        patience: Patience,
-    ) -> Result<Reserved, AcquireError> {
-        let deadline = began + patience.as_duration();
-        let mut reserved = self.reserve(key, cost, patience).await?;
+        max_wait: MaxWait,
+    ) -> Result<Reservation, AcquireError> {
+        let deadline = began + max_wait.as_duration();
+        let mut reserved = self.reserve(key, cost, max_wait).await?;
         loop {
             let decision = reserved.decision();
             let left = deadline.since(SystemClock.now());
@@ -216,17 +216,17 @@ impl SharedLimiter {
                 Some(Retry::After(after)) if RedisStore::is_made_here(decision) && after <= left => sleep(after).await,
                 _ => return Ok(reserved),
             }
-            reserved = self.reserve(key, cost, Patience::up_to(deadline.since(SystemClock.now()))).await?;
+            reserved = self.reserve(key, cost, MaxWait::up_to(deadline.since(SystemClock.now()))).await?;
         }
     }
 
     /// Asks in a task of its own, so that an answer that nobody waits for any more is still there to be given back.
-    async fn reserve(&self, key: &[u8], cost: Cost, patience: Patience) -> Result<Reserved, AcquireError> {
+    async fn reserve(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<Reservation, AcquireError> {
         let (limiter, key) = (self.clone(), key.to_vec());
         let asking = tokio::spawn(async move {
             let ask = [limiter.ask(&key, cost)];
-            let decision = limiter.store.decide(&ask, SystemClock.now(), patience).await?;
-            Ok(Reserved::new(&limiter, &key, decision))
+            let decision = limiter.store.decide(&ask, SystemClock.now(), max_wait).await?;
+            Ok(Reservation::new(&limiter, &key, decision))
         });
         // The task does not panic; if the runtime ends, nobody waits here either.
         asking.await.unwrap_or_else(|_| Err(AcquireError::Store(gone())))
@@ -238,18 +238,18 @@ impl SharedLimiter {
         key: &[u8],
         cost: Cost,
         began: Timestamp,
-        patience: Patience,
-    ) -> Result<Reserved, AcquireError> {
-        let deadline = began + patience.as_duration();
-        if patience == Patience::NONE {
-            return self.reserve(key, cost, patience).await;
+        max_wait: MaxWait,
+    ) -> Result<Reservation, AcquireError> {
+        let deadline = began + max_wait.as_duration();
+        if max_wait == MaxWait::NONE {
+            return self.reserve(key, cost, max_wait).await;
         }
         let Some(_turn) = self.lines.join(key, deadline.since(began)).await else {
-            // Too long a line, or too little patience for it: the answer is what it is right now.
-            return self.reserve(key, cost, Patience::NONE).await.map(Reserved::denied);
+            // Too long a line, or too little maximum wait for it: the answer is what it is right now.
+            return self.reserve(key, cost, MaxWait::NONE).await.map(Reservation::denied);
         };
         loop {
-            let reserved = self.reserve(key, cost, Patience::up_to(deadline.since(SystemClock.now()))).await?;
+            let reserved = self.reserve(key, cost, MaxWait::up_to(deadline.since(SystemClock.now()))).await?;
             let left = deadline.since(SystemClock.now());
             let again = match reserved.decision().retry() {
                 Some(Retry::After(after)) if after <= left => after,

@@ -3,32 +3,32 @@
 //! A request has one [`Budget`] for all that it needs of Redis. When it is used up, or the connection fails, the part of
 //! Redis that was asked is *down*, and nobody asks it again until the [repairer](repair) has written to it in time.
 
+mod breaker;
+mod clock_offset;
 mod connection;
 mod counters;
 mod error;
-mod offset;
-mod part;
-mod repair;
-mod shown;
+mod log_throttle;
+mod reconnect;
+mod redact;
 mod target;
-mod told;
 
 use crate::key::slot;
+use breaker::{Breaker, Outage, part_of, probes};
 use connection::Connection;
 pub(crate) use counters::{Counted, Counters};
 use diana_core::{Clock, SystemClock, Timestamp};
 pub(crate) use error::CallError;
 use futures_util::Stream;
+use log_throttle::LogThrottle;
 use parking_lot::RwLock;
-use part::{Part, Trouble, part_of, probes};
+pub(crate) use redact::without_password;
 use redis::{Cmd, Msg, RedisError, Value};
-pub(crate) use shown::without_password;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 pub(crate) use target::Target;
 use tokio::sync::Notify;
-use told::Told;
 
 /// How long a new connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
@@ -50,14 +50,14 @@ pub(crate) struct Inner {
     instance: u64,
     clock: SystemClock,
     connection: RwLock<Option<Connection>>,
-    parts: Box<[Part]>,
+    parts: Box<[Breaker]>,
     /// Of a cluster: a name in each part.
     probes: Vec<String>,
     counters: Counters,
     /// Wakes the repairer.
     woken: Arc<Notify>,
     jitter: AtomicU64,
-    told: Told,
+    log_throttle: LogThrottle,
 }
 
 impl std::fmt::Debug for Inner {
@@ -101,9 +101,9 @@ impl Link {
     pub(crate) fn new(target: Target, prefix: &str, timeout: Duration, instance: u64) -> Self {
         let probes = if target.is_cluster() { probes(prefix) } else { Vec::new() };
         let clock = SystemClock;
-        let parts = (0..probes.len().max(1)).map(|_| Part::default()).collect::<Box<[_]>>();
+        let parts = (0..probes.len().max(1)).map(|_| Breaker::default()).collect::<Box<[_]>>();
         for part in &parts {
-            part.take_down(0, Trouble { since: clock.now(), reason: "not connected yet".to_owned() });
+            part.take_down(0, Outage { since: clock.now(), reason: "not connected yet".to_owned() });
         }
         let inner = Arc::new(Inner {
             target,
@@ -117,7 +117,7 @@ impl Link {
             counters: Counters::default(),
             woken: Arc::default(),
             jitter: AtomicU64::new(instance | 1),
-            told: Told::default(),
+            log_throttle: LogThrottle::default(),
         });
         Self { inner }
     }
@@ -131,7 +131,7 @@ impl Link {
                 part.explain(&error.to_string());
             }
         }
-        tokio::spawn(repair::run(Arc::downgrade(&self.inner)));
+        tokio::spawn(reconnect::run(Arc::downgrade(&self.inner)));
         opened
     }
 
@@ -139,7 +139,7 @@ impl Link {
         let inner = &self.inner;
         let mut connection = inner.target.connect(START_WITHIN).await?;
         check_version(&mut connection).await?;
-        repair::announce(inner, &mut connection).await?;
+        reconnect::announce(inner, &mut connection).await?;
         inner.install(&connection);
         for part in &inner.parts {
             part.bring_up();
@@ -268,7 +268,7 @@ impl Link {
 
     /// Since when something is down and why, if something is.
     pub(crate) fn trouble(&self) -> Option<(Timestamp, String)> {
-        let first = self.inner.parts.iter().filter_map(Part::trouble).min_by_key(|trouble| trouble.since);
+        let first = self.inner.parts.iter().filter_map(Breaker::trouble).min_by_key(|trouble| trouble.since);
         first.map(|trouble| (trouble.since, trouble.reason))
     }
 
@@ -284,7 +284,7 @@ impl Inner {
     }
 
     /// The part that the instances are announced in.
-    fn home(&self) -> &Part {
+    fn home(&self) -> &Breaker {
         self.parts.get(self.home_index()).unwrap_or_else(|| unreachable!("there is a part for every slot"))
     }
 
@@ -306,18 +306,18 @@ impl Inner {
         *self.connection.write() = Some(connection.clone());
     }
 
-    fn learn(&self, part: &Part, redis_micros: u64) {
+    fn learn(&self, part: &Breaker, redis_micros: u64) {
         part.offset.learn(redis_micros, self.clock.now());
     }
 
-    fn break_off(&self, part: &Part, turn: u64, reason: &str) {
-        if part.take_down(turn, Trouble { since: self.clock.now(), reason: reason.to_owned() }) {
+    fn break_off(&self, part: &Breaker, turn: u64, reason: &str) {
+        if part.take_down(turn, Outage { since: self.clock.now(), reason: reason.to_owned() }) {
             tracing::warn!(redis = self.target.shown(), reason, "Redis is away");
             self.woken.notify_one();
         }
     }
 
-    fn restore(&self, part: &Part) {
+    fn restore(&self, part: &Breaker) {
         if let Some(trouble) = part.bring_up() {
             self.counters.instances_come_back();
             let away = self.clock.now().since(trouble.since);
@@ -326,14 +326,14 @@ impl Inner {
     }
 
     /// Says why `part` is still down; once for all the parts that are so for the same reason.
-    fn tell(&self, part: &Part, reason: &str) {
-        if part.explain(reason) && self.told.is_news(reason, self.clock.now()) {
+    fn tell(&self, part: &Breaker, reason: &str) {
+        if part.explain(reason) && self.log_throttle.is_news(reason, self.clock.now()) {
             tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
         }
     }
 
     fn complain(&self, reason: &str, consequence: &str) {
-        if self.told.is_news(reason, self.clock.now()) {
+        if self.log_throttle.is_news(reason, self.clock.now()) {
             tracing::warn!(redis = self.target.shown(), reason, "{consequence}");
         }
     }

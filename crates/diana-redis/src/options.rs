@@ -22,7 +22,7 @@ pub struct Options {
     pub(crate) timeout: Duration,
     pub(crate) times: Times,
     pub(crate) when_down: WhenDown,
-    pub(crate) refusals: Refusals,
+    pub(crate) deny_cache: DenyCache,
     pub(crate) leases: Leases,
     pub(crate) batching: Batching,
     pub(crate) permits_for: Duration,
@@ -54,12 +54,12 @@ pub enum WhenDown {
 /// Whether denials are remembered: then a request is denied without asking if the last known states of all its limits say so,
 /// with the report that Redis would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Refusals {
+pub enum DenyCache {
     /// For a second at most. A refund or reset makes Diana forget it.
     #[default]
-    Remembered,
+    On,
     /// Redis is asked each time.
-    AskedAgain,
+    Off,
 }
 
 /// Whether busy keys take blocks of permits, to spend them without asking.
@@ -96,7 +96,7 @@ impl Default for Options {
             timeout: Duration::from_millis(20),
             times: Times::default(),
             when_down: WhenDown::default(),
-            refusals: Refusals::default(),
+            deny_cache: DenyCache::default(),
             leases: Leases::default(),
             batching: Batching::default(),
             permits_for: Duration::from_secs(60),
@@ -132,8 +132,8 @@ impl Options {
 
     /// Whether refusals are remembered, as they are unless you say otherwise.
     #[must_use]
-    pub fn refusals(self, refusals: Refusals) -> Self {
-        Self { refusals, ..self }
+    pub fn deny_cache(self, deny_cache: DenyCache) -> Self {
+        Self { deny_cache, ..self }
     }
 
     /// Whether busy keys take blocks of permits. They don't unless you say so.
@@ -150,7 +150,7 @@ impl Options {
 
     /// For how long a permit of a [`Concurrency`](diana_core::Concurrency) limit is held at most, a minute unless you say
     /// otherwise: what a crashed gateway held comes back after that. What takes longer must say so in time
-    /// ([`Store::extend`](diana_core::Store::extend)), as a [`Held`](crate::Held) does by itself, or is no longer counted.
+    /// ([`Store::extend`](diana_core::Store::extend)), as a [`SharedPermit`](crate::Held) does by itself, or is no longer counted.
     #[must_use]
     pub fn permits_for(self, permits_for: Duration) -> Self {
         Self { permits_for: permits_for.max(Duration::from_millis(1)), ..self }

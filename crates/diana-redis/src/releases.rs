@@ -75,7 +75,7 @@ impl Releases {
 
     /// The releases that are on their way for those of `items` whose permits are held.
     pub(crate) fn of(&self, items: &[Item]) -> Overtaken {
-        let mut held = items.iter().filter(|item| item.plan.kept.holds()).peekable();
+        let mut held = items.iter().filter(|item| item.config.erased.holds()).peekable();
         if held.peek().is_none() {
             return Overtaken::default();
         }

@@ -1,10 +1,10 @@
 //! One request on its way to Redis: the keys, the arguments, and how to read the reply.
 
 use crate::args::Args;
-use crate::kept::AnyKept;
-use crate::module::{Driver, Needs, Script};
-use crate::plans::Plan;
+use crate::erased::ErasedAlgorithm;
+use crate::limit_config::LimitConfig;
 use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
+use crate::scripts::{Driver, ModuleSet, Script};
 use diana_core::{Answer, Receipt, Timestamp};
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
@@ -38,17 +38,17 @@ impl Op {
 /// One ask of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) config: Arc<LimitConfig>,
     /// The name of the state on Redis.
     pub(crate) name: Vec<u8>,
     pub(crate) asking: Asking,
     /// Once it was answered: what the script saw.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<ScriptView>,
 }
 
 /// What a script saw of one state, and what it did then.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ScriptView {
     /// When, by Redis's clock.
     pub(crate) at: Timestamp,
     pub(crate) numbers: Vec<Value>,
@@ -60,7 +60,7 @@ pub(crate) struct Seen {
 pub(crate) struct Request {
     names: SmallVec<[Vec<u8>; 2]>,
     args: Args,
-    needs: Needs,
+    modules: ModuleSet,
 }
 
 /// What became of a request.
@@ -79,50 +79,50 @@ impl Request {
     pub(crate) fn asks(op: Op, items: &[Item]) -> Self {
         let mut request = Self::default();
         request.args.push(items.len());
-        for Item { plan, name, asking, .. } in items {
-            request.add(plan, name.clone(), |kept, args| match op {
-                Op::Charge => kept.charge(args, asking),
-                _ => kept.take(args, asking),
+        for Item { config, name, asking, .. } in items {
+            request.add(config, name.clone(), |erased, args| match op {
+                Op::Charge => erased.charge(args, asking),
+                _ => erased.take(args, asking),
             });
         }
         request
     }
 
     /// Gives back what the receipts say, or holds it for as long again.
-    pub(crate) fn receipts(op: Op, receipts: &[(Arc<Plan>, Vec<u8>, Receipt)], permits_for: Duration) -> Self {
+    pub(crate) fn receipts(op: Op, receipts: &[(Arc<LimitConfig>, Vec<u8>, Receipt)], permits_for: Duration) -> Self {
         let mut request = Self::default();
         request.args.push(receipts.len());
-        for (plan, name, receipt) in receipts {
-            request.add(plan, name.clone(), |kept, args| match op {
-                Op::Extend => kept.extend(args, receipt, permits_for),
-                _ => kept.refund(args, receipt),
+        for (config, name, receipt) in receipts {
+            request.add(config, name.clone(), |erased, args| match op {
+                Op::Extend => erased.extend(args, receipt, permits_for),
+                _ => erased.refund(args, receipt),
             });
         }
         request
     }
 
     /// Leases a block, and tells what became of others.
-    pub(crate) fn lease(plan: &Plan, name: Vec<u8>, lease: &LeaseCall<'_>) -> Self {
+    pub(crate) fn lease(config: &LimitConfig, name: Vec<u8>, lease: &LeaseCall<'_>) -> Self {
         let mut request = Self::default();
         request.args.push(1);
-        request.add(plan, name, |kept, args| kept.lease(args, lease));
+        request.add(config, name, |erased, args| erased.lease(args, lease));
         request
     }
 
-    fn add(&mut self, plan: &Plan, name: Vec<u8>, own: impl FnOnce(&dyn AnyKept, &mut Args)) {
+    fn add(&mut self, config: &LimitConfig, name: Vec<u8>, own: impl FnOnce(&dyn ErasedAlgorithm, &mut Args)) {
         self.names.push(name);
-        self.needs = self.needs.and(plan.kept.needs());
-        self.args.push(plan.kept.module().name);
-        self.args.push(plan.kept.parameters());
-        self.args.push(&plan.since);
+        self.modules = self.modules.and(config.erased.modules());
+        self.args.push(config.erased.module().name);
+        self.args.push(config.erased.parameters());
+        self.args.push(&config.since);
         let mut arguments = Args::default();
-        own(&*plan.kept, &mut arguments);
+        own(&*config.erased, &mut arguments);
         self.args.push(arguments.len());
         self.args.extend(&arguments);
     }
 
-    pub(crate) fn needs(&self) -> Needs {
-        self.needs
+    pub(crate) fn modules(&self) -> ModuleSet {
+        self.modules
     }
 
     pub(crate) fn names(&self) -> &[Vec<u8>] {
@@ -253,8 +253,8 @@ pub(crate) fn answers(
 ) -> Option<SmallVec<[Answer; 8]>> {
     let each = items.iter_mut().enumerate().map(|(index, item)| {
         let Value::Array(numbers) = seen.get_mut(index)? else { return None };
-        let answer = item.plan.kept.answer(Numbers(numbers), &item.asking, now, effect)?;
-        item.seen = Some(Seen { at: now, numbers: std::mem::take(numbers), effect });
+        let answer = item.config.erased.answer(Numbers(numbers), &item.asking, now, effect)?;
+        item.seen = Some(ScriptView { at: now, numbers: std::mem::take(numbers), effect });
         Some(answer)
     });
     each.collect()

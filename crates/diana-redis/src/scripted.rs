@@ -1,8 +1,8 @@
 //! What an algorithm of diana-core needs in order to live on Redis.
 
 use crate::args::Args;
-use crate::module::Module;
-use diana_core::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Retry, Standing, Timestamp};
+use crate::scripts::Module;
+use diana_core::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Retry, Status, Timestamp};
 use redis::Value;
 use std::any::Any;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) trait Scripted: Algorithm {
     ///
     /// A charge that a grant could have been has the receipt of that grant.
     fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
-        let asking = Asking { patience: Patience::FOREVER, ..*asking };
+        let asking = Asking { max_wait: MaxWait::FOREVER, ..*asking };
         self.answer_to(numbers, &asking, now, Effect::Taken)?.receipt()
     }
 
@@ -66,10 +66,10 @@ pub(crate) trait Scripted: Algorithm {
     /// What the algorithm answers to `state`.
     fn answer_to_state(&self, mut state: Self::State, asking: &Asking, now: Timestamp, effect: Effect) -> Answer {
         match effect {
-            Effect::Taken => Algorithm::answer(self, &mut state, now, asking.cost, asking.patience),
+            Effect::Taken => Algorithm::answer(self, &mut state, now, asking.cost, asking.max_wait),
             Effect::None => Answer {
-                outcome: self.peek(&state, now, asking.cost, asking.patience),
-                standing: self.standing(&state, now),
+                outcome: self.peek(&state, now, asking.cost, asking.max_wait),
+                status: self.status(&state, now),
             },
         }
     }
@@ -84,7 +84,7 @@ pub(crate) trait Scripted: Algorithm {
     ) -> Option<Remembered<Self::State>> {
         let mut state = self.seen(numbers, now)?;
         if effect == Effect::Taken {
-            let _ = self.take(&mut state, now, asking.cost, asking.patience);
+            let _ = self.take(&mut state, now, asking.cost, asking.max_wait);
         }
         Some(Remembered::State(state))
     }
@@ -139,7 +139,7 @@ pub(crate) fn with_mark(mut answer: Answer, mark: u128) -> Answer {
 pub(crate) struct Asking {
     pub(crate) cost: Cost,
     /// In whole microseconds, as Redis counts.
-    pub(crate) patience: Patience,
+    pub(crate) max_wait: MaxWait,
     /// What the time is here: a guess at Redis's, for those who need to know the date.
     pub(crate) about: Timestamp,
     /// A number that no other ask has.
@@ -171,7 +171,7 @@ pub(crate) enum Remembered<S> {
 /// What is known of a state that is not sent: it holds until the first of what is in use is given back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
-    pub(crate) standing: Standing,
+    pub(crate) status: Status,
     /// When it was so.
     pub(crate) at: Timestamp,
     /// For how long it is true: until the first of what is in use leaves a window.
@@ -187,17 +187,17 @@ impl Report {
         if passed >= self.lasts {
             return None;
         }
-        let mut standing = self.standing;
-        standing.reset = standing.reset.saturating_sub(passed);
-        let outcome = if cost.get() > standing.limit {
+        let mut status = self.status;
+        status.reset = status.reset.saturating_sub(passed);
+        let outcome = if cost.get() > status.limit {
             Outcome::never()
-        } else if cost.get() <= standing.remaining {
+        } else if cost.get() <= status.remaining {
             Outcome::granted(Receipt::new(cost, now))
         } else {
             let (_, until) = self.denied.filter(|(denied, _)| *denied == cost)?;
             Outcome::Denied { retry: Retry::After(until.checked_sub(passed).filter(|after| !after.is_zero())?) }
         };
-        Some(Answer { outcome, standing })
+        Some(Answer { outcome, status })
     }
 }
 

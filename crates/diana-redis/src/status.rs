@@ -13,7 +13,7 @@ pub struct LinkStatus {
     /// Requests that waited for Redis. Each waits once at most, and none while Redis is known to be away.
     pub waits: u64,
     /// Requests that were answered without asking, because a refusal was remembered.
-    pub saved_by_refusals: u64,
+    pub saved_by_deny_cache: u64,
     /// Requests that were answered without asking, from a lease.
     pub saved_by_leases: u64,
     /// Requests that travelled with another one.

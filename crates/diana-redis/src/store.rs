@@ -1,25 +1,25 @@
 //! The store that users hold: Redis, and all that spares it or stands in for it.
 
 mod across;
-mod returning;
-mod settling;
+mod charge_back;
+mod refund;
 
-use crate::caller::Caller;
+use crate::client::{Client, Items, Under};
+use crate::deny_cache::{Clocks, DenyCache};
 use crate::error::ConnectError;
 use crate::fallback::{Fallback, Looking};
+use crate::invalidation::{self, Invalidation, ResetListeners};
 use crate::leases::{Leases, TIDY_EVERY, Which};
+use crate::limit_config::LimitConfig;
 use crate::link::{CallError, Counted, Link, Target, without_password};
-use crate::news::{self, News, ResetListeners};
 use crate::options::{self, Options, Times};
-use crate::plans::Plan;
-use crate::refusals::{Clocks, Refusals};
 use crate::releases::Releases;
-use crate::remote::{Items, Remote, Under};
 use crate::request::{Item, Op};
+use crate::script_runner::ScriptRunner;
 use crate::status::{Health, LinkStatus};
-use diana_core::{Ask, Decision, Limit, LimitId, Patience, RefundFuture, ResetListener, Store, StoreError, Timestamp};
+use diana_core::{Ask, Decision, Limit, LimitId, MaxWait, RefundFuture, ResetListener, Store, StoreError, Timestamp};
 use parking_lot::Mutex;
-use returning::Returned;
+use refund::PendingRefund;
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -61,7 +61,7 @@ impl MadeBy {
 /// Clones are the same store. It must be made, and used, within a tokio runtime.
 ///
 /// ```no_run
-/// use diana_core::{Ask, Clock, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
+/// use diana_core::{Ask, Clock, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
 /// use diana_redis::{Options, RedisStore};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,7 +69,7 @@ impl MadeBy {
 /// let limit = Limit::new("each-account", TokenBucket::new(Quota::per_second(100)?));
 ///
 /// let now = SystemClock.now();
-/// let decision = store.decide(&[Ask::one(&limit, "alice")], now, Patience::NONE).await?;
+/// let decision = store.decide(&[Ask::one(&limit, "alice")], now, MaxWait::NONE).await?;
 /// assert!(decision.is_granted());
 /// # Ok(())
 /// # }
@@ -81,15 +81,15 @@ pub struct RedisStore {
 
 impl std::fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let redis = self.inner.remote.caller.link.shown();
+        let redis = self.inner.client.runner.link.shown();
         f.debug_struct("RedisStore").field("redis", &redis).field("link", &self.link()).finish_non_exhaustive()
     }
 }
 
 struct Inner {
-    remote: Arc<Remote>,
+    client: Arc<Client>,
     fallback: Fallback,
-    refusals: Option<Arc<Refusals>>,
+    deny_cache: Option<Arc<DenyCache>>,
     leases: Option<Arc<Leases>>,
     /// Who wants to hear of resets.
     listeners: Arc<ResetListeners>,
@@ -97,7 +97,7 @@ struct Inner {
     listening: AtomicBool,
     releases: Arc<Releases>,
     /// What could not be released yet.
-    unreturned: Mutex<VecDeque<Returned>>,
+    unreturned: Mutex<VecDeque<PendingRefund>>,
     /// Whether somebody sees to it that what is owed is charged.
     settling: AtomicBool,
     times: Times,
@@ -129,19 +129,19 @@ impl RedisStore {
                 _ => tracing::warn!(redis = url, reason, "Redis is away"),
             }
         }
-        let caller = Caller { link, scripts: crate::module::Scripts::default(), times: options.times };
-        let remote = Arc::new(Remote::new(caller, &options, instance));
-        let clocks = if remote.caller.link.is_cluster() { Clocks::Several } else { Clocks::One };
-        let refusals = (options.refusals == options::Refusals::Remembered).then(|| Arc::new(Refusals::new(clocks)));
-        let leases = Leases::new(&remote, options.leases, refusals.clone());
+        let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.times };
+        let client = Arc::new(Client::new(runner, &options, instance));
+        let clocks = if client.runner.link.is_cluster() { Clocks::Several } else { Clocks::One };
+        let deny_cache = (options.deny_cache == options::DenyCache::On).then(|| Arc::new(DenyCache::new(clocks)));
+        let leases = Leases::new(&client, options.leases, deny_cache.clone());
         if let Some(leases) = &leases {
             tokio::spawn(tidy_up(Arc::downgrade(leases)));
         }
         let inner = Inner {
-            remote,
+            client,
             leases,
             fallback: Fallback::new(options.when_down),
-            refusals,
+            deny_cache,
             listeners: Arc::default(),
             listening: AtomicBool::new(false),
             releases: Arc::default(),
@@ -150,7 +150,7 @@ impl RedisStore {
             times: options.times,
             runtime: Handle::current(),
         };
-        if inner.refusals.is_some() || inner.leases.is_some() {
+        if inner.deny_cache.is_some() || inner.leases.is_some() {
             inner.listen();
         }
         Ok(Self { inner: Arc::new(inner) })
@@ -159,20 +159,20 @@ impl RedisStore {
     /// Whether Redis can keep `limit`; else why not.
     ///
     /// ```
-    /// use diana_core::{Limit, SmoothBursty, Starts};
+    /// use diana_core::{Limit, SmoothBursty, InitialPermits};
     /// use diana_redis::RedisStore;
     ///
-    /// let limit = Limit::new("a", SmoothBursty::new(5.0)?.starting(Starts::Empty));
+    /// let limit = Limit::new("a", SmoothBursty::new(5.0)?.with_initial_permits(InitialPermits::Empty));
     /// assert!(RedisStore::can_keep(&limit).is_err(), "an idle key would differ from a new one");
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn can_keep(limit: &Limit) -> Result<(), String> {
-        crate::kind::kept(limit).map(drop)
+        crate::kind::erased(limit).map(drop)
     }
 
     /// How the link to Redis is.
     pub fn link(&self) -> LinkStatus {
-        let link = &self.inner.remote.caller.link;
+        let link = &self.inner.client.runner.link;
         let counters = link.counters();
         LinkStatus {
             health: match link.trouble() {
@@ -181,12 +181,12 @@ impl RedisStore {
             },
             commands: counters.get(Counted::Command),
             waits: counters.get(Counted::Wait),
-            saved_by_refusals: counters.get(Counted::ByRefusal),
+            saved_by_deny_cache: counters.get(Counted::ByDenyCache),
             saved_by_leases: counters.get(Counted::ByLease),
             saved_by_batching: counters.get(Counted::ByBatching),
             leased: self.inner.leases.as_ref().map_or(0, |leases| leases.held()),
             instances: counters.instances(),
-            adopted: self.inner.remote.plans.adopted(),
+            adopted: self.inner.client.configs.adopted(),
         }
     }
 
@@ -202,12 +202,12 @@ impl RedisStore {
 
     /// Keeps the keys of `limit` for at least `least` after a grant, where its algorithm can.
     pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
-        self.inner.remote.plans.keep_keys(limit, least);
+        self.inner.client.configs.keep_keys(limit, least);
     }
 
     /// For how long permits are held.
     pub(crate) fn permits_for(&self) -> Duration {
-        self.inner.remote.permits_for
+        self.inner.client.permits_for
     }
 
     /// Gives back what is out on lease, so that others can use it at once, and waits for that: for the end of a program. A
@@ -247,13 +247,13 @@ impl Inner {
     /// The time by which what is kept here goes: ours, or the one that is handed in.
     fn here(&self, now: Timestamp) -> Timestamp {
         match self.times {
-            Times::OfRedis => self.remote.caller.link.now(),
+            Times::OfRedis => self.client.runner.link.now(),
             Times::OfCaller => now,
         }
     }
 
     fn instances(&self) -> u64 {
-        self.remote.caller.link.counters().instances()
+        self.client.runner.link.counters().instances()
     }
 
     async fn ask(self: &Arc<Self>, op: Op, items: &mut Items, now: Timestamp) -> Decision {
@@ -269,19 +269,19 @@ impl Inner {
                 leases.note(&items.items, self.here(now));
             }
         }
-        if self.remote.is_up(&items.items) {
-            let asked = self.refusals.as_ref().map(|refusals| (refusals, refusals.asking(self.here(now))));
-            let moment = self.remote.moment(now);
+        if self.client.is_up(&items.items) {
+            let asked = self.deny_cache.as_ref().map(|deny_cache| (deny_cache, deny_cache.asking(self.here(now))));
+            let moment = self.client.moment(now);
             // Here, since blocks that are fetched behind requests make nobody wait.
-            self.remote.caller.link.counters().count(Counted::Wait);
+            self.client.runner.link.counters().count(Counted::Wait);
             let asked_redis = match self.settle(&items.items, moment).await {
                 Ok(()) => self.ask_redis(op, &mut items.items, moment).await,
                 Err(error) => Err(error),
             };
             match asked_redis {
                 Ok(decision) => {
-                    if let Some((refusals, asked)) = &asked {
-                        refusals.learn(&items.items, &decision, asked);
+                    if let Some((deny_cache, asked)) = &asked {
+                        deny_cache.learn(&items.items, &decision, asked);
                     }
                     return items.spread(&decision);
                 }
@@ -296,15 +296,15 @@ impl Inner {
 
     /// The denial of `items`, if it is known that Redis would deny them.
     fn remembered(&self, items: &[Item], now: Timestamp) -> Option<Decision> {
-        let denial = self.refusals.as_ref()?.denial(items, self.here(now))?;
-        self.remote.caller.link.counters().count(Counted::ByRefusal);
+        let denial = self.deny_cache.as_ref()?.denial(items, self.here(now))?;
+        self.client.runner.link.counters().count(Counted::ByDenyCache);
         Some(denial)
     }
 
     /// The link tells of its own troubles; what is wrong with a single request is told here.
     fn complain(&self, error: &CallError) {
         if let CallError::Unanswerable(reason) | CallError::NotNow(reason) = error {
-            self.remote.caller.link.complain(reason);
+            self.client.runner.link.complain(reason);
         }
     }
 
@@ -313,25 +313,25 @@ impl Inner {
         if self.listening.swap(true, Ordering::AcqRel) {
             return;
         }
-        let kept = news::Kept {
-            refusals: self.refusals.as_ref().map_or_else(Weak::new, Arc::downgrade),
+        let erased = invalidation::Erased {
+            deny_cache: self.deny_cache.as_ref().map_or_else(Weak::new, Arc::downgrade),
             leases: self.leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
             listeners: Arc::downgrade(&self.listeners),
         };
-        self.runtime.spawn(news::listen(Arc::downgrade(&self.remote), kept));
+        self.runtime.spawn(invalidation::listen(Arc::downgrade(&self.client), erased));
     }
 
     /// Tells the other instances what happened to keys, in case they remember that something was refused, or hold leases.
-    fn tell(&self, news: News, names: impl Iterator<Item = Vec<u8>>) {
+    fn tell(&self, news: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
         // Others may listen, whatever is kept here.
-        news::tell(&self.remote, news, names);
+        invalidation::tell(&self.client, news, names);
     }
 
     /// Forgets what is known of a state that changes, other than by a request that is granted.
-    fn forget(&self, plan: &Plan, name: &[u8]) {
-        match &self.refusals {
-            Some(refusals) if plan.kept.holds() => refusals.forget_released(name),
-            Some(refusals) => refusals.forget(name),
+    fn forget(&self, config: &LimitConfig, name: &[u8]) {
+        match &self.deny_cache {
+            Some(deny_cache) if config.erased.holds() => deny_cache.forget_released(name),
+            Some(deny_cache) => deny_cache.forget(name),
             None => {}
         }
     }
@@ -340,13 +340,13 @@ impl Inner {
 impl Store for RedisStore {
     /// An answer in any case: from Redis, from what is known here, or as [`Options::when_down`] says. An error only for a
     /// limit that can't be kept on Redis.
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        let mut items = self.inner.remote.items(asks, now, patience)?;
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        let mut items = self.inner.client.items(asks, now, max_wait)?;
         Ok(self.inner.ask(Op::Take, &mut items, now).await)
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        let mut items = self.inner.remote.items(asks, now, patience)?;
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        let mut items = self.inner.client.items(asks, now, max_wait)?;
         Ok(self.inner.ask(Op::Peek, &mut items, now).await)
     }
 
@@ -375,11 +375,11 @@ impl Store for RedisStore {
 
     async fn charge(&self, ask: Ask<'_>, now: Timestamp) -> Result<(), StoreError> {
         let inner = &self.inner;
-        let mut items = inner.remote.items(&[ask], now, Patience::NONE)?;
+        let mut items = inner.client.items(&[ask], now, MaxWait::NONE)?;
         let Some(item) = items.items.first_mut() else { return Ok(()) };
-        let moment = inner.remote.moment(now);
-        let done = inner.remote.charge(std::slice::from_mut(item), Under::Ours, moment).await;
-        inner.forget(&item.plan, &item.name);
+        let moment = inner.client.moment(now);
+        let done = inner.client.charge(std::slice::from_mut(item), Under::Ours, moment).await;
+        inner.forget(&item.config, &item.name);
         if let Err(error) = done {
             inner.complain(&error);
             inner.fallback.charge(item, inner.instances(), now);
@@ -391,16 +391,16 @@ impl Store for RedisStore {
     /// Makes a key as good as new, here at once and on Redis. An error if Redis is away: there it is as it was.
     async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let inner = &self.inner;
-        let plan = inner.remote.plan(limit)?;
-        let name = plan.keys.name(key);
-        inner.fallback.reset(&plan, &name, inner.instances(), now);
-        let moment = inner.remote.moment(now);
-        let done = inner.remote.reset(&plan, key, moment).await;
-        inner.forget(&plan, &name);
+        let config = inner.client.config(limit)?;
+        let name = config.keys.name(key);
+        inner.fallback.reset(&config, &name, inner.instances(), now);
+        let moment = inner.client.moment(now);
+        let done = inner.client.reset(&config, key, moment).await;
+        inner.forget(&config, &name);
         if let Some(leases) = &inner.leases {
             leases.forget(&name);
         }
-        inner.tell(News::Reset, std::iter::once(name));
+        inner.tell(Invalidation::Reset, std::iter::once(name));
         done.map_err(|error| self.failed(&error))
     }
 
@@ -410,14 +410,14 @@ impl Store for RedisStore {
         if !decision.is_granted() || Self::is_made_here(decision) {
             return Ok(());
         }
-        let remote = &self.inner.remote;
-        let items = remote.items(asks, now, Patience::NONE)?;
+        let client = &self.inner.client;
+        let items = client.items(asks, now, MaxWait::NONE)?;
         let own = items.gather(decision);
-        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.plan.kept.holds());
-        let held = held.filter_map(|(item, answer)| Some((item.plan, item.name, answer.receipt()?)));
+        let held = items.items.into_iter().zip(own.answers()).filter(|(item, _)| item.config.erased.holds());
+        let held = held.filter_map(|(item, answer)| Some((item.config, item.name, answer.receipt()?)));
         let mut held = held.collect::<Vec<_>>();
-        let moment = remote.moment(now);
-        remote.hand_in(Op::Extend, &mut held, Under::Ours, moment).await.map_err(|error| self.failed(&error))
+        let moment = client.moment(now);
+        client.hand_in(Op::Extend, &mut held, Under::Ours, moment).await.map_err(|error| self.failed(&error))
     }
 
     /// Three times in the time that [`Options::permits_for`] says, so that one may be lost.
@@ -427,7 +427,7 @@ impl Store for RedisStore {
 
     /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.
     fn forget(&self, limit: &Limit) {
-        self.inner.remote.plans.forget(limit.id());
+        self.inner.client.configs.forget(limit.id());
         self.inner.fallback.forget(limit.id());
     }
 
@@ -437,13 +437,13 @@ impl Store for RedisStore {
     /// the highest number that a key has seen counts for all who share the limit, also for those with a lower one; a line in
     /// the log says so. Without numbers each goes by its own.
     fn configure(&self, number: u64) {
-        self.inner.remote.plans.configure(number);
+        self.inner.client.configs.configure(number);
     }
 }
 
 impl RedisStore {
     fn failed(&self, error: &CallError) -> StoreError {
-        let store = self.inner.remote.caller.link.shown().to_owned();
+        let store = self.inner.client.runner.link.shown().to_owned();
         match error {
             CallError::TimedOut(after) => StoreError::TimedOut { store, after: *after },
             error => StoreError::Unreachable { store, reason: error.to_string() },

@@ -66,7 +66,7 @@ impl Configured {
     /// The same, and what it means in words, for people who look at their rules: `at most 5 a second`. Diana's own algorithms
     /// have words already.
     #[must_use]
-    pub fn in_words(self, words: impl Into<Arc<str>>) -> Self {
+    pub fn describe(self, words: impl Into<Arc<str>>) -> Self {
         Self { words: Some(words.into()), ..self }
     }
 

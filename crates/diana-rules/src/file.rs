@@ -10,25 +10,25 @@ mod address;
 pub(crate) mod admin;
 pub(crate) mod gateway;
 pub(crate) mod remote;
+mod shadowed;
 pub(crate) mod store;
-mod unreachable;
 mod unset;
 mod warnings;
 
-use crate::answer::OwnAnswer;
 use crate::document::Document;
 use crate::document::node::{Node, Span, Value};
-use crate::fields::Fields;
 use crate::identity::Identity;
+use crate::map_reader::MapReader;
 use crate::problem::{Problem, Problems};
 use crate::registry::Registry;
+use crate::response::CustomResponse;
 use crate::rule::{Defaults, Rule, status};
 use crate::scalar;
-use crate::vocabulary::Vocabulary;
+use crate::scope::Scope;
 pub use admin::Admin;
 pub use gateway::{
-    AccessLogFormat, Bounds, Certificate, Gateway, InvalidUpstream, Methods, Paths, RateLimitHeaders, Route, Scheme,
-    Signature, Spelling, Timeouts, Tls, Upstream,
+    AccessLogFormat, Certificate, Gateway, GatewayLimits, InvalidUpstream, Methods, Paths, RateLimitHeaders, Route,
+    Scheme, Signature, Spelling, Timeouts, Tls, Upstream,
 };
 pub use remote::{RemoteSection, WhenRemoteIsDown};
 use std::collections::{HashMap, HashSet};
@@ -82,7 +82,7 @@ pub struct RuleFile {
     /// What a refusal answers, unless its rule says otherwise.
     pub status: u16,
     /// What a refusal says in the user's own words, unless its rule says otherwise.
-    pub answer: Option<Arc<OwnAnswer>>,
+    pub answer: Option<Arc<CustomResponse>>,
     /// The rules, in order.
     pub rules: Vec<Rule>,
     /// What is not wrong, but most likely not meant.
@@ -138,7 +138,7 @@ impl RuleFile {
     }
 
     fn of_tree(tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(tree, "a rule file", FIELDS, problems)?;
+        let mut fields = MapReader::of(tree, "a rule file", FIELDS, problems)?;
         version(fields.take("version"), problems);
         let has_gateway = fields.peek("gateway").is_some();
         let has_remote = fields.peek("remote").is_some();
@@ -151,13 +151,12 @@ impl RuleFile {
             store: fields.take("store").and_then(|node| StoreSection::read(node, problems)).unwrap_or_default(),
             remote: fields.take("remote").and_then(|node| RemoteSection::read(node, problems)),
             status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(STATUS),
-            answer: fields.take("answer").and_then(|node| OwnAnswer::read(node, problems)),
+            answer: fields.take("answer").and_then(|node| CustomResponse::read(node, problems)),
             rules: Vec::new(),
             warnings: None,
         };
         file.check_listening(admin_at, problems);
-        let vocabulary =
-            Vocabulary { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
+        let vocabulary = Scope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
         // With a configuration centre, the local rules are what serves without it, and may be left out.
         let falls_back = file.remote.as_ref().is_some_and(|remote| remote.when_down == WhenRemoteIsDown::Local);
         // Without them, nothing would be limited while the config server is unreachable.
@@ -178,7 +177,7 @@ impl RuleFile {
     }
 
     fn remote_tree(&self, tree: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(tree, "a document of rules", FIELDS, problems)?;
+        let mut fields = MapReader::of(tree, "a document of rules", FIELDS, problems)?;
         for local in FIELDS.iter().filter(|name| !REMOTE_FIELDS.contains(name)) {
             if let Some(entry) = fields.take_entry(local) {
                 let problem = Problem::new(entry.span, format!("`{local}` belongs in the local file of each machine"));
@@ -190,12 +189,12 @@ impl RuleFile {
         let revision = revision(fields.take("revision"), problems).unwrap_or_default();
         let identity = fields.take("identity").map(|node| Identity::read_in_part(node, problems));
         let status = fields.take("status").and_then(|node| status(node, problems)).unwrap_or(self.status);
-        let answer = fields.take("answer").and_then(|node| OwnAnswer::read(node, problems));
+        let answer = fields.take("answer").and_then(|node| CustomResponse::read(node, problems));
         let answer = answer.or_else(|| self.answer.clone());
         let identity = identity.unwrap_or_else(|| self.identity.clone());
         let file = Self { revision, identity, status, answer, ..self.clone() };
         let vocabulary =
-            Vocabulary { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None, call: None };
+            Scope { registry, identity: &file.identity, gateway: self.gateway.is_some(), paths: None, call: None };
         let rules = fields.require("rules", problems).map(|node| file.read_rules(node, &vocabulary, problems));
         fields.finish(problems);
         Some(Self { rules: rules.unwrap_or_default(), ..file })
@@ -207,7 +206,7 @@ impl RuleFile {
         warnings::of(&self.rules, |rule| name_of(places.get(&rule.span).copied(), rule))
     }
 
-    fn read_rules(&self, node: &Node, vocabulary: &Vocabulary<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
+    fn read_rules(&self, node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Rule> {
         let Value::List(items) = &node.value else {
             let what = format!("`rules` is a list, but this is {}", node.value.kind());
             problems.push(Problem::new(node.span, what).expected("rules, each with `- name: ...` in front"));
@@ -238,7 +237,7 @@ impl RuleFile {
                 problems.push(problem.expected("another name: counts are kept by it"));
             }
         }
-        unreachable::check(&rules, |rule| !unsound.contains(&rule.span), place, problems);
+        shadowed::check(&rules, |rule| !unsound.contains(&rule.span), place, problems);
         rules
     }
 }

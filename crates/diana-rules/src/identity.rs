@@ -8,7 +8,7 @@ mod token;
 use crate::attributes::{Attribute, Attributes, Doubt, doubt_about};
 use crate::document::node::{Node, Value};
 use crate::expression::Expression;
-use crate::fields::empty;
+use crate::map_reader::empty;
 use crate::problem::Problem;
 use crate::scalar;
 use source::Source;

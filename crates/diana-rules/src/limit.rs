@@ -13,17 +13,17 @@
 //! `concurrent: {limit: 4, burst: 8, delay: 200ms}` lets a few more in after a wait.
 
 pub(crate) mod concurrent;
-mod style;
+mod inherit;
 
 use crate::algorithm::{AlgorithmOptions, Configured};
 use crate::document::node::{Entry, Node, Span, Value};
-use crate::fields::{Fields, all, empty, nearest};
+use crate::map_reader::{MapReader, all, empty, nearest};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 use diana_core::{MinInterval, Quota, TokenBucket, Total};
+pub(crate) use inherit::LimitStyle;
 use std::time::Duration;
-pub(crate) use style::LimitStyle;
 
 /// The algorithm where none is named.
 const DEFAULT: &str = "token_bucket";
@@ -71,11 +71,11 @@ impl LimitRule {
     /// Takes the limits out of a rule's fields. What is wrong is told in `problems`, and left out.
     ///
     /// ```
-    /// use diana_rules::{Document, Fields, LimitRule, Registry};
+    /// use diana_rules::{Document, MapReader, LimitRule, Registry};
     ///
     /// let document = Document::new("rule.yaml", "limit: [{rate: 100/s, burst: 200}, 20000/h]\nconcurrent: 4\n");
     /// let (tree, registry, mut problems) = (document.parse()?, Registry::default(), Vec::new());
-    /// let mut rule = Fields::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).unwrap();
+    /// let mut rule = MapReader::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).unwrap();
     ///
     /// let limits = LimitRule::read(&mut rule, &registry, &mut problems);
     /// let written = limits.iter().map(|limit| limit.written.as_str()).collect::<Vec<_>>();
@@ -83,13 +83,13 @@ impl LimitRule {
     /// assert!(problems.is_empty());
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
-    pub fn read(rule: &mut Fields<'_>, registry: &Registry, problems: &mut Vec<Problem>) -> Vec<Self> {
+    pub fn read(rule: &mut MapReader<'_>, registry: &Registry, problems: &mut Vec<Problem>) -> Vec<Self> {
         Self::read_in_style(rule, &LimitStyle::default(), registry, problems).0
     }
 
     /// The same for a limit in a given style; and the style in which it is written itself, for those that take its place.
     pub(crate) fn read_in_style<'a>(
-        rule: &mut Fields<'a>,
+        rule: &mut MapReader<'a>,
         inherited: &LimitStyle<'_>,
         registry: &Registry,
         problems: &mut Vec<Problem>,

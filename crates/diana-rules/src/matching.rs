@@ -9,9 +9,9 @@ pub(crate) mod host;
 pub(crate) mod index;
 mod names;
 pub(crate) mod networks;
+pub(crate) mod parse;
 pub(crate) mod path;
-pub(crate) mod read;
-mod seen;
+mod request_view;
 mod segment;
 
 use crate::attributes::{Attribute, Attributes, SEVERAL};
@@ -20,7 +20,7 @@ use glob::Glob;
 use host::HostPattern;
 use networks::Networks;
 use path::PathPattern;
-pub(crate) use seen::{Looks, Normalised, Seen, WithParameters};
+pub(crate) use request_view::{Looks, Normalised, RequestView, WithParameters};
 pub use segment::normal_segment;
 use std::fmt;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub enum Mismatch {
 
 /// What has been looked at already, so that it need not be looked at again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proved {
+pub(crate) enum IndexedMatch {
     /// Host and path fit: the index says so.
     Place,
     Nothing,
@@ -101,11 +101,11 @@ pub(crate) enum When {
 
 impl Match {
     /// Whether the rule is about this request; else the first thing that it lacks.
-    pub(crate) fn check(&self, seen: &Seen<'_>, proved: Proved) -> Result<When, Mismatch> {
+    pub(crate) fn check(&self, seen: &RequestView<'_>, proved: IndexedMatch) -> Result<When, Mismatch> {
         if self.call.is_some() {
             return Err(Mismatch::Call);
         }
-        if proved == Proved::Nothing {
+        if proved == IndexedMatch::Nothing {
             self.check_place(seen)?;
         }
         if !self.methods.is_empty()
@@ -128,12 +128,12 @@ impl Match {
     }
 
     /// Whether the rule is about a call that names it. Who names a rule for requests means the limit, wherever requests go.
-    pub(crate) fn check_call(&self, seen: &Seen<'_>) -> Result<When, Mismatch> {
+    pub(crate) fn check_call(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
         if self.call.is_some() { self.check_rest(seen) } else { Ok(When::Holds) }
     }
 
     /// What may be said about requests and calls.
-    fn check_rest(&self, seen: &Seen<'_>) -> Result<When, Mismatch> {
+    fn check_rest(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
         if !self.networks.is_empty() && !seen.ip().is_some_and(|address| self.networks.contains(address)) {
             return Err(Mismatch::Ip);
         }
@@ -165,7 +165,7 @@ impl Match {
     }
 
     /// Whether host and path are the rule's; else which of them is another.
-    pub(crate) fn check_place(&self, seen: &Seen<'_>) -> Result<(), Mismatch> {
+    pub(crate) fn check_place(&self, seen: &RequestView<'_>) -> Result<(), Mismatch> {
         let host = seen.host();
         if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
             return Err(Mismatch::Host);
@@ -177,12 +177,12 @@ impl Match {
     }
 
     /// The request with the parameters of its path.
-    pub(crate) fn view<'a, 's>(&'a self, seen: &'a Seen<'s>) -> WithParameters<'a, 's> {
+    pub(crate) fn view<'a, 's>(&'a self, seen: &'a RequestView<'s>) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: None }
     }
 
     /// The same with another form of its path.
-    pub(crate) fn view_of<'a, 's>(&'a self, seen: &'a Seen<'s>, form: &'a str) -> WithParameters<'a, 's> {
+    pub(crate) fn view_of<'a, 's>(&'a self, seen: &'a RequestView<'s>, form: &'a str) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: Some(form) }
     }
 

@@ -1,25 +1,25 @@
 //! One rule: which requests it is about, whom it counts, how much is allowed, and what happens beyond.
 
 mod keys;
-pub(crate) mod load;
+pub(crate) mod overload;
 pub(crate) mod overrides;
-pub(crate) mod read;
+pub(crate) mod parse;
 mod sharing;
 
-use crate::answer::OwnAnswer;
 use crate::attributes::Attribute;
-use crate::by::By;
 use crate::bytes;
 use crate::document::node::Span;
 use crate::expression::Expression;
 use crate::file::Upstream;
+use crate::key::KeySpec;
 use crate::limit::LimitRule;
 use crate::matching::Match;
+use crate::response::CustomResponse;
 use diana_core::{Cost, Quota};
 pub use keys::KeyList;
-pub use load::{Load, Percent};
+pub use overload::{Overload, Percent};
 pub use overrides::Override;
-pub(crate) use read::{Defaults, status};
+pub(crate) use parse::{Defaults, status};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Rule {
     /// What people and stores know it by.
     pub name: String,
     /// Whom it counts.
-    pub by: By,
+    pub by: KeySpec,
     /// Which requests it is about.
     pub matches: Match,
     /// How much is allowed: all of these at once.
@@ -42,7 +42,7 @@ pub struct Rule {
     /// How fast bodies flow.
     pub bandwidth: Option<Bandwidth>,
     /// How busy the machine may be.
-    pub load: Option<Load>,
+    pub load: Option<Overload>,
     /// What a request costs.
     pub cost: CostOf,
     /// What a request costs whose `cost` fails. Without it, such a request is denied.
@@ -60,19 +60,19 @@ pub struct Rule {
     /// How many wait at once.
     pub queue: Option<u64>,
     /// What becomes of a request that is over the limit.
-    pub over: Over,
+    pub over: OverLimit,
     /// Whether it refuses anybody.
     pub mode: Mode,
     /// What a refusal answers.
     pub status: u16,
     /// What a refusal says in the user's own words: the rule's, else the file's.
-    pub answer: Option<Arc<OwnAnswer>>,
+    pub answer: Option<Arc<CustomResponse>>,
     /// What becomes of a request that lacks what `by` asks for.
     pub missing: Missing,
     /// What such a request is answered if it is denied, where that is another status than the rule's.
     pub missing_status: Option<u16>,
     /// Where its counts are.
-    pub home: Home,
+    pub home: CountedIn,
     /// Where it stands in the file.
     pub span: Span,
 }
@@ -91,7 +91,7 @@ pub enum CostOf {
 
 /// What becomes of a request that is over the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Over {
+pub enum OverLimit {
     /// It is refused.
     #[default]
     Deny,
@@ -134,7 +134,7 @@ pub enum Missing {
 
 /// Where the counts of a rule are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Home {
+pub enum CountedIn {
     /// In this process.
     #[default]
     Local,

@@ -2,34 +2,34 @@
 //!
 //! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
 
-mod by_hand;
-mod by_name;
-mod counted;
+mod compiled;
+mod counters;
+mod diff;
 mod explain;
-mod found;
-mod in_force;
-mod pairs;
+mod key_lookup;
+mod matches;
+mod named_rule;
 
 use crate::attributes::{Attribute, Attributes};
 use crate::file::RuleFile;
 use crate::identity::Identity;
 use crate::matching::index::{Candidates, Index};
-use crate::matching::{Looks, Normalised, Seen, When};
+use crate::matching::{Looks, Normalised, RequestView, When};
 use crate::rule::{Mode, Rule};
-pub use by_hand::{InvalidKey, Listed};
-pub use by_name::NotAskable;
-pub use counted::{Counted, Fate};
+use compiled::{Asks, Expressions};
+pub use compiled::{CompiledLimit, CompiledRule, Move};
+pub use counters::{RequestOutcome, RuleCounts};
 use diana_core::Limit;
 pub use explain::{Explained, ExplainedRule};
-pub use found::{Applied, Found, RefusedBy, Resource, Why};
 use hashbrown::{HashMap, HashSet};
-use in_force::{Asks, Expressions};
-pub use in_force::{LimitInForce, Move, RuleInForce};
+pub use key_lookup::{InvalidKey, Listed};
+pub use matches::{DenyReason, MatchedRule, Matches, RefusedBy, Resource};
+pub use named_rule::RuleNotCallable;
 
 /// The rules in force.
 ///
 /// ```
-/// use diana_rules::{Attribute, Attributes, Document, Found, Registry, RuleFile, RuleSet};
+/// use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet};
 /// use std::borrow::Cow;
 ///
 /// struct Request(&'static str);
@@ -43,14 +43,14 @@ pub use in_force::{LimitInForce, Move, RuleInForce};
 /// let document = Document::new("diana.yaml", "rules: [{name: search, by: resource, match: {path: /search/**}, limit: 5/s}]");
 /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
 ///
-/// let mut found = Found::default();
+/// let mut found = Matches::default();
 /// rules.find(&Request("/search/shoes"), &mut found);
 /// assert_eq!(found.key(&found.applied()[0]), b"/search/shoes");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
 #[derive(Debug)]
 pub struct RuleSet {
-    rules: Vec<RuleInForce>,
+    rules: Vec<CompiledRule>,
     index: Index,
     /// The numbers of the rules, by their names.
     by_name: HashMap<Box<str>, u32>,
@@ -78,16 +78,16 @@ impl RuleSet {
         Self::build(file, |name| self.named(name))
     }
 
-    fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a RuleInForce>) -> Self {
+    fn build<'a>(file: &RuleFile, known: impl Fn(&str) -> Option<&'a CompiledRule>) -> Self {
         let index = Index::new(file.rules.iter().map(|rule| &rule.matches));
-        let rules = file.rules.iter().map(|rule| RuleInForce::new(rule.clone(), known(&rule.name)));
+        let rules = file.rules.iter().map(|rule| CompiledRule::new(rule.clone(), known(&rule.name)));
         let rules = rules.collect::<Vec<_>>();
         let numbers = rules.iter().zip(0_u32..);
         let by_name = numbers.map(|(rule, number)| (rule.rule().name.as_str().into(), number)).collect();
         let looks = file.rules.iter().fold(Looks::default(), |looks, rule| looks.and(&rule.matches).and_lists_of(rule));
         let asks_identity = file.rules.iter().any(Rule::asks_identity);
         let has_load = file.rules.iter().any(|rule| rule.load.is_some());
-        let has_reserved = rules.iter().any(RuleInForce::has_reserved);
+        let has_reserved = rules.iter().any(CompiledRule::has_reserved);
         let has_adaptive = file.rules.iter().any(|rule| rule.adaptive);
         Self {
             rules,
@@ -103,12 +103,12 @@ impl RuleSet {
     }
 
     /// Every rule, in the order of the file.
-    pub fn rules(&self) -> &[RuleInForce] {
+    pub fn rules(&self) -> &[CompiledRule] {
         &self.rules
     }
 
     /// A rule by its number.
-    pub fn rule(&self, number: u32) -> Option<&RuleInForce> {
+    pub fn rule(&self, number: u32) -> Option<&CompiledRule> {
         self.rules.get(number as usize)
     }
 
@@ -125,11 +125,11 @@ impl RuleSet {
     /// What the file's `identity` knows about a request: each name, and what it stands for, is handed to `tell`.
     ///
     /// ```
-    /// use diana_rules::{DescribedRequest, Document, Registry, RuleFile, RuleSet};
+    /// use diana_rules::{SyntheticRequest, Document, Registry, RuleFile, RuleSet};
     ///
     /// let document = Document::new("diana.yaml", "identity: {account: header(x-account), device: cookie(d)}\nrules: []");
     /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
-    /// let request = DescribedRequest::new("GET", "/").header("x-account", "alice");
+    /// let request = SyntheticRequest::new("GET", "/").header("x-account", "alice");
     /// let known = rules.identify(&request, vec![], |mut known, name, value| {
     ///     known.push(format!("{name} is {value}"));
     ///     known
@@ -156,8 +156,8 @@ impl RuleSet {
     ///
     /// `None` if a rule counts by something else now, or refuses what it only would have refused: only the request itself could
     /// tell.
-    pub fn carried_over(&self, before: &Self, found: &Found) -> Option<Found> {
-        let mut carried = Found::default();
+    pub fn carried_over(&self, before: &Self, found: &Matches) -> Option<Matches> {
+        let mut carried = Matches::default();
         let counted = found.applied().iter().map(|applied| (applied, Some(applied.cost)));
         for (applied, cost) in counted.chain(found.free().iter().map(|applied| (applied, None))) {
             let old = before.rule(applied.rule)?;
@@ -174,7 +174,7 @@ impl RuleSet {
     }
 
     /// A rule by its name.
-    pub fn named(&self, name: &str) -> Option<&RuleInForce> {
+    pub fn named(&self, name: &str) -> Option<&CompiledRule> {
         self.rule(self.number(name)?)
     }
 
@@ -203,11 +203,11 @@ impl RuleSet {
     }
 
     fn limits(&self) -> impl Iterator<Item = &Limit> {
-        self.rules.iter().flat_map(RuleInForce::all_limits)
+        self.rules.iter().flat_map(CompiledRule::all_limits)
     }
 
     /// Finds the rules that a request is about, and for each whose it is and what it costs. `found` is emptied first.
-    pub fn find(&self, request: &dyn Attributes, found: &mut Found) {
+    pub fn find(&self, request: &dyn Attributes, found: &mut Matches) {
         found.clear();
         if self.asks_identity {
             self.find_for(&self.identity.of(&Normalised(request)), found);
@@ -216,8 +216,8 @@ impl RuleSet {
         }
     }
 
-    fn find_for(&self, request: &dyn Attributes, found: &mut Found) {
-        let seen = Seen::new(request, self.looks);
+    fn find_for(&self, request: &dyn Attributes, found: &mut Matches) {
+        let seen = RequestView::new(request, self.looks);
         let mut candidates = Candidates::new();
         self.index.candidates(&seen, &mut candidates);
         for candidate in &candidates {

@@ -1,7 +1,7 @@
 //! Reading single values: what they may be, and a problem that says so if they are not.
 
 use crate::document::node::{Node, Value};
-use crate::fields::{all, nearest};
+use crate::map_reader::{all, nearest};
 use crate::problem::Problem;
 use diana_core::InvalidQuota;
 use std::ops::RangeInclusive;

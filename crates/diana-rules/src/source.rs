@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!  file ──── LocalFile ──┐                       ┌─▶ Apply (the engine checks, and swaps)
-//!                        ├─▶ Desk: the newest of ┤
-//!  centre ── Centre ─────┘   each, a few a second└─▶ Kept (the last good remote document, on disk)
+//!                        ├─▶ Coordinator: the newest of ┤
+//!  centre ── RemoteWatcher ─────┘   each, a few a second└─▶ DiskCache (the last good remote document, on disk)
 //! ```
 //!
-//! Each source is one task that brings what it finds to the [desk](desk::Desk). The desk alone calls [`Apply`], one call at a
+//! Each source is one task that brings what it finds to the [desk](coordinator::Desk). The desk alone calls [`Apply`], one call at a
 //! time, so that nobody has to think about two documents that arrive at once.
 //!
 //! # What always holds (`tests/it/remote_over_local.rs`)
@@ -17,34 +17,34 @@
 //! - A source that changes many times a second is put in force a few times a second at most, and the last change always.
 //! - No password and no token is in any error, status or debug output.
 
-mod centre;
+mod backoff;
 mod client;
-mod desk;
+mod coordinator;
+mod disk_cache;
 mod etcd;
 mod file;
+mod handle;
 mod http;
-mod kept;
-mod pace;
+mod redact;
 mod redis;
 mod remote;
-mod running;
-mod shown;
+mod remote_watcher;
 mod status;
 mod watch;
 
-pub use kept::default_keep;
+pub use disk_cache::default_keep;
+pub use handle::WatchHandle;
 pub use remote::{Remote, RemoteError};
-pub use running::Running;
 pub use status::{Origin, SourceError, SourceStatus};
 
 use crate::document::Document;
 use crate::file::WhenRemoteIsDown;
 use crate::problem::Problems;
-use centre::Centre;
-use desk::{Desk, Found};
+use coordinator::{Coordinator, Found};
+use disk_cache::DiskCache;
 use file::LocalFile;
-use kept::Kept;
-use status::{Ledger, Wrong};
+use remote_watcher::RemoteWatcher;
+use status::{StatusLog, Wrong};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -161,19 +161,19 @@ impl Sources {
     ///
     /// What is tried, until something can be put in force: the centre's document, the one kept from the last time, the file
     /// alone. Each failure is recorded. Needs a tokio runtime with time and I/O.
-    pub async fn start(self, apply: Arc<dyn Apply>) -> Result<Running, StartError> {
+    pub async fn start(self, apply: Arc<dyn Apply>) -> Result<WatchHandle, StartError> {
         let Self { local, fixed, remote, keep, when_down, wait } = self;
         let keep = keep.filter(|_| when_down == WhenRemoteIsDown::LastGood);
         if local.is_none() && fixed.is_none() && remote.is_none() {
             return Err(StartError::NoSource);
         }
-        let ledger = Arc::new(Ledger::default());
+        let ledger = Arc::new(StatusLog::default());
         let file = local.map(LocalFile::new);
-        let kept = remote.as_ref().zip(keep).map(|(remote, folder)| Kept::new(&folder, remote));
+        let kept = remote.as_ref().zip(keep).map(|(remote, folder)| DiskCache::new(&folder, remote));
         if remote.is_some() {
             ledger.has_remote();
         }
-        let mut centre = remote.map(Centre::new);
+        let mut centre = remote.map(RemoteWatcher::new);
 
         let (found, fetched) = tokio::join!(
             async {
@@ -205,9 +205,9 @@ impl Sources {
             }
         };
 
-        let desk = Arc::new(Desk::new(apply, kept, when_down, Arc::clone(&ledger)));
+        let desk = Arc::new(Coordinator::new(apply, kept, when_down, Arc::clone(&ledger)));
         match desk.open(local, first, &mut failures).await {
-            Ok(()) => Ok(Running::new(desk, ledger, file, centre)),
+            Ok(()) => Ok(WatchHandle::new(desk, ledger, file, centre)),
             Err(()) => Err(StartError::NothingInForce(failures)),
         }
     }

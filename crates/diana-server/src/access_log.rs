@@ -21,7 +21,7 @@ mod writer;
 
 pub use entry::{Entry, LogFormat};
 
-use crate::date::Date;
+use crate::log_time::LogTime;
 use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl AccessLog {
             return;
         }
         let Buffer { bytes, date, lines } = &mut *buffer;
-        let date: &mut Date = date;
+        let date: &mut LogTime = date;
         entry.write(self.format, date, bytes);
         *lines += 1;
         let after = bytes.len();

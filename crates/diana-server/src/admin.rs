@@ -24,14 +24,14 @@
 //!
 //! Connections, their time, and what they send are bounded.
 
-mod answer;
+mod auth;
 mod counts;
 mod explain;
-mod guard;
 mod page;
 mod parameters;
 mod prometheus;
 mod readiness;
+mod response;
 mod rules;
 mod serve;
 mod status;
@@ -98,15 +98,16 @@ impl Admin {
             .route("/reset", post(counts::reset))
             .route("/refund", post(counts::refund))
             .route("/charge", post(counts::charge))
-            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), guard::token));
+            .route_layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::token));
         let open = Router::new()
             .route("/", get(page::html))
             .route("/page.css", get(page::css))
             .route("/page.js", get(page::js))
             .route("/healthz", get(status::healthz))
             .route("/readyz", get(status::readyz));
-        let router = shown.merge(open).fallback(answer::not_found).method_not_allowed_fallback(answer::wrong_method);
-        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), guard::every));
+        let router =
+            shown.merge(open).fallback(response::not_found).method_not_allowed_fallback(response::wrong_method);
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(&state), auth::every));
         Self { router: router.with_state(state) }
     }
 

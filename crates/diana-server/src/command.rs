@@ -3,6 +3,6 @@
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod import;
-mod reading;
+mod input;
 pub(crate) mod schema;
 pub(crate) mod serve;

@@ -30,30 +30,30 @@
 //! # }
 //! ```
 
-mod answers;
-mod client_body;
 mod client_io;
+mod conn_info;
+mod conn_timeouts;
 mod deadlines;
-mod facts;
+mod drain;
+mod handshake;
 mod head;
 mod http2;
-mod journey;
 mod leave;
 mod listener;
-mod opening;
-mod out_body;
-mod phase;
+mod local_response;
+mod proxy;
 mod proxy_protocol;
+mod request_body;
+mod request_log;
+mod response_body;
 mod service;
-mod site;
 mod socket;
 mod start_error;
 mod tls;
-mod tunnel;
-mod unread;
+mod upgrade;
 mod upstream;
-mod visit;
 mod worker;
+mod worker_state;
 
 pub use start_error::StartError;
 
@@ -61,12 +61,11 @@ use crate::access_log::AccessLog;
 use crate::metrics::Metrics;
 use deadlines::Deadlines;
 use diana::Engine;
-use diana_http::{Chain, Filter, FilterOptions, HttpFilter, SignatureFilter};
+use diana_http::{Filter, FilterChain, FilterOptions, HttpFilter, SignatureFilter};
 use diana_rules::RuleFile;
 pub(crate) use head::{Rejected, check, remove_named};
 use http::HeaderName;
 use parking_lot::Mutex;
-use site::{Destination, Site, Store};
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -74,13 +73,14 @@ use std::thread::JoinHandle;
 use tls::Certificates;
 use tokio::sync::watch;
 use upstream::{Connector, Upstreams};
-use worker::{Crowd, Worker};
+use worker::{ConnLimit, Worker};
+use worker_state::{RouteTarget, Store, WorkerState};
 
 /// A gateway, before it runs.
 pub struct Gateway {
     section: Arc<diana_rules::Gateway>,
     filter: Filter<Store>,
-    chain: Chain,
+    chain: FilterChain,
     metrics: Option<Arc<Metrics>>,
     log: Option<AccessLog>,
     nowhere: Nowhere,
@@ -99,7 +99,7 @@ pub struct CertificateWatch(Option<Arc<Certificates>>);
 
 /// A gateway that runs. Dropping it stops it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningGateway {
     addresses: Vec<SocketAddr>,
     metrics: Arc<Metrics>,
     certificates: CertificateWatch,
@@ -111,7 +111,7 @@ impl Gateway {
     /// The gateway that a file describes, with an engine for its rules.
     pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
         let section = Arc::new(file.gateway.clone().unwrap_or_default());
-        let (mut chain, echoes) = (Chain::new(), section.echo);
+        let (mut chain, echoes) = (FilterChain::new(), section.echo);
         if let Some(signature) = &section.signature {
             let header = HeaderName::try_from(&*signature.header).unwrap_or(HeaderName::from_static("x-signature"));
             chain = chain.and(SignatureFilter::new(signature.secret.reveal().as_bytes(), header, signature.max_age));
@@ -157,7 +157,7 @@ impl Gateway {
     }
 
     /// Binds every address and starts the workers. If anything is wrong, nothing runs.
-    pub fn start(self) -> Result<Running, StartError> {
+    pub fn start(self) -> Result<RunningGateway, StartError> {
         let workers = self.workers();
         let certificates = self.section.tls.as_ref().map(Certificates::read).transpose();
         let certificates = certificates.map_err(|error| StartError::Certificate(error.to_string()))?;
@@ -166,10 +166,10 @@ impl Gateway {
         let (addresses, sockets) = self.bind(workers, certificates.as_ref())?;
         let metrics = self.metrics.clone().unwrap_or_else(|| Metrics::new(workers));
         let (stop, stopped) = watch::channel(false);
-        let (crowd, health) = (Arc::new(Crowd::new()), Arc::new(Mutex::default()));
+        let (conn_limit, health) = (Arc::new(ConnLimit::new()), Arc::new(Mutex::default()));
         let http2_memory = Arc::new(http2::Total::new(self.section.bounds.memory));
         let began = deadlines::Beginning::now();
-        let mut running = Running {
+        let mut running = RunningGateway {
             addresses,
             metrics: Arc::clone(&metrics),
             certificates: CertificateWatch(certificates),
@@ -187,15 +187,15 @@ impl Gateway {
             );
             let destination = match self.nowhere {
                 _ if !self.section.upstream.is_empty() => {
-                    Destination::Upstreams(upstreams.group(&self.section.upstream))
+                    RouteTarget::Upstreams(upstreams.balancer(&self.section.upstream))
                 }
                 // Whoever has routes wants requests to go somewhere, or to hear that there is nothing.
-                Nowhere::Answer if !self.section.routes.is_empty() => Destination::Upstreams(upstreams.group(&[])),
-                Nowhere::Answer => Destination::Answer,
-                Nowhere::Echo => Destination::Echo,
+                Nowhere::Answer if !self.section.routes.is_empty() => RouteTarget::Upstreams(upstreams.balancer(&[])),
+                Nowhere::Answer => RouteTarget::Answer,
+                Nowhere::Echo => RouteTarget::Echo,
             };
-            let routes = self.section.routes.iter().map(|route| upstreams.group(&route.upstream)).collect();
-            let site = Arc::new(Site {
+            let routes = self.section.routes.iter().map(|route| upstreams.balancer(&route.upstream)).collect();
+            let worker = Arc::new(WorkerState {
                 gateway: Arc::clone(&self.section),
                 filter: self.filter.for_thread(),
                 chain: Arc::new(self.chain.clone()),
@@ -207,7 +207,7 @@ impl Gateway {
                 metrics: metrics.shard(number),
                 log: self.log.clone(),
             });
-            let worker = Worker { site, listeners, crowd: Arc::clone(&crowd), stop: stopped.clone() };
+            let worker = Worker { worker, listeners, conn_limit: Arc::clone(&conn_limit), stop: stopped.clone() };
             running.workers.push(spawn(number, worker)?);
         }
         Ok(running)
@@ -254,7 +254,7 @@ fn spawn(number: usize, worker: Worker) -> Result<JoinHandle<()>, StartError> {
     thread.spawn(run).map_err(StartError::Thread)
 }
 
-impl Running {
+impl RunningGateway {
     /// Where it listens: first without TLS, then with, as the file has them.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -292,7 +292,7 @@ impl CertificateWatch {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGateway {
     fn drop(&mut self) {
         self.finish();
     }

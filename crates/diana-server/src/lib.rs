@@ -10,11 +10,11 @@
 
 pub mod access_log;
 pub mod admin;
-mod date;
 mod descriptors;
 pub mod explain;
 pub mod gateway;
 pub mod import;
+mod log_time;
 pub mod metrics;
 pub mod program_log;
 pub mod serve;

@@ -32,8 +32,8 @@ use std::sync::Arc;
 ///
 /// let metrics = Metrics::new(2);
 /// metrics.shard(0).request(Outcome::Forwarded, Duration::from_millis(3));
-/// metrics.shard(1).request(Outcome::Refused, Duration::from_micros(40));
-/// assert_eq!(metrics.totals().requests(Outcome::Refused), 1);
+/// metrics.shard(1).request(Outcome::Denial, Duration::from_micros(40));
+/// assert_eq!(metrics.totals().requests(Outcome::Denial), 1);
 /// ```
 #[derive(Debug)]
 pub struct Metrics {

@@ -21,7 +21,7 @@ pub use repeats::BURST;
 pub(crate) use repeats::OncePerSecond;
 
 use crate::access_log::Drops;
-use crate::date::Date;
+use crate::log_time::LogTime;
 use anstyle::{AnsiColor, Style};
 use diana::core::{Clock, SystemClock};
 use repeats::Repeats;
@@ -109,7 +109,7 @@ impl ProgramLog {
     pub fn error(&self, error: &dyn fmt::Display) {
         let line = match self.format {
             ProgramLogFormat::Json => {
-                let timestamp = format!("{}Z", Date::default().iso(SystemClock.now()));
+                let timestamp = format!("{}Z", LogTime::default().iso(SystemClock.now()));
                 let message = error.to_string();
                 format!("{}\n", json!({"timestamp": timestamp, "level": "ERROR", "fields": {"message": message}}))
             }

@@ -10,24 +10,24 @@
 //! - Who is told to stop takes no more connections, answers what was begun, and then ends.
 
 mod banner;
+mod config_reload;
 mod error;
-mod following;
+mod housekeeping;
 mod options;
 mod signals;
-mod watching;
 
 pub use error::ServeError;
 pub use options::ServeOptions;
 
 use crate::access_log::{AccessLog, LogFormat};
 use crate::admin::{Admin, AdminState, Readiness};
-use crate::gateway::{CertificateWatch, Gateway, Running};
+use crate::gateway::{CertificateWatch, Gateway, RunningGateway};
 use crate::metrics::Metrics;
 use crate::program_log::ProgramLog;
+use config_reload::ConfigReload;
 use diana::redis::RedisStore;
-use diana::{Engine, EngineOptions, Follower};
-use diana_rules::{AccessLogFormat, Document, RuleFile, Running as Sources};
-use following::Following;
+use diana::{Engine, EngineOptions, Reloader};
+use diana_rules::{AccessLogFormat, Document, RuleFile, WatchHandle as Sources};
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// What runs.
 struct Serving {
-    gateway: Running,
+    gateway: RunningGateway,
     engine: Arc<Engine<RedisStore>>,
     sources: Arc<Sources>,
     readiness: Arc<Readiness>,
@@ -156,7 +156,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     };
     let gateway = gateway.start().map_err(ServeError::Gateway)?;
     tokio::spawn(Admin::new(state).serve(listeners));
-    watching::start(&engine, &metrics, gateway.certificates());
+    housekeeping::start(&engine, &metrics, gateway.certificates());
     readiness.ready();
     Ok(Serving { gateway, engine, sources, readiness, admin })
 }
@@ -173,7 +173,7 @@ async fn follow(
         None => diana::sources_of(document, file),
     };
     let sources = sources.map_err(|error| ServeError::Sources(error.to_string()))?;
-    let following = Following::new(Follower::new(Arc::clone(engine), diana::registry()));
+    let following = ConfigReload::new(Reloader::new(Arc::clone(engine), diana::registry()));
     let running = sources.start(following).await.map_err(|error| ServeError::Sources(error.to_string()))?;
     Ok(Arc::new(running))
 }

@@ -14,50 +14,50 @@
 //! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`, `given_up.rs`), where there is a runtime to
 //!   hear what the shared store says.
 
-mod answered;
-mod asking;
-mod asks;
-mod behind;
-mod by_hand;
-mod by_name;
-mod counts;
-mod deciding;
+mod background;
+mod decide;
 mod explain;
+mod future;
+mod inspect;
 #[cfg(feature = "wait")]
-mod holding;
-#[cfg(feature = "wait")]
-mod leaving;
-#[cfg(feature = "wait")]
-mod line;
-mod made;
+mod keepalive;
+mod local;
+mod named_rule;
 mod options;
-mod reserved;
-mod settle;
-mod there;
-mod verdict;
-
-use crate::load::{LoadMeter, Sheddings};
-pub use answered::Answered;
-use arc_swap::ArcSwap;
-use asking::InLine;
-use asks::Part;
-use behind::Behind;
-pub use by_hand::{ByHandError, KeyStanding, LimitStanding};
-use counts::Counts;
-pub use deciding::Deciding;
-use deciding::Next;
+mod queries;
+mod record;
 #[cfg(feature = "wait")]
-pub use deciding::{Admitting, Begun, Unfinished};
-use diana_core::{Ask, Cost, Limit, LocalStore, MemoryStore, Patience, Store, Timestamp};
+mod release;
+mod reservations;
+mod sample;
+mod settle;
+mod shared_query;
+mod verdict;
+#[cfg(feature = "wait")]
+mod wait_queue;
+
+use crate::overload::{LoadMeter, Sheddings};
+use arc_swap::ArcSwap;
+use background::Background;
+use decide::WhenFull;
+use diana_core::{Ask, Cost, Limit, LocalStore, MaxWait, MemoryStore, Store, Timestamp};
 use diana_rules::{Attributes, Move, RuleFile, RuleSet};
 pub use explain::{Explanation, RuleExplanation};
+pub use future::DecideFuture;
+use future::NextStep;
 #[cfg(feature = "wait")]
-pub use holding::Keeping;
+pub use future::{AdmitFuture, Begun, Unfinished};
+pub use inspect::{KeyAdminError, KeyStatus, LimitStatus};
 #[cfg(feature = "wait")]
-pub use leaving::Left;
+pub use keepalive::LeaseGuard;
+use local::LocalCounts;
 pub use options::EngineOptions;
 use parking_lot::Mutex;
-pub use settle::Settled;
+use queries::Scope;
+#[cfg(feature = "wait")]
+pub use release::RequestPhase;
+pub use sample::ResponseClass;
+pub use settle::ActualCost;
 use std::fmt;
 use std::sync::Arc;
 #[cfg(feature = "macros")]
@@ -67,13 +67,13 @@ pub use verdict::{Asked, Reason, Verdict};
 /// Decides about requests by rules. `S` is the store that many processes share, if there is one.
 pub struct Engine<S = MemoryStore> {
     rules: ArcSwap<RuleSet>,
-    counts: Arc<Counts>,
+    counts: Arc<LocalCounts>,
     shared: Option<Arc<S>>,
     /// Who goes on with what is under way when a request is given up.
-    behind: Behind,
+    behind: Background,
     /// What requests hold in the shared store while they run.
     #[cfg(feature = "wait")]
-    held: Arc<holding::Held>,
+    held: Arc<keepalive::HeldLeases>,
     load: LoadMeter,
     sheddings: Sheddings,
     /// Held while the rules change. Limits that are gone are forgotten twice, the second time with the next change: a request
@@ -102,10 +102,10 @@ impl<S: Store + 'static> Engine<S> {
     /// Dropping it gives back what was taken: here at once, and in the shared store as soon as that has answered, which is heard
     /// behind, in a tokio runtime (feature `wait`): the one that the engine was made in, or that of the one who drops it. Where
     /// there is none, what the shared store has granted comes back with time.
-    pub fn decide(&self, request: &dyn Attributes) -> Deciding<'_, S> {
-        match self.first_look(request, InLine::Passes) {
-            (begun, Next::Nothing) => Deciding::made(begun),
-            (begun, next) => Deciding::asking(self.carry_on(begun, next, InLine::Passes)),
+    pub fn decide(&self, request: &dyn Attributes) -> DecideFuture<'_, S> {
+        match self.first_look(request, WhenFull::Deny) {
+            (begun, NextStep::Nothing) => DecideFuture::made(begun),
+            (begun, next) => DecideFuture::asking(self.carry_on(begun, next, WhenFull::Deny)),
         }
     }
 
@@ -118,10 +118,10 @@ impl<S: Store + 'static> Engine<S> {
     /// # Panics
     /// When it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "wait")]
-    pub fn admit(&self, request: &dyn Attributes) -> Admitting<'_, S> {
-        match self.first_look(request, InLine::Stands) {
-            (begun, Next::Nothing) => Deciding::made(begun),
-            (begun, next) => Deciding::asking(self.carry_on(begun, next, InLine::Stands)),
+    pub fn admit(&self, request: &dyn Attributes) -> AdmitFuture<'_, S> {
+        match self.first_look(request, WhenFull::Queue) {
+            (begun, NextStep::Nothing) => DecideFuture::made(begun),
+            (begun, next) => DecideFuture::asking(self.carry_on(begun, next, WhenFull::Queue)),
         }
     }
 
@@ -129,8 +129,8 @@ impl<S: Store + 'static> Engine<S> {
     /// and the rest is for [`go_on`](Self::go_on).
     #[cfg(feature = "wait")]
     pub fn begin(&self, request: &dyn Attributes) -> Begun {
-        match self.first_look(request, InLine::Stands) {
-            (begun, Next::Nothing) => Begun::Made(begun.done()),
+        match self.first_look(request, WhenFull::Queue) {
+            (begun, NextStep::Nothing) => Begun::Made(begun.done()),
             (begun, next) => Begun::Unfinished(Unfinished { begun: begun.into_own(), next }),
         }
     }
@@ -138,14 +138,14 @@ impl<S: Store + 'static> Engine<S> {
     /// Decides about a request that could not be decided at once.
     #[cfg(feature = "wait")]
     pub async fn go_on(&self, unfinished: Unfinished) -> Verdict {
-        self.carry_on(unfinished.begun, unfinished.next, InLine::Stands).await
+        self.carry_on(unfinished.begun, unfinished.next, WhenFull::Queue).await
     }
 }
 
 impl<S: Store> Engine<S> {
     /// Which of the asks are decided in this process: all of them, if nobody shares.
-    fn here(&self) -> Part {
-        if self.shared.is_some() { Part::Local } else { Part::Everything }
+    fn here(&self) -> Scope {
+        if self.shared.is_some() { Scope::Local } else { Scope::Everything }
     }
 
     /// Says that a granted request is done: what it only held while it ran (`concurrent`) is given back.
@@ -172,11 +172,11 @@ impl<S: Store> Engine<S> {
         }
         if let Some(made) = &verdict.made().shared {
             let store = self.decided_there(made.here);
-            there::give_back(store, &self.counts, verdict, Part::Shared, &made.decision, what).await;
+            shared_query::give_back(store, &self.counts, verdict, Scope::Shared, &made.decision, what).await;
         }
         for shadow in verdict.made().shadows.iter().filter(|shadow| shadow.decision.is_granted()) {
-            let (store, part) = (self.decided_there(shadow.here), Part::Shadow(shadow.nth));
-            there::give_back(store, &self.counts, verdict, part, &shadow.decision, what).await;
+            let (store, part) = (self.decided_there(shadow.here), Scope::Shadow(shadow.nth));
+            shared_query::give_back(store, &self.counts, verdict, part, &shadow.decision, what).await;
         }
     }
 
@@ -215,12 +215,12 @@ impl<S: Store> Engine<S> {
     /// of it, so the larger of the two counts, and not their sum.
     fn move_keys(&self, moves: &[Move<'_>]) {
         let now = self.now();
-        let standing = |limit, key: &[u8]| {
-            let seen = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, Patience::NONE);
-            seen.answers().first().map(|answer| answer.standing)
+        let status = |limit, key: &[u8]| {
+            let seen = LocalStore::peek(self.local(), &[Ask::one(limit, key)], now, MaxWait::NONE);
+            seen.answers().first().map(|answer| answer.status)
         };
         for Move { key, from, to } in moves {
-            let (Some(before), Some(after)) = (standing(from, key), standing(to, key)) else { continue };
+            let (Some(before), Some(after)) = (status(from, key), status(to, key)) else { continue };
             let used = (before.limit - before.remaining).max(after.limit - after.remaining).min(after.limit);
             LocalStore::reset(self.local(), to, key, now);
             if let Ok(used) = Cost::new(used) {

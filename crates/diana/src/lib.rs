@@ -36,17 +36,19 @@
 //! # futures_util::future::FutureExt::now_or_never(run()).unwrap().unwrap();
 //! ```
 
+#[cfg(feature = "redis")]
+mod connect;
 mod engine;
-#[cfg(feature = "sources")]
-mod follow;
 #[cfg(feature = "macros")]
 pub mod limited;
-mod load;
+mod overload;
 #[cfg(feature = "pace")]
 pub mod pace;
-#[cfg(feature = "redis")]
-mod shared;
+#[cfg(feature = "sources")]
+mod reload;
 
+#[cfg(feature = "redis")]
+pub use connect::{connect, registry};
 pub use diana_core as core;
 #[cfg(feature = "macros")]
 #[doc = include_str!("limited/count_limit.md")]
@@ -60,19 +62,17 @@ pub use diana_macros::rate_limit;
 #[cfg(feature = "redis")]
 pub use diana_redis as redis;
 pub use diana_rules as rules;
-#[cfg(feature = "wait")]
-pub use engine::{Admitting, Begun, Keeping, Left, Unfinished};
 pub use engine::{
-    Answered, Asked, ByHandError, Deciding, Engine, EngineOptions, Explanation, KeyStanding, LimitStanding, Reason,
-    RuleExplanation, Settled, Verdict,
+    ActualCost, Asked, DecideFuture, Engine, EngineOptions, Explanation, KeyAdminError, KeyStatus, LimitStatus, Reason,
+    ResponseClass, RuleExplanation, Verdict,
 };
-#[cfg(feature = "sources")]
-pub use follow::{Follower, sources, sources_of};
+#[cfg(feature = "wait")]
+pub use engine::{AdmitFuture, Begun, LeaseGuard, RequestPhase, Unfinished};
 #[cfg(feature = "macros")]
 pub use limited::Limited;
-pub use load::LoadMeter;
-#[cfg(feature = "redis")]
-pub use shared::{connect, registry};
+pub use overload::LoadMeter;
+#[cfg(feature = "sources")]
+pub use reload::{Reloader, sources, sources_of};
 
 /// The page's code, so that it is tested.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]

@@ -25,15 +25,15 @@
 //!   a `LocalSet`, when a function that is not async has to ask over the network.)
 
 mod caller;
+#[doc(hidden)]
+pub mod callsite;
 mod cause;
+mod from_limited;
 mod installed;
 mod key;
-mod limits;
-mod says;
-#[doc(hidden)]
-pub mod site;
+mod registry;
 
 pub use caller::{Caller, Scoped};
 pub use cause::{Cause, Limited};
-pub use limits::Limits;
-pub use says::SaysLimited;
+pub use from_limited::FromLimited;
+pub use registry::Limits;

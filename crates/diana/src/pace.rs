@@ -28,24 +28,24 @@
 //!   paid: it is late by as much as it is large. (It passes in one instant, so that instant exceeds the burst; the rate it
 //!   keeps.)
 //! - A limit that will never grant again (a [`Total`](crate::core::Total) that is used up) is not waited for: a stream or an
-//!   iterator ends, a sink, a reader or a writer fails with [`UsedUp`].
+//!   iterator ends, a sink, a reader or a writer fails with [`Exhausted`].
 //! - Whatever is dropped while it waits gives back the reservation, if nobody was promised a time behind it. Instalments that
 //!   were paid before stay paid.
 //!
 //! What passes gives nothing back, so a limit of [`Concurrency`](crate::core::Concurrency), which only gets its permits back from
 //! those who hold them, does not fit here.
 
+mod acquire;
+mod chunk;
 mod iterator;
-mod late;
-mod pay;
-mod piece;
+mod lag;
+mod payer;
 mod sink;
 mod stream;
 mod throttled;
-mod till;
 
+pub use acquire::Exhausted;
 pub use iterator::{IteratorExt, PacedIterator};
-pub use pay::UsedUp;
 pub use sink::{PacedSink, SinkError, SinkExt};
 pub use stream::{PacedStream, StreamExt};
 pub use throttled::Throttled;

@@ -16,7 +16,7 @@
 
 use super::{Difference, Limiter};
 use crate::store::{Counts, Stop};
-use diana_core::{Algorithm, Ask, Cost, Limit, Patience, SmoothState, Standing, Starts, Timestamp};
+use diana_core::{Algorithm, Ask, Cost, InitialPermits, Limit, MaxWait, SmoothState, Status, Timestamp};
 use std::time::Duration;
 
 /// Microseconds that a shared store tells apart from the end of time; half of them are left to the clock.
@@ -44,7 +44,7 @@ impl<'a> Kept<'a> {
             let smooth = bursty.in_micros();
             kept.offset = smooth.price(&smooth.fresh(clock), clock, cost).micros();
             let spent =
-                counts.decide_one(Ask::new(&kept.limit, "", cost), Timestamp::from_micros(clock), Patience::NONE)?;
+                counts.decide_one(Ask::new(&kept.limit, "", cost), Timestamp::from_micros(clock), MaxWait::NONE)?;
             if !spent.is_granted() {
                 return Err("a full store was not given out".into());
             }
@@ -55,9 +55,8 @@ impl<'a> Kept<'a> {
     /// How long one who asks at `clock` must wait; `None` if it is denied. `until` is the debt after it.
     pub(super) fn ask(&self, clock: u64, until: u64, cost: Cost, timeout: u64) -> Result<Option<u64>, Stop> {
         self.time(until)?;
-        let patience =
-            if timeout >= LAST { Patience::FOREVER } else { Patience::up_to(Duration::from_micros(timeout)) };
-        let answer = self.counts.decide_one(Ask::new(&self.limit, "", cost), self.time(clock)?, patience)?;
+        let max_wait = if timeout >= LAST { MaxWait::FOREVER } else { MaxWait::up_to(Duration::from_micros(timeout)) };
+        let answer = self.counts.decide_one(Ask::new(&self.limit, "", cost), self.time(clock)?, max_wait)?;
         Ok(answer.wait().map(|wait| u64::try_from(wait.as_micros()).unwrap_or(u64::MAX)))
     }
 
@@ -75,14 +74,14 @@ impl<'a> Kept<'a> {
     pub(super) fn end(&self, clock: u64, state: SmoothState) -> Result<Difference, Stop> {
         let clock = clock.saturating_add(self.settles_after);
         let state = SmoothState::new(state.stored_permits(), state.next_free_micros().saturating_add(self.offset));
-        let expected = self.limiter.standing(&state, self.time(clock)?);
+        let expected = self.limiter.status(&state, self.time(clock)?);
         let actual = self.look(clock)?;
         Ok((expected != actual).then(|| (format!("{expected:?}"), format!("{actual:?}"))))
     }
 
-    fn look(&self, clock: u64) -> Result<Standing, Stop> {
-        let decision = self.counts.peek(&[Ask::one(&self.limit, "")], self.time(clock)?, Patience::NONE)?;
-        decision.answers().first().map(|answer| answer.standing).ok_or_else(|| "nothing was answered".into())
+    fn look(&self, clock: u64) -> Result<Status, Stop> {
+        let decision = self.counts.peek(&[Ask::one(&self.limit, "")], self.time(clock)?, MaxWait::NONE)?;
+        decision.answers().first().map(|answer| answer.status).ok_or_else(|| "nothing was answered".into())
     }
 
     fn time(&self, clock: u64) -> Result<Timestamp, Stop> {
@@ -107,7 +106,7 @@ fn all_of(permits: f64) -> Result<Option<Cost>, Stop> {
 impl Limiter {
     fn starting_full(self) -> Self {
         match self {
-            Self::Bursty(limiter) => Self::Bursty(limiter.starting(Starts::Full)),
+            Self::Bursty(limiter) => Self::Bursty(limiter.with_initial_permits(InitialPermits::Full)),
             Self::WarmingUp(limiter) => Self::WarmingUp(limiter),
         }
     }
@@ -126,10 +125,10 @@ impl Limiter {
         }
     }
 
-    fn standing(self, state: &SmoothState, now: Timestamp) -> Standing {
+    fn status(self, state: &SmoothState, now: Timestamp) -> Status {
         match self {
-            Self::Bursty(limiter) => Algorithm::standing(&limiter, state, now),
-            Self::WarmingUp(limiter) => Algorithm::standing(&limiter, state, now),
+            Self::Bursty(limiter) => Algorithm::status(&limiter, state, now),
+            Self::WarmingUp(limiter) => Algorithm::status(&limiter, state, now),
         }
     }
 }

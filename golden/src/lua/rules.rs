@@ -6,7 +6,7 @@
 use super::scripts::{Answer, Keys};
 use super::{Call, values};
 use crate::store::{Counts, Stop};
-use diana_core::{Algorithm, Ask, Limit, Patience, Timestamp};
+use diana_core::{Algorithm, Ask, Limit, MaxWait, Timestamp};
 use serde_json::{Value, json};
 
 /// How a window script gets its rules.
@@ -80,17 +80,17 @@ pub(super) fn all_or_nothing<A: Algorithm>(
     let asks: Vec<Ask<'_>> = asked.iter().map(|(.., limit)| Ask::one(limit, "")).collect();
     // A limit of 0 has a window, for the sake of its end, that nothing is ever taken from.
     let decision = if asked.iter().all(|(rule, ..)| rule.limit > 0) {
-        counts.decide(&asks, now, Patience::NONE)?
+        counts.decide(&asks, now, MaxWait::NONE)?
     } else {
-        counts.peek(&asks, now, Patience::NONE)?
+        counts.peek(&asks, now, MaxWait::NONE)?
     };
     let mut reply = Vec::new();
     for ((rule, window, _), answer) in asked.iter().zip(decision.answers()) {
-        let (passes, standing) = (rule.limit > 0 && answer.is_granted(), answer.standing);
-        let is_unused = standing.remaining == standing.limit;
+        let (passes, status) = (rule.limit > 0 && answer.is_granted(), answer.status);
+        let is_unused = status.remaining == status.limit;
         // The scripts tell the end of a window that nobody uses, too.
-        let reset = if is_unused { comes_back(window, now).since(now) } else { standing.reset };
-        let remaining = if passes { standing.remaining } else { 0 };
+        let reset = if is_unused { comes_back(window, now).since(now) } else { status.reset };
+        let remaining = if passes { status.remaining } else { 0 };
         reply.extend([json!(i64::from(passes)), json!(remaining), json!(rule.limit), values::units(reset)]);
     }
     Ok(Answer::Reply(Value::Array(reply)))

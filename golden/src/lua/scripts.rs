@@ -13,7 +13,7 @@
 use super::rules::{Arguments, all_or_nothing, rules};
 use super::{Call, values};
 use crate::store::{Counts, Stop};
-use diana_core::{Algorithm, Ask, Cost, FixedWindow, Limit, Opens, Patience, Quota};
+use diana_core::{Algorithm, Ask, Cost, FixedWindow, Limit, MaxWait, Quota, WindowStart};
 use diana_core::{RefillingBucket, Retry, SlidingLog, SlidingLogState, SlidingWindow, Timestamp};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -146,7 +146,7 @@ impl<A: Algorithm> Keys<A> {
         now: Timestamp,
         cost: Cost,
     ) -> Result<diana_core::Answer, Stop> {
-        counts.decide_one(Ask::new(&self.limit(key, algorithm), "", cost), now, Patience::NONE)
+        counts.decide_one(Ask::new(&self.limit(key, algorithm), "", cost), now, MaxWait::NONE)
     }
 }
 
@@ -157,9 +157,9 @@ fn count(keys: &mut Keys<FixedWindow>, counts: &Counts<'_>, call: Call<'_>, says
     let Some(quota) = values::quota(values::count(limit)?, millis_of_seconds(window)?) else {
         return Ok(Answer::Refused);
     };
-    let window = FixedWindow::new(quota).opens(Opens::FirstRequest);
+    let window = FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest);
     let answer = keys.ask(counts, &call.key(), &window, now, Cost::ONE)?;
-    let counted = answer.standing.limit - answer.standing.remaining;
+    let counted = answer.status.limit - answer.status.remaining;
     Ok(Answer::Reply(match (says, answer.is_granted()) {
         (Says::Passed, granted) => json!(i64::from(granted)),
         (Says::Count, true) => json!(counted),
@@ -183,7 +183,7 @@ fn bucket_hm(keys: &mut Keys<RefillingBucket>, counts: &Counts<'_>, call: Call<'
         Some(Retry::After(wait)) => values::units(wait),
         Some(_) => Value::Null,
     };
-    Ok(Answer::Reply(json!([i64::from(answer.is_granted()), answer.standing.remaining, burst, wait])))
+    Ok(Answer::Reply(json!([i64::from(answer.is_granted()), answer.status.remaining, burst, wait])))
 }
 
 /// token_bucket_004: what is left, or -1.
@@ -194,7 +194,7 @@ fn bucket_004(keys: &mut Keys<RefillingBucket>, counts: &Counts<'_>, call: Call<
     let now = call.now(Some(3))?;
     let Some(bucket) = bucket(add, every, capacity) else { return Ok(Answer::Refused) };
     let answer = keys.ask(counts, &call.key(), &bucket, now, Cost::ONE)?;
-    Ok(Answer::Reply(if answer.is_granted() { json!(answer.standing.remaining) } else { json!(-1) }))
+    Ok(Answer::Reply(if answer.is_granted() { json!(answer.status.remaining) } else { json!(-1) }))
 }
 
 /// sliding_log: [now, the newest accepted times before, passed by each rule or nil].

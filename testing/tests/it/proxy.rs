@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 const SILENCE: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 fn setup() -> Result<(RedisServer, Proxy)> {
     let redis = RedisServer::start()?;
@@ -35,8 +35,8 @@ fn ping(client: &mut TcpStream, limit: Duration) -> Result<String> {
 fn passes_and_counts() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
-    assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
-    assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
     assert_eq!(proxy.connections(), 1);
     assert_eq!(proxy.bytes_to_server(), 12);
     assert_eq!(proxy.bytes_to_clients(), 14);
@@ -49,7 +49,7 @@ fn a_delayed_answer_comes_late_but_comes() {
     let mut client = connect(&proxy).unwrap();
     proxy.delay(Duration::from_millis(150)).unwrap();
     assert_eq!(ping(&mut client, SILENCE).unwrap_err().kind(), ErrorKind::WouldBlock);
-    assert_eq!(answer(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(answer(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn back_to_normal_nobody_waits_out_a_delay() {
     proxy.delay(Duration::from_secs(3_600)).unwrap();
     assert_eq!(ping(&mut client, SILENCE).unwrap_err().kind(), ErrorKind::WouldBlock);
     proxy.pass().unwrap();
-    assert_eq!(answer(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(answer(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn a_black_hole_accepts_and_never_answers() {
     let (_redis, proxy) = setup().unwrap();
     let mut old = connect(&proxy).unwrap();
     let mut untouched = connect(&proxy).unwrap();
-    assert_eq!(ping(&mut old, PATIENCE).unwrap(), "+PONG\r\n");
-    assert_eq!(ping(&mut untouched, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut old, MAX_WAIT).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut untouched, MAX_WAIT).unwrap(), "+PONG\r\n");
     proxy.swallow().unwrap();
     let mut new = connect(&proxy).unwrap();
     for client in [&mut old, &mut new] {
@@ -78,32 +78,32 @@ fn a_black_hole_accepts_and_never_answers() {
 
     proxy.pass().unwrap();
     for client in [&mut old, &mut new] {
-        assert_eq!(answer(client, PATIENCE).unwrap_err().kind(), ErrorKind::UnexpectedEof, "no stream has a hole");
+        assert_eq!(answer(client, MAX_WAIT).unwrap_err().kind(), ErrorKind::UnexpectedEof, "no stream has a hole");
     }
-    assert_eq!(ping(&mut untouched, PATIENCE).unwrap(), "+PONG\r\n", "it lost nothing");
-    assert_eq!(ping(&mut connect(&proxy).unwrap(), PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut untouched, MAX_WAIT).unwrap(), "+PONG\r\n", "it lost nothing");
+    assert_eq!(ping(&mut connect(&proxy).unwrap(), MAX_WAIT).unwrap(), "+PONG\r\n");
 }
 
 #[test]
 fn a_black_hole_does_not_tell_of_the_servers_death() {
     let (mut redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
-    assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
     proxy.swallow().unwrap();
     redis.kill().unwrap();
     assert_eq!(answer(&mut client, SILENCE).unwrap_err().kind(), ErrorKind::WouldBlock);
     proxy.pass().unwrap();
-    assert_eq!(answer(&mut client, PATIENCE).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(answer(&mut client, MAX_WAIT).unwrap_err().kind(), ErrorKind::UnexpectedEof);
 }
 
 #[test]
 fn dropped_connections_end_and_new_ones_work() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
-    assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
     proxy.drop_connections();
-    assert_eq!(answer(&mut client, PATIENCE).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    assert_eq!(ping(&mut connect(&proxy).unwrap(), PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(answer(&mut client, MAX_WAIT).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(ping(&mut connect(&proxy).unwrap(), MAX_WAIT).unwrap(), "+PONG\r\n");
     assert_eq!(proxy.connections(), 2);
 }
 
@@ -111,13 +111,13 @@ fn dropped_connections_end_and_new_ones_work() {
 fn refusing_keeps_the_old_and_refuses_the_new() {
     let (_redis, proxy) = setup().unwrap();
     let mut client = connect(&proxy).unwrap();
-    assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
     for _ in 0..3 {
         proxy.refuse().unwrap();
         assert_eq!(connect(&proxy).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+        assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
         proxy.pass().unwrap();
-        assert_eq!(ping(&mut connect(&proxy).unwrap(), PATIENCE).unwrap(), "+PONG\r\n");
+        assert_eq!(ping(&mut connect(&proxy).unwrap(), MAX_WAIT).unwrap(), "+PONG\r\n");
     }
 }
 
@@ -126,9 +126,9 @@ fn without_a_server_clients_are_dropped() {
     let (mut redis, proxy) = setup().unwrap();
     redis.kill().unwrap();
     let mut client = connect(&proxy).unwrap();
-    assert!(answer(&mut client, PATIENCE).is_err_and(|error| error.kind() != ErrorKind::WouldBlock));
+    assert!(answer(&mut client, MAX_WAIT).is_err_and(|error| error.kind() != ErrorKind::WouldBlock));
     redis.restart().unwrap();
-    assert_eq!(ping(&mut connect(&proxy).unwrap(), PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut connect(&proxy).unwrap(), MAX_WAIT).unwrap(), "+PONG\r\n");
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn dropped_it_closes_everything() {
     let (_redis, proxy) = setup().unwrap();
     let port = proxy.port();
     let mut client = connect(&proxy).unwrap();
-    assert_eq!(ping(&mut client, PATIENCE).unwrap(), "+PONG\r\n");
+    assert_eq!(ping(&mut client, MAX_WAIT).unwrap(), "+PONG\r\n");
     drop(proxy);
-    assert_eq!(answer(&mut client, PATIENCE).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(answer(&mut client, MAX_WAIT).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     let late = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
     assert_eq!(late.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }

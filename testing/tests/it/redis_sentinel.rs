@@ -3,7 +3,7 @@
 use diana_testing::{RedisSentinel, wait_until};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_dead_masters_replica_takes_over_with_its_data() {
@@ -15,7 +15,7 @@ fn a_dead_masters_replica_takes_over_with_its_data() {
     assert_eq!(redis.wait_for_failover().unwrap(), master.port());
     master.cli(&["SET", "key", "value"]).unwrap();
     let copied = || (replica.cli(&["GET", "key"]).ok()? == "value").then_some(());
-    wait_until("the replica to have the key", PATIENCE, copied).unwrap();
+    wait_until("the replica to have the key", MAX_WAIT, copied).unwrap();
     let heir = replica.port();
 
     let dead = redis.kill_master().unwrap();
@@ -28,7 +28,7 @@ fn a_dead_masters_replica_takes_over_with_its_data() {
     assert_eq!(old.port(), dead);
     old.restart().unwrap();
     let demoted = || (old.info("replication", "role").ok()? == "slave").then_some(());
-    wait_until("the old master to follow the new", PATIENCE, demoted).unwrap();
+    wait_until("the old master to follow the new", MAX_WAIT, demoted).unwrap();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Long enough for an answer that comes, short enough to wait for one that doesn't.
 const SILENCE: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 fn connect(port: u16) -> std::io::Result<TcpStream> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port))
@@ -57,7 +57,7 @@ fn frozen_it_takes_a_question_and_answers_after_the_thaw() {
     connect(redis.port()).expect("the kernel accepts for it");
 
     redis.thaw().unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(MAX_WAIT)).unwrap();
     client.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"+PONG\r\n");
     assert!(redis.is_running());
@@ -119,7 +119,7 @@ fn a_password_is_asked_for() {
     let redis = RedisServer::builder().password("open \"sesame\"").start().unwrap();
     assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
     let mut stranger = connect(redis.port()).unwrap();
-    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    stranger.set_read_timeout(Some(MAX_WAIT)).unwrap();
     stranger.write_all(b"PING\r\n").unwrap();
     let mut answer = [0; 7];
     stranger.read_exact(&mut answer).unwrap();

@@ -150,7 +150,7 @@ impl Gradient2 {
             window.began = now;
         }
         match sample.kind {
-            SampleKind::Answered => {
+            SampleKind::ResponseClass => {
                 window.answered += 1;
                 window.seconds += sample.latency.as_secs_f64();
             }
@@ -207,7 +207,7 @@ impl Gradient2 {
     fn probe(&self, state: &mut Gradient2State, now: Timestamp, sample: &Sample, in_flight: u64) {
         let Some(mut probe) = state.probe else { return };
         let began = sample.receipt.at() >= probe.began && float(in_flight) <= probe.limit.floor().max(1.0);
-        if began && sample.kind == SampleKind::Answered {
+        if began && sample.kind == SampleKind::ResponseClass {
             probe.seconds += sample.latency.as_secs_f64();
             probe.answered += 1;
         }

@@ -95,9 +95,9 @@ impl Simulation {
     }
 
     fn come(&mut self, seen: &mut Seen) {
-        let limit = self.adaptive.standing(&self.state, self.now).limit;
+        let limit = self.adaptive.status(&self.state, self.now).limit;
         seen.limits.push(limit);
-        let outcome = self.adaptive.take(&mut self.state, self.now, Cost::ONE, Patience::NONE);
+        let outcome = self.adaptive.take(&mut self.state, self.now, Cost::ONE, MaxWait::NONE);
         let Some(receipt) = outcome.receipt() else {
             seen.refused += 1.0;
             return;
@@ -117,7 +117,7 @@ impl Simulation {
         let receipt = self.receipts[usize::try_from(nth).unwrap()];
         let latency = at.since(receipt.at());
         let is_dropped = self.drops.is_some_and(|every| nth % every == 0);
-        let kind = if is_dropped { SampleKind::Dropped } else { SampleKind::Answered };
+        let kind = if is_dropped { SampleKind::Dropped } else { SampleKind::ResponseClass };
         self.adaptive.observe(&mut self.state, at, &Sample { receipt, latency, kind });
         self.adaptive.refund(&mut self.state, at, &receipt);
         seen.answered += 1.0;
@@ -249,9 +249,9 @@ fn what_was_learned_is_forgotten_ten_minutes_later() {
     assert!(!adaptive.is_fresh(&state, now));
     let later = now + Duration::from_secs(601);
     assert!(adaptive.is_fresh(&state, later));
-    assert_eq!(adaptive.standing(&state, later).limit, 20);
-    assert_eq!(adaptive.take(&mut state, later, Cost::ONE, Patience::NONE).wait(), Some(Duration::ZERO));
-    assert_eq!(adaptive.standing(&state, later), Standing { limit: 20, remaining: 19, reset: Duration::ZERO });
+    assert_eq!(adaptive.status(&state, later).limit, 20);
+    assert_eq!(adaptive.take(&mut state, later, Cost::ONE, MaxWait::NONE).wait(), Some(Duration::ZERO));
+    assert_eq!(adaptive.status(&state, later), Status { limit: 20, remaining: 19, reset: Duration::ZERO });
 }
 
 #[test]
@@ -265,10 +265,10 @@ fn the_bounds_hold() {
     let adaptive = Adaptive::default();
     let mut state = adaptive.fresh(Timestamp::EPOCH);
     let cost = |count| Cost::new(count).unwrap();
-    assert_eq!(adaptive.take(&mut state, Timestamp::EPOCH, cost(1_001), Patience::NONE).retry(), Some(Retry::Never));
-    assert!(adaptive.take(&mut state, Timestamp::EPOCH, cost(21), Patience::NONE).is_granted(), "it goes alone");
+    assert_eq!(adaptive.take(&mut state, Timestamp::EPOCH, cost(1_001), MaxWait::NONE).retry(), Some(Retry::Never));
+    assert!(adaptive.take(&mut state, Timestamp::EPOCH, cost(21), MaxWait::NONE).is_granted(), "it goes alone");
     assert_eq!(
-        adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).retry(),
+        adaptive.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).retry(),
         Some(Retry::WhenReturned)
     );
 }

@@ -26,7 +26,7 @@
 use crate::quota::check_count;
 use crate::time::saturating_nanos;
 use crate::{
-    Algorithm, Cost, InvalidQuota, MAX_PERMITS, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp, Waiting,
+    Algorithm, Cost, InvalidQuota, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting,
 };
 use std::time::Duration;
 
@@ -40,16 +40,16 @@ const LONGEST_UNIT: u64 = (1 << 53) - 1;
 /// hand out guards that do it when they are dropped.
 ///
 /// ```
-/// use diana_core::{Algorithm, Concurrency, Cost, Patience, Retry, Timestamp};
+/// use diana_core::{Algorithm, Concurrency, Cost, MaxWait, Retry, Timestamp};
 ///
 /// let pool = Concurrency::new(1)?;
 /// let now = Timestamp::EPOCH;
 /// let mut state = pool.fresh(now);
-/// let first = pool.take(&mut state, now, Cost::ONE, Patience::NONE);
-/// assert_eq!(pool.take(&mut state, now, Cost::ONE, Patience::NONE).retry(), Some(Retry::WhenReturned));
+/// let first = pool.take(&mut state, now, Cost::ONE, MaxWait::NONE);
+/// assert_eq!(pool.take(&mut state, now, Cost::ONE, MaxWait::NONE).retry(), Some(Retry::WhenReturned));
 ///
 /// pool.refund(&mut state, now, &first.receipt().unwrap());
-/// assert!(pool.take(&mut state, now, Cost::ONE, Patience::NONE).is_granted());
+/// assert!(pool.take(&mut state, now, Cost::ONE, MaxWait::NONE).is_granted());
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,12 +72,12 @@ impl Concurrency {
     /// Lets `permits` more in after a wait; limit and burst together are [`MAX_PERMITS`] at most.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Concurrency, Cost, Patience, Timestamp};
+    /// use diana_core::{Algorithm, Concurrency, Cost, MaxWait, Timestamp};
     /// use std::time::Duration;
     ///
     /// let pool = Concurrency::new(1)?.burst(1).delay(Duration::from_millis(5));
     /// let mut state = pool.fresh(Timestamp::EPOCH);
-    /// let mut wait = || pool.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::FOREVER).wait();
+    /// let mut wait = || pool.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(wait(), Some(Duration::ZERO));
     /// assert_eq!(wait(), Some(Duration::from_millis(5)));
     /// assert_eq!(wait(), None); // beyond the burst
@@ -119,15 +119,15 @@ impl Algorithm for Concurrency {
     }
 
     #[inline]
-    fn take(&self, state: &mut ConcurrencyState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+    fn take(&self, state: &mut ConcurrencyState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
         if cost.get() > self.capacity() {
             return Outcome::never();
         }
         let permits = state.permits.saturating_add(cost.get());
         let excess_turns = (permits - 1) / self.limit;
         let wait = state.unit_nanos.saturating_mul(excess_turns);
-        if permits > self.capacity() || wait > patience.as_nanos().min(LONGEST_WAIT_NANOS) {
-            // One that lacks the patience could be told no time either: the wait shrinks when others leave, not by itself.
+        if permits > self.capacity() || wait > max_wait.as_nanos().min(LONGEST_WAIT_NANOS) {
+            // One that lacks the maximum wait could be told no time either: the wait shrinks when others leave, not by itself.
             return Outcome::Denied { retry: Retry::WhenReturned };
         }
         state.permits = permits;
@@ -137,9 +137,9 @@ impl Algorithm for Concurrency {
 
     /// The limit is all that may be in flight, those that wait first included.
     #[inline]
-    fn standing(&self, state: &ConcurrencyState, _now: Timestamp) -> Standing {
+    fn status(&self, state: &ConcurrencyState, _now: Timestamp) -> Status {
         let limit = self.capacity();
-        Standing { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
+        Status { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
     }
 
     /// Puts `cost` in flight. Nobody holds a receipt for it, so it stays until a refund of that much is made for it.

@@ -1,12 +1,12 @@
 //! Algorithms and their tables without their types, so that limits of different kinds stand in one list.
 
 use super::token_bucket::OneWordBucket;
-use super::{Algorithm, OneWord, Waiting};
+use super::{Algorithm, Packed, Waiting};
 use crate::limiter::cell::{AnyState, Held};
 use crate::store::budget::Budget;
 use crate::store::table::{OnFull, Table, Uses};
 use crate::sync::Arc;
-use crate::{Answer, Cost, Patience, Receipt, Refund, Sample, Timestamp};
+use crate::{Answer, Cost, MaxWait, Receipt, Refund, Sample, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use std::fmt::Debug;
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn waiting(&self) -> Waiting;
-    fn one_word(&self) -> Option<OneWord>;
+    fn one_word(&self) -> Option<Packed>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
     fn new_state(&self, now: Timestamp) -> Box<dyn AnyState>;
     /// A state of which `used` permits are in use.
@@ -30,7 +30,7 @@ impl<A: Algorithm> AnyAlgorithm for A {
         Algorithm::waiting(self)
     }
 
-    fn one_word(&self) -> Option<OneWord> {
+    fn one_word(&self) -> Option<Packed> {
         Algorithm::one_word(self)
     }
 
@@ -49,14 +49,14 @@ impl<A: Algorithm> AnyAlgorithm for A {
 
 /// Any [`Table`].
 pub(crate) trait AnyTable: Debug + Send {
-    fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
-    fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
-    fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool;
+    fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
+    fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
+    fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool;
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost);
     fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund;
     fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample);
     fn reset(&mut self, hash: u64, now: Timestamp);
-    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>>;
     fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp);
     fn restart(&mut self);
@@ -71,16 +71,16 @@ pub(crate) trait AnyTable: Debug + Send {
 }
 
 impl<A: Algorithm> AnyTable for Table<A> {
-    fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        self.take(hash, now, cost, patience)
+    fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        self.take(hash, now, cost, max_wait)
     }
 
-    fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        self.peek(hash, now, cost, patience)
+    fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        self.peek(hash, now, cost, max_wait)
     }
 
-    fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool {
-        self.grants(hash, now, cost, patience)
+    fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
+        self.grants(hash, now, cost, max_wait)
     }
 
     fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
@@ -99,8 +99,8 @@ impl<A: Algorithm> AnyTable for Table<A> {
         self.reset(hash, now);
     }
 
-    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        self.take_since(hash, since, now, cost, patience)
+    fn take_since(&mut self, hash: u64, since: Timestamp, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        self.take_since(hash, since, now, cost, max_wait)
     }
 
     fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
@@ -150,7 +150,7 @@ impl<A: Algorithm> AnyTable for Table<A> {
 #[derive(Debug)]
 pub(crate) enum Keys {
     /// Token buckets of one word: what most limits are.
-    OneWord(Table<OneWordBucket>),
+    Packed(Table<OneWordBucket>),
     Any(Box<dyn AnyTable>),
 }
 
@@ -158,7 +158,7 @@ pub(crate) enum Keys {
 macro_rules! either {
     ($keys:expr, $table:ident => $body:expr) => {
         match $keys {
-            Keys::OneWord($table) => $body,
+            Keys::Packed($table) => $body,
             Keys::Any($table) => $body,
         }
     };
@@ -167,7 +167,7 @@ macro_rules! either {
 impl Keys {
     pub(crate) fn new(algorithm: &dyn AnyAlgorithm, on_full: OnFull, budget: Arc<Budget>) -> Self {
         match algorithm.one_word() {
-            Some(OneWord(bucket)) => Self::OneWord(Table::new(bucket, on_full, budget)),
+            Some(Packed(bucket)) => Self::Packed(Table::new(bucket, on_full, budget)),
             None => Self::Any(algorithm.new_table(on_full, budget)),
         }
     }
@@ -175,7 +175,7 @@ impl Keys {
     /// Whether `algorithm` is of the kind that keeps these keys.
     pub(crate) fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
         match self {
-            Self::OneWord(_) => algorithm.one_word().is_some(),
+            Self::Packed(_) => algorithm.one_word().is_some(),
             Self::Any(table) => algorithm.one_word().is_none() && table.is_of_kind(algorithm),
         }
     }
@@ -189,7 +189,7 @@ impl Keys {
         now: Timestamp,
     ) {
         let changed = match (&mut *self, algorithm.one_word()) {
-            (Self::OneWord(table), Some(OneWord(bucket))) => {
+            (Self::Packed(table), Some(Packed(bucket))) => {
                 table.change(bucket, now);
                 true
             }
@@ -204,17 +204,17 @@ impl Keys {
         }
     }
 
-    pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        either!(self, table => table.take(hash, now, cost, patience))
+    pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        either!(self, table => table.take(hash, now, cost, max_wait))
     }
 
-    pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        either!(self, table => table.peek(hash, now, cost, patience))
+    pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        either!(self, table => table.peek(hash, now, cost, max_wait))
     }
 
     /// Whether [`take`](Self::take) would grant.
-    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool {
-        either!(self, table => table.grants(hash, now, cost, patience))
+    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
+        either!(self, table => table.grants(hash, now, cost, max_wait))
     }
 
     pub(crate) fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
@@ -240,9 +240,9 @@ impl Keys {
         since: Timestamp,
         now: Timestamp,
         cost: Cost,
-        patience: Patience,
+        max_wait: MaxWait,
     ) -> Answer {
-        either!(self, table => table.take_since(hash, since, now, cost, patience))
+        either!(self, table => table.take_since(hash, since, now, cost, max_wait))
     }
 
     /// What the key is now, to put it back.

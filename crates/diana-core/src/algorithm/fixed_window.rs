@@ -26,7 +26,7 @@
 
 #[cfg(feature = "calendar")]
 use super::calendar::{Calendar, CalendarZone};
-use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 #[cfg(feature = "calendar")]
 use crate::{InvalidQuota, InvalidWindow};
 use std::time::Duration;
@@ -34,12 +34,12 @@ use std::time::Duration;
 /// At most `quota.permits()` in each window of `quota.period()`. The quota's burst plays no part.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, FixedWindow, Patience, Quota, Retry, Timestamp};
+/// use diana_core::{Algorithm, Cost, FixedWindow, MaxWait, Quota, Retry, Timestamp};
 /// use std::time::Duration;
 ///
 /// let window = FixedWindow::new(Quota::per_minute(1)?);
 /// let mut state = window.fresh(Timestamp::EPOCH);
-/// let mut ask = |secs| window.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, Patience::NONE);
+/// let mut ask = |secs| window.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, MaxWait::NONE);
 ///
 /// assert!(ask(59).is_granted());
 /// assert_eq!(ask(59).retry(), Some(Retry::After(Duration::from_secs(1))));
@@ -55,16 +55,16 @@ pub struct FixedWindow {
 /// What begins a window.
 ///
 /// ```
-/// use diana_core::{FixedWindow, Opens, Quota, Timestamp};
+/// use diana_core::{FixedWindow, WindowStart, Quota, Timestamp};
 ///
 /// let quota = Quota::per_minute(10)?;
 /// let at = Timestamp::from_secs(59);
 /// assert_eq!(FixedWindow::new(quota).comes_back(at), Timestamp::from_secs(60));
-/// assert_eq!(FixedWindow::new(quota).opens(Opens::FirstRequest).comes_back(at), Timestamp::from_secs(119));
+/// assert_eq!(FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest).comes_back(at), Timestamp::from_secs(119));
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Opens {
+pub enum WindowStart {
     /// The clock: windows of a minute begin with each full minute, for all keys at once.
     #[default]
     OnTheClock,
@@ -88,7 +88,7 @@ pub struct FixedWindowState {
 /// Where a window begins and ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Edges {
-    Opened(Opens),
+    Starting(WindowStart),
     #[cfg(feature = "calendar")]
     Calendar(CalendarZone),
 }
@@ -96,12 +96,12 @@ enum Edges {
 impl FixedWindow {
     /// At most `quota.permits()` in each window of `quota.period()`, counted from the epoch.
     pub fn new(quota: Quota) -> Self {
-        Self { quota, edges: Edges::Opened(Opens::OnTheClock) }
+        Self { quota, edges: Edges::Starting(WindowStart::OnTheClock) }
     }
 
     /// The same limit and length, with windows that begin otherwise.
-    pub fn opens(self, opens: Opens) -> Self {
-        Self { edges: Edges::Opened(opens), ..self }
+    pub fn with_window_start(self, start: WindowStart) -> Self {
+        Self { edges: Edges::Starting(start), ..self }
     }
 
     /// At most `limit` in each day, week or month of a time zone, such as `Europe/Berlin`.
@@ -134,9 +134,9 @@ impl FixedWindow {
     }
 
     /// What begins a window; `None` if the calendar does.
-    pub fn opened_by(&self) -> Option<Opens> {
+    pub fn window_start(&self) -> Option<WindowStart> {
         match &self.edges {
-            Edges::Opened(opens) => Some(*opens),
+            Edges::Starting(start) => Some(*start),
             #[cfg(feature = "calendar")]
             Edges::Calendar(_) => None,
         }
@@ -149,13 +149,13 @@ impl FixedWindow {
     ///
     /// let window = FixedWindow::calendar(1000, Calendar::Day, "europe/berlin")?;
     /// assert_eq!(window.dates(), Some((Calendar::Day, "Europe/Berlin")));
-    /// assert_eq!(window.opened_by(), None);
+    /// assert_eq!(window.window_start(), None);
     /// # Ok::<(), diana_core::InvalidWindow>(())
     /// ```
     #[cfg(feature = "calendar")]
     pub fn dates(&self) -> Option<(Calendar, &str)> {
         match &self.edges {
-            Edges::Opened(_) => None,
+            Edges::Starting(_) => None,
             Edges::Calendar(zone) => Some((zone.unit(), zone.name())),
         }
     }
@@ -164,8 +164,8 @@ impl FixedWindow {
     pub fn comes_back(&self, now: Timestamp) -> Timestamp {
         let length = self.quota.period_nanos();
         match &self.edges {
-            Edges::Opened(Opens::FirstRequest) => now + self.quota.period(),
-            Edges::Opened(Opens::OnTheClock) => {
+            Edges::Starting(WindowStart::FirstRequest) => now + self.quota.period(),
+            Edges::Starting(WindowStart::OnTheClock) => {
                 let start = now.as_nanos() - now.as_nanos() % length;
                 Timestamp::from_nanos(start.saturating_add(length))
             }
@@ -213,7 +213,7 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn take(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         let limit = self.quota.permits();
         if cost.get() > limit {
             return Outcome::never();
@@ -231,12 +231,12 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn standing(&self, state: &FixedWindowState, now: Timestamp) -> Standing {
+    fn status(&self, state: &FixedWindowState, now: Timestamp) -> Status {
         let limit = self.quota.permits();
         // No calendar is asked for a window that nobody has opened.
         let (count, reset) =
             if state.is_over(now) { (0, Duration::ZERO) } else { (state.count, state.ends.since(now)) };
-        Standing { limit, remaining: limit.saturating_sub(count), reset }
+        Status { limit, remaining: limit.saturating_sub(count), reset }
     }
 
     fn charge(&self, state: &mut FixedWindowState, now: Timestamp, cost: Cost) {

@@ -19,7 +19,7 @@
 //! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one with
 //! each request. That is `moment − now − interval` here, so `burst=n` is [`queue(n)`](LeakyBucket::queue), and
 //! `delay=n` and `nodelay` mean what they mean there. Diana counts exactly where nginx truncates (1r/m is one in 62.5 s
-//! there, since 1000/60 is cut to 16), and has patience: nginx is [`Patience::FOREVER`], and one who won't wait so long
+//! there, since 1000/60 is cut to 16), and has maximum wait: nginx is [`MaxWait::FOREVER`], and one who won't wait so long
 //! is refused instead.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/leaky_bucket.rs)
@@ -27,22 +27,22 @@
 //!   Without `delay` that means: whoever leaves with cost `c`, the next one leaves no sooner than `c` intervals later.
 //! - No more than `queue + 1` permits are in the bucket at any time.
 
-use super::schedule::{Departure, Moment, Schedule};
-use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use super::gcra::{Departure, Gcra, Moment};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 
 /// A line that moves at an even rate: nginx's `limit_req`.
 ///
 /// Shields what can't take a burst. The quota's rate counts and its burst does not: how many may stand in line is
-/// [`queue`](Self::queue), none unless you say so. Only those who have the [`Patience`] stand in line; one who has none
-/// is granted what can leave at once. [`Standing::remaining`] is the number of places that are free in the line.
+/// [`queue`](Self::queue), none unless you say so. Only those who have the [`MaxWait`] stand in line; one who has none
+/// is granted what can leave at once. [`Status::remaining`] is the number of places that are free in the line.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, LeakyBucket, Patience, Retry, Timestamp};
+/// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Retry, Timestamp};
 /// use std::time::Duration;
 ///
 /// let bucket = LeakyBucket::new("10/s".parse()?).queue(1);
 /// let mut state = bucket.fresh(Timestamp::EPOCH);
-/// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::FOREVER);
+/// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER);
 ///
 /// assert_eq!(ask().wait(), Some(Duration::ZERO));
 /// assert_eq!(ask().wait(), Some(Duration::from_millis(100))); // stands in line
@@ -54,7 +54,7 @@ pub struct LeakyBucket {
     quota: Quota,
     queue: u64,
     delay: Delay,
-    schedule: Schedule<u128>,
+    gcra: Gcra<u128>,
 }
 
 /// Which of those in line must wait for their turn.
@@ -79,7 +79,7 @@ impl LeakyBucket {
     ///
     /// let bucket = LeakyBucket::new("10/s".parse()?).queue(4);
     /// let state = bucket.fresh(Timestamp::EPOCH);
-    /// assert_eq!(bucket.standing(&state, Timestamp::EPOCH).limit, 5); // one that leaves, four in line
+    /// assert_eq!(bucket.status(&state, Timestamp::EPOCH).limit, 5); // one that leaves, four in line
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
     #[must_use]
@@ -90,12 +90,12 @@ impl LeakyBucket {
     /// Lets the first `permits` in line go at once, and only those behind them wait: nginx's `delay=n`.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Cost, LeakyBucket, Patience, Timestamp};
+    /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
     /// use std::time::Duration;
     ///
     /// let bucket = LeakyBucket::new("10/s".parse()?).queue(4).delay(1);
     /// let mut state = bucket.fresh(Timestamp::EPOCH);
-    /// let mut wait = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::FOREVER).wait();
+    /// let mut wait = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(wait(), Some(Duration::ZERO));
     /// assert_eq!(wait(), Some(Duration::ZERO)); // the one excess request that goes at once
     /// assert_eq!(wait(), Some(Duration::from_millis(100)));
@@ -109,11 +109,11 @@ impl LeakyBucket {
     /// Lets everybody in line go at once; their places come free at the rate all the same: nginx's `nodelay`.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Cost, LeakyBucket, Patience, Timestamp};
+    /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
     ///
     /// let bucket = LeakyBucket::new("10/s".parse()?).queue(1).nodelay();
     /// let mut state = bucket.fresh(Timestamp::EPOCH);
-    /// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE);
+    /// let mut ask = || bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE);
     /// assert!(ask().is_granted() && ask().is_granted() && !ask().is_granted());
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
@@ -153,58 +153,58 @@ impl LeakyBucket {
     fn build(quota: Quota, queue: u64, delay: Delay) -> Self {
         // The one that is leaving is not in line, so there is room for one more than the queue.
         // A product of two 64-bit numbers fits 128 bits.
-        let schedule = Schedule::new(&quota, queue + 1).unwrap_or_else(|| unreachable!("u128 holds every product"));
-        Self { quota, queue, delay, schedule }
+        let gcra = Gcra::new(&quota, queue + 1).unwrap_or_else(|| unreachable!("u128 holds every product"));
+        Self { quota, queue, delay, gcra }
     }
 
     /// When a request goes on: as its turn begins, or earlier by the turns of those that need not wait.
     #[inline]
     fn departure(&self) -> Departure<u128> {
         let grace = match self.delay {
-            Delay::Behind(permits) => self.schedule.ticks_of(permits),
+            Delay::Behind(permits) => self.gcra.ticks_of(permits),
             // No turn begins further ahead than the capacity.
-            Delay::Nobody => self.schedule.capacity(),
+            Delay::Nobody => self.gcra.capacity(),
         };
         Departure::InLine { grace }
     }
 }
 
 impl Algorithm for LeakyBucket {
-    type State = LineState;
+    type State = LeakyBucketState;
 
-    fn fresh(&self, _now: Timestamp) -> LineState {
-        LineState::default()
+    fn fresh(&self, _now: Timestamp) -> LeakyBucketState {
+        LeakyBucketState::default()
     }
 
     #[inline]
-    fn take(&self, state: &mut LineState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        state.0.update(|over_at| self.schedule.take(over_at, now, cost, patience, self.departure()))
+    fn take(&self, state: &mut LeakyBucketState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
+        state.0.update(|over_at| self.gcra.take(over_at, now, cost, max_wait, self.departure()))
     }
 
     #[inline]
-    fn standing(&self, state: &LineState, now: Timestamp) -> Standing {
+    fn status(&self, state: &LeakyBucketState, now: Timestamp) -> Status {
         let over_at = state.0.get();
-        Standing {
-            limit: self.schedule.limit(),
-            remaining: self.schedule.remaining(over_at, now),
-            reset: self.schedule.reset(over_at, now),
+        Status {
+            limit: self.gcra.limit(),
+            remaining: self.gcra.remaining(over_at, now),
+            reset: self.gcra.reset(over_at, now),
         }
     }
 
-    fn charge(&self, state: &mut LineState, now: Timestamp, cost: Cost) {
-        state.0.update(|over_at| self.schedule.charge(over_at, now, cost));
+    fn charge(&self, state: &mut LeakyBucketState, now: Timestamp, cost: Cost) {
+        state.0.update(|over_at| self.gcra.charge(over_at, now, cost));
     }
 
-    fn refund(&self, state: &mut LineState, now: Timestamp, receipt: &Receipt) -> Refund {
-        state.0.update(|over_at| self.schedule.refund(over_at, now, receipt, self.departure()))
+    fn refund(&self, state: &mut LeakyBucketState, now: Timestamp, receipt: &Receipt) -> Refund {
+        state.0.update(|over_at| self.gcra.refund(over_at, now, receipt, self.departure()))
     }
 
-    fn is_fresh(&self, state: &LineState, now: Timestamp) -> bool {
-        self.schedule.is_clear(state.0.get(), now)
+    fn is_fresh(&self, state: &LeakyBucketState, now: Timestamp) -> bool {
+        self.gcra.is_clear(state.0.get(), now)
     }
 
-    fn rescale(&self, state: &mut LineState, old: &Self, now: Timestamp) {
-        state.0.update(|over_at| self.schedule.rescale(over_at, &old.schedule, now));
+    fn rescale(&self, state: &mut LeakyBucketState, old: &Self, now: Timestamp) {
+        state.0.update(|over_at| self.gcra.rescale(over_at, &old.gcra, now));
     }
 
     fn waiting(&self) -> Waiting {
@@ -217,9 +217,9 @@ impl Algorithm for LeakyBucket {
 /// Counted in ticks, of which a nanosecond has as many as the denominator of [`Quota::interval`] says. A store that keeps
 /// its states elsewhere reads and writes them as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LineState(Moment);
+pub struct LeakyBucketState(Moment);
 
-impl LineState {
+impl LeakyBucketState {
     /// The state of a line whose last turn will be over at `ticks`.
     pub fn from_ticks(ticks: u128) -> Self {
         Self(ticks.into())

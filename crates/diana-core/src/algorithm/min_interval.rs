@@ -17,20 +17,20 @@
 //! # What always holds (tests/it/laws.rs, tests/it/min_interval.rs)
 //! - Two grants that were not refunded go on at least the interval apart.
 
-use crate::{Algorithm, Cost, InvalidQuota, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 /// At least so long between two grants, whatever their cost.
 ///
-/// With patience it reserves: the answer says how long to wait, and those who ask later wait longer.
+/// With maximum wait it reserves: the answer says how long to wait, and those who ask later wait longer.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, MinInterval, Patience, Retry, Timestamp};
+/// use diana_core::{Algorithm, Cost, MinInterval, MaxWait, Retry, Timestamp};
 /// use std::time::Duration;
 ///
 /// let every = MinInterval::new(Duration::from_millis(200))?;
 /// let mut state = every.fresh(Timestamp::EPOCH);
-/// let mut ask = |ms| every.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, Patience::NONE);
+/// let mut ask = |ms| every.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, MaxWait::NONE);
 ///
 /// assert!(ask(0).is_granted());
 /// assert_eq!(ask(150).retry(), Some(Retry::After(Duration::from_millis(50))));
@@ -66,12 +66,12 @@ impl Algorithm for MinInterval {
     }
 
     #[inline]
-    fn take(&self, state: &mut IntervalState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
+    fn take(&self, state: &mut IntervalState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
         let start = state.next_free.max(now.as_nanos());
         // At the end of time there is no next free moment left to keep, so the answer is no.
         let Some(next_free) = start.checked_add(self.nanos) else { return Outcome::never() };
         let wait = start - now.as_nanos();
-        if let Some(too_early) = wait.checked_sub(patience.as_nanos()).filter(|nanos| *nanos > 0) {
+        if let Some(too_early) = wait.checked_sub(max_wait.as_nanos()).filter(|nanos| *nanos > 0) {
             return Outcome::denied_for(too_early);
         }
         state.next_free = next_free;
@@ -81,9 +81,9 @@ impl Algorithm for MinInterval {
 
     /// The limit is 1: one grant, of whatever cost.
     #[inline]
-    fn standing(&self, state: &IntervalState, now: Timestamp) -> Standing {
+    fn status(&self, state: &IntervalState, now: Timestamp) -> Status {
         let reset = Timestamp::from_nanos(state.next_free).since(now);
-        Standing { limit: 1, remaining: u64::from(reset.is_zero()), reset }
+        Status { limit: 1, remaining: u64::from(reset.is_zero()), reset }
     }
 
     /// Counts as one grant, whatever the cost.

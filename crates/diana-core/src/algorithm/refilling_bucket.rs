@@ -30,19 +30,19 @@
 //! # Where it fails
 //! Everybody's tokens come at once. If what stands behind can't take the jug, use the even bucket.
 
-use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 /// A bucket that gets `quota.permits()` tokens at once every `quota.period()`, and holds `quota.burst()`.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, Quota, RefillingBucket, Retry, Timestamp};
+/// use diana_core::{Algorithm, Cost, MaxWait, Quota, RefillingBucket, Retry, Timestamp};
 /// use std::time::Duration;
 ///
 /// // Two tokens every ten seconds, four at most.
 /// let bucket = RefillingBucket::new("2/10s burst 4".parse()?);
 /// let mut state = bucket.fresh(Timestamp::from_secs(3));
-/// let mut ask = |secs, cost| bucket.take(&mut state, Timestamp::from_secs(secs), cost, Patience::NONE);
+/// let mut ask = |secs, cost| bucket.take(&mut state, Timestamp::from_secs(secs), cost, MaxWait::NONE);
 ///
 /// let four = Cost::new(4).unwrap();
 /// assert!(ask(3, four).is_granted());
@@ -88,11 +88,11 @@ impl RefillingState {
     /// The state right after the grant that `receipt` is for: where a refund reckons from.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Cost, Patience, Quota, RefillingBucket, RefillingState, Timestamp};
+    /// use diana_core::{Algorithm, Cost, MaxWait, Quota, RefillingBucket, RefillingState, Timestamp};
     ///
     /// let bucket = RefillingBucket::new(Quota::per_second(5)?);
     /// let mut state = bucket.fresh(Timestamp::EPOCH);
-    /// let granted = bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE);
+    /// let granted = bucket.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE);
     /// assert_eq!(granted.receipt().map(|receipt| RefillingState::after(&receipt)), Some(state));
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
@@ -160,7 +160,7 @@ impl Algorithm for RefillingBucket {
     }
 
     #[inline]
-    fn take(&self, state: &mut RefillingState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut RefillingState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         let capacity = self.quota.burst();
         if cost.get() > capacity {
             return Outcome::never();
@@ -176,12 +176,12 @@ impl Algorithm for RefillingBucket {
     }
 
     #[inline]
-    fn standing(&self, state: &RefillingState, now: Timestamp) -> Standing {
+    fn status(&self, state: &RefillingState, now: Timestamp) -> Status {
         let settled = self.settle(state, now);
         let full_at = u64::try_from(self.refilled(&settled, settled.missing)).unwrap_or(u64::MAX);
         let reset = if settled.missing == 0 { Duration::ZERO } else { Timestamp::from_nanos(full_at).since(now) };
         let limit = self.quota.burst();
-        Standing { limit, remaining: limit.saturating_sub(settled.missing), reset }
+        Status { limit, remaining: limit.saturating_sub(settled.missing), reset }
     }
 
     fn charge(&self, state: &mut RefillingState, now: Timestamp, cost: Cost) {

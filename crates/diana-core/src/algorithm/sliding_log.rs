@@ -26,7 +26,7 @@
 //! - Requests that were denied leave no entry, so a client that keeps trying gets in as soon as one that waited.
 //! - The log has at most as many entries as the limit of the longest window, even after charges.
 
-use crate::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 mod log;
@@ -36,12 +36,12 @@ pub use log::SlidingLogState;
 /// At most `quota.permits()` in *every* span of `quota.period()`, for one quota or several. The burst plays no part.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, Quota, Retry, SlidingLog, Timestamp};
+/// use diana_core::{Algorithm, Cost, MaxWait, Quota, Retry, SlidingLog, Timestamp};
 /// use std::time::Duration;
 ///
 /// let log = SlidingLog::several([Quota::per_second(1)?, Quota::per_minute(2)?])?;
 /// let mut state = log.fresh(Timestamp::EPOCH);
-/// let mut ask = |secs| log.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, Patience::NONE);
+/// let mut ask = |secs| log.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, MaxWait::NONE);
 ///
 /// assert!(ask(100).is_granted());
 /// assert_eq!(ask(100).retry(), Some(Retry::After(Duration::from_secs(1)))); // one a second
@@ -85,11 +85,11 @@ impl SlidingLog {
     /// What each window has used at `now`, in the order in which the windows were given.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingLog, Timestamp};
+    /// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingLog, Timestamp};
     ///
     /// let log = SlidingLog::several([Quota::per_second(1)?, Quota::per_minute(5)?])?;
     /// let mut state = log.fresh(Timestamp::EPOCH);
-    /// assert!(log.take(&mut state, Timestamp::from_secs(7), Cost::ONE, Patience::NONE).is_granted());
+    /// assert!(log.take(&mut state, Timestamp::from_secs(7), Cost::ONE, MaxWait::NONE).is_granted());
     ///
     /// let used: Vec<u64> = log.used(&state, Timestamp::from_secs(8)).map(|(_, used)| used).collect();
     /// assert_eq!(used, [0, 1]);
@@ -102,12 +102,12 @@ impl SlidingLog {
     /// What was granted in the longest window up to `now`, newest first: when, and how much at that moment.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingLog, Timestamp};
+    /// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingLog, Timestamp};
     ///
     /// let log = SlidingLog::new(Quota::per_minute(5)?);
     /// let mut state = log.fresh(Timestamp::EPOCH);
     /// for secs in [10, 40, 40, 75] {
-    ///     assert!(log.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, Patience::NONE).is_granted());
+    ///     assert!(log.take(&mut state, Timestamp::from_secs(secs), Cost::ONE, MaxWait::NONE).is_granted());
     /// }
     /// let recent: Vec<_> = log.recent(&state, Timestamp::from_secs(75)).collect();
     /// assert_eq!(recent, [(Timestamp::from_secs(75), 1), (Timestamp::from_secs(40), 2)]);
@@ -147,7 +147,7 @@ impl Algorithm for SlidingLog {
         SlidingLogState::default()
     }
 
-    fn take(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         let outcome = self.judge(state, now, cost);
         if outcome.is_granted() {
             self.record(state, now, cost.get());
@@ -155,12 +155,12 @@ impl Algorithm for SlidingLog {
         outcome
     }
 
-    fn peek(&self, state: &SlidingLogState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn peek(&self, state: &SlidingLogState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         self.judge(state, now, cost)
     }
 
     /// Of the window that has the least left; of several such, the one that gives back last.
-    fn standing(&self, state: &SlidingLogState, now: Timestamp) -> Standing {
+    fn status(&self, state: &SlidingLogState, now: Timestamp) -> Status {
         let each = self.windows.iter().map(|window| {
             let first = state.first_in(window, now);
             let reset = state.freeing(first, 1, window).map_or(0, |moment| u64::try_from(moment).unwrap_or(u64::MAX));
@@ -168,7 +168,7 @@ impl Algorithm for SlidingLog {
         });
         let least = each.min_by_key(|(remaining, reset)| (*remaining, std::cmp::Reverse(*reset)));
         let (remaining, reset) = least.unwrap_or((self.limit, Duration::ZERO));
-        Standing { limit: self.limit, remaining, reset }
+        Status { limit: self.limit, remaining, reset }
     }
 
     fn charge(&self, state: &mut SlidingLogState, now: Timestamp, cost: Cost) {

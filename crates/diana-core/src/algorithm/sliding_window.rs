@@ -44,7 +44,7 @@
 //! - At most `limit` in any `n` neighbouring buckets; strict: in any `n + 1`, and so in any window.
 //! - The retry time is the moment at which enough for *this* cost has left, to the nanosecond.
 
-use crate::{Algorithm, Cost, InvalidWindow, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 mod ring;
@@ -68,7 +68,7 @@ const DEFAULT_BUCKETS: u64 = 10;
 ///     let window = window.clone().with_edge(edge);
 ///     let mut state = window.fresh(Timestamp::EPOCH);
 ///     window.charge(&mut state, Timestamp::from_secs(5), eight); // the first of ten buckets of six seconds
-///     window.standing(&state, Timestamp::from_secs(63)).remaining // a minute after the middle of that bucket
+///     window.status(&state, Timestamp::from_secs(63)).remaining // a minute after the middle of that bucket
 /// };
 /// assert_eq!([left(Edge::Loose), left(Edge::Weighted), left(Edge::Strict)], [10, 6, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -91,12 +91,12 @@ pub enum Edge {
 /// window, if it is used up at the end of a bucket and again one window later; [`Edge::Strict`] never lets that happen.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, Quota, Retry, SlidingWindow, Timestamp};
+/// use diana_core::{Algorithm, Cost, MaxWait, Quota, Retry, SlidingWindow, Timestamp};
 /// use std::time::Duration;
 ///
 /// let window = SlidingWindow::new("2/10s".parse()?); // ten buckets of a second
 /// let mut state = window.fresh(Timestamp::EPOCH);
-/// let mut ask = |ms| window.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, Patience::NONE);
+/// let mut ask = |ms| window.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, MaxWait::NONE);
 ///
 /// assert!(ask(9_500).is_granted());
 /// assert!(ask(10_000).is_granted()); // a fixed window would begin again here
@@ -330,7 +330,7 @@ impl Algorithm for SlidingWindow {
     }
 
     #[inline]
-    fn take(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         let (outcome, current) = self.judge(state, now, cost);
         if outcome.is_granted() {
             state.record(current, cost.get(), self.counted_buckets());
@@ -338,17 +338,17 @@ impl Algorithm for SlidingWindow {
         outcome
     }
 
-    fn peek(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn peek(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         self.judge(state, now, cost).0
     }
 
-    fn standing(&self, state: &SlidingWindowState, now: Timestamp) -> Standing {
+    fn status(&self, state: &SlidingWindowState, now: Timestamp) -> Status {
         let (limit, place) = (self.quota.permits(), self.place(state, now));
         let remaining = limit.saturating_sub(self.used(state, &place));
         let reset = state.oldest(place.current).map_or(Duration::ZERO, |oldest| {
             Timestamp::from_nanos(u64::try_from(self.leaves(oldest)).unwrap_or(u64::MAX)).since(now)
         });
-        Standing { limit, remaining, reset }
+        Status { limit, remaining, reset }
     }
 
     fn charge(&self, state: &mut SlidingWindowState, now: Timestamp, cost: Cost) {

@@ -16,9 +16,9 @@
 //!
 //! # What always holds (tests/it/guava.rs, tests/it/smooth.rs)
 //! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
-//! - An idle key equals a fresh one if it [starts full](Starts::Full).
+//! - An idle key equals a fresh one if it [initial full](Starts::Full).
 
-use super::smooth::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
+use super::guava::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 
 /// Guava's `SmoothBursty`, to the microsecond: an even flow, with a store for quiet spells.
 ///
@@ -32,13 +32,13 @@ use super::smooth::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 /// and the store is full.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, SmoothBursty, Timestamp};
+/// use diana_core::{Algorithm, Cost, MaxWait, SmoothBursty, Timestamp};
 /// use std::time::Duration;
 ///
 /// let limiter = SmoothBursty::new(5.0)?;
 /// let mut state = limiter.fresh(Timestamp::EPOCH);
 /// let mut acquire = |permits| -> Result<_, diana_core::InvalidCost> {
-///     Ok(limiter.take(&mut state, Timestamp::EPOCH, Cost::new(permits)?, Patience::FOREVER).wait())
+///     Ok(limiter.take(&mut state, Timestamp::EPOCH, Cost::new(permits)?, MaxWait::FOREVER).wait())
 /// };
 ///
 /// assert_eq!(acquire(5)?, Some(Duration::ZERO)); // granted at once, though nothing is stored
@@ -49,18 +49,18 @@ use super::smooth::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothBursty {
     burst_seconds: f64,
-    starts: Starts,
+    initial: InitialPermits,
     smooth: SmoothRate,
 }
 
 /// What a key that is seen for the first time has in store.
 ///
 /// ```
-/// use diana_core::{Algorithm, SmoothBursty, Starts, Timestamp};
+/// use diana_core::{Algorithm, SmoothBursty, InitialPermits, Timestamp};
 /// use std::time::Duration;
 ///
 /// let guava = SmoothBursty::new(5.0)?;
-/// let keyed = guava.starting(Starts::Full);
+/// let keyed = guava.with_initial_permits(InitialPermits::Full);
 /// assert_eq!(guava.fresh(Timestamp::EPOCH).stored_permits(), 0.0);
 /// assert_eq!(keyed.fresh(Timestamp::EPOCH).stored_permits(), 5.0);
 ///
@@ -70,8 +70,8 @@ pub struct SmoothBursty {
 /// # Ok::<(), diana_core::InvalidSmooth>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Starts {
-    /// Nothing, as Guava does: right for a single limiter that starts with its program. An idle key is never as good as
+pub enum InitialPermits {
+    /// Nothing, as Guava does: right for a single limiter that initial with its program. An idle key is never as good as
     /// new, so a table of keys can't forget any.
     #[default]
     Empty,
@@ -82,7 +82,7 @@ pub enum Starts {
 impl SmoothBursty {
     /// `rate` permits a second, and a store of one second's worth: Guava's `create(rate)`.
     pub fn new(rate: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(rate, 1.0, Starts::Empty)
+        Self::build(rate, 1.0, InitialPermits::Empty)
     }
 
     /// The same limiter with a store of `burst_seconds` seconds' worth of permits.
@@ -94,13 +94,13 @@ impl SmoothBursty {
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn with_burst_seconds(self, burst_seconds: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(self.smooth.rate_given, burst_seconds, self.starts)
+        Self::build(self.smooth.rate_given, burst_seconds, self.initial)
     }
 
     /// The same limiter at another rate; [`rescale`](crate::Algorithm::rescale) brings a state over, as Guava's `setRate` does.
     ///
     /// ```
-    /// use diana_core::{Algorithm, Cost, Patience, SmoothBursty, Timestamp};
+    /// use diana_core::{Algorithm, Cost, MaxWait, SmoothBursty, Timestamp};
     /// use std::time::Duration;
     ///
     /// let (slow, now) = (SmoothBursty::new(1.0)?, Timestamp::EPOCH);
@@ -109,22 +109,22 @@ impl SmoothBursty {
     ///
     /// let fast = slow.with_rate(2.0)?;
     /// fast.rescale(&mut state, &slow, now);
-    /// let mut acquire = || fast.take(&mut state, now, Cost::ONE, Patience::FOREVER).wait();
+    /// let mut acquire = || fast.take(&mut state, now, Cost::ONE, MaxWait::FOREVER).wait();
     /// assert_eq!(acquire(), Some(Duration::from_millis(1_000))); // a debt stays what it was
     /// assert_eq!(acquire(), Some(Duration::from_millis(1_500)));
     /// # Ok::<(), diana_core::InvalidSmooth>(())
     /// ```
     pub fn with_rate(self, rate: f64) -> Result<Self, InvalidSmooth> {
-        Self::build(rate, self.burst_seconds, self.starts)
+        Self::build(rate, self.burst_seconds, self.initial)
     }
 
     /// The same limiter with another beginning.
     #[must_use]
-    pub fn starting(mut self, starts: Starts) -> Self {
-        self.starts = starts;
-        self.smooth.begins_with = match starts {
-            Starts::Empty => 0.0,
-            Starts::Full => self.smooth.max_permits,
+    pub fn with_initial_permits(mut self, initial: InitialPermits) -> Self {
+        self.initial = initial;
+        self.smooth.begins_with = match initial {
+            InitialPermits::Empty => 0.0,
+            InitialPermits::Full => self.smooth.max_permits,
         };
         self
     }
@@ -140,8 +140,8 @@ impl SmoothBursty {
     }
 
     /// What a fresh key has in store.
-    pub fn starts(&self) -> Starts {
-        self.starts
+    pub fn initial_permits(&self) -> InitialPermits {
+        self.initial
     }
 
     /// The arithmetic in microseconds, and Guava's own numbers.
@@ -149,7 +149,7 @@ impl SmoothBursty {
         &self.smooth
     }
 
-    fn build(rate: f64, burst_seconds: f64, starts: Starts) -> Result<Self, InvalidSmooth> {
+    fn build(rate: f64, burst_seconds: f64, initial: InitialPermits) -> Result<Self, InvalidSmooth> {
         let rate = check_rate(rate)?;
         if burst_seconds.is_nan() || burst_seconds < 0.0 {
             return Err(InvalidSmooth::BurstSeconds(burst_seconds));
@@ -169,6 +169,6 @@ impl SmoothBursty {
             begins_with: 0.0,
             after_unlimited: max_permits,
         };
-        Ok(Self { burst_seconds, starts, smooth }.starting(starts))
+        Ok(Self { burst_seconds, initial, smooth }.with_initial_permits(initial))
     }
 }

@@ -28,7 +28,7 @@
 //! - From cold, the permits above the threshold take the warm-up, however they are portioned.
 //! - A key starts cold, and is cold again after a quiet warm-up: an idle key equals a fresh one.
 
-use super::smooth::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
+use super::guava::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 use std::time::Duration;
 
 /// Guava's cold factor, where none is given.
@@ -43,13 +43,13 @@ const COLD_FACTOR: f64 = 3.0;
 /// choice of a beginning: a fresh key is cold, in Guava too, and so is an idle one.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, SmoothWarmingUp, Timestamp};
+/// use diana_core::{Algorithm, Cost, MaxWait, SmoothWarmingUp, Timestamp};
 /// use std::time::Duration;
 ///
 /// let limiter = SmoothWarmingUp::new(5.0, Duration::from_secs(1))?;
 /// let (mut state, mut now) = (limiter.fresh(Timestamp::EPOCH), Timestamp::EPOCH);
 /// let mut acquire = || {
-///     let wait = limiter.take(&mut state, now, Cost::ONE, Patience::FOREVER).wait().unwrap_or_default();
+///     let wait = limiter.take(&mut state, now, Cost::ONE, MaxWait::FOREVER).wait().unwrap_or_default();
 ///     now = now + wait;
 ///     wait.as_millis()
 /// };

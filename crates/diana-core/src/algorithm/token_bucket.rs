@@ -12,29 +12,29 @@
 //! ```
 //!
 //! One number can be swapped by one atomic instruction in memory and by one `SET` in Redis; two can't. The arithmetic is
-//! in [`schedule`](super::schedule), which also tells why nothing drifts.
+//! in [`gcra`](super::schedule), which also tells why nothing drifts.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/token_bucket.rs)
 //! - In every span `t` at most `burst + rate × t` pass, reservations included, and what was refunded within the span.
 //! - 3/s is exactly 3,000,000 in a million seconds; 600,000,001/s is not 1,000,000,000/s.
 //! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.
 
-use super::OneWord;
-use super::schedule::{Departure, Moment, Schedule, Ticks};
-use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing, Timestamp, Waiting};
+use super::Packed;
+use super::gcra::{Departure, Gcra, Moment, Ticks};
+use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 
 /// A bucket of `burst` tokens that refills evenly: the default algorithm.
 ///
 /// Lets a quiet client catch up with a burst, and holds a busy one to the rate. A cost above the burst is denied for
-/// good. With patience it reserves: the answer says how long to wait, and those who ask later wait longer.
+/// good. With maximum wait it reserves: the answer says how long to wait, and those who ask later wait longer.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, Quota, Retry, Timestamp, TokenBucket};
+/// use diana_core::{Algorithm, Cost, MaxWait, Quota, Retry, Timestamp, TokenBucket};
 /// use std::time::Duration;
 ///
 /// let bucket = TokenBucket::new("2/s".parse()?);
 /// let mut state = bucket.fresh(Timestamp::EPOCH);
-/// let mut ask = |ms| bucket.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, Patience::NONE);
+/// let mut ask = |ms| bucket.take(&mut state, Timestamp::from_millis(ms), Cost::ONE, MaxWait::NONE);
 ///
 /// assert!(ask(0).is_granted());
 /// assert!(ask(0).is_granted());
@@ -45,15 +45,15 @@ use crate::{Algorithm, Cost, Outcome, Patience, Quota, Receipt, Refund, Standing
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     quota: Quota,
-    schedule: Schedule<u128>,
+    gcra: Gcra<u128>,
 }
 
 impl TokenBucket {
     /// A bucket of `quota.burst()` tokens that come back at the quota's rate.
     pub fn new(quota: Quota) -> Self {
         // A product of two 64-bit numbers fits 128 bits.
-        let schedule = Schedule::new(&quota, quota.burst()).unwrap_or_else(|| unreachable!("u128 holds every product"));
-        Self { quota, schedule }
+        let gcra = Gcra::new(&quota, quota.burst()).unwrap_or_else(|| unreachable!("u128 holds every product"));
+        Self { quota, gcra }
     }
 
     /// The quota that this bucket keeps.
@@ -70,40 +70,40 @@ impl Algorithm for TokenBucket {
     }
 
     #[inline]
-    fn take(&self, state: &mut BucketState, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        state.0.update(|full_at| self.schedule.take(full_at, now, cost, patience, Departure::Fits))
+    fn take(&self, state: &mut BucketState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
+        state.0.update(|full_at| self.gcra.take(full_at, now, cost, max_wait, Departure::Fits))
     }
 
     #[inline]
-    fn standing(&self, state: &BucketState, now: Timestamp) -> Standing {
-        standing(&self.schedule, state.0.get(), now)
+    fn status(&self, state: &BucketState, now: Timestamp) -> Status {
+        status(&self.gcra, state.0.get(), now)
     }
 
     fn charge(&self, state: &mut BucketState, now: Timestamp, cost: Cost) {
-        state.0.update(|full_at| self.schedule.charge(full_at, now, cost));
+        state.0.update(|full_at| self.gcra.charge(full_at, now, cost));
     }
 
     fn refund(&self, state: &mut BucketState, now: Timestamp, receipt: &Receipt) -> Refund {
-        state.0.update(|full_at| self.schedule.refund(full_at, now, receipt, Departure::Fits))
+        state.0.update(|full_at| self.gcra.refund(full_at, now, receipt, Departure::Fits))
     }
 
     fn is_fresh(&self, state: &BucketState, now: Timestamp) -> bool {
-        self.schedule.is_clear(state.0.get(), now)
+        self.gcra.is_clear(state.0.get(), now)
     }
 
     fn rescale(&self, state: &mut BucketState, old: &Self, now: Timestamp) {
-        state.0.update(|full_at| self.schedule.rescale(full_at, &old.schedule, now));
+        state.0.update(|full_at| self.gcra.rescale(full_at, &old.gcra, now));
     }
 
     fn waiting(&self) -> Waiting {
         Waiting::Reserves
     }
 
-    fn one_word(&self) -> Option<OneWord> {
+    fn one_word(&self) -> Option<Packed> {
         // Half of the range is left to the clock: until the year 2262 no sum of a time and a capacity overflows.
-        let schedule = Schedule::<u64>::new(&self.quota, self.quota.burst())?;
-        let fits = schedule.scale() == 1 && schedule.capacity() <= u64::MAX / 2;
-        fits.then_some(OneWord(OneWordBucket(schedule)))
+        let gcra = Gcra::<u64>::new(&self.quota, self.quota.burst())?;
+        let fits = gcra.scale() == 1 && gcra.capacity() <= u64::MAX / 2;
+        fits.then_some(Packed(OneWordBucket(gcra)))
     }
 }
 
@@ -130,7 +130,7 @@ impl BucketState {
 ///
 /// It gives the answers of [`TokenBucket`] to the nanosecond (token_bucket/tests.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OneWordBucket(Schedule<u64>);
+pub(crate) struct OneWordBucket(Gcra<u64>);
 
 impl OneWordBucket {
     /// The nanoseconds of one permit, and the permits that the bucket holds.
@@ -141,7 +141,7 @@ impl OneWordBucket {
     /// The bucket with these [parameters](Self::parameters).
     #[inline(always)]
     pub(crate) fn from_parameters(interval: u64, limit: u64) -> Self {
-        Self(Schedule::whole(interval, limit))
+        Self(Gcra::whole(interval, limit))
     }
 }
 
@@ -154,13 +154,13 @@ impl Algorithm for OneWordBucket {
     }
 
     #[inline(always)]
-    fn take(&self, full_at: &mut u64, now: Timestamp, cost: Cost, patience: Patience) -> Outcome {
-        self.0.take(full_at, now, cost, patience, Departure::Fits)
+    fn take(&self, full_at: &mut u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
+        self.0.take(full_at, now, cost, max_wait, Departure::Fits)
     }
 
     #[inline(always)]
-    fn standing(&self, full_at: &u64, now: Timestamp) -> Standing {
-        standing(&self.0, *full_at, now)
+    fn status(&self, full_at: &u64, now: Timestamp) -> Status {
+        status(&self.0, *full_at, now)
     }
 
     fn charge(&self, full_at: &mut u64, now: Timestamp, cost: Cost) {
@@ -186,12 +186,8 @@ impl Algorithm for OneWordBucket {
 }
 
 #[inline(always)]
-fn standing<T: Ticks>(schedule: &Schedule<T>, full_at: T, now: Timestamp) -> Standing {
-    Standing {
-        limit: schedule.limit(),
-        remaining: schedule.remaining(full_at, now),
-        reset: schedule.reset(full_at, now),
-    }
+fn status<T: Ticks>(gcra: &Gcra<T>, full_at: T, now: Timestamp) -> Status {
+    Status { limit: gcra.limit(), remaining: gcra.remaining(full_at, now), reset: gcra.reset(full_at, now) }
 }
 
 #[cfg(test)]

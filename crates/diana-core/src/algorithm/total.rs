@@ -15,7 +15,7 @@
 //! - A used key is never fresh, so no store forgets it: a key that was forgotten would be forgiven.
 
 use crate::quota::check_count;
-use crate::{Algorithm, Cost, InvalidQuota, Outcome, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 /// So many permits in all: trial uses, a prize draw, a prepaid account.
@@ -24,12 +24,12 @@ use std::time::Duration;
 /// memory, so it is for keys that you hand out, and not for those that anyone can invent.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, Retry, Timestamp, Total};
+/// use diana_core::{Algorithm, Cost, MaxWait, Retry, Timestamp, Total};
 ///
 /// let trial = Total::new(1)?;
 /// let mut state = trial.fresh(Timestamp::EPOCH);
-/// assert!(trial.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
-/// assert_eq!(trial.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::FOREVER).retry(), Some(Retry::Never));
+/// assert!(trial.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).is_granted());
+/// assert_eq!(trial.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::FOREVER).retry(), Some(Retry::Never));
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Algorithm for Total {
     }
 
     #[inline]
-    fn take(&self, state: &mut TotalState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut TotalState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         match state.used.checked_add(cost.get()) {
             Some(used) if used <= self.limit => {
                 state.used = used;
@@ -69,8 +69,8 @@ impl Algorithm for Total {
     }
 
     #[inline]
-    fn standing(&self, state: &TotalState, _now: Timestamp) -> Standing {
-        Standing { limit: self.limit, remaining: self.limit.saturating_sub(state.used), reset: Duration::ZERO }
+    fn status(&self, state: &TotalState, _now: Timestamp) -> Status {
+        Status { limit: self.limit, remaining: self.limit.saturating_sub(state.used), reset: Duration::ZERO }
     }
 
     fn charge(&self, state: &mut TotalState, _now: Timestamp, cost: Cost) {

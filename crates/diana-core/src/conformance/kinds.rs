@@ -3,8 +3,8 @@
 #[cfg(feature = "calendar")]
 use crate::Calendar;
 use crate::{
-    Algorithm, Concurrency, Edge, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Quota, RefillingBucket,
-    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
+    Algorithm, Concurrency, Edge, FixedWindow, InitialPermits, LeakyBucket, Limit, MinInterval, Quota, RefillingBucket,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Total, WindowStart,
 };
 use std::fmt;
 use std::time::Duration;
@@ -102,7 +102,7 @@ pub(super) fn all() -> Vec<Kind> {
         }),
         Kind::new("fixed_window", "aligned", move |size| plain(size).map(FixedWindow::new)),
         Kind::new("fixed_window", "opened by the first request", move |size| {
-            plain(size).map(|quota| FixedWindow::new(quota).opens(Opens::FirstRequest))
+            plain(size).map(|quota| FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest))
         }),
         #[cfg(feature = "calendar")]
         Kind::new("calendar", "days in Berlin", |size| {
@@ -126,7 +126,7 @@ pub(super) fn all() -> Vec<Kind> {
         }),
         Kind::new("sliding_log", "", move |size| plain(size).map(SlidingLog::new)),
         Kind::new("smooth_bursty", "5/s", |size| {
-            SmoothBursty::new(size.of(5.0, 2.0, 8.0)).map(|smooth| smooth.starting(Starts::Full))
+            SmoothBursty::new(size.of(5.0, 2.0, 8.0)).map(|smooth| smooth.with_initial_permits(InitialPermits::Full))
         }),
         Kind::new("smooth_warming_up", "5/s", move |size| SmoothWarmingUp::new(size.of(5.0, 2.0, 8.0), millis(2_000))),
         Kind::new("concurrency", "5", |size| Concurrency::new(size.of(5, 2, 8))),

@@ -4,7 +4,7 @@
 //! contract of [`LocalStore`](crate::LocalStore) means.
 
 use crate::limiter::cell::AnyState;
-use crate::{Answer, Ask, Cost, Decision, Limit, LimitId, Patience, Standing, Timestamp};
+use crate::{Answer, Ask, Cost, Decision, Limit, LimitId, MaxWait, Status, Timestamp};
 use std::collections::BTreeMap;
 
 /// One state for each limit and key.
@@ -20,16 +20,16 @@ struct Key {
 }
 
 impl Model {
-    pub(super) fn decide(&mut self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
-        let seen = self.peek(asks, now, patience);
+    pub(super) fn decide(&mut self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
+        let seen = self.peek(asks, now, max_wait);
         if !seen.is_granted() {
             return seen;
         }
-        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).take(now, cost, own.min(patience)))
+        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).take(now, cost, own.min(max_wait)))
     }
 
-    pub(super) fn peek(&mut self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
-        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).peek(now, cost, own.min(patience)))
+    pub(super) fn peek(&mut self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
+        self.answer(asks, |model, ask, cost, own| model.key(ask.limit, ask.key, now).peek(now, cost, own.min(max_wait)))
     }
 
     pub(super) fn refund(&mut self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) {
@@ -52,11 +52,11 @@ impl Model {
         self.key(limit, key, now).reset(now);
     }
 
-    /// Answers each count once, at the largest cost that is asked of it and with the least patience.
+    /// Answers each count once, at the largest cost that is asked of it and with the least maximum wait.
     fn answer(
         &mut self,
         asks: &[Ask<'_>],
-        mut each: impl FnMut(&mut Self, &Ask<'_>, Cost, Patience) -> Answer,
+        mut each: impl FnMut(&mut Self, &Ask<'_>, Cost, MaxWait) -> Answer,
     ) -> Decision {
         let mut answers: Vec<Answer> = Vec::new();
         for (index, ask) in asks.iter().enumerate() {
@@ -66,8 +66,8 @@ impl Model {
                 None => {
                     let same = || asks.iter().filter(|other| other.same_count(ask));
                     let cost = same().map(|other| other.cost).fold(ask.cost, Ord::max);
-                    let patience = same().map(|other| other.patience).fold(ask.patience, Ord::min);
-                    each(self, ask, cost, patience)
+                    let max_wait = same().map(|other| other.max_wait).fold(ask.max_wait, Ord::min);
+                    each(self, ask, cost, max_wait)
                 }
             };
             answers.push(answer);
@@ -83,7 +83,7 @@ impl Model {
         if key.version < limit.version() {
             key.version = limit.version();
             if !key.state.change_to(algorithm, now) {
-                let Standing { limit, remaining, .. } = key.state.standing(now);
+                let Status { limit, remaining, .. } = key.state.status(now);
                 key.state = algorithm.occupied(limit - remaining, now);
             }
         }

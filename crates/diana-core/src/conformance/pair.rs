@@ -3,7 +3,7 @@
 use super::Setup;
 use super::model::Model;
 use super::report::Difference;
-use crate::{Answer, Ask, Decision, Limit, Outcome, Patience, Retry, Store, StoreError, Timestamp};
+use crate::{Answer, Ask, Decision, Limit, MaxWait, Outcome, Retry, Store, StoreError, Timestamp};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -40,31 +40,31 @@ impl<S: Store> Pair<S> {
         self.now = self.now + self.setup.unit() * units;
     }
 
-    pub(super) async fn decide(&mut self, asks: &[Ask<'_>], patience: Patience) -> Verdict<Both> {
-        let asked = || format!("decide {} at {:?}, {patience:?}", in_words(asks), self.now);
-        let model = self.model.decide(asks, self.now, patience);
-        let store = self.store.decide(asks, self.now, patience).await;
+    pub(super) async fn decide(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Verdict<Both> {
+        let asked = || format!("decide {} at {:?}, {max_wait:?}", describe(asks), self.now);
+        let model = self.model.decide(asks, self.now, max_wait);
+        let store = self.store.decide(asks, self.now, max_wait).await;
         let store = self.compare(asked, &model, store)?;
         Ok(Both { store, model })
     }
 
-    pub(super) async fn peek(&mut self, asks: &[Ask<'_>], patience: Patience) -> Verdict {
-        let asked = || format!("peek {} at {:?}, {patience:?}", in_words(asks), self.now);
-        let model = self.model.peek(asks, self.now, patience);
-        let store = self.store.peek(asks, self.now, patience).await;
+    pub(super) async fn peek(&mut self, asks: &[Ask<'_>], max_wait: MaxWait) -> Verdict {
+        let asked = || format!("peek {} at {:?}, {max_wait:?}", describe(asks), self.now);
+        let model = self.model.peek(asks, self.now, max_wait);
+        let store = self.store.peek(asks, self.now, max_wait).await;
         self.compare(asked, &model, store).map(drop)
     }
 
     pub(super) async fn refund(&mut self, asks: &[Ask<'_>], both: &Both) -> Verdict {
         self.model.refund(asks, &both.model, self.now);
         let done = self.store.refund(asks, &both.store, self.now).await;
-        self.done(|| format!("refund of {}", in_words(asks)), done)
+        self.done(|| format!("refund of {}", describe(asks)), done)
     }
 
     pub(super) async fn charge(&mut self, ask: Ask<'_>) -> Verdict {
         self.model.charge(&ask, self.now);
         let done = self.store.charge(ask, self.now).await;
-        self.done(|| format!("charge of {}", in_words(&[ask])), done)
+        self.done(|| format!("charge of {}", describe(&[ask])), done)
     }
 
     pub(super) async fn reset(&mut self, limit: &Limit, key: &[u8]) -> Verdict {
@@ -76,7 +76,7 @@ impl<S: Store> Pair<S> {
     /// Asks for one permit after the other until one is denied; tells how many were granted. (One hundred are enough.)
     pub(super) async fn exhaust(&mut self, limit: &Limit, key: &[u8]) -> Verdict<usize> {
         for granted in 0..100 {
-            if !self.decide(&[Ask::one(limit, key)], Patience::NONE).await?.is_granted() {
+            if !self.decide(&[Ask::one(limit, key)], MaxWait::NONE).await?.is_granted() {
                 return Ok(granted);
             }
         }
@@ -86,7 +86,7 @@ impl<S: Store> Pair<S> {
     /// Looks where each key stands, which changes nothing.
     pub(super) async fn look(&mut self, limit: &Limit, keys: &[&[u8]]) -> Verdict {
         for key in keys {
-            self.peek(&[Ask::one(limit, key)], Patience::NONE).await?;
+            self.peek(&[Ask::one(limit, key)], MaxWait::NONE).await?;
         }
         Ok(())
     }
@@ -144,7 +144,7 @@ impl<S: Store> Pair<S> {
             (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
             _ => false,
         };
-        let (a, b) = (model.standing, store.standing);
+        let (a, b) = (model.status, store.status);
         outcomes && a.limit == b.limit && a.remaining == b.remaining && self.setup.same(a.reset, b.reset)
     }
 }
@@ -161,15 +161,15 @@ impl Debug for Key<'_> {
     }
 }
 
-pub(super) fn in_words(asks: &[Ask<'_>]) -> String {
+pub(super) fn describe(asks: &[Ask<'_>]) -> String {
     let each = |ask: &Ask<'_>| {
         let version = ask.limit.version();
         let version = if version == 0 { String::new() } else { format!(" (version {version})") };
-        let patience = match ask.patience {
-            Patience::FOREVER => String::new(),
-            patience => format!(" ({patience:?})"),
+        let max_wait = match ask.max_wait {
+            MaxWait::FOREVER => String::new(),
+            max_wait => format!(" ({max_wait:?})"),
         };
-        format!("{} of `{}`{version} for {:?}{patience}", ask.cost.get(), ask.limit.name(), Key(ask.key))
+        format!("{} of `{}`{version} for {:?}{max_wait}", ask.cost.get(), ask.limit.name(), Key(ask.key))
     };
     format!("[{}]", asks.iter().map(each).collect::<Vec<_>>().join(", "))
 }
@@ -182,6 +182,6 @@ fn answer_in_words(answer: &Answer) -> String {
         Outcome::Denied { retry: Retry::WhenReturned } => "denied until something is returned".to_owned(),
         Outcome::Denied { retry: Retry::Never } => "denied for good".to_owned(),
     };
-    let standing = answer.standing;
-    format!("{outcome}, {} of {} left, reset in {:?}", standing.remaining, standing.limit, standing.reset)
+    let status = answer.status;
+    format!("{outcome}, {} of {} left, reset in {:?}", status.remaining, status.limit, status.reset)
 }

@@ -3,7 +3,7 @@
 //! The numbers come from SplitMix64, so that a seed tells the whole script and a failure can be repeated.
 
 use super::pair::{Both, Pair, Verdict};
-use crate::{Ask, Cost, Limit, Patience, Store};
+use crate::{Ask, Cost, Limit, MaxWait, Store};
 use std::time::Duration;
 
 /// A few limits, and the keys that are asked for under each of them.
@@ -26,7 +26,7 @@ struct Place {
     limit: usize,
     key: usize,
     cost: Cost,
-    patience: Patience,
+    max_wait: MaxWait,
 }
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): small, and random enough for a script.
@@ -63,11 +63,11 @@ impl Random {
         Cost::new(permits).unwrap_or_default()
     }
 
-    fn patience(&mut self, unit: Duration) -> Patience {
+    fn max_wait(&mut self, unit: Duration) -> MaxWait {
         match self.below(8) {
-            0 => Patience::FOREVER,
-            1 | 2 => Patience::up_to(unit * u32::try_from(self.below(600)).unwrap_or(0)),
-            _ => Patience::NONE,
+            0 => MaxWait::FOREVER,
+            1 | 2 => MaxWait::up_to(unit * u32::try_from(self.below(600)).unwrap_or(0)),
+            _ => MaxWait::NONE,
         }
     }
 }
@@ -100,13 +100,13 @@ impl Script<'_> {
                 }
                 11 | 12 => {
                     let asks = self.several(&mut random, pair.setup.unit());
-                    let patience = random.patience(pair.setup.unit());
-                    pair.peek(&self.asks(&asks), patience).await?;
+                    let max_wait = random.max_wait(pair.setup.unit());
+                    pair.peek(&self.asks(&asks), max_wait).await?;
                 }
                 _ => {
                     let asks = self.several(&mut random, pair.setup.unit());
-                    let patience = random.patience(pair.setup.unit());
-                    let both = pair.decide(&self.asks(&asks), patience).await?;
+                    let max_wait = random.max_wait(pair.setup.unit());
+                    let both = pair.decide(&self.asks(&asks), max_wait).await?;
                     // Refunds of denials are tried as well: they give nothing.
                     if both.is_granted() || random.below(4) == 0 {
                         granted.push(Granted { asks, both });
@@ -124,8 +124,8 @@ impl Script<'_> {
         let (limit, key) = (random.index(self.limits.len()), random.index(self.keys.len()));
         let cost = random.cost();
         // Most asks wait as long as their request does.
-        let patience = if random.below(4) == 0 { random.patience(unit) } else { Patience::FOREVER };
-        Place { limit, key, cost, patience }
+        let max_wait = if random.below(4) == 0 { random.max_wait(unit) } else { MaxWait::FOREVER };
+        Place { limit, key, cost, max_wait }
     }
 
     fn several(&self, random: &mut Random, unit: Duration) -> Vec<Place> {
@@ -135,6 +135,6 @@ impl Script<'_> {
 
     fn asks(&self, places: &[Place]) -> Vec<Ask<'_>> {
         let ask = |place: &Place| Ask::new(&self.limits[place.limit], self.keys[place.key], place.cost);
-        places.iter().map(|place| ask(place).with_patience(place.patience)).collect()
+        places.iter().map(|place| ask(place).with_max_wait(place.max_wait)).collect()
     }
 }

@@ -1,11 +1,11 @@
 //! The state of a single limit: in an atomic word where the algorithm has such a form, behind a lock otherwise.
 
 use super::atomic::AtomicBucket;
-use crate::algorithm::OneWord;
+use crate::algorithm::Packed;
 use crate::algorithm::erased::AnyAlgorithm;
 use crate::algorithm::token_bucket::OneWordBucket;
 use crate::sync::Mutex;
-use crate::{Algorithm, Answer, Cost, Patience, Receipt, Refund, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, Waiting};
 use std::fmt::Debug;
 
 /// The state of a single limit.
@@ -19,7 +19,7 @@ pub(crate) struct Cell {
 impl Cell {
     pub(crate) fn new(algorithm: &dyn AnyAlgorithm, now: Timestamp) -> Self {
         match algorithm.one_word() {
-            Some(OneWord(bucket)) => Self { fast: AtomicBucket::open_with(&bucket), slow: Mutex::new(None) },
+            Some(Packed(bucket)) => Self { fast: AtomicBucket::open_with(&bucket), slow: Mutex::new(None) },
             None => Self { fast: AtomicBucket::closed(), slow: Mutex::new(Some(algorithm.new_state(now))) },
         }
     }
@@ -27,29 +27,29 @@ impl Cell {
     /// Takes, if the algorithm in force has one word.
     // Inlined whole, so that who asks only whether it was granted does not pay for working out the rest.
     #[inline(always)]
-    pub(crate) fn take_one_word(&self, now: Timestamp, cost: Cost, patience: Patience) -> Option<Answer> {
-        self.fast.update(|bucket, state| bucket.answer(state, now, cost, patience))
+    pub(crate) fn take_one_word(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Option<Answer> {
+        self.fast.update(|bucket, state| bucket.answer(state, now, cost, max_wait))
     }
 
-    pub(crate) fn take(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        self.with(|bucket, state| bucket.answer(state, now, cost, patience), |held| held.take(now, cost, patience))
+    pub(crate) fn take(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        self.with(|bucket, state| bucket.answer(state, now, cost, max_wait), |held| held.take(now, cost, max_wait))
     }
 
     /// Takes as of the first moment from `since` to `now` at which there is room.
     pub(crate) fn take_since(&self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer {
         self.with(
-            |bucket, state| bucket.answer(state, since, cost, Patience::up_to(now.since(since))),
+            |bucket, state| bucket.answer(state, since, cost, MaxWait::up_to(now.since(since))),
             |held| held.take_since(since, now, cost),
         )
     }
 
-    pub(crate) fn peek(&self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    pub(crate) fn peek(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         self.with(
             |bucket, state| Answer {
-                outcome: bucket.peek(state, now, cost, patience),
-                standing: bucket.standing(state, now),
+                outcome: bucket.peek(state, now, cost, max_wait),
+                status: bucket.status(state, now),
             },
-            |held| held.peek(now, cost, patience),
+            |held| held.peek(now, cost, max_wait),
         )
     }
 
@@ -77,8 +77,8 @@ impl Cell {
         self.with(|bucket, state| *state = bucket.fresh(now), |held| held.restart(now));
     }
 
-    pub(crate) fn standing(&self, now: Timestamp) -> Standing {
-        self.with(|bucket, state| bucket.standing(state, now), |held| held.standing(now))
+    pub(crate) fn status(&self, now: Timestamp) -> Status {
+        self.with(|bucket, state| bucket.status(state, now), |held| held.status(now))
     }
 
     pub(crate) fn waiting(&self) -> Waiting {
@@ -89,20 +89,20 @@ impl Cell {
     pub(crate) fn change_to(&self, algorithm: &dyn AnyAlgorithm, now: Timestamp) {
         let mut slow = self.slow.lock();
         match (&mut *slow, algorithm.one_word()) {
-            (None, Some(OneWord(bucket))) => {
+            (None, Some(Packed(bucket))) => {
                 self.fast.change(&bucket, now);
             }
             (None, None) => {
                 let Some((bucket, full_at)) = self.fast.close() else { return };
-                *slow = Some(algorithm.occupied(used(bucket.standing(&full_at, now)), now));
+                *slow = Some(algorithm.occupied(used(bucket.status(&full_at, now)), now));
             }
-            (Some(held), Some(OneWord(bucket))) => {
-                self.fast.open(&bucket, Algorithm::occupied(&bucket, used(held.standing(now)), now));
+            (Some(held), Some(Packed(bucket))) => {
+                self.fast.open(&bucket, Algorithm::occupied(&bucket, used(held.status(now)), now));
                 *slow = None;
             }
             (Some(held), None) => {
                 if !held.change_to(algorithm, now) {
-                    *held = algorithm.occupied(used(held.standing(now)), now);
+                    *held = algorithm.occupied(used(held.status(now)), now);
                 }
             }
         }
@@ -127,22 +127,22 @@ impl Cell {
     }
 }
 
-fn used(standing: Standing) -> u64 {
-    standing.limit.saturating_sub(standing.remaining)
+fn used(status: Status) -> u64 {
+    status.limit.saturating_sub(status.remaining)
 }
 
 /// An algorithm with one state, without its type.
 pub(crate) trait AnyState: Debug + Send {
-    fn take(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn take(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     /// Takes as of the first moment from `since` to `now` at which there is room.
     fn take_since(&mut self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer;
-    fn peek(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer;
+    fn peek(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     fn charge(&mut self, now: Timestamp, cost: Cost);
     fn refund(&mut self, now: Timestamp, receipt: &Receipt) -> Refund;
     fn refund_rest(&mut self, now: Timestamp, receipt: &Receipt, used: u64) -> Refund;
     fn reset(&mut self, now: Timestamp);
     fn restart(&mut self, now: Timestamp);
-    fn standing(&mut self, now: Timestamp) -> Standing;
+    fn status(&mut self, now: Timestamp) -> Status;
     fn waiting(&self) -> Waiting;
     /// Goes on with `algorithm` if it is of the same kind; `false` if it is not.
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
@@ -169,21 +169,21 @@ impl<A: Algorithm> Held<A> {
 }
 
 impl<A: Algorithm> AnyState for Held<A> {
-    fn take(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    fn take(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.tick(now);
-        self.algorithm.answer(&mut self.state, now, cost, patience)
+        self.algorithm.answer(&mut self.state, now, cost, max_wait)
     }
 
     fn take_since(&mut self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer {
         let since = self.tick(since);
-        self.algorithm.answer(&mut self.state, since, cost, Patience::up_to(now.since(since)))
+        self.algorithm.answer(&mut self.state, since, cost, MaxWait::up_to(now.since(since)))
     }
 
     // A look moves nothing, time neither: whoever comes late may still ask as of a moment before it.
-    fn peek(&mut self, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    fn peek(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.latest.max(now);
-        let outcome = self.algorithm.peek(&self.state, now, cost, patience);
-        Answer { outcome, standing: self.algorithm.standing(&self.state, now) }
+        let outcome = self.algorithm.peek(&self.state, now, cost, max_wait);
+        Answer { outcome, status: self.algorithm.status(&self.state, now) }
     }
 
     fn charge(&mut self, now: Timestamp, cost: Cost) {
@@ -211,8 +211,8 @@ impl<A: Algorithm> AnyState for Held<A> {
         self.state = self.algorithm.fresh(now);
     }
 
-    fn standing(&mut self, now: Timestamp) -> Standing {
-        self.algorithm.standing(&self.state, self.latest.max(now))
+    fn status(&mut self, now: Timestamp) -> Status {
+        self.algorithm.status(&self.state, self.latest.max(now))
     }
 
     fn waiting(&self) -> Waiting {

@@ -11,7 +11,7 @@ use super::table::OnFull;
 use super::{Ask, LocalStore};
 use crate::algorithm::erased::Keys;
 use crate::sync::{Arc, MutexGuard};
-use crate::{Answer, Cost, Decision, Limit, LimitId, Patience, Sample, Timestamp};
+use crate::{Answer, Cost, Decision, Limit, LimitId, MaxWait, Sample, Timestamp};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::collections::HashMap;
@@ -74,7 +74,7 @@ impl TableOptions {
 /// The store that keeps its counts in this process.
 ///
 /// ```
-/// use diana_core::{Ask, Limit, LocalStore, MemoryStore, Patience, Quota, Timestamp, TokenBucket};
+/// use diana_core::{Ask, Limit, LocalStore, MemoryStore, MaxWait, Quota, Timestamp, TokenBucket};
 ///
 /// let store = MemoryStore::default();
 /// let everyone = Limit::new("everyone", TokenBucket::new(Quota::per_second(1000)?));
@@ -82,11 +82,11 @@ impl TableOptions {
 ///
 /// let asks = [Ask::one(&everyone, ""), Ask::one(&account, "alice")];
 /// let now = Timestamp::from_secs(1);
-/// assert!(store.decide(&asks, now, Patience::NONE).is_granted());
+/// assert!(store.decide(&asks, now, MaxWait::NONE).is_granted());
 ///
-/// let denied = store.decide(&asks, now, Patience::NONE);
+/// let denied = store.decide(&asks, now, MaxWait::NONE);
 /// assert_eq!(denied.binding(), Some(1)); // alice's own limit
-/// assert_eq!(denied.answers()[0].standing.remaining, 999); // and `everyone` was not charged for it
+/// assert_eq!(denied.answers()[0].status.remaining, 999); // and `everyone` was not charged for it
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 #[derive(Debug)]
@@ -184,13 +184,13 @@ impl MemoryStore {
     /// [`wait`](Answer::wait); it may lie in the past.
     ///
     /// ```
-    /// use diana_core::{Ask, Limit, MemoryStore, Patience, Timestamp, TokenBucket};
+    /// use diana_core::{Ask, Limit, MemoryStore, MaxWait, Timestamp, TokenBucket};
     /// use std::time::Duration;
     ///
     /// let (store, limit) = (MemoryStore::default(), Limit::new("bytes", TokenBucket::new("1000/s burst 1".parse()?)));
     /// let take = |since, now| {
     ///     let ms = Timestamp::from_millis;
-    ///     store.take_since(Ask::one(&limit, "key"), ms(since), ms(now), Patience::NONE).wait()
+    ///     store.take_since(Ask::one(&limit, "key"), ms(since), ms(now), MaxWait::NONE).wait()
     /// };
     /// assert_eq!(take(5, 5), Some(Duration::ZERO));
     /// // Two turns have come and gone when it is woken at 7 ms.
@@ -199,11 +199,11 @@ impl MemoryStore {
     /// assert_eq!(take(7, 7), None);
     /// # Ok::<(), diana_core::InvalidQuota>(())
     /// ```
-    pub fn take_since(&self, ask: Ask<'_>, since: Timestamp, now: Timestamp, patience: Patience) -> Answer {
+    pub fn take_since(&self, ask: Ask<'_>, since: Timestamp, now: Timestamp, max_wait: MaxWait) -> Answer {
         let hash = self.shards.hash(ask.key);
         let mut shard = self.shards.lock(hash);
-        let patience = ask.patience.min(patience);
-        self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, patience)
+        let max_wait = ask.max_wait.min(max_wait);
+        self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, max_wait)
     }
 
     /// Tells `limit` how one answer to a request for `key` came out. Only a limit that [adapts](crate::Adaptive) learns from it.
@@ -274,7 +274,7 @@ impl MemoryStore {
         places: &Places,
         locked: &mut Locked<'_>,
         now: Timestamp,
-        ask: impl Fn(&mut Keys, u64, Cost, Patience) -> Answer,
+        ask: impl Fn(&mut Keys, u64, Cost, MaxWait) -> Answer,
     ) -> Decision {
         let mut answers = Answers::with_capacity(asks.len());
         for (index, place) in places.iter().enumerate() {
@@ -292,10 +292,10 @@ impl MemoryStore {
     }
 
     /// `decide` for more than one ask.
-    fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+    fn decide_together(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
-        let peek = |keys: &mut Keys, hash, cost, own: Patience| keys.peek(hash, now, cost, own.min(patience));
+        let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
         let all_grant = places.iter().enumerate().all(|(index, place)| {
             let (cost, own_patience) = charge_of(asks, &places, index);
             place.same_as.is_some()
@@ -303,7 +303,7 @@ impl MemoryStore {
                     place.hash,
                     now,
                     cost,
-                    own_patience.min(patience),
+                    own_patience.min(max_wait),
                 )
         });
         if !all_grant {
@@ -321,7 +321,7 @@ impl MemoryStore {
                 saved.push((index, keys.save(place.hash, now)));
             }
         }
-        let take = |keys: &mut Keys, hash, cost, own: Patience| keys.take(hash, now, cost, own.min(patience));
+        let take = |keys: &mut Keys, hash, cost, own: MaxWait| keys.take(hash, now, cost, own.min(max_wait));
         let taken = self.answers(Self::keys, asks, &places, &mut locked, now, take);
         if taken.is_granted() {
             return taken;
@@ -368,10 +368,10 @@ impl MemoryStore {
 }
 
 /// What the ask at `index` is charged, and how long it waits: the most that anybody asks of the same count, and the least.
-fn charge_of(asks: &[Ask<'_>], places: &Places, index: usize) -> (Cost, Patience) {
+fn charge_of(asks: &[Ask<'_>], places: &Places, index: usize) -> (Cost, MaxWait) {
     let same = asks.iter().zip(places).filter(|(_, place)| place.same_as == Some(index));
-    let Ask { cost, patience, .. } = asks[index];
-    same.fold((cost, patience), |(cost, patience), (ask, _)| (cost.max(ask.cost), patience.min(ask.patience)))
+    let Ask { cost, max_wait, .. } = asks[index];
+    same.fold((cost, max_wait), |(cost, max_wait), (ask, _)| (cost.max(ask.cost), max_wait.min(ask.max_wait)))
 }
 
 /// The locked shard of a place.
@@ -381,21 +381,21 @@ fn shard_of<'a>(locked: &'a mut Locked<'_>, place: &Place) -> &'a mut Shard {
 }
 
 impl LocalStore for MemoryStore {
-    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+    fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
         // One ask needs no second look, and is what most requests are.
         if let [ask] = asks {
             let hash = self.shards.hash(ask.key);
             let mut shard = self.shards.lock(hash);
-            let patience = patience.min(ask.patience);
-            return Decision::new([self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, patience)]);
+            let max_wait = max_wait.min(ask.max_wait);
+            return Decision::new([self.keys(&mut shard, ask.limit, now).take(hash, now, ask.cost, max_wait)]);
         }
-        self.decide_together(asks, now, patience)
+        self.decide_together(asks, now, max_wait)
     }
 
-    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
+    fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
         let places = self.places(asks);
         let mut locked = self.lock(&places);
-        let peek = |keys: &mut Keys, hash, cost, own: Patience| keys.peek(hash, now, cost, own.min(patience));
+        let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
         self.answers(Self::keys_to_look_at, asks, &places, &mut locked, now, peek)
     }
 

@@ -25,17 +25,17 @@ use super::budget::Budget;
 use super::segment::Segment;
 use crate::sync::Arc;
 use crate::waiting::reckoned;
-use crate::{Algorithm, Answer, Cost, Outcome, Patience, Receipt, Refund, Retry, Sample, Standing, Timestamp, Waiting};
+use crate::{Algorithm, Answer, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Sample, Status, Timestamp, Waiting};
 use smallvec::{SmallVec, smallvec};
 
-mod carry;
-mod one_word;
-mod room;
+mod growth;
+mod migrate;
+mod packed;
 mod undo;
 
-use carry::Past;
-pub(crate) use carry::Uses;
-use room::WORTH_ANOTHER_SWEEP;
+use growth::WORTH_ANOTHER_SWEEP;
+use migrate::Past;
+pub(crate) use migrate::Uses;
 
 /// What happens to keys that are new when the memory is used up and every entry matters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,18 +105,18 @@ impl<A: Algorithm> Table<A> {
         self.len
     }
 
-    /// Takes `cost` from the key with `hash`, waiting at most `patience`.
-    pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    /// Takes `cost` from the key with `hash`, waiting at most `max_wait`.
+    pub(crate) fn take(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.tick(now);
         let index = self.touch(hash);
-        let Some(state) = self.segments[index].get_mut(hash) else { return self.take_new(hash, now, cost, patience) };
+        let Some(state) = self.segments[index].get_mut(hash) else { return self.take_new(hash, now, cost, max_wait) };
         let growth = self.algorithm.heap_growth(state, now);
         if growth > 0 && !self.budget.has_room(growth) {
-            let seen = look(&self.algorithm, state, now, cost, patience);
+            let seen = look(&self.algorithm, state, now, cost, max_wait);
             return self.without_growth(seen, now);
         }
         let before = self.algorithm.heap_bytes(state);
-        let answer = self.algorithm.answer(state, now, cost, patience);
+        let answer = self.algorithm.answer(state, now, cost, max_wait);
         let after = self.algorithm.heap_bytes(state);
         if after == before {
             return answer;
@@ -132,40 +132,40 @@ impl<A: Algorithm> Table<A> {
         since: Timestamp,
         now: Timestamp,
         cost: Cost,
-        patience: Patience,
+        max_wait: MaxWait,
     ) -> Answer {
         let now = self.tick(now);
         let since = since.min(now);
         let index = self.touch(hash);
         match self.segments[index].get_mut(hash) {
             Some(state) if self.algorithm.waiting() == Waiting::Reserves && self.algorithm.heap_bytes(state) == 0 => {
-                let patience = Patience::up_to(patience.as_duration().saturating_add(now.since(since)));
-                let answer = self.algorithm.answer(state, since, cost, patience);
+                let max_wait = MaxWait::up_to(max_wait.as_duration().saturating_add(now.since(since)));
+                let answer = self.algorithm.answer(state, since, cost, max_wait);
                 let after = self.algorithm.heap_bytes(state);
                 if after == 0 { answer } else { self.grown(hash, now, answer, 0, after) }
             }
-            _ => reckoned(self.take(hash, now, cost, patience), since),
+            _ => reckoned(self.take(hash, now, cost, max_wait), since),
         }
     }
 
     /// Whether [`take`](Self::take) would grant: a peek without working out where the key stands.
-    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> bool {
-        self.peek(hash, now, cost, patience).is_granted()
+    pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
+        self.peek(hash, now, cost, max_wait).is_granted()
     }
 
     /// What [`take`](Self::take) would answer, and where the key stands before it.
     #[inline(always)]
-    pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         // Not written down: who looks ahead does not make it later for the others.
         let now = self.latest.max(now);
         let index = self.touch(hash);
         if let Some(state) = self.segments[index].get(hash) {
-            return self.look_at(state, now, cost, patience);
+            return self.look_at(state, now, cost, max_wait);
         }
         if let Some(state) = self.cell_in_use(hash, now).and_then(|cell| self.cells.as_ref()?.get(cell)) {
-            return self.look_at(state, now, cost, patience);
+            return self.look_at(state, now, cost, max_wait);
         }
-        let answer = look(&self.algorithm, &self.fresh(now), now, cost, patience);
+        let answer = look(&self.algorithm, &self.fresh(now), now, cost, max_wait);
         // Whether there is room matters only to those who would be turned away. Making it changes no answer, as long as
         // only what can go by now goes, and not what could go by then.
         if self.on_full == OnFull::Deny && answer.is_granted() && !self.has_room(hash, self.latest) {
@@ -280,34 +280,34 @@ impl<A: Algorithm> Table<A> {
     /// [`take`](Self::take) for a key that has no entry.
     #[cold]
     #[inline(never)]
-    fn take_new(&mut self, hash: u64, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    fn take_new(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         if let Some(cell) = self.cell_in_use(hash, now) {
             // New keys pay for tidying up even if they find no place of their own, or nothing would ever go.
             self.look_around(now);
-            return self.take_from_cell(cell, now, cost, patience);
+            return self.take_from_cell(cell, now, cost, max_wait);
         }
         let mut state = self.fresh(now);
-        let answer = self.algorithm.answer(&mut state, now, cost, patience);
+        let answer = self.algorithm.answer(&mut state, now, cost, max_wait);
         if !answer.is_granted() || self.insert(hash, state, now).is_ok() {
             return answer;
         }
         match self.on_full {
-            OnFull::Share => self.take_from_cell(cell_of(hash), now, cost, patience),
+            OnFull::Share => self.take_from_cell(cell_of(hash), now, cost, max_wait),
             OnFull::Deny => self.turned_away(now),
             OnFull::Allow => answer,
         }
     }
 
-    fn take_from_cell(&mut self, cell: usize, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
+    fn take_from_cell(&mut self, cell: usize, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
         // What the cells keep outside of themselves is under the ceiling as well.
         let growth = self.algorithm.heap_growth(state, now);
         if growth > 0 && !self.budget.has_room(growth) {
-            let seen = look(&self.algorithm, state, now, cost, patience);
+            let seen = look(&self.algorithm, state, now, cost, max_wait);
             return if seen.is_granted() { self.turned_away(now) } else { seen };
         }
         let before = self.algorithm.heap_bytes(state);
-        let answer = self.algorithm.answer(state, now, cost, patience);
+        let answer = self.algorithm.answer(state, now, cost, max_wait);
         let after = self.algorithm.heap_bytes(state);
         if self.account(before, after) {
             return answer;
@@ -324,8 +324,8 @@ impl<A: Algorithm> Table<A> {
 
     /// What is answered to a key that was found, for one who only looks.
     #[inline(always)]
-    fn look_at(&self, state: &A::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-        let seen = look(&self.algorithm, state, now, cost, patience);
+    fn look_at(&self, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+        let seen = look(&self.algorithm, state, now, cost, max_wait);
         let growth = self.algorithm.heap_growth(state, now);
         if growth > 0 && !self.budget.has_room(growth) { self.without_growth(seen, now) } else { seen }
     }
@@ -340,10 +340,10 @@ impl<A: Algorithm> Table<A> {
     }
 
     fn turned_away(&self, now: Timestamp) -> Answer {
-        let fresh = self.algorithm.standing(&self.algorithm.fresh(now), now);
+        let fresh = self.algorithm.status(&self.algorithm.fresh(now), now);
         // No clock can tell when another key's entry becomes free; by then it is worth to ask again.
         let outcome = Outcome::Denied { retry: Retry::After(WORTH_ANOTHER_SWEEP) };
-        Answer { outcome, standing: Standing { remaining: 0, ..fresh } }
+        Answer { outcome, status: Status { remaining: 0, ..fresh } }
     }
 
     /// After a state's own memory has changed: a grant that went over the ceiling is taken back.
@@ -385,8 +385,8 @@ fn cell_mut<'a, A: Algorithm>(
 
 /// What an ask would get, and where the key stands before it.
 #[inline(always)]
-fn look<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, patience: Patience) -> Answer {
-    Answer { outcome: algorithm.peek(state, now, cost, patience), standing: algorithm.standing(state, now) }
+fn look<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
+    Answer { outcome: algorithm.peek(state, now, cost, max_wait), status: algorithm.status(state, now) }
 }
 
 fn cell_of(hash: u64) -> usize {

@@ -5,15 +5,15 @@
 
 use super::{Source, Step, Turn, reserve, waited};
 use crate::clock::Clock;
-use crate::{Answer, Cost, Patience, Receipt, Timestamp};
+use crate::{Answer, Cost, MaxWait, Receipt, Timestamp};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `patience`.
-pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, patience: Patience) -> Answer {
-    acquire_since(source, key, cost, patience, source.time().now()).await
+/// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `max_wait`.
+pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, max_wait: MaxWait) -> Answer {
+    acquire_since(source, key, cost, max_wait, source.time().now()).await
 }
 
 /// The same, where the algorithm can look back, as if asked at `since`. The wait counts from there.
@@ -21,13 +21,13 @@ pub(crate) async fn acquire_since<S: Source + ?Sized>(
     source: &S,
     key: u64,
     cost: Cost,
-    patience: Patience,
+    max_wait: MaxWait,
     since: Timestamp,
 ) -> Answer {
     let since = since.min(source.time().now());
-    let answer = match reserve(source, key, cost, since, patience) {
+    let answer = match reserve(source, key, cost, since, max_wait) {
         Some(answer) => answer,
-        None => stand_in_line(source, Turn::new(source, key, cost, since, patience)).await,
+        None => stand_in_line(source, Turn::new(source, key, cost, since, max_wait)).await,
     };
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
     // Others may have asked later and been first, so the receipt says from when on the wait counts.

@@ -26,14 +26,14 @@ fn a_day_ends_at_the_zone_s_midnight() {
     assert_eq!(key.ask(1), "denied, retry in 60s");
     key.clock.advance(secs(60)); // 00:00 in Berlin
     assert_eq!(key.ask(1), "granted, 1 left");
-    assert_eq!(key.standing_in_words(), "1 of 2, reset in 86400s");
+    assert_eq!(key.status_in_words(), "1 of 2, reset in 86400s");
 }
 
 #[test]
 fn the_day_when_clocks_go_forward_has_23_hours() {
     let mut key = Trial::at(at("2024-03-30T23:00:00Z"), calendar(Calendar::Day, "Europe/Berlin"));
     assert_eq!(key.ask(2), "granted, 0 left");
-    assert_eq!(key.standing_in_words(), "0 of 2, reset in 82800s");
+    assert_eq!(key.status_in_words(), "0 of 2, reset in 82800s");
     key.clock.advance(secs(23 * HOUR - 1));
     assert_eq!(key.ask(1), "denied, retry in 1s");
     key.clock.advance(secs(1));
@@ -44,7 +44,7 @@ fn the_day_when_clocks_go_forward_has_23_hours() {
 fn the_day_when_clocks_go_back_has_25_hours() {
     let mut key = Trial::at(at("2024-10-26T22:00:00Z"), calendar(Calendar::Day, "Europe/Berlin"));
     assert_eq!(key.ask(2), "granted, 0 left");
-    assert_eq!(key.standing_in_words(), "0 of 2, reset in 90000s");
+    assert_eq!(key.status_in_words(), "0 of 2, reset in 90000s");
     key.clock.advance(secs(24 * HOUR));
     assert_eq!(key.ask(1), "denied, retry in 3600s");
 }
@@ -92,7 +92,7 @@ fn another_zone_takes_the_count_over() {
     let mut key = Trial::at(at("2024-06-10T12:00:00Z"), calendar(Calendar::Day, "Europe/Berlin"));
     assert_eq!(key.ask(1), "granted, 1 left");
     key.rescale(calendar(Calendar::Day, "UTC"));
-    assert_eq!(key.standing_in_words(), "1 of 2, reset in 43200s");
+    assert_eq!(key.status_in_words(), "1 of 2, reset in 43200s");
 }
 
 #[test]

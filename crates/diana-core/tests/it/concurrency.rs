@@ -1,7 +1,7 @@
 //! The concurrency limit, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms, secs};
-use diana_core::{Algorithm, Clock, Concurrency, MAX_PERMITS, Patience, Refund, Retry, Timestamp};
+use diana_core::{Algorithm, Clock, Concurrency, MAX_PERMITS, MaxWait, Refund, Retry, Timestamp};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ fn the_impatient_are_not_let_in_beyond_the_limit() {
     let mut key = slower_pool();
     key.ask(2);
     assert_eq!(key.ask(1), "denied until something is returned");
-    assert_eq!(key.ask_within(1, Patience::up_to(ms(99))), "denied until something is returned");
-    assert_eq!(key.ask_within(1, Patience::up_to(ms(100))), "granted after 100ms, 2 left");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(99))), "denied until something is returned");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(100))), "granted after 100ms, 2 left");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn nonsense_is_not_a_limit() {
     let zero = Concurrency::new(0).unwrap_err();
     assert_eq!(zero.to_string(), "concurrent 0: must be a whole number from 1 to 9007199254740992");
     assert!(Concurrency::new(MAX_PERMITS + 1).is_err());
-    assert_eq!(Trial::new(Concurrency::new(2).unwrap().burst(u64::MAX)).standing().limit, MAX_PERMITS);
+    assert_eq!(Trial::new(Concurrency::new(2).unwrap().burst(u64::MAX)).status().limit, MAX_PERMITS);
 }
 
 #[test]
@@ -156,13 +156,13 @@ impl Lua {
 fn what_a_request_takes_is_learned_up_to_104_days() {
     let mut pool = Trial::new(Concurrency::new(1).unwrap().burst(3).delay(Duration::from_nanos(1)));
     for _ in 0..2 {
-        assert!(pool.take_within(1, Patience::FOREVER).is_granted());
+        assert!(pool.take_within(1, MaxWait::FOREVER).is_granted());
     }
     pool.clock.set(pool.clock.now() + Duration::from_secs(300 * 86_400));
     assert_eq!(pool.refund_nth(0), Refund::Returned);
-    assert_eq!(pool.take_within(1, Patience::FOREVER).wait(), Some(Duration::from_nanos((1 << 53) - 1)));
+    assert_eq!(pool.take_within(1, MaxWait::FOREVER).wait(), Some(Duration::from_nanos((1 << 53) - 1)));
     // Twice as long, nobody waits.
-    assert_eq!(pool.take_within(1, Patience::FOREVER).retry(), Some(Retry::WhenReturned));
+    assert_eq!(pool.take_within(1, MaxWait::FOREVER).retry(), Some(Retry::WhenReturned));
 }
 
 proptest! {
@@ -181,7 +181,7 @@ proptest! {
             match step {
                 None => {
                     let wait = lua.incoming();
-                    prop_assert_eq!(diana.take_within(1, Patience::FOREVER).wait(), wait.map(Duration::from_nanos));
+                    prop_assert_eq!(diana.take_within(1, MaxWait::FOREVER).wait(), wait.map(Duration::from_nanos));
                     if let Some(wait) = wait {
                         let now = diana.clock.now().as_nanos();
                         there.push((came, now + wait));
@@ -197,7 +197,7 @@ proptest! {
                     prop_assert_eq!(diana.refund_nth(nth), Refund::Returned);
                 }
             }
-            prop_assert_eq!(diana.standing().remaining, max + burst - lua.conn);
+            prop_assert_eq!(diana.status().remaining, max + burst - lua.conn);
         }
     }
 }

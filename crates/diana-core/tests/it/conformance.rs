@@ -195,7 +195,7 @@ fn a_failure_tells_what_was_asked_and_what_both_said() {
     assert_eq!(
         reset.to_string(),
         "a reset makes a key as good as new, and only that key (token_bucket, 5/s)
-  asked:    peek [1 of `token_bucket 5/s a` for \"x\"] at 1700000000.000000000s, Patience { nanos: 0 }
+  asked:    peek [1 of `token_bucket 5/s a` for \"x\"] at 1700000000.000000000s, MaxWait { nanos: 0 }
   expected: granted 1, 5 of 5 left, reset in 0ns
   answered: denied, retry in 10.2s, 0 of 5 left, reset in 11s"
     );

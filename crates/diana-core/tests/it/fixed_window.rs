@@ -1,7 +1,7 @@
 //! A count that begins again with each window.
 
 use crate::support::{T0, Trial, ms, quota, secs};
-use diana_core::{Algorithm, Cost, FixedWindow, Opens, Outcome, Patience, Quota, Refund, Timestamp};
+use diana_core::{Algorithm, Cost, FixedWindow, MaxWait, Outcome, Quota, Refund, Timestamp, WindowStart};
 use std::time::Duration;
 
 fn on_the_clock(written: &str) -> FixedWindow {
@@ -9,7 +9,7 @@ fn on_the_clock(written: &str) -> FixedWindow {
 }
 
 fn first_request(written: &str) -> FixedWindow {
-    on_the_clock(written).opens(Opens::FirstRequest)
+    on_the_clock(written).with_window_start(WindowStart::FirstRequest)
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn a_window_that_the_first_request_opens_lasts_from_then() {
     assert_eq!(key.ask_after(secs(12), 1), "granted, 0 left");
     assert_eq!(key.ask(1), "denied, retry in 7s");
     assert_eq!(key.ask_after(secs(19), 1), "granted, 1 left");
-    assert_eq!(key.standing_in_words(), "1 of 2, reset in 10s");
+    assert_eq!(key.status_in_words(), "1 of 2, reset in 10s");
     assert_eq!(key.ask_after(secs(60), 1), "granted, 1 left");
-    assert_eq!(key.standing_in_words(), "1 of 2, reset in 10s");
+    assert_eq!(key.status_in_words(), "1 of 2, reset in 10s");
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_request_that_can_never_pass_opens_no_window() {
     let mut key = Trial::new(first_request("2/10s"));
     assert_eq!(key.ask(3), "denied for good");
     assert!(key.is_fresh());
-    assert_eq!(key.standing_in_words(), "2 of 2, reset in 0ns");
+    assert_eq!(key.status_in_words(), "2 of 2, reset in 0ns");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_refund_counts_in_its_own_window_only() {
     key.clock.advance(secs(10));
     assert_eq!(key.ask(1), "granted, 1 left");
     assert_eq!(key.refund(&late), Refund::Void);
-    assert_eq!(key.standing_in_words(), "1 of 2, reset in 10s");
+    assert_eq!(key.status_in_words(), "1 of 2, reset in 10s");
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn another_limit_keeps_the_count_and_another_window_takes_it_over() {
     let mut key = Trial::new(on_the_clock("10/min"));
     assert_eq!(key.ask_after(secs(50), 6), "granted, 4 left");
     key.rescale(on_the_clock("20/min"));
-    assert_eq!(key.standing_in_words(), "14 of 20, reset in 10s");
+    assert_eq!(key.status_in_words(), "14 of 20, reset in 10s");
     key.rescale(on_the_clock("3/min"));
-    assert_eq!(key.standing_in_words(), "0 of 3, reset in 10s");
+    assert_eq!(key.status_in_words(), "0 of 3, reset in 10s");
     key.rescale(on_the_clock("4/h"));
-    assert_eq!(key.standing_in_words(), "1 of 4, reset in 3550s");
+    assert_eq!(key.status_in_words(), "1 of 4, reset in 3550s");
     key.clock.advance(secs(3_550));
     key.rescale(on_the_clock("5/h"));
     assert!(key.is_fresh());
@@ -109,15 +109,15 @@ fn another_limit_keeps_the_count_and_another_window_takes_it_over() {
 #[test]
 fn the_ends_of_time_are_safe() {
     let window = FixedWindow::new(Quota::new(1, Duration::from_nanos(u64::MAX - 1)).unwrap());
-    for window in [window.clone(), window.opens(Opens::FirstRequest)] {
+    for window in [window.clone(), window.with_window_start(WindowStart::FirstRequest)] {
         let mut state = window.fresh(Timestamp::EPOCH);
-        assert!(window.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE).is_granted());
+        assert!(window.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE).is_granted());
         // The last window of all never ends, so there is no second permit at the last moment.
-        assert_eq!(window.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE), Outcome::never());
-        assert_eq!(window.take(&mut state, Timestamp::EPOCH, Cost::MAX, Patience::NONE), Outcome::never());
+        assert_eq!(window.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE), Outcome::never());
+        assert_eq!(window.take(&mut state, Timestamp::EPOCH, Cost::MAX, MaxWait::NONE), Outcome::never());
         for _ in 0..3_000 {
             window.charge(&mut state, Timestamp::MAX, Cost::MAX);
         }
-        assert_eq!(window.standing(&state, Timestamp::MAX).remaining, 0);
+        assert_eq!(window.status(&state, Timestamp::MAX).remaining, 0);
     }
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::disallowed_types, reason = "a test may lock as it likes")]
 
-use diana_core::{Clock, Concurrency, FixedWindow, KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
+use diana_core::{
+    Clock, Concurrency, ConcurrencyLimiter, FixedWindow, KeyedLimiter, Limiter, Quota, Retry, TokioClock,
+};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -90,7 +92,7 @@ async fn a_time_out_in_line_is_kept_and_the_next_one_moves_up() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_dropped_in_line_leaves_it() {
-    let permits = Permits::new("slots", 1).unwrap().with_clock(TokioClock::new());
+    let permits = ConcurrencyLimiter::new("slots", 1).unwrap().with_clock(TokioClock::new());
     let held = permits.acquire_async(1).await.unwrap();
     assert!(timeout(ms(50), permits.acquire_async(1)).await.is_err());
     assert_eq!(permits.waiting(), 0);
@@ -109,7 +111,7 @@ async fn keys_wait_apart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn futures_can_be_sent() {
-    let permits = Permits::new("slots", 2).unwrap();
+    let permits = ConcurrencyLimiter::new("slots", 2).unwrap();
     let tasks: Vec<_> = (0..50)
         .map(|_| {
             let permits = permits.clone();
@@ -145,9 +147,9 @@ fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _entered = runtime.enter();
-        let pool = Permits::new("slots", 1).unwrap();
+        let pool = ConcurrencyLimiter::new("slots", 1).unwrap();
         let _held = pool.acquire(1).unwrap();
-        let wait = |pool: Permits| -> Waiting { Box::pin(async move { drop(pool.acquire_async(1).await) }) };
+        let wait = |pool: ConcurrencyLimiter| -> Waiting { Box::pin(async move { drop(pool.acquire_async(1).await) }) };
         let mut inner = wait(pool.clone());
         assert!(inner.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let owner = Waker::from(Arc::new(Owner(Plain::new(Some(inner)))));
@@ -163,7 +165,7 @@ fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
 #[test]
 fn who_need_not_wait_needs_no_timer() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let permits = Permits::new("slots", 1).unwrap();
+    let permits = ConcurrencyLimiter::new("slots", 1).unwrap();
     assert!(runtime.block_on(permits.acquire_async(1)).is_ok());
     let limiter = Limiter::new(quota("1/s"));
     assert!(runtime.block_on(limiter.acquire_async(1)).unwrap().is_granted());

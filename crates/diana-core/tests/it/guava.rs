@@ -3,7 +3,7 @@
 //! `cargo xtask golden golden/guava_*.jsonl` replays 24,000 recorded answers; here is what a person would try.
 
 use crate::smooth_trial::{Trial, bursty, ms, secs, warming_up};
-use diana_core::{Algorithm, Cost, InvalidSmooth, Outcome, Patience, SmoothBursty, SmoothWarmingUp};
+use diana_core::{Algorithm, Cost, InvalidSmooth, MaxWait, Outcome, SmoothBursty, SmoothWarmingUp};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ mod guavas_own_tests {
         assert!(limiter.try_acquire(1, ms(0)));
         assert!(!limiter.try_acquire(1, ms(0)));
         limiter.sleep(ms(2_147_483_647));
-        assert_eq!(limiter.take(1, Patience::NONE), Outcome::never(), "no clock goes that far");
+        assert_eq!(limiter.take(1, MaxWait::NONE), Outcome::never(), "no clock goes that far");
     }
 
     /// Takes `permits` in portions that add up to it, and one more; tells how many microseconds that took.
@@ -187,16 +187,16 @@ mod guavas_faults {
         // 10,000 permits of 31.7 years each, and the store's price on top.
         let mut limiter = Trial::new(warming_up(1e-9, 1, 3.0));
         assert_eq!(limiter.acquire(10_000), 0);
-        assert_eq!(limiter.take(1, Patience::NONE), Outcome::never());
+        assert_eq!(limiter.take(1, MaxWait::NONE), Outcome::never());
         assert_eq!(limiter.state.next_free_micros(), i64::MAX.unsigned_abs());
         // Whoever has for ever gets it, and time does not overflow.
-        assert!(limiter.take(1, Patience::FOREVER).is_granted());
+        assert!(limiter.take(1, MaxWait::FOREVER).is_granted());
 
         // The two parts of a store that is as large as time itself.
         let longest = Duration::from_micros(i64::MAX.unsigned_abs());
         let mut limiter = Trial::new(SmoothWarmingUp::new(1e-3, longest).unwrap());
         assert_eq!(limiter.acquire(Cost::MAX.get()), 0);
-        assert_eq!(limiter.take(1, Patience::NONE), Outcome::never());
+        assert_eq!(limiter.take(1, MaxWait::NONE), Outcome::never());
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn a_changed_limit_keeps_each_keys_use() {
     for key in 0..1_000 {
         assert!(limiter.check_n(&key, u64::from(key % 10) + 1).unwrap().is_granted());
     }
-    let used = |key: u32| limiter.standing(&key).limit - limiter.standing(&key).remaining;
+    let used = |key: u32| limiter.status(&key).limit - limiter.status(&key).remaining;
     for changed in ["100/s", "7/s burst 200", "20/min"] {
         limiter.set(TokenBucket::new(quota(changed)));
         assert!((0..1_000).all(|key| used(key) == u64::from(key % 10) + 1), "{changed}");
@@ -81,8 +81,8 @@ fn refund_charge_peek_and_reset_reach_the_right_key() {
     let receipt = limiter.check_n("alice", 3).unwrap().receipt().unwrap();
     limiter.charge("bob", 2).unwrap();
     limiter.refund("alice", &receipt);
-    assert_eq!(limiter.standing("alice").remaining, 3);
+    assert_eq!(limiter.status("alice").remaining, 3);
     assert_eq!(limiter.peek("bob", 2).unwrap().retry(), Some(Retry::After(Duration::from_nanos(333_333_334))));
     limiter.reset("bob");
-    assert_eq!(limiter.standing("bob").remaining, 3);
+    assert_eq!(limiter.status("bob").remaining, 3);
 }

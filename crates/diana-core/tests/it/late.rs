@@ -1,7 +1,7 @@
 //! Who asks as of a moment that is past gets the turns that it would have had then, and nobody gets more by it.
 
 use diana_core::{
-    Algorithm, Clock, Cost, LeakyBucket, Limiter, ManualClock, MinInterval, Patience, Quota, Refund, SmoothBursty,
+    Algorithm, Clock, Cost, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, Quota, Refund, SmoothBursty,
     SmoothWarmingUp, Timestamp, TokenBucket,
 };
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn a_look_at_the_limit_does_not_take_the_past_away() {
     let limiter = Limiter::new(quota("3000/s burst 1")).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
     clock.advance(ms(2));
-    assert_eq!(limiter.standing().remaining, 1);
+    assert_eq!(limiter.status().remaining, 1);
     assert!(limiter.peek(1).unwrap().is_granted());
     let turn = Timestamp::EPOCH + limiter.check_since(1, Timestamp::EPOCH).unwrap().wait().unwrap();
     assert!(limiter.check_since(1, turn).unwrap().is_granted());
@@ -69,7 +69,7 @@ fn a_moment_that_is_yet_to_come_is_now() {
 fn an_interval_that_was_used_in_part_was_used() {
     let every = MinInterval::new(ms(100)).unwrap();
     let mut state = every.fresh(Timestamp::EPOCH);
-    let receipt = every.take(&mut state, Timestamp::EPOCH, Cost::new(5).unwrap(), Patience::NONE).receipt().unwrap();
+    let receipt = every.take(&mut state, Timestamp::EPOCH, Cost::new(5).unwrap(), MaxWait::NONE).receipt().unwrap();
     assert_eq!(every.refund_rest(&mut state, Timestamp::EPOCH, &receipt, 1), Refund::Void);
     assert_eq!(state.next_free(), Timestamp::from_millis(100));
     assert_eq!(every.refund_rest(&mut state, Timestamp::EPOCH, &receipt, 0), Refund::Returned);
@@ -79,7 +79,7 @@ fn an_interval_that_was_used_in_part_was_used() {
 /// Taking `cost` and giving back all but `used` leads to the state that taking `used` leads to.
 fn gives_back_what_was_not_used<A: Algorithm<State: PartialEq>>(smooth: &A, cost: u64, used: u64) {
     let (mut state, mut expected) = (smooth.fresh(Timestamp::EPOCH), smooth.fresh(Timestamp::EPOCH));
-    let take = |state: &mut _, cost| smooth.take(state, Timestamp::EPOCH, Cost::new(cost).unwrap(), Patience::NONE);
+    let take = |state: &mut _, cost| smooth.take(state, Timestamp::EPOCH, Cost::new(cost).unwrap(), MaxWait::NONE);
     let receipt = take(&mut state, cost).receipt().unwrap();
     assert_eq!(smooth.refund_rest(&mut state, Timestamp::EPOCH, &receipt, cost), Refund::Void);
     assert_eq!(smooth.refund_rest(&mut state, Timestamp::EPOCH, &receipt, used), Refund::Returned);

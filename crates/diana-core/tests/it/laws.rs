@@ -11,10 +11,10 @@ mod rates;
 mod script;
 
 use diana_core::{
-    Adaptive, Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, MinInterval, Opens, Patience, Quota,
+    Adaptive, Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, MaxWait, MinInterval, Quota, WindowStart,
 };
 use diana_core::{
-    RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
+    InitialPermits, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Total,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -24,7 +24,7 @@ macro_rules! laws {
     ($name:ident, $algorithms:expr) => {
         mod $name {
             use super::*;
-            use crate::laws::script::{costs, extreme_scripts, patiences, scripts};
+            use crate::laws::script::{costs, extreme_scripts, max_waits, scripts};
 
             proptest! {
                 #[test]
@@ -34,9 +34,9 @@ macro_rules! laws {
 
                 #[test]
                 fn waiting_exactly_as_told_succeeds_and_a_nanosecond_less_does_not(
-                    a in $algorithms, script in scripts(), cost in costs(), patience in patiences(),
+                    a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(),
                 ) {
-                    every::retry_is_exact(&a, &script, cost, patience)?;
+                    every::retry_is_exact(&a, &script, cost, max_wait)?;
                 }
 
                 #[test]
@@ -46,9 +46,9 @@ macro_rules! laws {
 
                 #[test]
                 fn an_immediate_refund_leaves_the_key_as_it_stood(
-                    a in $algorithms, script in scripts(), cost in costs(), patience in patiences(),
+                    a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(),
                 ) {
-                    every::refund_undoes(&a, &script, cost, patience, &[])?;
+                    every::refund_undoes(&a, &script, cost, max_wait, &[])?;
                 }
 
                 #[test]
@@ -60,9 +60,9 @@ macro_rules! laws {
 
                 #[test]
                 fn a_clock_that_steps_back_gives_nothing_back(
-                    a in $algorithms, script in scripts(), back in any::<u64>(), cost in costs(), patience in patiences(),
+                    a in $algorithms, script in scripts(), back in any::<u64>(), cost in costs(), max_wait in max_waits(),
                 ) {
-                    extremes::stepping_back_gives_nothing(&a, &script, back, cost, patience)?;
+                    extremes::stepping_back_gives_nothing(&a, &script, back, cost, max_wait)?;
                 }
             }
         }
@@ -77,23 +77,23 @@ macro_rules! undoes {
     ($name:ident, $algorithms:expr) => {
         mod $name {
             use super::*;
-            use crate::laws::script::{costs, patiences, scripts};
+            use crate::laws::script::{costs, max_waits, scripts};
 
             proptest! {
                 #[test]
                 fn after_an_immediate_refund_nobody_can_tell(
-                    a in $algorithms, script in scripts(), cost in costs(), patience in patiences(), probe in scripts(),
+                    a in $algorithms, script in scripts(), cost in costs(), max_wait in max_waits(), probe in scripts(),
                 ) {
-                    every::refund_undoes(&a, &script, cost, patience, &probe)?;
+                    every::refund_undoes(&a, &script, cost, max_wait, &probe)?;
                 }
             }
         }
     };
 }
 
-/// The laws of [`counts`], for one algorithm and those who have `$patience`.
+/// The laws of [`counts`], for one algorithm and those who have `$max_wait`.
 macro_rules! counts {
-    ($name:ident, $algorithms:expr, $patience:expr) => {
+    ($name:ident, $algorithms:expr, $max_wait:expr) => {
         mod $name {
             use super::*;
             use crate::laws::script::{costs, scripts};
@@ -101,12 +101,12 @@ macro_rules! counts {
             proptest! {
                 #[test]
                 fn a_sum_costs_what_its_parts_cost(a in $algorithms, script in scripts(), x in costs(), y in costs()) {
-                    counts::adds_up(&a, &script, x, y, $patience)?;
+                    counts::adds_up(&a, &script, x, y, $max_wait)?;
                 }
 
                 #[test]
                 fn what_remains_is_exactly_what_can_be_taken(a in $algorithms, script in scripts()) {
-                    counts::remaining_is_exact(&a, &script, $patience)?;
+                    counts::remaining_is_exact(&a, &script, $max_wait)?;
                 }
             }
         }
@@ -136,15 +136,15 @@ undoes!(fixed_window_undoes, fixed_windows());
 undoes!(sliding_window_undoes, sliding_windows());
 undoes!(sliding_log_undoes, sliding_logs());
 
-counts!(token_bucket_counts, token_buckets(), Patience::NONE);
+counts!(token_bucket_counts, token_buckets(), MaxWait::NONE);
 // What is free in a line, or beyond a limit, is there for those who will wait for it.
-counts!(leaky_bucket_counts, leaky_buckets(), Patience::FOREVER);
-counts!(concurrency_counts, concurrencies(), Patience::FOREVER);
-counts!(total_counts, totals(), Patience::NONE);
-counts!(refilling_bucket_counts, refilling_buckets(), Patience::NONE);
-counts!(fixed_window_counts, fixed_windows(), Patience::NONE);
-counts!(sliding_window_counts, sliding_windows(), Patience::NONE);
-counts!(sliding_log_counts, sliding_logs(), Patience::NONE);
+counts!(leaky_bucket_counts, leaky_buckets(), MaxWait::FOREVER);
+counts!(concurrency_counts, concurrencies(), MaxWait::FOREVER);
+counts!(total_counts, totals(), MaxWait::NONE);
+counts!(refilling_bucket_counts, refilling_buckets(), MaxWait::NONE);
+counts!(fixed_window_counts, fixed_windows(), MaxWait::NONE);
+counts!(sliding_window_counts, sliding_windows(), MaxWait::NONE);
+counts!(sliding_log_counts, sliding_logs(), MaxWait::NONE);
 
 /// Small numbers, where everything collides, and real ones, whose intervals are fractions.
 fn quotas() -> impl Strategy<Value = Quota> {
@@ -190,8 +190,8 @@ fn refilling_buckets() -> impl Strategy<Value = RefillingBucket> {
 }
 
 fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
-    let opens = prop_oneof![Just(Opens::OnTheClock), Just(Opens::FirstRequest)];
-    let plain = (quotas(), opens).prop_map(|(quota, opens)| FixedWindow::new(quota).opens(opens));
+    let opens = prop_oneof![Just(WindowStart::OnTheClock), Just(WindowStart::FirstRequest)];
+    let plain = (quotas(), opens).prop_map(|(quota, opens)| FixedWindow::new(quota).with_window_start(opens));
     let spans = prop_oneof![Just(Calendar::Day), Just(Calendar::Week), Just(Calendar::Month)];
     let zones = prop_oneof![Just("UTC"), Just("Europe/Berlin"), Just("America/St_Johns"), Just("Asia/Kolkata")];
     let calendar =
@@ -213,7 +213,7 @@ fn sliding_logs() -> impl Strategy<Value = SlidingLog> {
 fn smooth_bursties() -> impl Strategy<Value = SmoothBursty> {
     (smooth_rates(), 0..5_u32, any::<bool>()).prop_map(|(rate, burst, full)| {
         let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(f64::from(burst)).unwrap();
-        limiter.starting(if full { Starts::Full } else { Starts::Empty })
+        limiter.with_initial_permits(if full { InitialPermits::Full } else { InitialPermits::Empty })
     })
 }
 

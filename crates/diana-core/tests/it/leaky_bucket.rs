@@ -1,7 +1,7 @@
 //! The leaky bucket, as transcripts and against a model of nginx; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms};
-use diana_core::{LeakyBucket, MAX_PERMITS, Outcome, Patience, Quota, Refund};
+use diana_core::{LeakyBucket, MAX_PERMITS, MaxWait, Outcome, Quota, Refund};
 use proptest::prelude::*;
 
 fn ten_a_second() -> LeakyBucket {
@@ -42,9 +42,9 @@ fn one_without_the_patience_does_not_stand_in_line() {
     key.wait_for(1);
     key.wait_for(1);
     assert_eq!(key.ask(1), "denied, retry in 200ms");
-    assert_eq!(key.ask_within(1, Patience::up_to(ms(150))), "denied, retry in 50ms");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(150))), "denied, retry in 50ms");
     key.clock.advance(ms(50));
-    assert_eq!(key.ask_within(1, Patience::up_to(ms(150))), "granted after 150ms, 0 left");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(150))), "granted after 150ms, 0 left");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_changed_line_keeps_those_in_it() {
 
 #[test]
 fn a_line_has_an_end() {
-    assert_eq!(Trial::new(ten_a_second().queue(u64::MAX)).standing().limit, MAX_PERMITS);
+    assert_eq!(Trial::new(ten_a_second().queue(u64::MAX)).status().limit, MAX_PERMITS);
 }
 
 /// `ngx_http_limit_req_lookup` and `ngx_http_limit_req_account`, for one key: milliseconds, and thousandths of a request.
@@ -171,7 +171,7 @@ proptest! {
             let gap = quarters * 250 / rate + odd;
             now_ms += gap;
             diana.clock.advance(ms(gap));
-            let status = match diana.take_within(1, Patience::FOREVER) {
+            let status = match diana.take_within(1, MaxWait::FOREVER) {
                 Outcome::Denied { .. } => Status::Rejected,
                 Outcome::Granted { wait, .. } if wait.is_zero() => Status::Passed,
                 Outcome::Granted { wait, .. } => {

@@ -27,7 +27,7 @@ fn spends_the_burst_then_waits_one_interval() {
     assert!(limiter.check().is_granted());
     assert_eq!(limiter.check().retry(), Some(Retry::After(ms(500))));
     clock.advance(ms(500));
-    assert_eq!(limiter.check().standing.remaining, 0);
+    assert_eq!(limiter.check().status.remaining, 0);
 }
 
 #[test]
@@ -66,20 +66,20 @@ fn no_cost_is_zero_and_one_above_the_capacity_is_never_granted() {
     assert!(limiter.check_n(0).is_err());
     assert!(limiter.acquire(u64::MAX).is_err());
     assert_eq!(limiter.acquire(6).unwrap().retry(), Some(Retry::Never));
-    assert_eq!(limiter.standing().remaining, 5);
+    assert_eq!(limiter.status().remaining, 5);
 }
 
 #[test]
 fn peek_charge_refund_and_reset() {
     let (limiter, _) = limiter("5/s");
     assert!(limiter.peek(5).unwrap().is_granted());
-    assert_eq!(limiter.standing().remaining, 5);
+    assert_eq!(limiter.status().remaining, 5);
     let receipt = limiter.check_n(2).unwrap().receipt().unwrap();
     limiter.charge(9).unwrap();
-    assert_eq!(limiter.standing().remaining, 0);
+    assert_eq!(limiter.status().remaining, 0);
     assert_eq!(limiter.refund(&receipt), Refund::Void); // charged beyond the capacity, somebody else stands behind it
     limiter.reset();
-    assert_eq!(limiter.standing().remaining, 5);
+    assert_eq!(limiter.status().remaining, 5);
 }
 
 #[test]
@@ -137,8 +137,8 @@ mod changing_the_limit {
     use diana_core::TokenBucket;
 
     fn used(limiter: &Limiter) -> u64 {
-        let standing = limiter.standing();
-        standing.limit - standing.remaining
+        let status = limiter.status();
+        status.limit - status.remaining
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod changing_the_limit {
         let (limiter, _) = limiter("10/s");
         assert!(limiter.check_n(4).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("100/s")));
-        assert_eq!((limiter.standing().limit, used(&limiter)), (100, 4));
+        assert_eq!((limiter.status().limit, used(&limiter)), (100, 4));
     }
 
     #[test]
@@ -154,9 +154,9 @@ mod changing_the_limit {
         let (limiter, clock) = limiter("10/s");
         assert!(limiter.check_n(9).unwrap().is_granted());
         limiter.set(TokenBucket::new(quota("2/s")));
-        assert_eq!(limiter.standing().remaining, 0);
+        assert_eq!(limiter.status().remaining, 0);
         clock.advance(ms(1_000));
-        assert_eq!(limiter.standing().remaining, 2);
+        assert_eq!(limiter.status().remaining, 2);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use crate::support::{T0, ms, quota, secs};
 use diana_core::{
-    Algorithm, Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, LocalStore, ManualClock, MemoryStore,
-    OnFull, Patience, Quota, SlidingLog, SlidingWindow, SmoothWarmingUp, TableOptions, Timestamp, TokenBucket, Total,
+    Algorithm, Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, LocalStore, ManualClock, MaxWait,
+    MemoryStore, OnFull, Quota, SlidingLog, SlidingWindow, SmoothWarmingUp, TableOptions, Timestamp, TokenBucket,
+    Total,
 };
 use std::collections::BTreeMap;
 
@@ -12,18 +13,18 @@ fn options(memory: usize, on_full: OnFull) -> TableOptions {
 }
 
 fn granted(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> bool {
-    store.decide(&[Ask::one(limit, key)], now, Patience::NONE).is_granted()
+    store.decide(&[Ask::one(limit, key)], now, MaxWait::NONE).is_granted()
 }
 
 fn remaining(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> u64 {
-    store.peek(&[Ask::one(limit, key)], now, Patience::NONE).answers()[0].standing.remaining
+    store.peek(&[Ask::one(limit, key)], now, MaxWait::NONE).answers()[0].status.remaining
 }
 
 /// Keys of `limit` that come until the store has no room for one more.
 fn fill(store: &MemoryStore, limit: &Limit, now: Timestamp) {
     let mut used = usize::MAX;
     for key in 0.. {
-        let _ = store.decide(&[Ask::one(limit, &format!("filler {key}"))], now, Patience::NONE);
+        let _ = store.decide(&[Ask::one(limit, &format!("filler {key}"))], now, MaxWait::NONE);
         if key % 100 == 0 && std::mem::replace(&mut used, store.memory_used()) == store.memory_used() {
             return;
         }
@@ -64,11 +65,11 @@ fn agrees_with_a_map<A: Algorithm>(algorithm: &A) {
         }
         let now = clock.now();
         let state = states.entry(key).or_insert_with(|| algorithm.fresh(now));
-        let expected = algorithm.answer(state, now, Cost::new(cost).unwrap(), Patience::NONE);
+        let expected = algorithm.answer(state, now, Cost::new(cost).unwrap(), MaxWait::NONE);
         let answer = limiter.check_n(&key, cost).unwrap();
         assert_eq!(
-            (answer.wait(), answer.retry(), answer.standing),
-            (expected.wait(), expected.retry(), expected.standing)
+            (answer.wait(), answer.retry(), answer.status),
+            (expected.wait(), expected.retry(), expected.status)
         );
     }
     clock.advance(secs(100));
@@ -93,7 +94,7 @@ fn a_limited_key_survives_a_flood_of_a_million_invented_keys() {
         assert!(granted(&store, &limit, "mallory", T0));
         assert!(granted(&store, &limit, "mallory", T0));
         for invented in 0..1_000_000_u32 {
-            let _ = store.decide(&[Ask::one(&limit, &invented.to_le_bytes())], T0, Patience::NONE);
+            let _ = store.decide(&[Ask::one(&limit, &invented.to_le_bytes())], T0, MaxWait::NONE);
             if invented % 1_000 == 0 {
                 assert!(store.memory_used() <= 200_000);
                 assert!(!granted(&store, &limit, "mallory", T0), "{on_full:?}: forgiven after {invented} keys");
@@ -143,7 +144,7 @@ fn a_full_store_denies_or_allows_new_keys_if_told_so() {
         let kept = store.len();
         for _ in 0..10 {
             let late = [Ask::one(&limit, "late")];
-            assert_eq!(store.peek(&late, T0, Patience::NONE).is_granted(), answer);
+            assert_eq!(store.peek(&late, T0, MaxWait::NONE).is_granted(), answer);
             assert_eq!(granted(&store, &limit, "late", T0), answer);
         }
         assert_eq!(store.len(), kept);
@@ -167,13 +168,13 @@ fn a_request_that_finds_room_for_some_of_its_keys_is_charged_to_none() {
         for n in 0..200 {
             let (a, b) = (format!("a{n}"), format!("b{n}"));
             let asks = [Ask::one(&known, "everyone"), Ask::one(&window, &a), Ask::one(&log, &b), Ask::one(&log, &a)];
-            let decision = store.decide(&asks, T0, Patience::NONE);
-            let told = decision.answers()[0].standing.remaining;
+            let decision = store.decide(&asks, T0, MaxWait::NONE);
+            let told = decision.answers()[0].status.remaining;
             assert_eq!(told, 1_000 - charged - u64::from(decision.is_granted()), "request {n} in {memory} bytes");
             if decision.is_granted() {
                 charged += 1;
                 assert_eq!(remaining(&store, &window, &a, T0), 4);
-            } else if store.peek(&asks[1..2], T0, Patience::NONE).is_granted() {
+            } else if store.peek(&asks[1..2], T0, MaxWait::NONE).is_granted() {
                 assert_eq!(remaining(&store, &window, &a, T0), 5, "request {n} in {memory} bytes");
             }
             assert_eq!(1_000 - remaining(&store, &known, "everyone", T0), charged, "request {n} in {memory} bytes");
@@ -270,13 +271,13 @@ fn shared_counts_of_permits_in_flight_come_back() {
     let fillers = fill_up(&store, &Total::new(5).unwrap(), T0);
     let kept = store.len();
     let asks = [Ask::one(&flight, "late")];
-    let first = store.decide(&asks, T0, Patience::NONE);
-    let second = store.decide(&asks, T0, Patience::NONE);
+    let first = store.decide(&asks, T0, MaxWait::NONE);
+    let second = store.decide(&asks, T0, MaxWait::NONE);
     assert!(first.is_granted() && second.is_granted());
-    assert!(!store.decide(&asks, T0, Patience::NONE).is_granted());
+    assert!(!store.decide(&asks, T0, MaxWait::NONE).is_granted());
     assert_eq!(store.len(), kept, "there was no room");
     fillers.iter().for_each(|filler| store.forget(filler));
-    assert!(!store.decide(&asks, T0, Patience::NONE).is_granted(), "two are in flight still");
+    assert!(!store.decide(&asks, T0, MaxWait::NONE).is_granted(), "two are in flight still");
     store.refund(&asks, &first, T0);
     store.refund(&asks, &second, T0);
     assert_eq!(remaining(&store, &flight, "late", T0), 2);
@@ -325,7 +326,7 @@ fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
     let store = MemoryStore::default();
     let bucket = Limit::new("each-account", TokenBucket::new(quota("5/s")));
     let asks = [Ask::one(&bucket, "alice")];
-    let decision = store.decide(&asks, T0, Patience::NONE);
+    let decision = store.decide(&asks, T0, MaxWait::NONE);
     let flight = bucket.changed_to(Concurrency::new(1).unwrap());
     assert!(granted(&store, &flight, "alice", T0));
     store.refund(&asks, &decision, T0);
@@ -343,10 +344,10 @@ fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_ke
         let (between, new) = (old.with_rate(rate(next ^ random)).unwrap(), old.with_rate(rate(next)).unwrap());
         let [kept, forgotten, elsewhere] = [(); 3].map(|()| MemoryStore::default());
         let limit = Limit::new("guava", old);
-        assert!(kept.decide(&[Ask::one(&limit, "key")], T0, Patience::NONE).is_granted());
-        assert!(forgotten.peek(&[Ask::one(&limit, "key")], T0, Patience::NONE).is_granted());
+        assert!(kept.decide(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
+        assert!(forgotten.peek(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
         // Of which only another shard knows.
-        assert!(elsewhere.peek(&[Ask::one(&limit, "another key")], T0, Patience::NONE).is_granted());
+        assert!(elsewhere.peek(&[Ask::one(&limit, "another key")], T0, MaxWait::NONE).is_granted());
         let now = T0 + secs(86_400);
         let once = limit.changed_to(between);
         let twice = [once.clone(), once.changed_to(new)];
@@ -361,14 +362,10 @@ fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_ke
         for permits in [next % 7 + 1, 1, 3] {
             let cost = Cost::new(permits).unwrap();
             let ask = [Ask::new(&twice[1], "key", cost)];
-            let guava = new.take(&mut state, now, cost, Patience::FOREVER);
-            differs += usize::from(new.take(&mut fresh, now, cost, Patience::FOREVER).wait() != guava.wait());
+            let guava = new.take(&mut state, now, cost, MaxWait::FOREVER);
+            differs += usize::from(new.take(&mut fresh, now, cost, MaxWait::FOREVER).wait() != guava.wait());
             for store in [&kept, &forgotten, &elsewhere] {
-                assert_eq!(
-                    store.decide(&ask, now, Patience::FOREVER).answers()[0].outcome,
-                    guava,
-                    "{old:?} to {new:?}"
-                );
+                assert_eq!(store.decide(&ask, now, MaxWait::FOREVER).answers()[0].outcome, guava, "{old:?} to {new:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The minimum interval, as transcripts; its laws are in tests/it/laws.rs.
 
 use crate::support::{Trial, ms, secs};
-use diana_core::{Clock, ManualClock, MinInterval, Patience, Refund, Timestamp};
+use diana_core::{Clock, ManualClock, MaxWait, MinInterval, Refund, Timestamp};
 use std::time::Duration;
 
 fn every(interval: Duration) -> Trial<MinInterval> {
@@ -38,8 +38,8 @@ fn with_patience_it_reserves_in_order_of_arrival() {
     let mut key = every(ms(200));
     assert_eq!(key.wait_for(1), "granted, 0 left");
     assert_eq!(key.wait_for(1), "granted after 200ms, 0 left");
-    assert_eq!(key.ask_within(1, Patience::up_to(ms(300))), "denied, retry in 100ms");
-    assert_eq!(key.ask_within(1, Patience::up_to(ms(400))), "granted after 400ms, 0 left");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(300))), "denied, retry in 100ms");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(ms(400))), "granted after 400ms, 0 left");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! A pool of permits: guards that give back, a bounded line, errors that name the resource.
 
-use diana_core::{Clock, ManualClock, NoPermit, Permits, Timestamp};
+use diana_core::{Clock, ConcurrencyLimiter, ManualClock, NoPermit, Timestamp};
 use std::sync::mpsc;
 use std::time::Duration;
 
-fn pool(limit: u64) -> Permits {
-    Permits::new("database", limit).unwrap()
+fn pool(limit: u64) -> ConcurrencyLimiter {
+    ConcurrencyLimiter::new("database", limit).unwrap()
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn errors_name_the_resource() {
     assert_eq!(error.to_string(), "`database` has no permit left: 1 of 1 are in use, 0 wait in line");
     assert_eq!(pool.acquire(2).unwrap_err().to_string(), "2 permits of `database` can't be had: there are 1");
     assert!(matches!(pool.acquire(0), Err(NoPermit::Cost(_))));
-    assert!(Permits::new("database", 0).is_err());
+    assert!(ConcurrencyLimiter::new("database", 0).is_err());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A bucket that is filled by the jug.
 
 use crate::support::{T0, Trial, ms, quota, secs};
-use diana_core::{Algorithm, Cost, MAX_PERMITS, Patience, Quota, RefillingBucket, Refund, Retry, Timestamp};
+use diana_core::{Algorithm, Cost, MAX_PERMITS, MaxWait, Quota, RefillingBucket, Refund, Retry, Timestamp};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn starts_full_and_refills_whole_jugs() {
     key.clock.advance(ms(9_999));
     assert_eq!(key.ask(1), "denied, retry in 1ms");
     key.clock.advance(ms(1));
-    assert_eq!(key.standing_in_words(), "2 of 4, reset in 10s");
+    assert_eq!(key.status_in_words(), "2 of 4, reset in 10s");
     assert_eq!(key.ask(1), "granted, 1 left");
     assert_eq!(key.ask(5), "denied for good");
 }
@@ -74,10 +74,10 @@ fn a_refund_gives_back_what_no_refill_has_brought_back_yet() {
     let first = key.take(3);
     let second = key.take(3);
     key.clock.advance(secs(20)); // four have come back: all of the first, one of the second
-    assert_eq!(key.standing_in_words(), "8 of 10, reset in 10s");
+    assert_eq!(key.status_in_words(), "8 of 10, reset in 10s");
     assert_eq!(key.refund(&first), Refund::Void);
     assert_eq!(key.refund(&second), Refund::Returned);
-    assert_eq!(key.standing_in_words(), "10 of 10, reset in 0ns");
+    assert_eq!(key.status_in_words(), "10 of 10, reset in 0ns");
     assert_eq!(key.refund(&second), Refund::Void);
 }
 
@@ -96,7 +96,7 @@ fn a_refund_of_everything_makes_the_key_fresh() {
 fn a_charge_beyond_the_capacity_is_a_debt_that_refills_pay_off() {
     let mut key = Trial::new(bucket("1/s burst 2"));
     key.charge(5);
-    assert_eq!(key.standing_in_words(), "0 of 2, reset in 5s");
+    assert_eq!(key.status_in_words(), "0 of 2, reset in 5s");
     assert_eq!(key.ask(1), "denied, retry in 4s");
     key.clock.advance(secs(4));
     assert!(!key.is_fresh()); // longer than filling takes, but there was a debt
@@ -109,11 +109,11 @@ fn other_parameters_keep_the_use_clamped_to_the_new_capacity() {
     assert_eq!(key.ask(6), "granted, 4 left");
     key.clock.advance(secs(4));
     key.rescale(bucket("1/10s burst 20"));
-    assert_eq!(key.standing_in_words(), "14 of 20, reset in 56s"); // the same phase
+    assert_eq!(key.status_in_words(), "14 of 20, reset in 56s"); // the same phase
     key.rescale(bucket("1/10s burst 3"));
-    assert_eq!(key.standing_in_words(), "0 of 3, reset in 26s");
+    assert_eq!(key.status_in_words(), "0 of 3, reset in 26s");
     key.rescale(bucket("1/2s burst 3"));
-    assert_eq!(key.standing_in_words(), "0 of 3, reset in 6s"); // a new phase: the old rest is worth no refill
+    assert_eq!(key.status_in_words(), "0 of 3, reset in 6s"); // a new phase: the old rest is worth no refill
 }
 
 #[test]
@@ -121,15 +121,15 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
     let bucket =
         RefillingBucket::new(Quota::new(1, Duration::from_nanos(u64::MAX)).unwrap().with_burst(MAX_PERMITS).unwrap());
     let mut state = bucket.fresh(Timestamp::EPOCH);
-    assert!(bucket.take(&mut state, Timestamp::MAX, Cost::MAX, Patience::NONE).is_granted());
+    assert!(bucket.take(&mut state, Timestamp::MAX, Cost::MAX, MaxWait::NONE).is_granted());
     let before = state;
-    let denied = bucket.take(&mut state, Timestamp::EPOCH, Cost::MAX, Patience::FOREVER);
+    let denied = bucket.take(&mut state, Timestamp::EPOCH, Cost::MAX, MaxWait::FOREVER);
     assert_eq!(denied, diana_core::Outcome::never()); // the refill lies beyond all time
     assert_eq!(state, before);
     for _ in 0..3_000 {
         bucket.charge(&mut state, Timestamp::MAX, Cost::MAX);
     }
-    assert_eq!(bucket.standing(&state, Timestamp::MAX).remaining, 0);
+    assert_eq!(bucket.status(&state, Timestamp::MAX).remaining, 0);
 }
 
 /// The plainest bucket: it refills tick by tick, and is thrown away when its phase is to be forgotten.
@@ -178,13 +178,13 @@ proptest! {
         for (later, cost) in asks {
             now += later;
             let time = Timestamp::from_nanos(now);
-            let outcome = bucket.take(&mut state, time, Cost::new(cost).unwrap(), Patience::NONE);
+            let outcome = bucket.take(&mut state, time, Cost::new(cost).unwrap(), MaxWait::NONE);
             if let Some(Retry::After(wait)) = outcome.retry() {
                 let wait = u64::try_from(wait.as_nanos()).unwrap();
                 prop_assert!(model.at(now + wait).0 >= cost && model.at(now + wait - 1).0 < cost);
             }
             prop_assert_eq!(outcome.is_granted(), model.take(now, cost));
-            prop_assert_eq!(bucket.standing(&state, time).remaining, model.at(now).0);
+            prop_assert_eq!(bucket.status(&state, time).remaining, model.at(now).0);
         }
     }
 }

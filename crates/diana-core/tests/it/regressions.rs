@@ -2,7 +2,7 @@
 
 use crate::support::{T0, ms, quota, secs};
 use diana_core::{
-    Ask, Clock, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MemoryStore, OnFull, Patience,
+    Ask, Clock, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MaxWait, MemoryStore, OnFull,
     RefillingBucket, Retry, SlidingLog, SlidingWindow, SmoothBursty, TableOptions, Timestamp, TokenBucket,
 };
 
@@ -50,12 +50,12 @@ fn to_look_ahead_makes_it_no_later_for_others() {
     let store = MemoryStore::new(TableOptions::default().shards(1));
     let limit = Limit::new("hourly", FixedWindow::new(quota("1/h")));
     let (alice, bob) = ([Ask::one(&limit, "alice")], [Ask::one(&limit, "bob")]);
-    assert!(store.decide(&alice, T0, Patience::NONE).is_granted());
+    assert!(store.decide(&alice, T0, MaxWait::NONE).is_granted());
     for ahead in [T0 + secs(3_600), Timestamp::MAX] {
-        let _ = store.peek(&bob, ahead, Patience::NONE);
-        assert!(!store.decide(&alice, T0, Patience::NONE).is_granted());
+        let _ = store.peek(&bob, ahead, MaxWait::NONE);
+        assert!(!store.decide(&alice, T0, MaxWait::NONE).is_granted());
     }
-    assert!(store.decide(&alice, T0 + secs(3_600), Patience::NONE).is_granted());
+    assert!(store.decide(&alice, T0 + secs(3_600), MaxWait::NONE).is_granted());
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn the_same_limit_once_more_forgives_nothing() {
         );
         one.charge(1_000).unwrap();
         each.charge("alice", 1_000).unwrap();
-        let (owed, each_owes) = (one.standing().reset, each.standing("alice").reset);
+        let (owed, each_owes) = (one.status().reset, each.status("alice").reset);
         one.set(TokenBucket::new(quota(text)));
         each.set(TokenBucket::new(quota(text)));
-        assert_eq!((one.standing().reset, each.standing("alice").reset), (owed, each_owes));
+        assert_eq!((one.status().reset, each.status("alice").reset), (owed, each_owes));
     }
 }
 
@@ -104,7 +104,7 @@ fn a_change_counts_from_when_it_was_made_and_not_from_the_next_touch() {
         each.set(TokenBucket::new(quota(text)));
         clock.advance(ms(wait * 100));
     }
-    assert_eq!(one.standing(), each.standing("alice"));
+    assert_eq!(one.status(), each.status("alice"));
 }
 
 /// Two logs' worth of room is missing in the middle of a request whose other limits remember when they were asked.
@@ -119,16 +119,16 @@ fn a_request_that_runs_out_of_room_leaves_no_trace_in_any_algorithm() {
             let now = T0 + ms(n * 137);
             let (a, b) = (format!("a{n}"), format!("b{n}"));
             let asks = [Ask::one(&refilling, "x"), Ask::one(&smooth, "x"), Ask::one(&log, &a), Ask::one(&log, &b)];
-            let decision = store.decide(&asks, now, Patience::NONE);
+            let decision = store.decide(&asks, now, MaxWait::NONE);
             if decision.is_granted() {
-                assert!(twin.decide(&asks, now, Patience::NONE).is_granted());
+                assert!(twin.decide(&asks, now, MaxWait::NONE).is_granted());
             }
             for known in [&refilling, &smooth] {
                 let ask = [Ask::one(known, "x")];
-                let (here, there) = (store.peek(&ask, now, Patience::NONE), twin.peek(&ask, now, Patience::NONE));
+                let (here, there) = (store.peek(&ask, now, MaxWait::NONE), twin.peek(&ask, now, MaxWait::NONE));
                 // Who found no room at all is told so, and nothing else.
                 if here.is_granted() == there.is_granted() {
-                    assert_eq!(here.answers()[0].standing, there.answers()[0].standing, "{memory} bytes, request {n}");
+                    assert_eq!(here.answers()[0].status, there.answers()[0].status, "{memory} bytes, request {n}");
                 }
             }
         }
@@ -154,10 +154,10 @@ fn to_look_ahead_when_memory_is_short_forgives_nobody() {
     let keys: Vec<_> = (0..500).map(|n| format!("k{n}")).collect();
     for memory in (4_000..20_000).step_by(397) {
         let store = MemoryStore::new(tiny(memory, OnFull::Share));
-        let ask = |key: &String| store.decide(&[Ask::one(&limit, key)], T0, Patience::NONE).is_granted();
+        let ask = |key: &String| store.decide(&[Ask::one(&limit, key)], T0, MaxWait::NONE).is_granted();
         keys.iter().for_each(|key| _ = ask(key));
         for key in &keys {
-            let _ = store.peek(&[Ask::one(&limit, key)], T0 + secs(7_200), Patience::NONE);
+            let _ = store.peek(&[Ask::one(&limit, key)], T0 + secs(7_200), MaxWait::NONE);
         }
         assert_eq!(keys.iter().filter(|key| ask(key)).count(), 0, "{memory} bytes");
     }
@@ -168,12 +168,12 @@ fn to_look_ahead_at_a_limit_that_has_changed_makes_it_no_later_for_others() {
     let limit = Limit::new("hourly", FixedWindow::new(quota("1/h")));
     for changed in [limit.changed_to(FixedWindow::new(quota("2/h"))), limit.changed_to(SlidingLog::new(quota("2/h")))] {
         let store = MemoryStore::new(TableOptions::default().shards(1));
-        assert!(store.decide(&[Ask::one(&limit, "alice")], T0, Patience::NONE).is_granted());
-        let _ = store.peek(&[Ask::one(&changed, "bob")], Timestamp::MAX, Patience::NONE);
+        assert!(store.decide(&[Ask::one(&limit, "alice")], T0, MaxWait::NONE).is_granted());
+        let _ = store.peek(&[Ask::one(&changed, "bob")], Timestamp::MAX, MaxWait::NONE);
         let carol = [Ask::one(&changed, "carol")];
-        assert!(store.decide(&carol, T0, Patience::NONE).is_granted());
-        assert!(store.decide(&carol, T0, Patience::NONE).is_granted());
-        let retry = store.decide(&carol, T0, Patience::NONE).retry();
+        assert!(store.decide(&carol, T0, MaxWait::NONE).is_granted());
+        assert!(store.decide(&carol, T0, MaxWait::NONE).is_granted());
+        let retry = store.decide(&carol, T0, MaxWait::NONE).retry();
         assert!(matches!(retry, Some(Retry::After(wait)) if wait <= secs(3_600)), "{retry:?}");
     }
 }

@@ -4,8 +4,8 @@
 
 use crate::support::{T0, Trial, ms, quota, secs};
 use diana_core::{
-    Algorithm, Ask, Cost, FixedWindow, InvalidQuota, InvalidWindow, Limit, LocalStore, MemoryStore, Opens, Patience,
-    Quota, RefillingBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket,
+    Algorithm, Ask, Cost, FixedWindow, InvalidQuota, InvalidWindow, Limit, LocalStore, MaxWait, MemoryStore, Quota,
+    RefillingBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket, WindowStart,
 };
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn on_the_clock(written: &str) -> Trial<FixedWindow> {
 }
 
 fn first_request(written: &str) -> Trial<FixedWindow> {
-    Trial::at(T0, FixedWindow::new(quota(written)).opens(Opens::FirstRequest))
+    Trial::at(T0, FixedWindow::new(quota(written)).with_window_start(WindowStart::FirstRequest))
 }
 
 fn sliding(written: &str, precision: Duration) -> Trial<SlidingWindow> {
@@ -57,14 +57,14 @@ fn b03_a_refusal_is_a_value_that_tells_limit_remaining_and_reset_by_name() {
     let mut key = on_the_clock("1/min");
     assert_eq!(key.ask(1), "granted, 0 left");
     assert_eq!(key.ask(1), "denied, retry in 40s");
-    assert_eq!(key.standing_in_words(), "0 of 1, reset in 40s");
+    assert_eq!(key.status_in_words(), "0 of 1, reset in 40s");
 }
 
 #[test]
 fn b04_the_reset_is_the_time_to_the_window_s_end() {
     let mut key = on_the_clock("1/min");
     assert_eq!(key.ask_after(secs(39), 1), "granted, 0 left");
-    assert_eq!(key.standing_in_words(), "0 of 1, reset in 1s");
+    assert_eq!(key.status_in_words(), "0 of 1, reset in 1s");
     assert_eq!(key.ask(1), "denied, retry in 1s");
     assert_eq!(key.ask_after(secs(40), 1), "granted, 0 left");
 }
@@ -76,9 +76,9 @@ fn b05_a_limit_that_another_refusal_left_unused_still_tells_its_window_s_end() {
     hour.clock.advance(secs(60));
     minute.clock.advance(secs(60));
     assert!(!ask_both(&mut hour, &mut minute));
-    assert_eq!(minute.standing_in_words(), "5 of 5, reset in 0ns");
+    assert_eq!(minute.status_in_words(), "5 of 5, reset in 0ns");
     assert_eq!(minute.algorithm.comes_back(T0 + secs(60)), T0 + secs(100));
-    assert_eq!(hour.standing_in_words(), "0 of 1, reset in 2740s");
+    assert_eq!(hour.status_in_words(), "0 of 1, reset in 2740s");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn b06_the_same_limit_twice_in_one_request_is_charged_once() {
     let limit = Limit::new("u", FixedWindow::new(quota("4/min")));
     let granted = (0..6).filter(|_| {
         let twice = [Ask::one(&limit, "u"), Ask::one(&limit, "u")];
-        store.decide(&twice, T0, Patience::NONE).is_granted()
+        store.decide(&twice, T0, MaxWait::NONE).is_granted()
     });
     assert_eq!(granted.count(), 4);
 }
@@ -134,7 +134,7 @@ fn b10_who_waits_for_the_promised_reset_is_let_in() {
     assert_eq!(key.ask(1), "denied, retry in 10s");
     assert_eq!(key.ask_after(secs(9), 1), "denied, retry in 1s");
     assert_eq!(key.ask_after(secs(10), 1), "granted, 1 left");
-    assert_eq!(key.standing_in_words(), "1 of 2, reset in 10s");
+    assert_eq!(key.status_in_words(), "1 of 2, reset in 10s");
 
     let mut key = sliding("1/2s", secs(1));
     assert_eq!(key.ask_after(ms(675), 1), "granted, 0 left");
@@ -151,7 +151,7 @@ fn b11_a_precision_below_a_second_slides() {
     assert_eq!(key.ask_after(secs(1), 1), "granted, 1 left");
     assert_eq!(key.ask_after(secs(2), 1), "granted, 1 left");
     assert_eq!(key.ask_after(secs(3), 1), "granted, 1 left");
-    assert_eq!(key.standing_in_words(), "1 of 3, reset in 500ms");
+    assert_eq!(key.status_in_words(), "1 of 3, reset in 500ms");
     assert_eq!(key.ask_after(secs(4), 1), "granted, 1 left");
     assert_eq!(key.ask_after(secs(5), 1), "granted, 1 left");
 }
@@ -160,9 +160,9 @@ fn b11_a_precision_below_a_second_slides() {
 fn b12_the_reset_of_a_bucket_s_first_request_is_that_of_its_second() {
     let mut key = sliding("5/10s", secs(10));
     assert_eq!(key.ask_after(secs(9), 1), "granted, 4 left");
-    assert_eq!(key.standing_in_words(), "4 of 5, reset in 1s");
+    assert_eq!(key.status_in_words(), "4 of 5, reset in 1s");
     assert_eq!(key.ask(1), "granted, 3 left");
-    assert_eq!(key.standing_in_words(), "3 of 5, reset in 1s");
+    assert_eq!(key.status_in_words(), "3 of 5, reset in 1s");
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn b22_nor_does_it_in_a_store() {
     let store = MemoryStore::default();
     let limit = Limit::new("u", TokenBucket::new(quota("1/s burst 10")));
     let left = |at| {
-        let decision = store.decide(&[Ask::one(&limit, "u")], Timestamp::from_secs(at), Patience::NONE);
-        decision.answers()[0].standing.remaining
+        let decision = store.decide(&[Ask::one(&limit, "u")], Timestamp::from_secs(at), MaxWait::NONE);
+        decision.answers()[0].status.remaining
     };
     assert_eq!([1_700_000_000, 1_700_000_000, 1_699_999_995, 1_699_999_993].map(left), [9, 8, 7, 6]);
 }
@@ -351,7 +351,7 @@ fn b28_a_clock_that_jumps_ahead_and_back_wipes_nobody_s_history() {
 #[test]
 fn b29_five_who_arrive_together_wait_for_each_other() {
     let mut bucket = Trial::new(TokenBucket::new(quota("1/s")));
-    let mut waits = || bucket.take_within(1, Patience::FOREVER).wait().unwrap().as_secs();
+    let mut waits = || bucket.take_within(1, MaxWait::FOREVER).wait().unwrap().as_secs();
     assert_eq!([(); 5].map(|()| waits()), [0, 1, 2, 3, 4]);
     // Three fresh permits at 2000/s cost 1.5 ms; the seed's milliseconds made it 1.
     let mut fast = Trial::new(TokenBucket::new(quota("2000/s burst 3")));
@@ -365,8 +365,8 @@ fn b30_the_count_is_of_what_passed_and_not_of_what_tried() {
     for _ in 0..5 {
         let _ = key.ask(1);
     }
-    key.rescale(FixedWindow::new(quota("5/min")).opens(Opens::FirstRequest));
-    assert_eq!(key.standing_in_words(), "3 of 5, reset in 60s"); // two passed, three tried in vain
+    key.rescale(FixedWindow::new(quota("5/min")).with_window_start(WindowStart::FirstRequest));
+    assert_eq!(key.status_in_words(), "3 of 5, reset in 60s"); // two passed, three tried in vain
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_window_that_makes_no_sense_is_refused_with_what_would_do() {
     let error = SlidingWindow::new(quota("5/min")).with_precision(Duration::ZERO).unwrap_err();
     assert_eq!(error, InvalidWindow::NoPrecision);
     assert_eq!(error.to_string(), "precision 0: must be at least 1ns, as in `1s`");
-    let patience = Patience::FOREVER; // and no patience helps a cost above the limit
+    let max_wait = MaxWait::FOREVER; // and no maximum wait helps a cost above the limit
     let log = SlidingLog::new(quota("5/min"));
-    assert!(!log.take(&mut log.fresh(T0), T0, Cost::MAX, patience).is_granted());
+    assert!(!log.take(&mut log.fresh(T0), T0, Cost::MAX, max_wait).is_granted());
 }

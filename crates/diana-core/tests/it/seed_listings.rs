@@ -1,7 +1,7 @@
 //! The listings and worked examples that the seed documents print, with their inputs (`seed_outputs.md`).
 
 use crate::support::{T0, Trial, ms, quota, secs};
-use diana_core::{Algorithm, FixedWindow, Opens, RefillingBucket, SlidingLog, SlidingWindow, Timestamp};
+use diana_core::{Algorithm, FixedWindow, RefillingBucket, SlidingLog, SlidingWindow, Timestamp, WindowStart};
 
 /// Whether each of the calls, at seconds after the start, was granted.
 fn granted<A: Algorithm>(key: &mut Trial<A>, seconds: &[u64]) -> Vec<bool> {
@@ -11,10 +11,10 @@ fn granted<A: Algorithm>(key: &mut Trial<A>, seconds: &[u64]) -> Vec<bool> {
 #[test]
 fn the_fixed_window_listing_of_000() {
     // limit 2, 3 s: three calls, sleep 3 s, two calls, sleep 2 s, one call.
-    let mut key = Trial::at(T0, FixedWindow::new(quota("2/3s")).opens(Opens::FirstRequest));
+    let mut key = Trial::at(T0, FixedWindow::new(quota("2/3s")).with_window_start(WindowStart::FirstRequest));
     assert_eq!(granted(&mut key, &[0, 0, 0, 3, 3, 5]), [true, true, false, true, true, false]);
     // The printed run slept a little longer than asked, and so would give the same.
-    let mut key = Trial::at(T0, FixedWindow::new(quota("2/3s")).opens(Opens::FirstRequest));
+    let mut key = Trial::at(T0, FixedWindow::new(quota("2/3s")).with_window_start(WindowStart::FirstRequest));
     let printed: Vec<bool> =
         [0, 0, 0, 3_001, 3_001, 5_001].map(|millis| key.ask_after(ms(millis), 1).starts_with("granted")).to_vec();
     assert_eq!(printed, [true, true, false, true, true, false]);
@@ -118,11 +118,11 @@ fn five_of_the_twenty_calls_of_002_pass() {
 
 #[test]
 fn the_counter_of_003_opens_its_next_window_with_the_first_request_after_the_last() {
-    let mut key = Trial::at(T0, FixedWindow::new(quota("10/60s")).opens(Opens::FirstRequest));
+    let mut key = Trial::at(T0, FixedWindow::new(quota("10/60s")).with_window_start(WindowStart::FirstRequest));
     assert_eq!(key.ask_after(secs(5), 10), "granted, 0 left");
     assert_eq!(key.ask_after(secs(64), 1), "denied, retry in 1s");
     assert_eq!(key.ask_after(secs(100), 1), "granted, 9 left");
-    assert_eq!(key.standing_in_words(), "9 of 10, reset in 60s");
+    assert_eq!(key.status_in_words(), "9 of 10, reset in 60s");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_hundred_gateways_of_50_a_second_let_5000_through() {
 
 #[test]
 fn the_counter_of_004_tells_the_count_so_far() {
-    let mut key = Trial::at(T0, FixedWindow::new(quota("3/s")).opens(Opens::FirstRequest));
+    let mut key = Trial::at(T0, FixedWindow::new(quota("3/s")).with_window_start(WindowStart::FirstRequest));
     assert_eq!(key.ask(1), "granted, 2 left"); // 1
     assert_eq!(key.ask(1), "granted, 1 left"); // 2
     assert_eq!(key.ask(1), "granted, 0 left"); // 3

@@ -1,9 +1,7 @@
 //! Every window keeps the limit, wherever one puts it.
 
 use crate::support::{T0, Trial, ms, quota, secs};
-use diana_core::{
-    Algorithm, Cost, InvalidWindow, MAX_PERMITS, Outcome, Patience, Quota, Refund, SlidingLog, Timestamp,
-};
+use diana_core::{Algorithm, Cost, InvalidWindow, MAX_PERMITS, MaxWait, Outcome, Quota, Refund, SlidingLog, Timestamp};
 use std::time::Duration;
 
 fn log(written: &str) -> SlidingLog {
@@ -34,7 +32,7 @@ fn several_windows_look_at_one_log() {
     assert_eq!(key.ask(2), "denied, retry in 60s"); // three a minute
     assert_eq!(key.ask(3), "denied for good");
     assert_eq!(key.ask_after(secs(1), 1), "granted, 0 left");
-    assert_eq!(key.standing_in_words(), "0 of 2, reset in 59s");
+    assert_eq!(key.status_in_words(), "0 of 2, reset in 59s");
     assert_eq!(key.ask(1), "denied, retry in 59s");
     let used: Vec<u64> = key.algorithm.used(&key.state, T0 + secs(1)).map(|(_, used)| used).collect();
     assert_eq!(used, [1, 3]);
@@ -86,7 +84,7 @@ fn a_refund_takes_its_own_entry_out() {
     assert_eq!(key.ask(1), "denied, retry in 6s");
     assert_eq!(key.refund(&first), Refund::Returned);
     assert_eq!(key.refund(&first), Refund::Void);
-    assert_eq!(key.standing_in_words(), "1 of 3, reset in 10s");
+    assert_eq!(key.status_in_words(), "1 of 3, reset in 10s");
     key.clock.advance(Duration::from_nanos(9_999_999_999));
     assert_eq!(key.refund(&second), Refund::Returned);
     assert!(key.is_fresh());
@@ -135,14 +133,14 @@ fn other_windows_keep_the_times() {
     key.clock.advance(secs(20));
     key.charge(3);
     key.rescale(log("9/30s"));
-    assert_eq!(key.standing_in_words(), "3 of 9, reset in 10s");
+    assert_eq!(key.status_in_words(), "3 of 9, reset in 10s");
     key.rescale(log("4/30s")); // the two oldest are let go
-    assert_eq!(key.standing_in_words(), "0 of 4, reset in 10s");
+    assert_eq!(key.status_in_words(), "0 of 4, reset in 10s");
     assert_eq!(key.ask(2), "denied, retry in 30s");
     key.rescale(log("8/h"));
-    assert_eq!(key.standing_in_words(), "4 of 8, reset in 3580s");
+    assert_eq!(key.status_in_words(), "4 of 8, reset in 3580s");
     key.rescale(several(&["2/min", "8/h"])); // the hour still counts what is too much for the minute
-    assert_eq!(key.standing_in_words(), "0 of 2, reset in 40s");
+    assert_eq!(key.status_in_words(), "0 of 2, reset in 40s");
     key.clock.advance(secs(60));
     assert_eq!(key.ask(2), "granted, 0 left");
 }
@@ -159,17 +157,17 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
     let mut state = all.fresh(Timestamp::EPOCH);
     for nanos in 0..5_000 {
         let cost = Cost::new(MAX_PERMITS / 2).unwrap();
-        assert!(all.take(&mut state, Timestamp::from_nanos(nanos), cost, Patience::NONE).is_granted(), "at {nanos}");
+        assert!(all.take(&mut state, Timestamp::from_nanos(nanos), cost, MaxWait::NONE).is_granted(), "at {nanos}");
     }
-    assert_eq!(all.standing(&state, Timestamp::from_nanos(4_999)).remaining, 0);
+    assert_eq!(all.status(&state, Timestamp::from_nanos(4_999)).remaining, 0);
     for _ in 0..5_000 {
         all.charge(&mut state, Timestamp::from_nanos(4_999), Cost::MAX);
     }
-    assert_eq!(all.standing(&state, Timestamp::from_nanos(4_999)).remaining, 0);
-    assert_eq!(all.standing(&state, Timestamp::from_nanos(5_001)).remaining, MAX_PERMITS);
+    assert_eq!(all.status(&state, Timestamp::from_nanos(4_999)).remaining, 0);
+    assert_eq!(all.status(&state, Timestamp::from_nanos(5_001)).remaining, MAX_PERMITS);
 
     let ever = SlidingLog::new(Quota::new(1, Duration::from_nanos(u64::MAX)).unwrap());
     let mut state = ever.fresh(Timestamp::EPOCH);
-    assert!(ever.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE).is_granted());
-    assert_eq!(ever.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE), Outcome::never());
+    assert!(ever.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE).is_granted());
+    assert_eq!(ever.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE), Outcome::never());
 }

@@ -1,7 +1,7 @@
 //! A ring of counts that moves on bucket by bucket.
 
 use crate::support::{T0, Trial, ms, quota, secs};
-use diana_core::{Algorithm, Cost, Edge, InvalidWindow, Outcome, Patience, Quota, Refund, SlidingWindow, Timestamp};
+use diana_core::{Algorithm, Cost, Edge, InvalidWindow, MaxWait, Outcome, Quota, Refund, SlidingWindow, Timestamp};
 use std::time::Duration;
 
 /// A window in buckets of a second.
@@ -16,7 +16,7 @@ fn use_leaves_bucket_by_bucket() {
     assert_eq!(key.ask_after(ms(4_200), 2), "granted, 0 left");
     assert_eq!(key.ask(1), "denied, retry in 5.8s"); // the bucket of second 0 leaves at 10
     assert_eq!(key.ask(2), "denied, retry in 9.8s"); // that of second 4 at 14
-    assert_eq!(key.standing_in_words(), "0 of 3, reset in 5.8s");
+    assert_eq!(key.status_in_words(), "0 of 3, reset in 5.8s");
     assert_eq!(key.ask_after(Duration::from_nanos(9_999_999_999), 1), "denied, retry in 1ns");
     assert_eq!(key.ask_after(secs(10), 1), "granted, 0 left");
     assert_eq!(key.ask(4), "denied for good");
@@ -39,7 +39,7 @@ fn a_long_pause_clears_the_ring_and_a_short_one_only_what_it_passes() {
         key.clock.set(Timestamp::from_secs(second));
         key.charge(second + 1);
     }
-    assert_eq!(key.standing_in_words(), "3 of 9, reset in 1s");
+    assert_eq!(key.status_in_words(), "3 of 9, reset in 1s");
     key.clock.set(Timestamp::from_secs(4)); // 1 and 2 are gone, and their places are used again
     assert_eq!(key.ask(1), "granted, 5 left");
     key.clock.set(Timestamp::from_secs(1_000));
@@ -54,7 +54,7 @@ fn one_bucket_is_the_fixed_window() {
     let (mut a, mut b) = (Trial::at(T0, single), Trial::at(T0, fixed));
     for (step, cost) in [(0, 1), (3, 1), (3, 2), (3, 1), (9, 1), (10, 3), (11, 1), (25, 2), (29, 2), (30, 2), (60, 4)] {
         assert_eq!(a.ask_after(secs(step), cost), b.ask_after(secs(step), cost), "at {step}");
-        assert_eq!(a.standing_in_words(), b.standing_in_words(), "at {step}");
+        assert_eq!(a.status_in_words(), b.status_in_words(), "at {step}");
     }
 }
 
@@ -114,9 +114,9 @@ fn other_buckets_take_the_use_over_and_let_it_leave_no_earlier() {
     let receipt = key.take(4);
     key.clock.set(Timestamp::from_millis(7_500));
     key.rescale(SlidingWindow::new(quota("9/10s")).with_precision(ms(2_500)).unwrap());
-    assert_eq!(key.standing_in_words(), "4 of 9, reset in 2.5s"); // second 0 is in [0, 2.5), which leaves at 10
+    assert_eq!(key.status_in_words(), "4 of 9, reset in 2.5s"); // second 0 is in [0, 2.5), which leaves at 10
     assert_eq!(key.refund(&receipt), Refund::Returned);
-    assert_eq!(key.standing_in_words(), "8 of 9, reset in 2.5s");
+    assert_eq!(key.status_in_words(), "8 of 9, reset in 2.5s");
     key.rescale(SlidingWindow::new(quota("9/3s")).with_precision(secs(1)).unwrap());
     assert!(key.is_fresh()); // it lies before the shorter window
 }
@@ -128,10 +128,10 @@ fn a_lower_limit_lets_the_oldest_use_go_first() {
     key.clock.advance(secs(4));
     key.charge(3);
     key.rescale(window("4/10s"));
-    assert_eq!(key.standing_in_words(), "0 of 4, reset in 6s");
+    assert_eq!(key.status_in_words(), "0 of 4, reset in 6s");
     assert_eq!(key.ask(2), "denied, retry in 10s");
     key.rescale(window("40/10s"));
-    assert_eq!(key.standing_in_words(), "36 of 40, reset in 6s");
+    assert_eq!(key.status_in_words(), "36 of 40, reset in 6s");
 }
 
 #[test]
@@ -150,13 +150,13 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
         let quota = Quota::new(1, Duration::from_nanos(period)).unwrap();
         let window = SlidingWindow::new(quota);
         let mut state = window.fresh(Timestamp::EPOCH);
-        assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
-        let _ = window.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE);
-        assert_eq!(window.take(&mut state, Timestamp::MAX, Cost::ONE, Patience::NONE), Outcome::never());
+        assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).is_granted());
+        let _ = window.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE);
+        assert_eq!(window.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE), Outcome::never());
         for _ in 0..3_000 {
             window.charge(&mut state, Timestamp::MAX, Cost::MAX);
         }
-        assert_eq!(window.standing(&state, Timestamp::MAX).remaining, 0);
+        assert_eq!(window.status(&state, Timestamp::MAX).remaining, 0);
         window.rescale(&mut state, &window.clone().with_buckets(2).unwrap(), Timestamp::MAX);
     }
 }
@@ -170,9 +170,9 @@ mod edge {
         let mut state = window.fresh(Timestamp::EPOCH);
         let each = millis.iter().map(|millis| {
             let now = Timestamp::from_millis(*millis);
-            let left = window.standing(&state, now).remaining;
+            let left = window.status(&state, now).remaining;
             if let Ok(cost) = Cost::new(left) {
-                assert!(window.take(&mut state, now, cost, Patience::NONE).is_granted());
+                assert!(window.take(&mut state, now, cost, MaxWait::NONE).is_granted());
             }
             left
         });
@@ -199,7 +199,7 @@ mod edge {
         assert_eq!(key.ask(4), "denied, retry in 600ms");
         assert_eq!(key.ask(8), "denied, retry in 1.1s");
         assert_eq!(key.ask(9), "denied, retry in 9.6s"); // the first of the two of second 9 at 19.5
-        assert_eq!(key.standing_in_words(), "0 of 10, reset in 1.1s");
+        assert_eq!(key.status_in_words(), "0 of 10, reset in 1.1s");
         assert_eq!(key.ask_after(ms(10_125), 1), "granted, 0 left");
         assert_eq!(key.ask_after(ms(10_500), 3), "granted, 0 left");
     }
@@ -211,7 +211,7 @@ mod edge {
         assert_eq!(key.ask_after(ms(4_200), 2), "granted, 0 left");
         assert_eq!(key.ask(1), "denied, retry in 6.8s"); // the bucket of second 0 leaves at 11
         assert_eq!(key.ask(2), "denied, retry in 10.8s");
-        assert_eq!(key.standing_in_words(), "0 of 3, reset in 6.8s");
+        assert_eq!(key.status_in_words(), "0 of 3, reset in 6.8s");
         assert_eq!(key.algorithm.heap_bytes(&key.state), 88, "one bucket more");
     }
 
@@ -221,14 +221,14 @@ mod edge {
         key.charge(8);
         key.clock.set(Timestamp::from_millis(9_500));
         key.rescale(window("10/10s").with_edge(Edge::Weighted));
-        assert_eq!(key.standing_in_words(), "2 of 10, reset in 1.5s");
+        assert_eq!(key.status_in_words(), "2 of 10, reset in 1.5s");
         key.clock.set(Timestamp::from_millis(10_500));
-        assert_eq!(key.standing_in_words(), "6 of 10, reset in 500ms");
+        assert_eq!(key.status_in_words(), "6 of 10, reset in 500ms");
         // Four are in use, so one is let go; what counts for three is kept: six, of which half has left.
         key.rescale(window("3/10s").with_edge(Edge::Weighted));
-        assert_eq!(key.standing_in_words(), "0 of 3, reset in 500ms");
+        assert_eq!(key.status_in_words(), "0 of 3, reset in 500ms");
         key.rescale(window("10/10s").with_edge(Edge::Strict));
-        assert_eq!(key.standing_in_words(), "4 of 10, reset in 500ms");
+        assert_eq!(key.status_in_words(), "4 of 10, reset in 500ms");
         key.rescale(window("10/10s"));
         assert!(key.is_fresh());
     }

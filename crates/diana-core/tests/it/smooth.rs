@@ -2,7 +2,8 @@
 
 use crate::smooth_trial::{Trial, at, bits, bursty, cost, ms, warming_up};
 use diana_core::{
-    Algorithm, Cost, Outcome, Patience, Refund, Retry, SmoothBursty, SmoothState, SmoothWarmingUp, Starts, Timestamp,
+    Algorithm, Cost, InitialPermits, MaxWait, Outcome, Refund, Retry, SmoothBursty, SmoothState, SmoothWarmingUp,
+    Timestamp,
 };
 use proptest::prelude::*;
 use std::time::Duration;
@@ -14,26 +15,26 @@ mod retry {
     fn holds_to_the_nanosecond() {
         let mut limiter = Trial::new(bursty(5.0));
         limiter.now = at(1_234_567);
-        assert!(limiter.take(1, Patience::NONE).is_granted());
+        assert!(limiter.take(1, MaxWait::NONE).is_granted());
         // Some of the first millisecond was stored, 0.006170 permits; the other 0.99383 take 198,766 micros from 1,234 on.
         let free = 200_000_000;
         limiter.now = at(1_234_999);
         let retry = Retry::After(Duration::from_nanos(free - 1_234_999));
-        assert_eq!(limiter.take(1, Patience::NONE).retry(), Some(retry));
+        assert_eq!(limiter.take(1, MaxWait::NONE).retry(), Some(retry));
         limiter.now = at(free - 1);
-        assert_eq!(limiter.take(1, Patience::NONE).retry(), Some(Retry::After(Duration::from_nanos(1))));
+        assert_eq!(limiter.take(1, MaxWait::NONE).retry(), Some(Retry::After(Duration::from_nanos(1))));
         limiter.now = at(free);
-        assert!(limiter.take(1, Patience::NONE).is_granted());
+        assert!(limiter.take(1, MaxWait::NONE).is_granted());
     }
 
     #[test]
     fn is_shorter_by_the_patience_in_whole_microseconds() {
         let mut limiter = Trial::new(bursty(5.0));
         limiter.acquire(1);
-        let patience = Patience::up_to(Duration::from_nanos(50_000_999));
-        assert_eq!(limiter.take(1, patience).retry(), Some(Retry::After(ms(150))));
+        let max_wait = MaxWait::up_to(Duration::from_nanos(50_000_999));
+        assert_eq!(limiter.take(1, max_wait).retry(), Some(Retry::After(ms(150))));
         limiter.sleep(ms(150));
-        assert_eq!(limiter.take(1, patience).wait(), Some(ms(50)));
+        assert_eq!(limiter.take(1, max_wait).wait(), Some(ms(50)));
     }
 
     proptest! {
@@ -52,15 +53,15 @@ mod retry {
 
     fn check<A: Algorithm<State = SmoothState>>(limiter: A, asks: &[(u64, u64, u64)]) -> Result<(), TestCaseError> {
         let mut key = Trial::new(limiter);
-        for &(pause, permits, patience) in asks {
+        for &(pause, permits, max_wait) in asks {
             key.sleep(Duration::from_nanos(pause));
-            let patience = Patience::up_to(Duration::from_nanos(patience));
+            let max_wait = MaxWait::up_to(Duration::from_nanos(max_wait));
             let before = bits(&key.state);
-            match key.take(permits, patience) {
-                Outcome::Granted { wait, .. } => prop_assert!(wait <= patience.as_duration()),
+            match key.take(permits, max_wait) {
+                Outcome::Granted { wait, .. } => prop_assert!(wait <= max_wait.as_duration()),
                 Outcome::Denied { retry: Retry::After(retry) } => {
                     prop_assert_eq!(bits(&key.state), before, "a denial changes nothing");
-                    let ask = |later| key.limiter.peek(&key.state, key.now + later, cost(permits), patience);
+                    let ask = |later| key.limiter.peek(&key.state, key.now + later, cost(permits), max_wait);
                     prop_assert!(ask(retry).is_granted());
                     prop_assert!(!ask(retry - Duration::from_nanos(1)).is_granted());
                 }
@@ -79,7 +80,7 @@ mod refund {
         let mut key = Trial::new(warming_up(5.0, 1, 3.0));
         key.acquire(2);
         let before = bits(&key.state);
-        let receipt = key.take(7, Patience::FOREVER).receipt().unwrap();
+        let receipt = key.take(7, MaxWait::FOREVER).receipt().unwrap();
         assert_ne!(bits(&key.state), before);
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &receipt), Refund::Returned);
         assert_eq!(bits(&key.state), before);
@@ -89,8 +90,8 @@ mod refund {
     #[test]
     fn is_void_behind_another_grant() {
         let mut key = Trial::new(bursty(5.0));
-        let first = key.take(1, Patience::FOREVER).receipt().unwrap();
-        let second = key.take(1, Patience::FOREVER).receipt().unwrap();
+        let first = key.take(1, MaxWait::FOREVER).receipt().unwrap();
+        let second = key.take(1, MaxWait::FOREVER).receipt().unwrap();
         let promised = bits(&key.state);
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &first), Refund::Void);
         assert_eq!(bits(&key.state), promised);
@@ -101,8 +102,8 @@ mod refund {
 
     #[test]
     fn is_void_once_time_has_given_all_of_it_back() {
-        let mut key = Trial::new(bursty(5.0).starting(Starts::Full));
-        let receipt = key.take(5, Patience::NONE).receipt().unwrap();
+        let mut key = Trial::new(bursty(5.0).with_initial_permits(InitialPermits::Full));
+        let receipt = key.take(5, MaxWait::NONE).receipt().unwrap();
         key.sleep(Duration::from_nanos(999_999_999));
         let mut early = key.state;
         assert_eq!(key.limiter.refund(&mut early, key.now, &receipt), Refund::Returned);
@@ -113,36 +114,36 @@ mod refund {
     #[test]
     fn is_void_under_other_parameters() {
         let mut key = Trial::new(bursty(2.0));
-        assert!(key.take(20, Patience::FOREVER).is_granted());
-        let receipt = key.take(1, Patience::FOREVER).receipt().unwrap();
+        assert!(key.take(20, MaxWait::FOREVER).is_granted());
+        let receipt = key.take(1, MaxWait::FOREVER).receipt().unwrap();
         key.set_rate(bursty(1.0));
         // At the new rate it would give back a second, of which half is somebody else's.
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &receipt), Refund::Void);
     }
 }
 
-mod standing {
+mod status {
     use super::*;
 
     #[test]
     fn tells_the_store_the_debt_and_when_it_is_full() {
-        let mut key = Trial::new(bursty(5.0).starting(Starts::Full));
-        let mut standing = |permits: u64, pause| {
-            let _ = key.take(permits, Patience::NONE);
+        let mut key = Trial::new(bursty(5.0).with_initial_permits(InitialPermits::Full));
+        let mut status = |permits: u64, pause| {
+            let _ = key.take(permits, MaxWait::NONE);
             key.sleep(pause);
-            let standing = key.limiter.standing(&key.state, key.now);
-            (standing.limit, standing.remaining, standing.reset)
+            let status = key.limiter.status(&key.state, key.now);
+            (status.limit, status.remaining, status.reset)
         };
-        assert_eq!(standing(2, ms(0)), (5, 3, ms(400)));
-        assert_eq!(standing(3, ms(0)), (5, 1, ms(1_000)), "nothing is stored, but one more would go at once");
-        assert_eq!(standing(1, ms(0)), (5, 0, ms(1_200)), "it did, and this is its debt");
-        assert_eq!(standing(1, ms(199)), (5, 0, ms(1_001)), "a denial changes nothing");
-        assert_eq!(standing(1, ms(1_001)), (5, 5, ms(0)));
+        assert_eq!(status(2, ms(0)), (5, 3, ms(400)));
+        assert_eq!(status(3, ms(0)), (5, 1, ms(1_000)), "nothing is stored, but one more would go at once");
+        assert_eq!(status(1, ms(0)), (5, 0, ms(1_200)), "it did, and this is its debt");
+        assert_eq!(status(1, ms(199)), (5, 0, ms(1_001)), "a denial changes nothing");
+        assert_eq!(status(1, ms(1_001)), (5, 5, ms(0)));
     }
 
     #[test]
     fn has_a_limit_of_one_without_a_store_and_of_everything_at_an_infinite_rate() {
-        let fresh = |limiter: SmoothBursty| limiter.standing(&limiter.fresh(Timestamp::EPOCH), Timestamp::EPOCH);
+        let fresh = |limiter: SmoothBursty| limiter.status(&limiter.fresh(Timestamp::EPOCH), Timestamp::EPOCH);
         let none = fresh(bursty(5.0).with_burst_seconds(0.0).unwrap());
         assert_eq!((none.limit, none.remaining, none.reset), (1, 1, ms(0)));
         let all = fresh(bursty(f64::INFINITY));
@@ -162,7 +163,7 @@ mod standing {
     proptest! {
         #[test]
         fn after_the_reset_the_key_is_fresh(rate in 0.01..5_000.0f64, permits in 1u64..100, start in 0u64..1 << 50) {
-            check(&bursty(rate).starting(Starts::Full), permits, at(start))?;
+            check(&bursty(rate).with_initial_permits(InitialPermits::Full), permits, at(start))?;
             check(&warming_up(rate, 3, 3.0), permits, at(start))?;
         }
     }
@@ -175,10 +176,10 @@ mod standing {
         prop_assert!(limiter.is_fresh(&state, start));
         limiter.charge(&mut state, start, cost(permits));
         prop_assert!(!limiter.is_fresh(&state, start));
-        let full = start + limiter.standing(&state, start).reset;
+        let full = start + limiter.status(&state, start).reset;
         prop_assert!(limiter.is_fresh(&state, full));
         let later = full + ms(7);
-        let ask = |mut state| limiter.take(&mut state, later, cost(permits), Patience::FOREVER);
+        let ask = |mut state| limiter.take(&mut state, later, cost(permits), MaxWait::FOREVER);
         prop_assert_eq!(ask(state), ask(limiter.fresh(later)), "receipts and all");
         Ok(())
     }
@@ -216,8 +217,8 @@ mod rescale {
 
     #[test]
     fn never_makes_an_endless_store() {
-        let mut key = Trial::new(bursty(1e200).starting(Starts::Full));
-        key.set_rate(bursty(1e199).starting(Starts::Full));
+        let mut key = Trial::new(bursty(1e200).with_initial_permits(InitialPermits::Full));
+        key.set_rate(bursty(1e199).with_initial_permits(InitialPermits::Full));
         assert_eq!(key.state.stored_permits().to_bits(), 1e199f64.to_bits(), "though the product overflows");
     }
 }
@@ -247,13 +248,13 @@ where
     A: Algorithm<State = SmoothState>,
 {
     let mut key = Trial::new(limiter);
-    for (index, &(now, permits, patience)) in asks.iter().enumerate() {
+    for (index, &(now, permits, max_wait)) in asks.iter().enumerate() {
         key.now = at(now);
         let before = key.state.next_free_micros();
-        let outcome = key.take(permits, Patience::up_to(Duration::from_nanos(patience)));
+        let outcome = key.take(permits, MaxWait::up_to(Duration::from_nanos(max_wait)));
         prop_assert!(key.state.next_free_micros() >= before, "no time is given back");
-        let standing = key.limiter.standing(&key.state, key.now);
-        prop_assert!(standing.remaining <= standing.limit);
+        let status = key.limiter.status(&key.state, key.now);
+        prop_assert!(status.remaining <= status.limit);
         if let (Some(receipt), 0) = (outcome.receipt(), index % 3) {
             let _ = key.limiter.refund(&mut key.state, key.now, &receipt);
         }
@@ -263,7 +264,7 @@ where
         }
         prop_assert!(key.state.next_free_micros() <= i64::MAX.unsigned_abs());
         // An endless store, as Guava's, only where nobody waits.
-        let limit = key.limiter.standing(&key.state, key.now).limit;
+        let limit = key.limiter.status(&key.state, key.now).limit;
         prop_assert!(key.state.stored_permits().is_finite() || limit == Cost::MAX.get());
     }
     Ok(())

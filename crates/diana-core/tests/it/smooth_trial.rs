@@ -1,6 +1,6 @@
 //! What the tests of the smooth limiters share: a limiter with a clock that waits move, as in Guava's own tests.
 
-use diana_core::{Algorithm, Cost, Outcome, Patience, SmoothBursty, SmoothState, SmoothWarmingUp, Timestamp};
+use diana_core::{Algorithm, Cost, MaxWait, Outcome, SmoothBursty, SmoothState, SmoothWarmingUp, Timestamp};
 use std::time::Duration;
 
 pub(crate) struct Trial<A: Algorithm> {
@@ -16,7 +16,7 @@ impl<A: Algorithm> Trial<A> {
 
     /// Waits as long as it takes; tells how many microseconds that was.
     pub(crate) fn acquire(&mut self, permits: u64) -> u64 {
-        let wait = self.take(permits, Patience::FOREVER).wait().unwrap();
+        let wait = self.take(permits, MaxWait::FOREVER).wait().unwrap();
         self.now = self.now + wait;
         u64::try_from(wait.as_micros()).unwrap()
     }
@@ -26,14 +26,14 @@ impl<A: Algorithm> Trial<A> {
     }
 
     pub(crate) fn try_acquire(&mut self, permits: u64, timeout: Duration) -> bool {
-        let outcome = self.take(permits, Patience::up_to(timeout));
+        let outcome = self.take(permits, MaxWait::up_to(timeout));
         self.now = self.now + outcome.wait().unwrap_or_default();
         outcome.is_granted()
     }
 
     /// Asks, and leaves the clock where it is.
-    pub(crate) fn take(&mut self, permits: u64, patience: Patience) -> Outcome {
-        self.limiter.take(&mut self.state, self.now, cost(permits), patience)
+    pub(crate) fn take(&mut self, permits: u64, max_wait: MaxWait) -> Outcome {
+        self.limiter.take(&mut self.state, self.now, cost(permits), max_wait)
     }
 
     pub(crate) fn set_rate(&mut self, limiter: A) {

@@ -5,8 +5,8 @@
 
 use crate::support::{T0, quota};
 use diana_core::{
-    Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MemoryStore,
-    Patience, Quota, SlidingLog, SlidingWindow, TableOptions, Timestamp, TokenBucket, Total,
+    Ask, Clock, Concurrency, Cost, FixedWindow, KeyedLimiter, Limit, Limiter, LocalStore, ManualClock, MaxWait,
+    MemoryStore, Quota, SlidingLog, SlidingWindow, TableOptions, Timestamp, TokenBucket, Total,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,7 +43,7 @@ fn a_limiter_grants_exactly_what_there_is() {
     ] {
         let limiter = limiter.with_clock(ManualClock::at(T0));
         assert_eq!(on_all(|_| grants(&limiter, PERMITS / 4)), PERMITS, "{path}");
-        assert_eq!(limiter.standing().remaining, 0);
+        assert_eq!(limiter.status().remaining, 0);
     }
 }
 
@@ -62,7 +62,7 @@ fn refunds_and_grants_balance() {
         }
         0
     });
-    assert_eq!(limiter.standing().remaining, PERMITS);
+    assert_eq!(limiter.status().remaining, PERMITS);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn one_key_gets_exactly_what_there_is_and_so_does_every_other() {
         (0..PERMITS / 4).filter(|_| limiter.check(&8).is_granted()).count() as u64
     });
     assert_eq!(granted, PERMITS);
-    assert!((0..20_000).all(|key| limiter.standing(&(1_000 + key)).remaining == PERMITS - THREADS));
+    assert!((0..20_000).all(|key| limiter.status(&(1_000 + key)).remaining == PERMITS - THREADS));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck(
             if number.is_multiple_of(2) {
                 asks.reverse();
             }
-            let decision = store.decide(&asks, T0, Patience::NONE);
+            let decision = store.decide(&asks, T0, MaxWait::NONE);
             granted += u64::from(decision.is_granted());
             // Now and then one is given back, and asked for again.
             if round % 16 == 0 && decision.is_granted() {
@@ -136,8 +136,8 @@ fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck(
     });
     for limit in &limits {
         let used = |key: &&str| {
-            let standing = store.peek(&[Ask::one(limit, *key)], T0, Patience::NONE).answers()[0].standing;
-            standing.limit - standing.remaining
+            let status = store.peek(&[Ask::one(limit, *key)], T0, MaxWait::NONE).answers()[0].status;
+            status.limit - status.remaining
         };
         assert_eq!(keys.iter().map(used).sum::<u64>(), granted, "{limit:?}");
     }
@@ -164,7 +164,7 @@ fn a_store_counts_exactly_while_its_limit_changes() {
         (0..PERMITS / 4)
             .filter(|nth| {
                 let asks = [Ask::one(version(*nth), "alice"), Ask::new(version(*nth), "bob", Cost::ONE)];
-                store.decide(&asks, T0, Patience::NONE).is_granted()
+                store.decide(&asks, T0, MaxWait::NONE).is_granted()
             })
             .count() as u64
     });
@@ -188,7 +188,7 @@ fn whoever_waits_in_line_gets_in() {
         ROUNDS
     });
     assert_eq!(served, THREADS * ROUNDS);
-    assert_eq!(limiter.standing("door").remaining, 2);
+    assert_eq!(limiter.status("door").remaining, 2);
 }
 
 /// A clock that whoever waits for a moment moves there, and that leaves alone who waits for a wake-up.

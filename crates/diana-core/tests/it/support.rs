@@ -1,7 +1,7 @@
 //! One key under one algorithm, on a clock that the test owns, so that a test reads as a transcript.
 
 use diana_core::{
-    Algorithm, Clock, Cost, ManualClock, Outcome, Patience, Quota, Receipt, Refund, Retry, Standing, Timestamp,
+    Algorithm, Clock, Cost, ManualClock, MaxWait, Outcome, Quota, Receipt, Refund, Retry, Status, Timestamp,
 };
 use std::time::Duration;
 
@@ -57,30 +57,30 @@ impl<A: Algorithm> Trial<A> {
 
     /// Asks as somebody whose clock shows `now`, be it behind.
     pub(crate) fn ask_at(&mut self, now: Timestamp, cost: u64) -> String {
-        let outcome = self.take_at(now, cost, Patience::NONE);
-        words(&outcome, self.algorithm.standing(&self.state, now).remaining)
+        let outcome = self.take_at(now, cost, MaxWait::NONE);
+        words(&outcome, self.algorithm.status(&self.state, now).remaining)
     }
 
     /// Asks for `cost`, ready to wait for ever.
     pub(crate) fn wait_for(&mut self, cost: u64) -> String {
-        self.ask_within(cost, Patience::FOREVER)
+        self.ask_within(cost, MaxWait::FOREVER)
     }
 
-    /// Asks for `cost`, ready to wait as long as `patience`.
-    pub(crate) fn ask_within(&mut self, cost: u64, patience: Patience) -> String {
-        let outcome = self.take_within(cost, patience);
-        words(&outcome, self.standing().remaining)
+    /// Asks for `cost`, ready to wait as long as `max_wait`.
+    pub(crate) fn ask_within(&mut self, cost: u64, max_wait: MaxWait) -> String {
+        let outcome = self.take_within(cost, max_wait);
+        words(&outcome, self.status().remaining)
     }
 
-    /// Asks for `cost`, ready to wait as long as `patience`.
-    pub(crate) fn take_within(&mut self, cost: u64, patience: Patience) -> Outcome {
-        self.take_at(self.clock.now(), cost, patience)
+    /// Asks for `cost`, ready to wait as long as `max_wait`.
+    pub(crate) fn take_within(&mut self, cost: u64, max_wait: MaxWait) -> Outcome {
+        self.take_at(self.clock.now(), cost, max_wait)
     }
 
-    fn take_at(&mut self, now: Timestamp, cost: u64, patience: Patience) -> Outcome {
+    fn take_at(&mut self, now: Timestamp, cost: u64, max_wait: MaxWait) -> Outcome {
         let cost = Cost::new(cost).unwrap();
-        let peeked = self.algorithm.peek(&self.state, now, cost, patience);
-        let outcome = self.algorithm.take(&mut self.state, now, cost, patience);
+        let peeked = self.algorithm.peek(&self.state, now, cost, max_wait);
+        let outcome = self.algorithm.take(&mut self.state, now, cost, max_wait);
         assert_eq!(peeked, outcome, "peek tells what take does");
         self.receipts.extend(outcome.receipt());
         outcome
@@ -89,13 +89,13 @@ impl<A: Algorithm> Trial<A> {
     /// What `ask` would say, without the effect.
     pub(crate) fn peek(&self, cost: u64) -> String {
         let now = self.clock.now();
-        let outcome = self.algorithm.peek(&self.state, now, Cost::new(cost).unwrap(), Patience::NONE);
-        words(&outcome, self.algorithm.standing(&self.state, now).remaining)
+        let outcome = self.algorithm.peek(&self.state, now, Cost::new(cost).unwrap(), MaxWait::NONE);
+        words(&outcome, self.algorithm.status(&self.state, now).remaining)
     }
 
     /// Takes `cost`, which must be there.
     pub(crate) fn take(&mut self, cost: u64) -> Receipt {
-        let outcome = self.take_within(cost, Patience::NONE);
+        let outcome = self.take_within(cost, MaxWait::NONE);
         outcome.receipt().unwrap()
     }
 
@@ -119,14 +119,14 @@ impl<A: Algorithm> Trial<A> {
         self.algorithm = algorithm;
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.algorithm.standing(&self.state, self.clock.now())
+    pub(crate) fn status(&self) -> Status {
+        self.algorithm.status(&self.state, self.clock.now())
     }
 
     /// As "3 of 5, reset in 2s".
-    pub(crate) fn standing_in_words(&self) -> String {
-        let standing = self.standing();
-        format!("{} of {}, reset in {:?}", standing.remaining, standing.limit, standing.reset)
+    pub(crate) fn status_in_words(&self) -> String {
+        let status = self.status();
+        format!("{} of {}, reset in {:?}", status.remaining, status.limit, status.reset)
     }
 
     pub(crate) fn is_fresh(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::support::{T0, Trial, ms, secs};
 use diana_core::{
-    Algorithm, Clock, Cost, Limiter, ManualClock, Outcome, Patience, Quota, Refund, Retry, Timestamp, TokenBucket,
+    Algorithm, Clock, Cost, Limiter, ManualClock, MaxWait, Outcome, Quota, Refund, Retry, Timestamp, TokenBucket,
 };
 use std::time::Duration;
 
@@ -74,9 +74,9 @@ fn with_patience_it_reserves_in_order_of_arrival() {
     assert_eq!(key.wait_for(2), "granted, 0 left");
     assert_eq!(key.wait_for(1), "granted after 500ms, 0 left");
     assert_eq!(key.wait_for(1), "granted after 1s, 0 left");
-    assert_eq!(key.ask_within(1, Patience::up_to(secs(1))), "denied, retry in 500ms");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(secs(1))), "denied, retry in 500ms");
     key.clock.advance(ms(500));
-    assert_eq!(key.ask_within(1, Patience::up_to(secs(1))), "granted after 1s, 0 left");
+    assert_eq!(key.ask_within(1, MaxWait::up_to(secs(1))), "granted after 1s, 0 left");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_refund_gives_back_what_time_has_not() {
     let mut key = bucket("1/s burst 2");
     assert_eq!(key.ask(2), "granted, 0 left");
     key.clock.advance(ms(1_500));
-    assert_eq!(key.standing().remaining, 1);
+    assert_eq!(key.status().remaining, 1);
     // One and a half came back by themselves; the other half is given back.
     assert_eq!(key.refund_nth(0), Refund::Returned);
     assert!(key.is_fresh());
@@ -97,7 +97,7 @@ fn a_refund_after_its_time_is_void() {
     key.clock.advance(secs(1));
     key.ask(1);
     assert_eq!(key.refund_nth(0), Refund::Void);
-    assert_eq!(key.standing().remaining, 1);
+    assert_eq!(key.status().remaining, 1);
 }
 
 /// A busy key is in debt for a second; its permits are worth giving back for as long as that lasts.
@@ -108,10 +108,10 @@ fn a_busy_key_can_be_settled_long_after_its_request_went_on() {
         key.ask(1);
     }
     key.clock.advance(ms(500));
-    assert_eq!(key.standing().remaining, 50);
+    assert_eq!(key.status().remaining, 50);
     assert_eq!(key.refund_nth(0), Refund::Void); // its own 10 ms came back first, long ago
     assert_eq!(key.refund_nth(99), Refund::Returned);
-    assert_eq!(key.standing().remaining, 51);
+    assert_eq!(key.status().remaining, 51);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_changed_limit_keeps_the_use() {
     let mut key = bucket("10/s");
     key.ask(4);
     key.rescale(TokenBucket::new("20/s".parse().unwrap()));
-    assert_eq!(key.standing().remaining, 16);
+    assert_eq!(key.status().remaining, 16);
     key.rescale(TokenBucket::new("3/min".parse().unwrap()));
     assert_eq!(key.ask(1), "denied, retry in 20s");
 }
@@ -152,7 +152,7 @@ fn greedy(quota: Quota, cost: u64, span: Duration) -> u64 {
     key.charge(quota.burst());
     let mut granted = 0;
     loop {
-        match key.take_within(cost, Patience::NONE) {
+        match key.take_within(cost, MaxWait::NONE) {
             Outcome::Granted { .. } => granted += cost,
             Outcome::Denied { retry: Retry::After(wait) } => key.clock.advance(wait),
             Outcome::Denied { .. } => return granted,
@@ -191,7 +191,7 @@ fn a_debt_beyond_the_last_timestamp_is_denied_for_good() {
         for now in [Timestamp::EPOCH, T0] {
             let mut state = bucket.fresh(now);
             bucket.charge(&mut state, now, Cost::MAX);
-            assert_eq!(bucket.peek(&state, now, Cost::ONE, Patience::NONE), Outcome::never(), "{quota}");
+            assert_eq!(bucket.peek(&state, now, Cost::ONE, MaxWait::NONE), Outcome::never(), "{quota}");
             let limiter = Limiter::with_algorithm(bucket.clone()).with_clock(ManualClock::at(now));
             limiter.charge(Cost::MAX.get()).unwrap();
             assert_eq!(limiter.check().outcome, Outcome::never(), "{quota}");
@@ -206,7 +206,7 @@ fn a_large_burst_at_a_slow_rate_lets_exactly_the_burst_through() {
     let mut granted = 0;
     let mut cost = 1 << 31;
     while cost > 0 {
-        while key.take_within(cost, Patience::NONE).is_granted() {
+        while key.take_within(cost, MaxWait::NONE).is_granted() {
             granted += cost;
         }
         cost /= 2;

@@ -32,7 +32,7 @@ fn a_second_refund_of_all_is_void() {
     key.ask(2);
     assert_eq!(key.refund_nth(0), Refund::Returned);
     assert_eq!(key.refund_nth(0), Refund::Void);
-    assert_eq!(key.standing().remaining, 2);
+    assert_eq!(key.status().remaining, 2);
     assert!(!key.is_fresh(), "a key that was seen is kept");
 }
 

@@ -1,8 +1,6 @@
 //! The windows against the plainest models of themselves: a list of all grants, and a walk over it.
 
-use diana_core::{
-    Algorithm, Cost, Edge, Patience, Quota, Receipt, Refund, Retry, SlidingLog, SlidingWindow, Timestamp,
-};
+use diana_core::{Algorithm, Cost, Edge, MaxWait, Quota, Receipt, Refund, Retry, SlidingLog, SlidingWindow, Timestamp};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -95,7 +93,7 @@ where
                 let now = clock.moved(later);
                 let time = Timestamp::from_nanos(now);
                 let before = state.clone();
-                let outcome = algorithm.take(&mut state, time, Cost::new(cost).unwrap(), Patience::NONE);
+                let outcome = algorithm.take(&mut state, time, Cost::new(cost).unwrap(), MaxWait::NONE);
                 prop_assert_eq!(outcome.is_granted(), fits(&model, now, cost), "{:?} at {}", step, now);
                 match outcome.retry() {
                     None => {
@@ -140,7 +138,7 @@ where
         let now = clock.now;
         let left = |window: &Quota| window.permits().saturating_sub(model.used(now, seen, |time| leaves(window, time)));
         let time = Timestamp::from_nanos(now);
-        prop_assert_eq!(algorithm.standing(&state, time).remaining, windows.iter().map(left).min().unwrap());
+        prop_assert_eq!(algorithm.status(&state, time).remaining, windows.iter().map(left).min().unwrap());
         let unused = windows.iter().all(|window| model.used(now, seen, |time| leaves(window, time)) == 0);
         prop_assert_eq!(algorithm.is_fresh(&state, time), unused);
     }
@@ -202,7 +200,7 @@ proptest! {
         let mut grants = Vec::new();
         for (later, cost) in asks {
             now += later;
-            let outcome = window.take(&mut state, Timestamp::from_nanos(now), Cost::new(cost).unwrap(), Patience::NONE);
+            let outcome = window.take(&mut state, Timestamp::from_nanos(now), Cost::new(cost).unwrap(), MaxWait::NONE);
             if outcome.is_granted() {
                 grants.push((now, cost));
             }

@@ -22,7 +22,7 @@ fn takes_exactly(limiter: Limiter, change: impl Fn(&Limiter) + Send + 'static) {
     };
     let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
     changer.join().unwrap();
-    assert_eq!((granted, limiter.standing().remaining), (4, 0));
+    assert_eq!((granted, limiter.status().remaining), (4, 0));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn two_changes_at_once_leave_one_limit_for_all_keys() {
             thread::spawn(move || keyed.set(FixedWindow::new(per_hour(permits))))
         });
         changers.into_iter().for_each(|changer| changer.join().unwrap());
-        let limits = (0..16).map(|key| keyed.standing(&key).limit).collect::<Vec<_>>();
+        let limits = (0..16).map(|key| keyed.status(&key).limit).collect::<Vec<_>>();
         assert!(limits.iter().all(|limit| *limit == limits[0]), "{limits:?}");
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::{T0, check};
 use diana_core::{
-    Ask, Concurrency, FixedWindow, Limit, LocalStore, MemoryStore, Patience, Quota, TableOptions, TokenBucket, Total,
+    Ask, Concurrency, FixedWindow, Limit, LocalStore, MaxWait, MemoryStore, Quota, TableOptions, TokenBucket, Total,
 };
 use shuttle::sync::Arc;
 use shuttle::thread;
@@ -34,8 +34,8 @@ impl Case {
     }
 
     fn used(&self) -> Vec<u64> {
-        let seen = self.store.peek(&self.there(), T0, Patience::NONE);
-        seen.answers().iter().map(|answer| answer.standing.limit - answer.standing.remaining).collect()
+        let seen = self.store.peek(&self.there(), T0, MaxWait::NONE);
+        seen.answers().iter().map(|answer| answer.status.limit - answer.status.remaining).collect()
     }
 }
 
@@ -47,7 +47,7 @@ fn overlapping_requests_in_opposite_orders_are_counted_exactly_and_seen_whole() 
             let case = case.clone();
             thread::spawn(move || {
                 let asks = if reversed { case.back() } else { case.there() };
-                (0..2).filter(|_| case.store.decide(&asks, T0, Patience::NONE).is_granted()).count()
+                (0..2).filter(|_| case.store.decide(&asks, T0, MaxWait::NONE).is_granted()).count()
             })
         });
         let onlooker = {
@@ -73,7 +73,7 @@ fn refunds_give_back_whole_requests() {
             let case = case.clone();
             thread::spawn(move || {
                 let asks = if reversed { case.back() } else { case.there() };
-                let decision = case.store.decide(&asks, T0, Patience::NONE);
+                let decision = case.store.decide(&asks, T0, MaxWait::NONE);
                 case.store.refund(&asks, &decision, T0);
                 decision.is_granted()
             })
@@ -98,13 +98,13 @@ fn a_change_of_a_limit_loses_no_grant() {
             let case = case.clone();
             thread::spawn(move || {
                 let asks = [Ask::one(&version, "alice"), Ask::one(&case.total, "bob")];
-                (0..2).filter(|_| case.store.decide(&asks, T0, Patience::NONE).is_granted()).count()
+                (0..2).filter(|_| case.store.decide(&asks, T0, MaxWait::NONE).is_granted()).count()
             })
         });
         let granted: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
         assert_eq!(granted, 3);
-        let seen = case.store.peek(&[Ask::one(&latest, "alice")], T0, Patience::NONE);
-        assert_eq!(seen.answers()[0].standing.remaining, 0);
+        let seen = case.store.peek(&[Ask::one(&latest, "alice")], T0, MaxWait::NONE);
+        assert_eq!(seen.answers()[0].status.remaining, 0);
     });
 }
 
@@ -117,7 +117,7 @@ fn tidying_up_meanwhile_forgets_nothing_that_matters() {
             let (case, flights) = (case.clone(), flights.clone());
             thread::spawn(move || {
                 let asks = [Ask::one(&flights, "alice"), Ask::one(&case.bucket, "bob")];
-                let decision = case.store.decide(&asks, T0, Patience::NONE);
+                let decision = case.store.decide(&asks, T0, MaxWait::NONE);
                 assert!(decision.is_granted());
                 case.store.refund(&asks[..1], &decision, T0);
             })
@@ -132,7 +132,7 @@ fn tidying_up_meanwhile_forgets_nothing_that_matters() {
         taker.join().unwrap();
         assert!(tidier.join().unwrap() <= 2);
         let asks = [Ask::one(&flights, "alice"), Ask::one(&case.bucket, "bob")];
-        let seen = case.store.peek(&asks, T0, Patience::NONE);
-        assert_eq!(seen.answers().iter().map(|answer| answer.standing.remaining).collect::<Vec<_>>(), [1, 1]);
+        let seen = case.store.peek(&asks, T0, MaxWait::NONE);
+        assert_eq!(seen.answers().iter().map(|answer| answer.status.remaining).collect::<Vec<_>>(), [1, 1]);
     });
 }

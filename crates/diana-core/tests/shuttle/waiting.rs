@@ -27,7 +27,7 @@ fn whoever_waits_for_a_place_gets_in_when_one_is_given_back() {
             })
         });
         guests.into_iter().for_each(|guest| guest.join().unwrap());
-        assert_eq!(door.standing("door").remaining, 1);
+        assert_eq!(door.status("door").remaining, 1);
     });
 }
 
@@ -90,7 +90,7 @@ fn whoever_gives_up_makes_way_for_those_behind() {
         door.refund("door", &held);
         hasty.join().unwrap();
         patient.into_iter().for_each(|guest| guest.join().unwrap());
-        assert_eq!(door.standing("door").remaining, 1);
+        assert_eq!(door.status("door").remaining, 1);
     });
 }
 
@@ -123,7 +123,7 @@ fn first_come_first_served() {
         guests.into_iter().for_each(|guest| guest.join().unwrap());
         impatient.join().unwrap();
         assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
-        assert_eq!((limiter.waiting(), limiter.standing().remaining), (0, 1));
+        assert_eq!((limiter.waiting(), limiter.status().remaining), (0, 1));
     });
 }
 
@@ -151,7 +151,7 @@ fn the_line_is_no_longer_than_it_may_be() {
         limiter.refund(&held);
         let served = guests.into_iter().map(|guest| guest.join().unwrap()).filter(|served| *served).count();
         assert!((1..=3).contains(&served));
-        assert_eq!((limiter.waiting(), limiter.standing().remaining), (0, 1));
+        assert_eq!((limiter.waiting(), limiter.status().remaining), (0, 1));
     });
 }
 

@@ -2,7 +2,7 @@
 
 use diana::Engine;
 use diana::core::{
-    Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MemoryStore, Patience, Quota, Store,
+    Algorithm, Answer, Ask, BucketState, Cost, Decision, Limit, LocalStore, MaxWait, MemoryStore, Quota, Store,
     Timestamp, TokenBucket,
 };
 use diana::rules::{Bodies, Rule};
@@ -87,15 +87,15 @@ impl Meter {
     }
 
     /// Takes so many bytes as of `asked.since`, or says why not. The wait counts from there.
-    pub(super) fn take(&self, counts: &dyn Counts, asked: Asked, bytes: Cost, patience: Patience) -> Answer {
+    pub(super) fn take(&self, counts: &dyn Counts, asked: Asked, bytes: Cost, max_wait: MaxWait) -> Answer {
         let Asked { since, now } = asked;
         match &self.bucket {
             Bucket::Shared { limit, key } => {
-                counts.store().take_since(Ask::new(limit, key, bytes), since, now, patience)
+                counts.store().take_since(Ask::new(limit, key, bytes), since, now, max_wait)
             }
             Bucket::Own { bucket, state } => {
-                let patience = Patience::up_to(patience.as_duration().saturating_add(now.since(since)));
-                bucket.answer(&mut state.lock(), since, bytes, patience)
+                let max_wait = MaxWait::up_to(max_wait.as_duration().saturating_add(now.since(since)));
+                bucket.answer(&mut state.lock(), since, bytes, max_wait)
             }
         }
     }

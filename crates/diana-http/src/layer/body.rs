@@ -1,6 +1,6 @@
 //! The body of a response behind the layer.
 
-use crate::body::PassBody;
+use crate::body::PermitBody;
 use bytes::Bytes;
 use diana::core::{MemoryStore, Store};
 use http_body::{Body, Frame, SizeHint};
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 
 pin_project! {
     /// The body of a response: the inner service's, or a refusal.
-    pub struct DianaBody<B, S = MemoryStore>
+    pub struct RateLimitBody<B, S = MemoryStore>
     where
         S: Store,
         S: 'static,
@@ -29,29 +29,29 @@ pin_project! {
         S: Store,
         S: 'static,
     {
-        Passed { #[pin] body: PassBody<B, S> },
-        Refused { #[pin] body: Full<Bytes> },
+        Passed { #[pin] body: PermitBody<B, S> },
+        Denial { #[pin] body: Full<Bytes> },
     }
 }
 
-impl<B, S: Store + 'static> DianaBody<B, S> {
-    pub(super) fn passed(body: PassBody<B, S>) -> Self {
+impl<B, S: Store + 'static> RateLimitBody<B, S> {
+    pub(super) fn passed(body: PermitBody<B, S>) -> Self {
         Self { kind: Kind::Passed { body } }
     }
 
     pub(super) fn refused(body: Full<Bytes>) -> Self {
-        Self { kind: Kind::Refused { body } }
+        Self { kind: Kind::Denial { body } }
     }
 }
 
-impl<B: Body, S: Store + 'static> Body for DianaBody<B, S> {
+impl<B: Body, S: Store + 'static> Body for RateLimitBody<B, S> {
     type Data = Bytes;
     type Error = B::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindNow::Passed { body } => body.poll_frame(context),
-            KindNow::Refused { body } => Poll::Ready(match ready!(body.poll_frame(context)) {
+            KindNow::Denial { body } => Poll::Ready(match ready!(body.poll_frame(context)) {
                 None => None,
                 Some(Ok(frame)) => Some(Ok(frame)),
                 Some(Err(never)) => match never {},
@@ -62,20 +62,20 @@ impl<B: Body, S: Store + 'static> Body for DianaBody<B, S> {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Passed { body } => body.is_end_stream(),
-            Kind::Refused { body } => body.is_end_stream(),
+            Kind::Denial { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Passed { body } => body.size_hint(),
-            Kind::Refused { body } => body.size_hint(),
+            Kind::Denial { body } => body.size_hint(),
         }
     }
 }
 
-impl<B, S: Store + 'static> fmt::Debug for DianaBody<B, S> {
+impl<B, S: Store + 'static> fmt::Debug for RateLimitBody<B, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DianaBody").field("is_refusal", &matches!(self.kind, Kind::Refused { .. })).finish()
+        f.debug_struct("RateLimitBody").field("is_refusal", &matches!(self.kind, Kind::Denial { .. })).finish()
     }
 }

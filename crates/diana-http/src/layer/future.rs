@@ -1,13 +1,13 @@
 //! A request behind the layer: decided about, then carried out, then answered.
 
-use super::body::DianaBody;
+use super::body::RateLimitBody;
 use super::caller::{By, Call};
-use super::{DivertedTo, Diverting};
-use crate::bandwidth::Slowed;
-use crate::body::PassBody;
-use crate::checking::Checking;
-use crate::outcome::{Checked, Diverted};
-use crate::pass::Pass;
+use super::{ReroutedTo, Rerouting};
+use crate::bandwidth::ThrottledBody;
+use crate::body::PermitBody;
+use crate::check_future::CheckFuture;
+use crate::check_result::{CheckResult, Rerouted};
+use crate::permit::RequestPermit;
 use bytes::Bytes;
 use diana::core::{MemoryStore, Store};
 use http::header::CONTENT_TYPE;
@@ -24,9 +24,9 @@ use tower_service::Service;
 
 pin_project! {
     /// A request that is decided about, and carried out if it passes. Dropped, it gives back what it has taken.
-    pub struct DianaFuture<C, B, S = MemoryStore>
+    pub struct RateLimitFuture<C, B, S = MemoryStore>
     where
-        C: Service<Request<Slowed<B>>>,
+        C: Service<Request<ThrottledBody<B>>>,
         S: Store,
         S: 'static,
     {
@@ -39,12 +39,12 @@ pin_project! {
     #[project = StateNow]
     enum State<C, B, S>
     where
-        C: Service<Request<Slowed<B>>>,
+        C: Service<Request<ThrottledBody<B>>>,
         S: Store,
         S: 'static,
     {
         Rejected { why: &'static str },
-        Checking { checking: Checking<S>, request: Option<Waiting<C, B>> },
+        CheckFuture { checking: CheckFuture<S>, request: Option<Waiting<C, B>> },
         Calling { #[pin] call: Call<C::Future>, way: Option<Way<S>> },
     }
 }
@@ -55,22 +55,22 @@ pub(super) struct Waiting<C, B> {
     pub(super) body: B,
     pub(super) inner: C,
     pub(super) client: Option<IpAddr>,
-    pub(super) diverting: Diverting,
+    pub(super) diverting: Rerouting,
 }
 
 /// How a request came to the inner service.
 enum Way<S: Store + 'static> {
-    Passed(Pass<S>),
-    Diverted(Diverted),
+    Passed(RequestPermit<S>),
+    Rerouted(Rerouted),
 }
 
-impl<C, B, S> DianaFuture<C, B, S>
+impl<C, B, S> RateLimitFuture<C, B, S>
 where
-    C: Service<Request<Slowed<B>>>,
+    C: Service<Request<ThrottledBody<B>>>,
     S: Store + 'static,
 {
-    pub(super) fn new(checking: Checking<S>, request: Waiting<C, B>) -> Self {
-        Self { state: State::Checking { checking, request: Some(request) } }
+    pub(super) fn new(checking: CheckFuture<S>, request: Waiting<C, B>) -> Self {
+        Self { state: State::CheckFuture { checking, request: Some(request) } }
     }
 
     /// A request that is answered with 400 before any rule is asked.
@@ -81,30 +81,30 @@ where
 
 impl<C, B> Waiting<C, B>
 where
-    C: Service<Request<Slowed<B>>>,
+    C: Service<Request<ThrottledBody<B>>>,
 {
     /// What follows from the decision: the inner service is called, or the request is refused.
     #[allow(clippy::result_large_err, reason = "it is handed on once, and a box would cost each refusal more")]
-    fn go_on<S, R>(self, checked: Checked<S>) -> Result<State<C, B, S>, Response<DianaBody<R, S>>>
+    fn go_on<S, R>(self, checked: CheckResult<S>) -> Result<State<C, B, S>, Response<RateLimitBody<R, S>>>
     where
         S: Store + 'static,
     {
         let Self { mut head, body, mut inner, client, diverting } = self;
         match checked {
-            Checked::Pass(mut pass) => {
+            CheckResult::RequestPermit(mut pass) => {
                 let by = By::of(pass.verdict().rules(), &head, client);
                 let request = Request::from_parts(head, pass.request_body(body));
                 pass.begin();
                 Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Passed(pass)) })
             }
-            Checked::Divert(diverted) if diverting == Diverting::Pass => {
+            CheckResult::Divert(diverted) if diverting == Rerouting::RequestPermit => {
                 let by = By::of(diverted.verdict().rules(), &head, client);
-                head.extensions.insert(DivertedTo(diverted.to().clone()));
-                let request = Request::from_parts(head, Slowed::freely(body));
-                Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Diverted(diverted)) })
+                head.extensions.insert(ReroutedTo(diverted.to().clone()));
+                let request = Request::from_parts(head, ThrottledBody::freely(body));
+                Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Rerouted(diverted)) })
             }
-            Checked::Divert(diverted) => Err(diverted.refuse(&head).into_response().map(DianaBody::refused)),
-            Checked::Refuse(refused) => Err(refused.into_response().map(DianaBody::refused)),
+            CheckResult::Divert(diverted) => Err(diverted.refuse(&head).into_response().map(RateLimitBody::refused)),
+            CheckResult::Refuse(refused) => Err(refused.into_response().map(RateLimitBody::refused)),
         }
     }
 }
@@ -117,20 +117,20 @@ fn bad_request(why: &str) -> Response<Full<Bytes>> {
     response
 }
 
-impl<C, B, S, R> Future for DianaFuture<C, B, S>
+impl<C, B, S, R> Future for RateLimitFuture<C, B, S>
 where
-    C: Service<Request<Slowed<B>>, Response = Response<R>>,
+    C: Service<Request<ThrottledBody<B>>, Response = Response<R>>,
     S: Store + 'static,
     R: Body,
 {
-    type Output = Result<Response<DianaBody<R, S>>, C::Error>;
+    type Output = Result<Response<RateLimitBody<R, S>>, C::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(DianaBody::refused))),
-                StateNow::Checking { checking, request } => {
+                StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(RateLimitBody::refused))),
+                StateNow::CheckFuture { checking, request } => {
                     let checked = ready!(Pin::new(checking).poll(context));
                     // Whoever asks again has had the answer.
                     let Some(request) = request.take() else { return Poll::Pending };
@@ -143,14 +143,14 @@ where
                     let response = ready!(call.poll(context))?;
                     let response = match way.take() {
                         Some(Way::Passed(pass)) => pass.answer(response),
-                        Some(Way::Diverted(diverted)) => {
-                            let mut response = response.map(PassBody::freely);
+                        Some(Way::Rerouted(diverted)) => {
+                            let mut response = response.map(PermitBody::freely);
                             diverted.add_fields(response.headers_mut());
                             response
                         }
                         None => return Poll::Pending,
                     };
-                    return Poll::Ready(Ok(response.map(DianaBody::passed)));
+                    return Poll::Ready(Ok(response.map(RateLimitBody::passed)));
                 }
             };
             this.state.set(next);
@@ -158,17 +158,17 @@ where
     }
 }
 
-impl<C, B, S> fmt::Debug for DianaFuture<C, B, S>
+impl<C, B, S> fmt::Debug for RateLimitFuture<C, B, S>
 where
-    C: Service<Request<Slowed<B>>>,
+    C: Service<Request<ThrottledBody<B>>>,
     S: Store + 'static,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Rejected { .. } => "rejected",
-            State::Checking { .. } => "checking",
+            State::CheckFuture { .. } => "checking",
             State::Calling { .. } => "calling",
         };
-        f.debug_tuple("DianaFuture").field(&state).finish()
+        f.debug_tuple("RateLimitFuture").field(&state).finish()
     }
 }

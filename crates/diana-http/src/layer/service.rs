@@ -1,10 +1,10 @@
 //! A service with Diana before it.
 
-use super::Set;
-use super::body::DianaBody;
-use super::future::{DianaFuture, Waiting};
+use super::LayerState;
+use super::body::RateLimitBody;
+use super::future::{RateLimitFuture, Waiting};
 use super::malformed::malformed;
-use crate::bandwidth::Slowed;
+use crate::bandwidth::ThrottledBody;
 use diana::core::{MemoryStore, Store};
 use http::{Request, Response};
 use http_body::Body;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// A service with Diana before it: what [`DianaLayer`](super::DianaLayer) makes.
-pub struct DianaService<C, S: Store + 'static = MemoryStore> {
+/// A service with Diana before it: what [`RateLimitLayer`](super::DianaLayer) makes.
+pub struct RateLimit<C, S: Store + 'static = MemoryStore> {
     inner: C,
-    set: Arc<Set<S>>,
+    set: Arc<LayerState<S>>,
 }
 
-impl<C, S: Store + 'static> DianaService<C, S> {
-    pub(super) fn new(inner: C, set: Arc<Set<S>>) -> Self {
+impl<C, S: Store + 'static> RateLimit<C, S> {
+    pub(super) fn new(inner: C, set: Arc<LayerState<S>>) -> Self {
         Self { inner, set }
     }
 
@@ -30,15 +30,15 @@ impl<C, S: Store + 'static> DianaService<C, S> {
     }
 }
 
-impl<C, S, B, R> Service<Request<B>> for DianaService<C, S>
+impl<C, S, B, R> Service<Request<B>> for RateLimit<C, S>
 where
-    C: Service<Request<Slowed<B>>, Response = Response<R>> + Clone,
+    C: Service<Request<ThrottledBody<B>>, Response = Response<R>> + Clone,
     S: Store + 'static,
     R: Body,
 {
-    type Response = Response<DianaBody<R, S>>;
+    type Response = Response<RateLimitBody<R, S>>;
     type Error = C::Error;
-    type Future = DianaFuture<C, B, S>;
+    type Future = RateLimitFuture<C, B, S>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), C::Error>> {
         self.inner.poll_ready(context)
@@ -48,25 +48,25 @@ where
         let (head, body) = request.into_parts();
         let filter = &self.set.filter;
         if let Some(why) = malformed(&head, filter.options()) {
-            return DianaFuture::rejected(why);
+            return RateLimitFuture::rejected(why);
         }
         let client = self.set.finds.peer(&head).map(|peer| filter.client(&head.headers, peer));
         let checking = filter.check_head(&head, client);
         // The one that is ready makes the call; a clone need not be.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        DianaFuture::new(checking, Waiting { head, body, inner, client, diverting: self.set.diverting })
+        RateLimitFuture::new(checking, Waiting { head, body, inner, client, diverting: self.set.diverting })
     }
 }
 
-impl<C: Clone, S: Store + 'static> Clone for DianaService<C, S> {
+impl<C: Clone, S: Store + 'static> Clone for RateLimit<C, S> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), set: Arc::clone(&self.set) }
     }
 }
 
-impl<C: fmt::Debug, S: Store + 'static> fmt::Debug for DianaService<C, S> {
+impl<C: fmt::Debug, S: Store + 'static> fmt::Debug for RateLimit<C, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DianaService").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("RateLimit").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

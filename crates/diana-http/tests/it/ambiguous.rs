@@ -1,11 +1,11 @@
 //! A key that is there more than once.
 
 use crate::support::{client, filter, now};
-use diana_http::{Checked, Filter};
+use diana_http::{CheckResult, Filter};
 use http::Request;
 
 fn passes(filter: &Filter, request: &Request<()>) -> bool {
-    let Checked::Pass(mut pass) = now(filter.check(request, client())) else { return false };
+    let CheckResult::RequestPermit(mut pass) = now(filter.check(request, client())) else { return false };
     pass.begin();
     true
 }

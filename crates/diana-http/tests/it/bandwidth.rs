@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use diana::core::TokioClock;
-use diana::rules::{DescribedRequest, Document, Registry, RuleFile};
+use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
 use diana::{Engine, EngineOptions};
-use diana_http::Pacing;
+use diana_http::Throttle;
 use futures_util::FutureExt;
 use futures_util::future::poll_fn;
 use http::HeaderMap;
@@ -27,9 +27,9 @@ fn engine(rules: &str) -> Arc<Engine> {
     Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file))
 }
 
-fn pacing(engine: &Arc<Engine>, ip: u8) -> Pacing {
-    let request = DescribedRequest::new("GET", "/film").ip([203, 0, 113, ip]);
-    Pacing::of(engine, &engine.decide(&request).now_or_never().unwrap())
+fn pacing(engine: &Arc<Engine>, ip: u8) -> Throttle {
+    let request = SyntheticRequest::new("GET", "/film").ip([203, 0, 113, ip]);
+    Throttle::of(engine, &engine.decide(&request).now_or_never().unwrap())
 }
 
 /// A body of these frames, whose bytes count on from one to the next.

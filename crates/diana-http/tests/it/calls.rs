@@ -7,7 +7,7 @@ use diana::core::ManualClock;
 use diana::limited::{Caller, Limits};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, count_limit, limited, rate_limit};
-use diana_http::{CallRefused, ClientAddress, DianaLayer};
+use diana_http::{ClientAddress, LimitedResponse, RateLimitLayer};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use std::net::IpAddr;
@@ -23,22 +23,22 @@ rules:
 
 /// What somebody far below the handler does.
 #[count_limit(limit = 1, period = "1h", by = user, in = "calls")]
-async fn export() -> Result<&'static str, CallRefused> {
+async fn export() -> Result<&'static str, LimitedResponse> {
     Ok("exported")
 }
 
 #[rate_limit(rate = 0.001, burst = "0s", by = ip, in = "calls")]
-async fn log_in() -> Result<&'static str, CallRefused> {
+async fn log_in() -> Result<&'static str, LimitedResponse> {
     Ok("welcome")
 }
 
 #[limited("by-hand", item = "{item}", in = "calls")]
-async fn order(item: u32) -> Result<String, CallRefused> {
+async fn order(item: u32) -> Result<String, LimitedResponse> {
     Ok(format!("item {item}"))
 }
 
 #[count_limit(limit = 1, period = "1h", in = "nowhere")]
-async fn nowhere() -> Result<&'static str, CallRefused> {
+async fn nowhere() -> Result<&'static str, LimitedResponse> {
     Ok("never")
 }
 
@@ -58,7 +58,7 @@ fn app() -> Router {
         .route("/order", get(async || order(7).await))
         .route("/nowhere", get(nowhere))
         .route("/known", get(known))
-        .layer(DianaLayer::with_engine(engine))
+        .layer(RateLimitLayer::with_engine(engine))
 }
 
 async fn ask(app: &Router, path: &str, account: &str, ip: [u8; 4]) -> (u16, Option<String>, String) {

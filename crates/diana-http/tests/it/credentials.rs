@@ -3,7 +3,7 @@
 use crate::support::{client, filter, now, refused};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use diana_http::{Checked, Filter};
+use diana_http::{CheckResult, Filter};
 use http::Request;
 
 const SECRET: &str = "a secret of thirty-two bytes ....";
@@ -29,7 +29,7 @@ fn by_account(from: &str, rest: &str) -> Filter {
 }
 
 fn passes(filter: &Filter, request: &Request<()>) -> bool {
-    let Checked::Pass(mut pass) = now(filter.check(request, client())) else { return false };
+    let CheckResult::RequestPermit(mut pass) = now(filter.check(request, client())) else { return false };
     pass.begin();
     true
 }
@@ -146,7 +146,8 @@ fn a_token_that_cannot_be_verified_is_counted() {
         let (each, _) = self::filter(&format!("identity: {{account: jwt(sub), jwt: {{secret: '{SECRET}'}}}}\n{text}"));
         for host in [1, 2] {
             let request = authorized(&format!("Bearer {}", token(0)));
-            let check = || matches!(now(each.check(&request, Some([203, 0, 113, host].into()))), Checked::Pass(_));
+            let check =
+                || matches!(now(each.check(&request, Some([203, 0, 113, host].into()))), CheckResult::RequestPermit(_));
             assert!(check(), "{what}, {host}");
         }
     }

@@ -147,7 +147,7 @@ async fn outgoing() {
     assert!(error.starts_with("limit `partner` has no room within 5s, and nothing was sent"), "{error}");
     assert_eq!(asked.load(Ordering::Relaxed), 2);
 
-    // A client that has patience gets all its answers; and rules can be its limit.
+    // A client that has maximum wait gets all its answers; and rules can be its limit.
     let quick = outgoing_client::client("1000/s burst 1".parse().unwrap(), Duration::from_secs(60));
     let calls = (0..20).map(|_| {
         let (mut client, url) = (quick.clone(), url.clone());

@@ -14,7 +14,7 @@ fn first(rules: &str) -> (String, String) {
 
 #[test]
 fn each_kind_of_limit_is_told_in_its_way() {
-    for (limit, policy, standing) in [
+    for (limit, policy, status) in [
         ("limit: 100/s", "q=100;w=1", "r=99;t=1"),
         ("limit: {rate: 100/s, burst: 250}", "q=250;w=3", "r=249;t=1"),
         ("limit: 5/200ms", "q=5;w=1", "r=4;t=1"),
@@ -30,16 +30,16 @@ fn each_kind_of_limit_is_told_in_its_way() {
         ("concurrent: 10", "q=10;qu=\"concurrent-requests\"", "r=9"),
     ] {
         let (told_policy, told) = first(&format!("rules: [{{name: a, {limit}}}]"));
-        assert_eq!((&*told_policy, &*told), (&*format!("\"a\";{policy}"), &*format!("\"a\";{standing}")), "{limit}");
+        assert_eq!((&*told_policy, &*told), (&*format!("\"a\";{policy}"), &*format!("\"a\";{status}")), "{limit}");
     }
 }
 
 #[test]
 fn several_limits_are_told_in_the_order_of_the_rules() {
-    let (policy, standing) =
+    let (policy, status) =
         first("rules: [{name: a, limit: [{rate: 1/s, burst: 2}, 9/h]}, {name: b, by: ip, total: 3}]");
     assert_eq!(policy, "\"a\";q=2;w=2, \"a#2\";q=9;w=3600, \"b\";q=3");
-    assert_eq!(standing, "\"a\";r=1;t=1, \"a#2\";r=8;t=400, \"b\";r=2");
+    assert_eq!(status, "\"a\";r=1;t=1, \"a#2\";r=8;t=400, \"b\";r=2");
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn no_more_than_eight_are_told() {
         .map(|nth| format!("{{name: r{nth}, limit: {}/{}s}}", nth + 1, (nth + 1) * (nth + 1)))
         .collect::<Vec<_>>()
         .join(", ");
-    let (policy, standing) = first(&format!("rules: [{rules}]"));
-    assert_eq!((policy.split(", ").count(), standing.split(", ").count()), (8, 8));
+    let (policy, status) = first(&format!("rules: [{rules}]"));
+    assert_eq!((policy.split(", ").count(), status.split(", ").count()), (8, 8));
 }
 
 #[test]

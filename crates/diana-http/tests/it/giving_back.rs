@@ -2,9 +2,9 @@
 
 use crate::support::{client, file, filter, get, now, passed, refused};
 use bytes::Bytes;
-use diana::core::{Ask, Decision, Limit, LocalStore, MemoryStore, Patience, Store, StoreError, Timestamp};
+use diana::core::{Ask, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError, Timestamp};
 use diana::{Engine, EngineOptions};
-use diana_http::{Checked, Filter, Pass};
+use diana_http::{CheckResult, Filter, RequestPermit};
 use http::Response;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
@@ -29,7 +29,7 @@ fn left<S: Store>(filter: &Filter<S>) -> Vec<u64> {
     let request = get("/");
     let attributes = diana_http::HttpAttributes::of(&request, client());
     let explained = now(filter.engine().explain(&attributes));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
 
 /// A body that yields nothing until it is told to, in two pieces.
@@ -116,7 +116,7 @@ fn what_is_refused_or_diverted_holds_nothing() {
     let first = passed(filter.check(&get("/"), client()));
     drop(refused(filter.check(&get("/"), client())));
     drop(first.answer(slow(false)));
-    let Checked::Divert(diverted) = now(filter.check(&get("/"), client())) else { panic!("it is over the rate") };
+    let CheckResult::Divert(diverted) = now(filter.check(&get("/"), client())) else { panic!("it is over the rate") };
     assert_eq!(diverted.to().to_string(), "http://127.0.0.1:3001");
     assert_eq!(left(&filter), [1, 0], "and the place is free");
     let mut headers = http::HeaderMap::new();
@@ -137,7 +137,7 @@ async fn a_request_waits_for_its_turn() {
     let (filter, _) = filter("rules: [{name: line, limit: 1/s, wait: 10s}]");
     let begun = tokio::time::Instant::now();
     for seconds in 0..3 {
-        let Checked::Pass(mut pass) = filter.check(&get("/"), client()).await else { panic!("it waits") };
+        let CheckResult::RequestPermit(mut pass) = filter.check(&get("/"), client()).await else { panic!("it waits") };
         pass.begin();
         // The engine's clock stands, so each one waits a second longer than the one before.
         let waited = (0..=seconds).sum();
@@ -163,7 +163,7 @@ async fn a_request_that_stops_waiting_costs_nothing() {
         assert_eq!(left(&filter), [0, 8, 3]);
     }
     let next = filter.check(&get("/"), client());
-    let Checked::Pass(pass) = next.await else { panic!("it waits") };
+    let CheckResult::RequestPermit(pass) = next.await else { panic!("it waits") };
     assert_eq!(pass.verdict().wait(), Some(Duration::from_secs(1)), "as if nobody had waited before");
 }
 
@@ -189,12 +189,12 @@ impl Shared {
 }
 
 impl Store for Shared {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        self.answer(|counts| LocalStore::decide(counts, asks, now, patience)).await
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        self.answer(|counts| LocalStore::decide(counts, asks, now, max_wait)).await
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        Ok(LocalStore::peek(&*self.counts, asks, now, patience))
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        Ok(LocalStore::peek(&*self.counts, asks, now, max_wait))
     }
 
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
@@ -217,9 +217,9 @@ fn shared() -> (Filter<Shared>, Shared) {
     (Filter::new(Arc::new(engine)), store)
 }
 
-async fn shared_pass(filter: &Filter<Shared>) -> Pass<Shared> {
+async fn shared_pass(filter: &Filter<Shared>) -> RequestPermit<Shared> {
     match filter.check(&get("/"), client()).await {
-        Checked::Pass(pass) => pass,
+        CheckResult::RequestPermit(pass) => pass,
         other => panic!("{other:?}"),
     }
 }

@@ -1,9 +1,9 @@
 //! A client that is told to come again later does, to the millisecond, and other hosts are none of its business.
 
-use diana::core::{Limiter, Permits, Quota, Retry, TokioClock};
+use diana::core::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions};
-use diana_http::{DianaLayer, HeedLayer, OutgoingError, OutgoingLayer};
+use diana_http::{ClientRateLimitError, ClientRateLimitLayer, RateLimitLayer, RetryAfterLayer};
 use http::{Request, Response};
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -47,7 +47,7 @@ fn partner(
 #[tokio::test(start_paused = true)]
 async fn calls_wait_until_the_other_side_wants_them() {
     let seen = Seen::default();
-    let client = ServiceBuilder::new().layer(HeedLayer::new()).service(partner(&seen));
+    let client = ServiceBuilder::new().layer(RetryAfterLayer::new()).service(partner(&seen));
     for path in ["a/busy", "a/x", "b/x", "a/last", "a/y", "a/z"] {
         client.clone().oneshot(call(&format!("http://{path}"))).await.unwrap();
     }
@@ -59,7 +59,7 @@ async fn calls_wait_until_the_other_side_wants_them() {
 #[tokio::test(start_paused = true)]
 async fn those_that_wait_hear_of_a_longer_pause() {
     let seen = Seen::default();
-    let client = ServiceBuilder::new().layer(HeedLayer::new()).service(partner(&seen));
+    let client = ServiceBuilder::new().layer(RetryAfterLayer::new()).service(partner(&seen));
     // One is under way when another is told to wait; its answer comes while a third waits for that.
     let (slow, busy) = (call("http://a/slow-and-busier"), call("http://a/busy"));
     let late = async {
@@ -73,13 +73,13 @@ async fn those_that_wait_hear_of_a_longer_pause() {
 #[tokio::test(start_paused = true)]
 async fn who_would_wait_too_long_fails_at_once_and_unsent() {
     let seen = Seen::default();
-    let layer = HeedLayer::new().longest(Duration::from_secs(60)).patience(Duration::from_secs(4));
+    let layer = RetryAfterLayer::new().longest(Duration::from_secs(60)).max_wait(Duration::from_secs(4));
     let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
     client.clone().oneshot(call("http://a/for-ever")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(50)).await;
     let start = Instant::now();
     match client.clone().oneshot(call("http://a/x")).await {
-        Err(OutgoingError::TooBusy(busy)) => {
+        Err(ClientRateLimitError::Overloaded(busy)) => {
             assert_eq!((&*busy.limit, busy.retry), ("a", Retry::After(Duration::from_secs(10))));
         }
         other => panic!("{other:?}"),
@@ -94,7 +94,7 @@ async fn who_would_wait_too_long_fails_at_once_and_unsent() {
 async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
     let seen = Seen::default();
     let limiter = Limiter::new("1/2s".parse::<Quota>().unwrap()).with_clock(TokioClock::new());
-    let layer = HeedLayer::new().limit(OutgoingLayer::new("own", limiter));
+    let layer = RetryAfterLayer::new().limit(ClientRateLimitLayer::new("own", limiter));
     let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
     // All stand in line when the first one is told, after a second, to stay away for ten; so their turns come during the pause.
     let calls =
@@ -109,8 +109,8 @@ async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
 #[tokio::test(start_paused = true)]
 async fn with_a_limit_a_place_is_held_until_the_answer() {
     let seen = Seen::default();
-    let permits = Permits::new("own", 1).unwrap().with_clock(TokioClock::new());
-    let layer = HeedLayer::new().limit(OutgoingLayer::at_a_time("own", permits.clone()));
+    let permits = ConcurrencyLimiter::new("own", 1).unwrap().with_clock(TokioClock::new());
+    let layer = RetryAfterLayer::new().limit(ClientRateLimitLayer::at_a_time("own", permits.clone()));
     let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
     let calls = ["slow-1", "slow-2"].map(|path| client.clone().oneshot(call(&format!("http://a/{path}"))));
     futures_util::future::join_all(calls).await;
@@ -119,9 +119,9 @@ async fn with_a_limit_a_place_is_held_until_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_may_have_no_end() {
+async fn the_wait_may_be_unlimited() {
     let (seen, start) = (Seen::default(), Instant::now());
-    let layer = HeedLayer::new().longest(Duration::MAX).patience(Duration::MAX);
+    let layer = RetryAfterLayer::new().longest(Duration::MAX).max_wait(Duration::MAX);
     let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
     for path in ["for-ever", "x"] {
         client.clone().oneshot(call(&format!("http://a/{path}"))).await.unwrap();
@@ -132,7 +132,7 @@ async fn patience_may_have_no_end() {
 #[tokio::test(start_paused = true)]
 async fn a_host_is_the_same_however_it_is_spelled_and_errors_tell_no_password() {
     let seen = Seen::default();
-    let layer = HeedLayer::new().patience(Duration::ZERO);
+    let layer = RetryAfterLayer::new().max_wait(Duration::ZERO);
     let client = ServiceBuilder::new().layer(layer).service(partner(&seen));
     client.clone().oneshot(call("http://me:secret@A.example:80/busy")).await.unwrap();
     let error = client.clone().oneshot(call("http://a.example/x")).await.unwrap_err();
@@ -147,9 +147,9 @@ async fn who_heeds_a_diana_is_never_refused() {
     let file = RuleFile::read(&rules, &Registry::default()).unwrap();
     let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
     let limited = ServiceBuilder::new()
-        .layer(DianaLayer::with_engine(Arc::new(engine)))
+        .layer(RateLimitLayer::with_engine(Arc::new(engine)))
         .service(service_fn(|_: Request<_>| async { Ok::<_, Infallible>(Response::new(Full::<&[u8]>::default())) }));
-    let client = ServiceBuilder::new().layer(HeedLayer::new()).service(limited);
+    let client = ServiceBuilder::new().layer(RetryAfterLayer::new()).service(limited);
     let start = Instant::now();
     for number in 0..10 {
         let asked = Request::get("http://a/").body(Full::<&[u8]>::default()).unwrap();

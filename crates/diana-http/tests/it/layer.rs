@@ -4,7 +4,9 @@ use bytes::Bytes;
 use diana::EngineOptions;
 use diana::core::TokioClock;
 use diana::rules::{Document, Registry, RuleFile, Spelling};
-use diana_http::{ClientAddress, DianaLayer, DivertedTo, Filter, FilterOptions, OutgoingLayer, Slowed};
+use diana_http::{
+    ClientAddress, ClientRateLimitLayer, Filter, FilterOptions, RateLimitLayer, ReroutedTo, ThrottledBody,
+};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
@@ -25,8 +27,8 @@ fn filter(rules: &str) -> Filter {
     Filter::new(Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file)))
 }
 
-fn layer(rules: &str) -> DianaLayer {
-    DianaLayer::of(filter(rules))
+fn layer(rules: &str) -> RateLimitLayer {
+    RateLimitLayer::of(filter(rules))
 }
 
 fn request(path: &str, ip: u8) -> Request<Full<Bytes>> {
@@ -46,7 +48,7 @@ impl Server {
     {
         let server = self.clone();
         service_fn(move |request: Request<B>| {
-            let diverted = request.extensions().get::<DivertedTo>();
+            let diverted = request.extensions().get::<ReroutedTo>();
             let said = diverted.map_or_else(|| request.uri().path().to_owned(), |to| format!("to {}", to.0));
             let size = request.uri().path().trim_start_matches('/').parse::<usize>().unwrap_or(5);
             server.0.lock().push(said);
@@ -80,8 +82,9 @@ async fn what_can_be_read_in_two_ways_is_rejected() {
     let file = file(rule);
     let engine = Arc::new(EngineOptions::of(&file).clock(TokioClock::new()).build(&file));
     let options = FilterOptions::default().escaped_slash(Spelling::Deny);
-    let service =
-        ServiceBuilder::new().layer(DianaLayer::of(Filter::with_options(engine, options))).service(server.service());
+    let service = ServiceBuilder::new()
+        .layer(RateLimitLayer::of(Filter::with_options(engine, options)))
+        .service(server.service());
     let of_host = |host: &str| {
         let mut request = request("/a", 7);
         request.headers_mut().append("host", host.parse().unwrap());
@@ -190,8 +193,8 @@ async fn requests_that_go_elsewhere_are_refused_unless_the_service_wants_them() 
 #[tokio::test(start_paused = true)]
 async fn a_cost_in_an_answer_from_elsewhere_does_not_reach_the_client() {
     let layer = layer("{name: each, limit: 1/h, over: {divert: 'http://127.0.0.1:3001'}}").pass_diverted();
-    let says_cost = service_fn(|request: Request<Slowed<Full<Bytes>>>| {
-        let diverted = request.extensions().get::<DivertedTo>().is_some();
+    let says_cost = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| {
+        let diverted = request.extensions().get::<ReroutedTo>().is_some();
         let response = Response::builder().header("x-diana-cost", "5").header("x-diverted", diverted.to_string());
         std::future::ready(Ok::<_, Infallible>(response.body(Full::<Bytes>::default()).unwrap()))
     });
@@ -206,7 +209,7 @@ async fn a_cost_in_an_answer_from_elsewhere_does_not_reach_the_client() {
 #[tokio::test(start_paused = true)]
 async fn bodies_are_slowed_down_both_ways() {
     let layer = layer("{name: slow, by: request, bandwidth: {rate: 1000B/s, burst: 100B, of: both}}");
-    let reads = service_fn(|request: Request<Slowed<Full<Bytes>>>| async move {
+    let reads = service_fn(|request: Request<ThrottledBody<Full<Bytes>>>| async move {
         let read = request.into_body().collect().await?.to_bytes();
         Ok::<_, Infallible>(Response::new(Full::new(read)))
     });
@@ -223,7 +226,7 @@ async fn bodies_are_slowed_down_both_ways() {
 async fn rules_pace_outgoing_calls_too() {
     let server = Server::default();
     let rules = "{name: partner, by: host, limit: 10/s, burst: 1}, {name: never, match: {path: /never}, limit: 1/day}";
-    let layer = OutgoingLayer::by_rules(filter(rules)).patience(Duration::from_secs(3));
+    let layer = ClientRateLimitLayer::by_rules(filter(rules)).max_wait(Duration::from_secs(3));
     let client = ServiceBuilder::new().layer(layer).service(server.service::<Full<Bytes>>());
     let start = Instant::now();
     for host in ["a", "b", "a", "a"] {

@@ -1,9 +1,9 @@
-//! Outgoing calls wait for their turn, in order, and no longer than they have patience.
+//! Outgoing calls wait for their turn, in order, and no longer than they have maximum wait.
 
-use diana::core::{KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
+use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions};
-use diana_http::{Filter, OutgoingError, OutgoingLayer};
+use diana_http::{ClientRateLimitError, ClientRateLimitLayer, Filter};
 use http::Request;
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -54,7 +54,7 @@ impl Server {
 async fn calls_go_out_at_the_rate_in_the_order_in_which_they_came() {
     let server = Server::new(ms(1));
     let limiter = Limiter::new(quota("10/s burst 2")).with_clock(TokioClock::new());
-    let client = ServiceBuilder::new().layer(OutgoingLayer::new("partner", limiter)).service(server.client());
+    let client = ServiceBuilder::new().layer(ClientRateLimitLayer::new("partner", limiter)).service(server.client());
     let calls = (0..5).map(|number| client.clone().oneshot(number));
     let answers = futures_util::future::join_all(calls).await;
     assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -65,13 +65,13 @@ async fn calls_go_out_at_the_rate_in_the_order_in_which_they_came() {
 async fn a_call_whose_turn_comes_too_late_fails_at_once_and_unsent() {
     let server = Server::new(ms(1));
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
-    let layer = OutgoingLayer::new("partner", limiter).patience(ms(1_500));
+    let layer = ClientRateLimitLayer::new("partner", limiter).max_wait(ms(1_500));
     let client = ServiceBuilder::new().layer(layer).service(server.client());
     let calls = (0..3).map(|number| client.clone().oneshot(number));
     let mut answers = futures_util::future::join_all(calls).await;
     let error = answers.pop().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "limit `partner` has no room within 1.5s, and nothing was sent: try again in 500ms");
-    let OutgoingError::TooBusy(busy) = error else { panic!("{error}") };
+    let ClientRateLimitError::Overloaded(busy) = error else { panic!("{error}") };
     assert_eq!(busy.retry, Retry::After(ms(500)));
     assert_eq!(server.seen(), [(0, 0), (1_000, 1)]);
 }
@@ -80,7 +80,7 @@ async fn a_call_whose_turn_comes_too_late_fails_at_once_and_unsent() {
 async fn a_call_that_is_dropped_gives_its_turn_to_the_next() {
     let server = Server::new(ms(1));
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
-    let client = ServiceBuilder::new().layer(OutgoingLayer::new("partner", limiter)).service(server.client());
+    let client = ServiceBuilder::new().layer(ClientRateLimitLayer::new("partner", limiter)).service(server.client());
     client.clone().oneshot(0).await.unwrap();
     assert!(tokio::time::timeout(ms(99), client.clone().oneshot(1)).await.is_err());
     client.clone().oneshot(2).await.unwrap();
@@ -92,7 +92,7 @@ async fn keys_wait_apart_and_who_has_none_does_not_wait() {
     let server = Server::new(ms(1));
     let limiter = KeyedLimiter::new(quota("1/s")).with_clock(TokioClock::new());
     let key = |number: &u32| (*number != 7).then(|| if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned());
-    let layer = OutgoingLayer::keyed("each", limiter, key);
+    let layer = ClientRateLimitLayer::keyed("each", limiter, key);
     let client = ServiceBuilder::new().layer(layer).service(server.client());
     let calls = [0, 2, 1, 7, 7, 7].map(|number| client.clone().oneshot(number));
     futures_util::future::join_all(calls).await;
@@ -102,8 +102,8 @@ async fn keys_wait_apart_and_who_has_none_does_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_place_is_given_back_when_the_response_is_there() {
     let server = Server::new(ms(50));
-    let permits = Permits::new("partner", 2).unwrap().with_clock(TokioClock::new());
-    let layer = OutgoingLayer::at_a_time("partner", permits.clone()).patience(ms(60));
+    let permits = ConcurrencyLimiter::new("partner", 2).unwrap().with_clock(TokioClock::new());
+    let layer = ClientRateLimitLayer::at_a_time("partner", permits.clone()).max_wait(ms(60));
     let client = ServiceBuilder::new().layer(layer).service(server.client());
     let calls = (0..5).map(|number| client.clone().oneshot(number));
     let answers = futures_util::future::join_all(calls).await;
@@ -114,15 +114,15 @@ async fn a_place_is_given_back_when_the_response_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patience_may_have_no_end() {
+async fn the_wait_may_be_unlimited() {
     let file = Document::new("diana.yaml", "rules: [{name: one, limit: 1/s}]");
     let file = RuleFile::read(&file, &Registry::default()).unwrap();
     let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
-    let rules = OutgoingLayer::by_rules(Filter::new(Arc::new(engine))).patience(Duration::MAX);
+    let rules = ClientRateLimitLayer::by_rules(Filter::new(Arc::new(engine))).max_wait(Duration::MAX);
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
-    let limit = OutgoingLayer::new("partner", limiter).patience(Duration::MAX);
-    let permits = Permits::new("partner", 1).unwrap().with_clock(TokioClock::new());
-    let place = OutgoingLayer::at_a_time("partner", permits).patience(Duration::MAX);
+    let limit = ClientRateLimitLayer::new("partner", limiter).max_wait(Duration::MAX);
+    let permits = ConcurrencyLimiter::new("partner", 1).unwrap().with_clock(TokioClock::new());
+    let place = ClientRateLimitLayer::at_a_time("partner", permits).max_wait(Duration::MAX);
     let call = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(()) });
     let client = ServiceBuilder::new().layer(rules).layer(limit).layer(place).service(call);
     let start = Instant::now();

@@ -1,7 +1,7 @@
 //! Signed requests: what passes, and what does not.
 
 use diana::core::{ManualClock, Timestamp};
-use diana_http::{Chain, HttpFilter, SignatureFilter};
+use diana_http::{FilterChain, HttpFilter, SignatureFilter};
 use futures_util::FutureExt;
 use http::{HeaderName, Method, Request};
 use http_body_util::BodyExt;
@@ -106,10 +106,10 @@ fn a_chain_asks_in_order_and_ends_with_the_first_that_refuses() {
     let sure = filter(&clock());
     let other = SignatureFilter::new(b"other", HeaderName::from_static("x-other"), Duration::from_secs(1));
     let signature = sure.sign(&Method::GET, "/");
-    let chain = Chain::new().and(sure).and(other);
+    let chain = FilterChain::new().and(sure).and(other);
     assert_eq!(format!("{chain:?}"), r#"["signature", "signature"]"#);
     let (mut head, ()) = Request::get("/").header(HEADER, signature).body(()).unwrap().into_parts();
     let refused = chain.check(&mut head, Ipv4Addr::LOCALHOST.into()).now_or_never().unwrap().unwrap_err();
     assert_eq!((refused.by, refused.response.status().as_u16()), ("signature", 401));
-    assert!(Chain::new().check(&mut head, Ipv4Addr::LOCALHOST.into()).now_or_never().unwrap().is_ok());
+    assert!(FilterChain::new().check(&mut head, Ipv4Addr::LOCALHOST.into()).now_or_never().unwrap().is_ok());
 }

@@ -4,7 +4,7 @@
 //! handler that reaches. Whatever a client writes, a rule for the handler's path counts the request, or the request is answered
 //! with 400 before it gets there. `diana-server/tests/it/gateway/paths.rs` compares the model of nginx with a real one.
 
-use diana::rules::{Document, Found, Registry, RuleFile, RuleSet, Spelling};
+use diana::rules::{Document, Matches, Registry, RuleFile, RuleSet, Spelling};
 use diana_http::{HttpAttributes, malformed_path};
 use http::{Request, Uri};
 use proptest::prelude::*;
@@ -176,7 +176,7 @@ fn counted(rules: &RuleSet, path: &str) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let request = Request::get(path.parse::<Uri>().ok()?).body(()).ok()?;
-    let mut found = Found::default();
+    let mut found = Matches::default();
     rules.find(&HttpAttributes::of(&request, None), &mut found);
     let keys = || found.applied().iter().map(|applied| found.key(applied).to_vec()).collect();
     found.refused().is_empty().then(keys)

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use diana::EngineOptions;
 use diana::core::{ManualClock, Store, Timestamp};
 use diana::rules::{Document, Registry, RuleFile};
-use diana_http::{Checked, Checking, Filter, FilterOptions, Pass, Refused};
+use diana_http::{CheckFuture, CheckResult, Denial, Filter, FilterOptions, RequestPermit};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use std::net::IpAddr;
@@ -42,16 +42,16 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
 
-pub(crate) fn passed<S: Store>(checking: Checking<S>) -> Pass<S> {
+pub(crate) fn passed<S: Store>(checking: CheckFuture<S>) -> RequestPermit<S> {
     match now(checking) {
-        Checked::Pass(pass) => pass,
+        CheckResult::RequestPermit(pass) => pass,
         other => panic!("it does not pass: {other:?}"),
     }
 }
 
-pub(crate) fn refused<S: Store>(checking: Checking<S>) -> Refused {
+pub(crate) fn refused<S: Store>(checking: CheckFuture<S>) -> Denial {
     match now(checking) {
-        Checked::Refuse(refused) => refused,
+        CheckResult::Refuse(refused) => refused,
         other => panic!("it is not refused: {other:?}"),
     }
 }

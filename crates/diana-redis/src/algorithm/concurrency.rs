@@ -5,11 +5,11 @@
 //! the lease is gone.
 
 use crate::args::Args;
-use crate::fraction::END;
-use crate::module::{Library, Module};
 use crate::parameters::{duration_text, parse_duration};
+use crate::rational_time::END;
 use crate::scripted::{Asking, Body, Effect, Numbers, Scripted, Written};
-use diana_core::{Algorithm, Answer, Concurrency, ConcurrencyState, Outcome, Patience, Receipt, Timestamp};
+use crate::scripts::{Library, Module};
+use diana_core::{Algorithm, Answer, Concurrency, ConcurrencyState, MaxWait, Outcome, Receipt, Timestamp};
 use std::time::Duration;
 
 /// Nanoseconds that a script counts exactly: 104 days. Nobody waits for longer.
@@ -43,7 +43,7 @@ impl Scripted for Concurrency {
         push_lease(args, asking.ticket, asking.cost.get());
         args.push(self.limit());
         args.push(self.capacity());
-        args.push(patience(asking).as_nanos());
+        args.push(max_wait(asking).as_nanos());
         args.push(asking.permits_for.as_micros().min(u128::from(END)));
         args.push(self.first_delay().as_nanos());
     }
@@ -62,7 +62,7 @@ impl Scripted for Concurrency {
         push_lease(args, receipt.mark(), receipt.cost().get());
         args.push(receipt.at().as_micros());
         args.push(receipt.at().as_nanos() % 1_000);
-        args.push(""); // the patience's place
+        args.push(""); // the maximum wait's place
         args.push(permits_for.as_micros().min(u128::from(END)));
         args.push(self.first_delay().as_nanos());
     }
@@ -74,7 +74,7 @@ impl Scripted for Concurrency {
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         let mut state = self.seen(numbers, now)?;
         let seen = state;
-        let mut answer = Algorithm::answer(self, &mut state, now, asking.cost, patience(asking));
+        let mut answer = Algorithm::answer(self, &mut state, now, asking.cost, max_wait(asking));
         if let Outcome::Granted { wait, .. } = answer.outcome {
             // The time is when the request goes on, so that what it takes can be learned when it leaves; the mark has no
             // room for the wait beside the ticket.
@@ -82,7 +82,7 @@ impl Scripted for Concurrency {
             answer.outcome = Outcome::Granted { wait, receipt };
         }
         if effect == Effect::None {
-            answer.standing = self.standing(&seen, now);
+            answer.status = self.status(&seen, now);
         }
         Some(answer)
     }
@@ -163,8 +163,8 @@ fn push_lease(args: &mut Args, ticket: u128, cost: u64) {
 }
 
 /// What is longer than a script can count is cut here and there alike, so that both say the same.
-fn patience(asking: &Asking) -> Patience {
-    asking.patience.min(Patience::up_to(Duration::from_nanos(LONGEST_WAIT)))
+fn max_wait(asking: &Asking) -> MaxWait {
+    asking.max_wait.min(MaxWait::up_to(Duration::from_nanos(LONGEST_WAIT)))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Fixed windows on Redis, on the clock, opened by the first request, or of the calendar: `scripts/fixed_window.lua`.
 
 use crate::args::Args;
-use crate::fraction::END;
-use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
+use crate::rational_time::END;
 use crate::scripted::{Asking, Body, Effect, Leasing, Numbers, Scripted, Written, with_mark};
-use diana_core::{Answer, Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Opens, Quota, Receipt, Timestamp};
+use crate::scripts::{Library, Module};
+use diana_core::{
+    Answer, Calendar, FixedWindow, FixedWindowState, MAX_PERMITS, Quota, Receipt, Timestamp, WindowStart,
+};
 use std::time::Duration;
 
 /// How far Redis's clock may be from the one here: the script is told the dates of all windows that it may then need.
@@ -33,7 +35,7 @@ impl Scripted for FixedWindow {
             return Some(format!("a window of {quota} is longer than 140 years"));
         }
         // On the clock the script multiplies what has passed of a window by the denominator.
-        let is_on_the_clock = self.opened_by() == Some(Opens::OnTheClock);
+        let is_on_the_clock = self.window_start() == Some(WindowStart::OnTheClock);
         let is_too_fine = is_on_the_clock && parts > 1 && length.saturating_mul(parts) >= MAX_PERMITS;
         is_too_fine.then(|| format!("a window of {quota} is longer than Redis can count to the nanosecond"))
     }
@@ -41,10 +43,10 @@ impl Scripted for FixedWindow {
     /// `quota`, `quota+first`, or `limit/unit@zone`.
     fn parameters(&self) -> String {
         let quota = self.quota();
-        match (self.dates(), self.opened_by()) {
+        match (self.dates(), self.window_start()) {
             (Some((unit, zone)), _) => format!("{}/{}@{zone}", quota.permits(), name_of(unit)),
-            (None, Some(Opens::FirstRequest)) => format!("{}{FIRST}", quota_text(&quota)),
-            (None, Some(Opens::OnTheClock) | None) => quota_text(&quota),
+            (None, Some(WindowStart::FirstRequest)) => format!("{}{FIRST}", quota_text(&quota)),
+            (None, Some(WindowStart::OnTheClock) | None) => quota_text(&quota),
         }
     }
 
@@ -55,7 +57,7 @@ impl Scripted for FixedWindow {
             return Self::calendar(limit.parse().ok()?, unit, zone).ok();
         }
         match text.strip_suffix(FIRST) {
-            Some(quota) => Some(Self::new(parse_quota(quota)?).opens(Opens::FirstRequest)),
+            Some(quota) => Some(Self::new(parse_quota(quota)?).with_window_start(WindowStart::FirstRequest)),
             None => Some(Self::new(parse_quota(text)?)),
         }
     }
@@ -64,12 +66,12 @@ impl Scripted for FixedWindow {
         let quota = self.quota();
         args.push(asking.cost.get());
         args.push(quota.permits());
-        match self.opened_by() {
-            Some(Opens::FirstRequest) => {
+        match self.window_start() {
+            Some(WindowStart::FirstRequest) => {
                 args.push("first");
                 args.push(quota.period().as_nanos().div_ceil(1_000));
             }
-            Some(Opens::OnTheClock) => {
+            Some(WindowStart::OnTheClock) => {
                 let (length, parts) = length(&quota);
                 args.push("clock");
                 args.push(length);
@@ -140,7 +142,7 @@ impl Scripted for FixedWindow {
             Some((unit, zone)) => Self::calendar(limit, unit, zone).ok(),
             None => Quota::new(limit, quota.period())
                 .ok()
-                .map(|quota| Self::new(quota).opens(self.opened_by().unwrap_or_default())),
+                .map(|quota| Self::new(quota).with_window_start(self.window_start().unwrap_or_default())),
         };
         share.unwrap_or_else(|| self.clone())
     }
@@ -193,7 +195,7 @@ mod tests {
 
     #[test]
     fn parameters_are_read_back() {
-        let opened = window("5/s burst 9").opens(Opens::FirstRequest);
+        let opened = window("5/s burst 9").with_window_start(WindowStart::FirstRequest);
         assert_eq!(opened.parameters(), "5/1s*9+first");
         assert_eq!(days(5).parameters(), "5/day@Europe/Berlin");
         let months = FixedWindow::calendar(7, Calendar::Month, "UTC").unwrap();
@@ -222,7 +224,7 @@ mod tests {
         assert_eq!(window("5/7ns").why_not(), None);
         let odd = Quota::new(5, Duration::from_secs(110 * 86_400) + Duration::from_nanos(1)).unwrap();
         assert!(FixedWindow::new(odd).why_not().is_some());
-        assert_eq!(FixedWindow::new(odd).opens(Opens::FirstRequest).why_not(), None);
+        assert_eq!(FixedWindow::new(odd).with_window_start(WindowStart::FirstRequest).why_not(), None);
         let long = Quota::new(5, Duration::from_secs(200 * 365 * 86_400)).unwrap();
         assert!(FixedWindow::new(long).why_not().is_some());
     }
@@ -246,7 +248,10 @@ mod tests {
     #[test]
     fn a_share_keeps_the_windows() {
         assert_eq!(window("5/s").divided(2), window("2/s"));
-        assert_eq!(window("5/s").opens(Opens::FirstRequest).divided(9), window("1/s").opens(Opens::FirstRequest));
+        assert_eq!(
+            window("5/s").with_window_start(WindowStart::FirstRequest).divided(9),
+            window("1/s").with_window_start(WindowStart::FirstRequest)
+        );
         assert_eq!(days(5).divided(2), days(2));
     }
 }

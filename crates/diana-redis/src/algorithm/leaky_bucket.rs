@@ -1,12 +1,12 @@
 //! The leaky bucket on Redis: `scripts/leaky_bucket.lua`.
 
-use super::moment::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
+use super::gcra::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
 use crate::args::Args;
-use crate::fraction::Time;
-use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
+use crate::rational_time::Time;
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
-use diana_core::{LeakyBucket, LineState, Receipt, Timestamp};
+use crate::scripts::{Library, Module};
+use diana_core::{LeakyBucket, LeakyBucketState, Receipt, Timestamp};
 
 /// What the parameters say of a line in which nobody waits.
 const NODELAY: &str = "nodelay";
@@ -16,7 +16,7 @@ impl Scripted for LeakyBucket {
         name: "leaky_bucket",
         letter: 'l',
         source: include_str!("../../scripts/leaky_bucket.lua"),
-        libraries: &[Library::MOMENT, Library::LINE],
+        libraries: &[Library::GCRA, Library::QUEUE],
     };
 
     fn why_not(&self) -> Option<String> {
@@ -45,8 +45,8 @@ impl Scripted for LeakyBucket {
         } else {
             push(args, fractions.time(ticks_of(&quota, room(self))));
         }
-        let patience = fractions.of_nanos(asking.patience.as_nanos());
-        push(args, fractions.time(grace(self).saturating_add(patience)));
+        let max_wait = fractions.of_nanos(asking.max_wait.as_nanos());
+        push(args, fractions.time(grace(self).saturating_add(max_wait)));
     }
 
     fn charge_args(&self, args: &mut Args, asking: &Asking) {
@@ -64,16 +64,16 @@ impl Scripted for LeakyBucket {
         args.push(fractions.denominator());
     }
 
-    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LineState> {
+    fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<LeakyBucketState> {
         let time = Time { micros: numbers.whole(0)?, numerator: numbers.whole(1)? };
-        Some(LineState::from_ticks(fractions(&self.quota()).ticks(time)))
+        Some(LeakyBucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
 
-    fn read(&self, body: &Body, now: Timestamp) -> Option<LineState> {
-        read_moment(body, now).map(|time| LineState::from_ticks(fractions(&self.quota()).ticks(time)))
+    fn read(&self, body: &Body, now: Timestamp) -> Option<LeakyBucketState> {
+        read_moment(body, now).map(|time| LeakyBucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
 
-    fn write(&self, state: &LineState, now: Timestamp) -> Written {
+    fn write(&self, state: &LeakyBucketState, now: Timestamp) -> Written {
         write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 

@@ -1,11 +1,11 @@
 //! The minimum interval on Redis: `scripts/min_interval.lua`.
 
-use super::moment::{push, push_never, read_moment, write_moment};
+use super::gcra::{push, push_never, read_moment, write_moment};
 use crate::args::Args;
-use crate::fraction::{END, Fractions, Time};
-use crate::module::{Library, Module};
 use crate::parameters::{duration_text, parse_duration};
+use crate::rational_time::{END, Fractions, Time};
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripts::{Library, Module};
 use diana_core::{IntervalState, MinInterval, Receipt, Timestamp};
 
 impl Scripted for MinInterval {
@@ -13,7 +13,7 @@ impl Scripted for MinInterval {
         name: "min_interval",
         letter: 'i',
         source: include_str!("../../scripts/min_interval.lua"),
-        libraries: &[Library::MOMENT, Library::LINE],
+        libraries: &[Library::GCRA, Library::QUEUE],
     };
 
     fn why_not(&self) -> Option<String> {
@@ -32,7 +32,7 @@ impl Scripted for MinInterval {
 
     fn take_args(&self, args: &mut Args, asking: &Asking) {
         self.charge_args(args, asking);
-        args.push((asking.patience.as_nanos() / 1_000).min(END));
+        args.push((asking.max_wait.as_nanos() / 1_000).min(END));
     }
 
     fn charge_args(&self, args: &mut Args, _asking: &Asking) {

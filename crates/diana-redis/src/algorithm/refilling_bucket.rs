@@ -1,10 +1,10 @@
 //! The bucket with whole refills on Redis: `scripts/refilling_bucket.lua`.
 
 use crate::args::Args;
-use crate::fraction::END;
-use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
+use crate::rational_time::END;
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripts::{Library, Module};
 use diana_core::{Cost, MAX_PERMITS, Quota, Receipt, RefillingBucket, RefillingState, Timestamp};
 
 impl Scripted for RefillingBucket {

@@ -5,11 +5,11 @@
 
 use super::sliding_window::{divided_count, too_long};
 use crate::args::Args;
-use crate::fraction::END;
-use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
+use crate::rational_time::END;
 use crate::scripted::{Asking, Body, Effect, Numbers, Remembered, Report, Scripted, Written};
-use diana_core::{Answer, Outcome, Quota, Receipt, Retry, SlidingLog, SlidingLogState, Standing, Timestamp};
+use crate::scripts::{Library, Module};
+use diana_core::{Answer, Outcome, Quota, Receipt, Retry, SlidingLog, SlidingLogState, Status, Timestamp};
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -73,9 +73,9 @@ impl Scripted for SlidingLog {
         if effect == Effect::Taken {
             uses.iter_mut().for_each(|each| each.take(asking.cost.get(), now));
         }
-        let each = uses.iter().map(|each| each.standing(now));
+        let each = uses.iter().map(|each| each.status(now));
         let (remaining, reset) = each.min_by_key(|(remaining, reset)| (*remaining, Reverse(*reset)))?;
-        Some(Answer { outcome, standing: Standing { limit, remaining, reset } })
+        Some(Answer { outcome, status: Status { limit, remaining, reset } })
     }
 
     /// The log is not sent, but what is reported holds until the oldest moment leaves its window.
@@ -86,7 +86,7 @@ impl Scripted for SlidingLog {
         now: Timestamp,
         effect: Effect,
     ) -> Option<Remembered<SlidingLogState>> {
-        let Answer { outcome, standing } = self.answer_to(numbers, asking, now, effect)?;
+        let Answer { outcome, status } = self.answer_to(numbers, asking, now, effect)?;
         let denied = match outcome.retry() {
             Some(Retry::After(until)) => Some((asking.cost, until)),
             _ => None,
@@ -95,10 +95,10 @@ impl Scripted for SlidingLog {
             if effect == Effect::Taken {
                 each.take(asking.cost.get(), now);
             }
-            (each.used > 0).then(|| each.standing(now).1)
+            (each.used > 0).then(|| each.status(now).1)
         });
         let lasts = uses.min().unwrap_or(Duration::MAX);
-        Some(Remembered::Report(Report { standing, at: now, lasts, denied }))
+        Some(Remembered::Report(Report { status, at: now, lasts, denied }))
     }
 
     /// What lies after now was written by a clock that has since been put back, and counts as at now.
@@ -155,7 +155,7 @@ impl Use {
     }
 
     /// What remains, and when the oldest leaves.
-    fn standing(&self, now: Timestamp) -> (u64, Duration) {
+    fn status(&self, now: Timestamp) -> (u64, Duration) {
         let reset = if self.used == 0 { Duration::ZERO } else { (self.oldest + self.window.period()).since(now) };
         (self.window.permits().saturating_sub(self.used), reset)
     }

@@ -1,10 +1,10 @@
 //! The sliding window on Redis: `scripts/sliding_window.lua`.
 
 use crate::args::Args;
-use crate::fraction::END;
-use crate::module::Module;
 use crate::parameters::{duration_text, parse_duration, parse_quota, quota_text};
+use crate::rational_time::END;
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripts::Module;
 use diana_core::{Edge, Quota, Receipt, SlidingWindow, SlidingWindowState, Timestamp};
 use std::fmt::Write;
 

@@ -1,10 +1,10 @@
 //! Smooth warming up on Redis: `scripts/smooth_warming_up.lua`.
 
-use crate::algorithm::smooth;
+use crate::algorithm::guava;
 use crate::args::Args;
-use crate::module::{Library, Module};
 use crate::parameters::{duration_text, parse_duration};
 use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
+use crate::scripts::{Library, Module};
 use diana_core::{Receipt, SmoothState, SmoothWarmingUp, Timestamp};
 
 impl Scripted for SmoothWarmingUp {
@@ -12,11 +12,11 @@ impl Scripted for SmoothWarmingUp {
         name: "smooth_warming_up",
         letter: 'u',
         source: include_str!("../../scripts/smooth_warming_up.lua"),
-        libraries: &[Library::SMOOTH],
+        libraries: &[Library::GUAVA],
     };
 
     fn why_not(&self) -> Option<String> {
-        smooth::why_not(self.in_micros())
+        guava::why_not(self.in_micros())
     }
 
     fn parameters(&self) -> String {
@@ -32,39 +32,39 @@ impl Scripted for SmoothWarmingUp {
     }
 
     fn take_args(&self, args: &mut Args, asking: &Asking) {
-        smooth::take_args(self.in_micros(), args, asking);
+        guava::take_args(self.in_micros(), args, asking);
     }
 
     fn charge_args(&self, args: &mut Args, asking: &Asking) {
-        smooth::take_args(self.in_micros(), args, asking);
+        guava::take_args(self.in_micros(), args, asking);
     }
 
     fn refund_args(&self, args: &mut Args, receipt: &Receipt) {
-        smooth::refund_args(self.in_micros(), args, receipt);
+        guava::refund_args(self.in_micros(), args, receipt);
     }
 
     fn seen(&self, numbers: Numbers<'_>, _now: Timestamp) -> Option<SmoothState> {
-        smooth::seen(numbers)
+        guava::seen(numbers)
     }
 
     fn read(&self, body: &Body, now: Timestamp) -> Option<SmoothState> {
-        smooth::read(body, now)
+        guava::read(body, now)
     }
 
     fn write(&self, state: &SmoothState, now: Timestamp) -> Written {
-        smooth::write(self, state, now)
+        guava::write(self, state, now)
     }
 
     fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
-        smooth::carried(self, old, body, now)
+        guava::carried(self, old, body, now)
     }
 
     fn stored_after_change(&self, old: &Self, stored: Option<f64>, at: Timestamp) -> Option<f64> {
-        Some(smooth::stored_after_change(self.in_micros(), old.in_micros(), stored, at))
+        Some(guava::stored_after_change(self.in_micros(), old.in_micros(), stored, at))
     }
 
     fn divided(&self, instances: u64) -> Self {
-        self.with_rate(smooth::divided_rate(self.in_micros(), instances)).unwrap_or(*self)
+        self.with_rate(guava::divided_rate(self.in_micros(), instances)).unwrap_or(*self)
     }
 }
 

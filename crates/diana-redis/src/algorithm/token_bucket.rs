@@ -1,19 +1,19 @@
 //! The token bucket on Redis: `scripts/token_bucket.lua`.
 
-use super::moment::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
+use super::gcra::{divided_rate, fractions, push, push_never, read_moment, ticks_of, why_not, write_moment};
 use crate::args::Args;
-use crate::fraction::Time;
-use crate::module::{Library, Module};
 use crate::parameters::{parse_quota, quota_text};
+use crate::rational_time::Time;
 use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Over, Scripted, Written, with_mark};
-use diana_core::{Algorithm, Answer, BucketState, Patience, Receipt, Timestamp, TokenBucket};
+use crate::scripts::{Library, Module};
+use diana_core::{Algorithm, Answer, BucketState, MaxWait, Receipt, Timestamp, TokenBucket};
 
 impl Scripted for TokenBucket {
     const MODULE: Module = Module {
         name: "token_bucket",
         letter: 't',
         source: include_str!("../../scripts/token_bucket.lua"),
-        libraries: &[Library::MOMENT],
+        libraries: &[Library::GCRA],
     };
 
     fn why_not(&self) -> Option<String> {
@@ -35,7 +35,7 @@ impl Scripted for TokenBucket {
         if asking.cost.get() > quota.burst() {
             push_never(args);
         } else {
-            let room = ticks_of(&quota, quota.burst()) + fractions.of_nanos(asking.patience.as_nanos());
+            let room = ticks_of(&quota, quota.burst()) + fractions.of_nanos(asking.max_wait.as_nanos());
             push(args, fractions.time(room));
         }
     }
@@ -65,7 +65,7 @@ impl Scripted for TokenBucket {
         let (Some(micros), Some(numerator)) = (numbers.whole(2), numbers.whole(3)) else { return Some(answer) };
         let bare = Time { micros, numerator };
         let mut bare = BucketState::from_ticks(fractions(&self.quota()).ticks(bare));
-        let taken = self.take(&mut bare, now, asking.cost, Patience::FOREVER);
+        let taken = self.take(&mut bare, now, asking.cost, MaxWait::FOREVER);
         Some(with_mark(answer, taken.receipt().map_or(0, |receipt| receipt.mark())))
     }
 

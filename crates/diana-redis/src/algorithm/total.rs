@@ -1,8 +1,8 @@
 //! The total on Redis: `scripts/total.lua`.
 
 use crate::args::Args;
-use crate::module::{Library, Module};
 use crate::scripted::{Asking, Body, Effect, Leasing, Numbers, Scripted, Written, with_mark};
+use crate::scripts::{Library, Module};
 use diana_core::{Answer, MAX_PERMITS, Receipt, Timestamp, Total, TotalState};
 
 impl Scripted for Total {

@@ -12,8 +12,8 @@
 //!
 //! What always holds: of each charge no more is refunded than was charged.
 
-use crate::plans::Plan;
-use crate::remote::Taken;
+use crate::client::Taken;
+use crate::limit_config::LimitConfig;
 use crate::request::Item;
 use diana_core::{Cost, Receipt};
 use parking_lot::Mutex;
@@ -50,7 +50,7 @@ struct Accounts {
 /// What a key was granted here and Redis does not know of.
 #[derive(Debug)]
 struct Owed {
-    plan: Arc<Plan>,
+    config: Arc<LimitConfig>,
     granted: u64,
     charging: Option<Charging>,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Debts<'a> {
 /// What one key owes.
 #[derive(Debug)]
 struct Debt {
-    plan: Arc<Plan>,
+    config: Arc<LimitConfig>,
     name: Vec<u8>,
     /// What it was granted.
     granted: u64,
@@ -100,14 +100,14 @@ impl Ledger {
     pub(super) fn owe(&self, items: &[Item]) -> u64 {
         let accounts = &mut *self.accounts.lock();
         // What is in flight is released here, by those who hold it.
-        for item in items.iter().filter(|item| !item.plan.kept.holds()) {
+        for item in items.iter().filter(|item| !item.config.erased.holds()) {
             let granted = item.asking.cost.get();
             let has_room = accounts.owed.len() < MOST_OWING;
             if let Some(owed) = accounts.owed.get_mut(&item.name) {
-                owed.plan = Arc::clone(&item.plan);
+                owed.config = Arc::clone(&item.config);
                 owed.granted = owed.granted.saturating_add(granted);
             } else if has_room {
-                let owed = Owed { plan: Arc::clone(&item.plan), granted, charging: None };
+                let owed = Owed { config: Arc::clone(&item.config), granted, charging: None };
                 accounts.owed.insert(item.name.clone(), owed);
             }
         }
@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// Begins to charge what the keys with these names owe, as far as it is in use.
-    pub(super) fn debts(&self, names: &[Vec<u8>], used: impl Fn(&Arc<Plan>, &[u8]) -> u64) -> Debts<'_> {
+    pub(super) fn debts(&self, names: &[Vec<u8>], used: impl Fn(&Arc<LimitConfig>, &[u8]) -> u64) -> Debts<'_> {
         let (ends, charging) = watch::channel(());
         let accounts = &mut *self.accounts.lock();
         accounts.last += 1;
@@ -158,9 +158,9 @@ impl Ledger {
                 Some(others) => debts.others.push(others.ends.clone()),
                 None => {
                     owed.charging = Some(Charging { number, returned: 0, ends: charging.clone() });
-                    let (plan, granted) = (Arc::clone(&owed.plan), owed.granted);
-                    let cost = Cost::new(granted.min(used(&plan, name))).ok();
-                    debts.debts.push(Debt { plan, name: name.clone(), granted, cost });
+                    let (config, granted) = (Arc::clone(&owed.config), owed.granted);
+                    let cost = Cost::new(granted.min(used(&config, name))).ok();
+                    debts.debts.push(Debt { config, name: name.clone(), granted, cost });
                 }
             }
         }
@@ -175,13 +175,13 @@ impl Ledger {
     }
 
     /// Forgets what keys owe of which nothing is in use any more, so that there is room for others.
-    pub(super) fn forgive(&self, used: impl Fn(&Arc<Plan>, &[u8]) -> u64) {
+    pub(super) fn forgive(&self, used: impl Fn(&Arc<LimitConfig>, &[u8]) -> u64) {
         let mut accounts = self.accounts.lock();
         // As long as there is room, all of it may wait.
         if accounts.owed.len() < MOST_OWING / 2 {
             return;
         }
-        accounts.owed.retain(|name, owed| owed.charging.is_some() || used(&owed.plan, name) > 0);
+        accounts.owed.retain(|name, owed| owed.charging.is_some() || used(&owed.config, name) > 0);
         self.owing.store(accounts.owed.len(), Ordering::Release);
     }
 }
@@ -221,8 +221,8 @@ impl Charged {
 
 impl Debts<'_> {
     /// What is to be charged: the plan, the name and the cost of each.
-    pub(crate) fn charges(&self) -> impl Iterator<Item = (Arc<Plan>, Vec<u8>, Cost)> {
-        self.debts.iter().filter_map(|debt| Some((Arc::clone(&debt.plan), debt.name.clone(), debt.cost?)))
+    pub(crate) fn charges(&self) -> impl Iterator<Item = (Arc<LimitConfig>, Vec<u8>, Cost)> {
+        self.debts.iter().filter_map(|debt| Some((Arc::clone(&debt.config), debt.name.clone(), debt.cost?)))
     }
 
     /// The [charges](Self::charges) are made, and these are the receipts; or they never can be made, and there are none. What was
@@ -230,7 +230,7 @@ impl Debts<'_> {
     pub(crate) fn paid(mut self, receipts: Vec<Option<Receipt>>) -> (Vec<Taken>, Vec<watch::Receiver<()>>) {
         let (mut receipts, mut returned) = (receipts.into_iter(), Vec::new());
         let accounts = &mut *self.ledger.accounts.lock();
-        for Debt { plan, name, granted, cost } in self.debts.drain(..) {
+        for Debt { config, name, granted, cost } in self.debts.drain(..) {
             let receipt = cost.and_then(|_| receipts.next()?);
             let Some((owed, given_back)) = accounts.end(&name, self.number) else { continue };
             owed.granted = owed.granted.saturating_sub(granted);
@@ -238,7 +238,7 @@ impl Debts<'_> {
                 accounts.owed.remove(&name);
             }
             let mut charged = Charged { number: self.number, receipt };
-            returned.extend(charged.give_back(given_back).map(|receipt| (plan, name.clone(), receipt)));
+            returned.extend(charged.give_back(given_back).map(|receipt| (config, name.clone(), receipt)));
             accounts.note(name, charged);
         }
         self.ledger.owing.store(accounts.owed.len(), Ordering::Release);
@@ -263,9 +263,9 @@ impl Drop for Debts<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plans::Plans;
+    use crate::limit_config::LimitConfigs;
     use crate::scripted::Asking;
-    use diana_core::{Limit, Patience, Timestamp, Total};
+    use diana_core::{Limit, MaxWait, Timestamp, Total};
     use std::time::Duration;
 
     fn cost(cost: u64) -> Cost {
@@ -274,11 +274,11 @@ mod tests {
 
     /// Grants so much to a key of a total; the number of the grant.
     fn grant(ledger: &Ledger, granted: u64) -> u64 {
-        let plan = Plans::new("test").find(&Limit::new("total", Total::new(20).unwrap()), None).unwrap();
-        let (patience, about, permits_for) = (Patience::NONE, Timestamp::EPOCH, Duration::ZERO);
+        let config = LimitConfigs::new("test").find(&Limit::new("total", Total::new(20).unwrap()), None).unwrap();
+        let (max_wait, about, permits_for) = (MaxWait::NONE, Timestamp::EPOCH, Duration::ZERO);
         let keeps = Duration::ZERO;
-        let asking = Asking { cost: cost(granted), patience, about, ticket: 0, permits_for, stored: None, keeps };
-        ledger.owe(&[Item { plan, name: b"x".to_vec(), asking, seen: None }])
+        let asking = Asking { cost: cost(granted), max_wait, about, ticket: 0, permits_for, stored: None, keeps };
+        ledger.owe(&[Item { config, name: b"x".to_vec(), asking, seen: None }])
     }
 
     /// Begins to charge the key.

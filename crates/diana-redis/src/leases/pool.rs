@@ -1,9 +1,9 @@
 //! The blocks of one key, and how busy it is.
 
+use crate::limit_config::LimitConfig;
 use crate::options;
-use crate::plans::Plan;
 use crate::scripted::{Leasing, Over};
-use diana_core::{Answer, Cost, Outcome, Receipt, Standing, Timestamp};
+use diana_core::{Answer, Cost, Outcome, Receipt, Status, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,14 +23,14 @@ const MOST_OVER: usize = 64;
 /// The blocks of one key.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub(super) plan: Arc<Plan>,
+    pub(super) config: Arc<LimitConfig>,
     /// The oldest first.
     pub(super) blocks: VecDeque<Block>,
     /// Blocks that are spent, and that Redis has not been told of.
     pub(super) over: Vec<Over>,
     pub(super) last_asked: Timestamp,
     /// Where the key stood when Redis was last asked.
-    standing: Option<Standing>,
+    status: Option<Status>,
     use_of_key: Use,
     fetching: bool,
     not_before: Timestamp,
@@ -84,15 +84,15 @@ struct Use {
 }
 
 impl Pool {
-    pub(super) fn new(plan: &Arc<Plan>, now: Timestamp) -> Self {
+    pub(super) fn new(config: &Arc<LimitConfig>, now: Timestamp) -> Self {
         static POOLS: AtomicU64 = AtomicU64::new(0);
         Self {
             number: POOLS.fetch_add(1, Ordering::Relaxed),
-            plan: Arc::clone(plan),
+            config: Arc::clone(config),
             blocks: VecDeque::new(),
             over: Vec::new(),
             last_asked: now,
-            standing: None,
+            status: None,
             use_of_key: Use { since: now, permits: 0, asks: 0, before: (0, 0) },
             fetching: false,
             not_before: now,
@@ -107,7 +107,7 @@ impl Pool {
 
     /// Spends `cost` from a block.
     pub(super) fn spend(&mut self, cost: Cost, now: Timestamp) -> Option<Answer> {
-        let standing = self.standing?;
+        let status = self.status?;
         let place = self.blocks.iter().position(|block| block.left >= cost.get() && now < block.until)?;
         let block = self.blocks.get_mut(place)?;
         block.left -= cost.get();
@@ -116,9 +116,9 @@ impl Pool {
             self.retire(place);
         }
         // What others hold is not known here, and what came back since is not either.
-        let remaining = standing.remaining.saturating_add(self.left()).min(standing.limit);
+        let remaining = status.remaining.saturating_add(self.left()).min(status.limit);
         let receipt = Receipt::new(cost, now).with_mark(id);
-        Some(Answer { outcome: Outcome::granted(receipt), standing: Standing { remaining, ..standing } })
+        Some(Answer { outcome: Outcome::granted(receipt), status: Status { remaining, ..status } })
     }
 
     /// Puts `cost` back into the block that it came from, if that is still there.
@@ -169,9 +169,9 @@ impl Pool {
     }
 
     /// Takes in what was fetched: a block, or none, in which case it is not asked for again at once.
-    pub(super) fn fetched(&mut self, block: Option<Block>, standing: Option<Standing>, now: Timestamp) {
+    pub(super) fn fetched(&mut self, block: Option<Block>, status: Option<Status>, now: Timestamp) {
         self.fetching = false;
-        self.standing = standing.or(self.standing);
+        self.status = status.or(self.status);
         match block {
             Some(block) => self.blocks.push_back(block),
             None => self.not_before = now + AGAIN,
@@ -211,7 +211,7 @@ impl Pool {
 
     fn retire(&mut self, place: usize) {
         let Some(block) = self.blocks.remove(place) else { return };
-        let is_told = self.plan.kept.leasing() == Leasing::ByScript;
+        let is_told = self.config.erased.leasing() == Leasing::ByScript;
         if is_told && self.over.len() < MOST_OVER {
             self.over.push(Over { id: block.id, spent: block.size });
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) struct Counters {
     commands: AtomicU64,
     waits: AtomicU64,
-    refusals: AtomicU64,
+    deny_cache: AtomicU64,
     leases: AtomicU64,
     batching: AtomicU64,
     instances: Mutex<Instances>,
@@ -40,7 +40,7 @@ impl Default for Counters {
     fn default() -> Self {
         let zero = AtomicU64::default;
         let instances = Mutex::new(Instances { believed: 1, fewer_since: None });
-        Self { commands: zero(), waits: zero(), refusals: zero(), leases: zero(), batching: zero(), instances }
+        Self { commands: zero(), waits: zero(), deny_cache: zero(), leases: zero(), batching: zero(), instances }
     }
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Counted {
     /// A request that waited for Redis.
     Wait,
     /// A request that a remembered refusal answered.
-    ByRefusal,
+    ByDenyCache,
     /// A request that a lease answered.
     ByLease,
     /// A request that travelled with another one.
@@ -87,7 +87,7 @@ impl Counters {
         match what {
             Counted::Command => &self.commands,
             Counted::Wait => &self.waits,
-            Counted::ByRefusal => &self.refusals,
+            Counted::ByDenyCache => &self.deny_cache,
             Counted::ByLease => &self.leases,
             Counted::ByBatching => &self.batching,
         }

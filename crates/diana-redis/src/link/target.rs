@@ -1,7 +1,7 @@
 //! Where Redis is: one server, a cluster, or a master that sentinels know.
 
 use super::connection::Connection;
-use super::shown::{split_scheme, without_password};
+use super::redact::{split_scheme, without_password};
 use redis::aio::PubSub;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::io::tcp::TcpSettings;

@@ -1,11 +1,11 @@
 //! Requests over keys that different nodes of a cluster keep.
 
 use super::Inner;
-use crate::caller::Moment;
+use crate::client::Taken;
 use crate::key::slot;
 use crate::link::CallError;
-use crate::remote::Taken;
 use crate::request::{Item, Op};
+use crate::script_runner::CallContext;
 use crate::scripted::Effect;
 use diana_core::{Answer, Decision, Timestamp};
 use smallvec::SmallVec;
@@ -17,30 +17,35 @@ impl Inner {
         self: &Arc<Self>,
         op: Op,
         items: &mut [Item],
-        moment: Moment,
+        moment: CallContext,
     ) -> Result<Decision, CallError> {
-        if self.remote.is_across(items) {
+        if self.client.is_across(items) {
             return self.ask_across(op, items, moment).await;
         }
-        self.remote.ask(op, items, moment).await.map(Decision::from)
+        self.client.ask(op, items, moment).await.map(Decision::from)
     }
 
     /// Asks one part of Redis after the other. Once one refuses, what the others took is given back.
     ///
     /// Two such requests may stand in each other's way, and both be refused; but what is taken is taken, so never is too
     /// much granted. If this process dies in between, what it took is gone until time gives it back.
-    async fn ask_across(self: &Arc<Self>, op: Op, items: &mut [Item], moment: Moment) -> Result<Decision, CallError> {
+    async fn ask_across(
+        self: &Arc<Self>,
+        op: Op,
+        items: &mut [Item],
+        moment: CallContext,
+    ) -> Result<Decision, CallError> {
         let mut order = items.iter().map(|item| slot(&item.name)).enumerate().collect::<Vec<_>>();
         order.sort_by_key(|(_, slot)| *slot);
         let mut all: Vec<Option<Answer>> = vec![None; items.len()];
         let (mut taken, mut op) = (TakenSoFar { inner: self, receipts: Vec::new() }, op);
         for group in order.chunk_by(|(_, a), (_, b)| a == b) {
             let mut asked = group.iter().map(|(index, _)| items[*index].clone()).collect::<SmallVec<[Item; 2]>>();
-            let answers = self.remote.ask(op, &mut asked, moment).await?;
+            let answers = self.client.ask(op, &mut asked, moment).await?;
             let granted = answers.iter().all(Answer::is_granted);
             for (((index, _), item), answer) in group.iter().zip(asked).zip(answers) {
                 if let Some(receipt) = answer.receipt().filter(|_| granted && op == Op::Take) {
-                    taken.receipts.push((Arc::clone(&item.plan), item.name.clone(), receipt));
+                    taken.receipts.push((Arc::clone(&item.config), item.name.clone(), receipt));
                 }
                 items[*index] = item;
                 all[*index] = Some(answer);
@@ -83,7 +88,7 @@ impl TakenSoFar<'_> {
 
 impl Drop for TakenSoFar<'_> {
     fn drop(&mut self) {
-        let now = self.inner.remote.caller.link.now();
+        let now = self.inner.client.runner.link.now();
         self.give_back(now);
     }
 }

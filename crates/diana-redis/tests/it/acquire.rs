@@ -1,7 +1,9 @@
 //! Waiting for permits that many processes share.
 
 use crate::support::store;
-use diana_core::{Clock, Concurrency, FixedWindow, Limit, Opens, Patience, Quota, Store, SystemClock, TokenBucket};
+use diana_core::{
+    Clock, Concurrency, FixedWindow, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket, WindowStart,
+};
 use diana_redis::{Options, RedisStore, SharedLimiter, SharedLimiters};
 use diana_testing::RedisServer;
 use std::time::Duration;
@@ -65,8 +67,8 @@ async fn who_stops_waiting_gives_the_reservation_back() {
     let reserved = async || {
         let ask = [diana_core::Ask::one(second.limit(), "x")];
         let store = store(&redis.url(), options()).await;
-        let decision = store.peek(&ask, SystemClock.now(), Patience::NONE).await.unwrap();
-        decision.answers()[0].standing.reset
+        let decision = store.peek(&ask, SystemClock.now(), MaxWait::NONE).await.unwrap();
+        decision.answers()[0].status.reset
     };
     let mut longest = Duration::ZERO;
     for _ in 0..100 {
@@ -88,13 +90,13 @@ async fn who_stops_waiting_gives_the_reservation_back() {
 #[tokio::test]
 async fn a_window_is_waited_for() {
     let redis = RedisServer::start().unwrap();
-    let window = || FixedWindow::new("2/200ms".parse::<Quota>().unwrap()).opens(Opens::FirstRequest);
+    let window = || FixedWindow::new("2/200ms".parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest);
     let [first, second] = two_processes(&redis, |store| SharedLimiter::new(store, "window", window())).await;
     assert!(first.acquire("x", 2).await.unwrap().is_granted());
     let waited = second.acquire("x", 1).await.unwrap().wait().unwrap();
     assert!(waited > Duration::from_millis(100), "{waited:?}");
     assert!(!second.try_acquire("x", 2, Duration::from_millis(10)).await.unwrap().is_granted());
-    assert!(!second.acquire("x", 3).await.unwrap().is_granted(), "above the capacity, no patience helps");
+    assert!(!second.acquire("x", 3).await.unwrap().is_granted(), "above the capacity, no max_wait helps");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 
 use crate::support::*;
 use diana_core::{
-    Ask, Clock, Concurrency, Cost, FixedWindow, Limit, Opens, Patience, Quota, RefillingBucket, SlidingLog,
-    SlidingWindow, Store, SystemClock, Timestamp, Total,
+    Ask, Clock, Concurrency, Cost, FixedWindow, Limit, MaxWait, Quota, RefillingBucket, SlidingLog, SlidingWindow,
+    Store, SystemClock, Timestamp, Total, WindowStart,
 };
 use diana_redis::{Options, RedisStore, Times, WhenDown};
 use diana_testing::{Proxy, RedisCluster, RedisServer};
@@ -27,7 +27,7 @@ fn twenties() -> Vec<Limit> {
     let quota = |text: &str| text.parse::<Quota>().unwrap();
     vec![
         bucket("bucket", "20/week"),
-        Limit::new("window", FixedWindow::new(quota("20/week")).opens(Opens::FirstRequest)),
+        Limit::new("window", FixedWindow::new(quota("20/week")).with_window_start(WindowStart::FirstRequest)),
         Limit::new("log", SlidingLog::new(quota("20/week"))),
         Limit::new("total", Total::new(20).unwrap()),
     ]
@@ -158,12 +158,15 @@ async fn only_what_is_still_in_use_is_charged() {
     let store = healthy_store(&proxy.url(), options).await;
     let (limit, window) = (
         bucket("bucket", "10/10s"),
-        Limit::new("window", FixedWindow::new("10/10s".parse::<Quota>().unwrap()).opens(Opens::FirstRequest)),
+        Limit::new(
+            "window",
+            FixedWindow::new("10/10s".parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest),
+        ),
     );
     let at = |secs: u64| Timestamp::from_secs(1_800_000_000 + secs);
     let all = async |limit: &Limit, secs: u64| {
         let mut granted = 0;
-        while store.decide(&[Ask::one(limit, "x")], at(secs), Patience::NONE).await.unwrap().is_granted() {
+        while store.decide(&[Ask::one(limit, "x")], at(secs), MaxWait::NONE).await.unwrap().is_granted() {
             granted += 1;
         }
         granted
@@ -217,7 +220,10 @@ async fn many_slots_of_a_slow_cluster_are_charged_once() {
     let (redis, proxy) = one_node_cluster();
     let url = format!("redis+cluster://127.0.0.1:{}", proxy.port());
     let store = healthy_store(&url, Options::default().timeout(PATIENT)).await;
-    let limit = Limit::new("slots", FixedWindow::new("100/week".parse::<Quota>().unwrap()).opens(Opens::FirstRequest));
+    let limit = Limit::new(
+        "slots",
+        FixedWindow::new("100/week".parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest),
+    );
     let keys = (0..40).map(|nth| format!("k{nth}")).collect::<Vec<_>>();
     proxy.refuse().unwrap();
     proxy.drop_connections();
@@ -281,7 +287,7 @@ async fn what_is_between_two_masters_is_charged_too() {
     node.freeze().unwrap();
     let asks = [Ask::one(&known, "traveller"), Ask::one(&new, "traveller")];
     for _ in 0..3 {
-        assert!(store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap().is_granted());
+        assert!(store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap().is_granted());
     }
     node.thaw().unwrap();
     until_left(&other, &[known], "traveller", 15).await;
@@ -296,7 +302,8 @@ async fn a_limit_that_others_changed_meanwhile_stays_changed() {
     let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
     let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
     until(SOON, "both are counted", || store.link().instances == 2).await;
-    let window = |quota: &str| FixedWindow::new(quota.parse::<Quota>().unwrap()).opens(Opens::FirstRequest);
+    let window =
+        |quota: &str| FixedWindow::new(quota.parse::<Quota>().unwrap()).with_window_start(WindowStart::FirstRequest);
     let (old, new) = (Limit::new("window", window("10/week")), Limit::new("window", window("100/week")));
     assert_eq!(granted(&other, &old, "x", 1).await, 1);
     let others = (0..20).map(|nth| format!("k{nth}")).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
 //! On Redis Cluster: never more than each limit, whatever is moved, killed or asked across slots.
 
 use crate::support::*;
-use diana_core::{Ask, Clock, Concurrency, Decision, Limit, Patience, Store, SystemClock};
-use diana_redis::{Options, RedisStore, Refusals, WhenDown};
+use diana_core::{Ask, Clock, Concurrency, Decision, Limit, MaxWait, Store, SystemClock};
+use diana_redis::{DenyCache, Options, RedisStore, WhenDown};
 use diana_testing::RedisCluster;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ fn url(cluster: &RedisCluster) -> String {
 
 /// Asks Redis each time, and has the time for it.
 fn options(when_down: WhenDown) -> Options {
-    Options::default().timeout(PATIENT * 4).refusals(Refusals::AskedAgain).when_down(when_down)
+    Options::default().timeout(PATIENT * 4).deny_cache(DenyCache::Off).when_down(when_down)
 }
 
 /// One permit of each limit for its key: all or nothing.
 async fn ask_all(store: &RedisStore, all: &[(Limit, &str)]) -> bool {
     let asks = all.iter().map(|(limit, key)| Ask::one(limit, *key)).collect::<Vec<_>>();
-    store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap().is_granted()
+    store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap().is_granted()
 }
 
 /// Requests that are made again and again.

@@ -1,7 +1,7 @@
 //! The core's suite of behaviour, on a real Redis: with the options that everybody has by default, and with Redis asked each time.
 
 use diana_core::conformance::{self, Setup};
-use diana_redis::{Batching, Options, RedisStore, Refusals, Times, WhenDown};
+use diana_redis::{Batching, DenyCache, Options, RedisStore, Times, WhenDown};
 use diana_testing::RedisServer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn passes(options: fn(Options) -> Options) {
 
 #[tokio::test]
 async fn the_shared_store_passes() {
-    passes(|options| options.refusals(Refusals::AskedAgain).batching(Batching::Off)).await;
+    passes(|options| options.deny_cache(DenyCache::Off).batching(Batching::Off)).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! What is denied without asking Redis is reported as Redis would report it: every limit of the request, in every field.
 
 use crate::support::{ask, bucket, store, warm};
-use diana_core::{Answer, Ask, Clock, Concurrency, Cost, Decision, FixedWindow, Limit, MemoryStore, Opens, Patience};
+use diana_core::{
+    Answer, Ask, Clock, Concurrency, Cost, Decision, FixedWindow, Limit, MaxWait, MemoryStore, WindowStart,
+};
 use diana_core::{Quota, RefillingBucket, Retry, SlidingLog, Store, SystemClock, Timestamp, Total};
 use diana_redis::{Options, RedisStore, Times, WhenDown};
 use diana_testing::RedisServer;
@@ -23,20 +25,20 @@ fn now() -> Timestamp {
 
 async fn ask_all(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
     let asks = limits.iter().map(|limit| Ask::one(limit, key)).collect::<Vec<_>>();
-    store.decide(&asks, now(), Patience::NONE).await.unwrap()
+    store.decide(&asks, now(), MaxWait::NONE).await.unwrap()
 }
 
 fn remaining(decision: &Decision) -> Vec<u64> {
-    decision.answers().iter().map(|answer| answer.standing.remaining).collect()
+    decision.answers().iter().map(|answer| answer.status.remaining).collect()
 }
 
 /// Asks until this is answered without Redis; what it says then.
 async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
     for _ in 0..1_000 {
-        let before = store.link().saved_by_refusals;
+        let before = store.link().saved_by_deny_cache;
         let decision = ask_all(store, limits, key).await;
         assert!(!decision.is_granted());
-        if store.link().saved_by_refusals > before {
+        if store.link().saved_by_deny_cache > before {
             return decision;
         }
     }
@@ -77,7 +79,7 @@ async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() 
             "{denied:?}"
         );
     }
-    assert!(store.link().saved_by_refusals > 0, "{:?}", store.link());
+    assert!(store.link().saved_by_deny_cache > 0, "{:?}", store.link());
 }
 
 #[tokio::test]
@@ -100,7 +102,7 @@ async fn what_this_process_takes_and_charges_is_in_the_next_report() {
     let both = |key: &'static str| {
         let asks = [Ask::one(&each, key), Ask::one(&all, "everybody")];
         let store = &store;
-        async move { store.decide(&asks, now(), Patience::NONE).await.unwrap() }
+        async move { store.decide(&asks, now(), MaxWait::NONE).await.unwrap() }
     };
     assert!(both("x").await.is_granted());
     assert_eq!(remaining(&both("x").await), [0, 49]);
@@ -110,7 +112,7 @@ async fn what_this_process_takes_and_charges_is_in_the_next_report() {
     assert_eq!(store.link().commands, before, "this process has taken it, and knows");
     store.charge(Ask::new(&all, "everybody", Cost::new(8).unwrap()), now()).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 40]);
-    let taken = store.decide(&[Ask::one(&all, "everybody")], now(), Patience::NONE).await.unwrap();
+    let taken = store.decide(&[Ask::one(&all, "everybody")], now(), MaxWait::NONE).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 39]);
     store.refund(&[Ask::one(&all, "everybody")], &taken, now()).await.unwrap();
     assert_eq!(remaining(&both("x").await), [0, 40]);
@@ -135,10 +137,10 @@ async fn a_report_on_a_log_holds_until_the_first_moment_leaves_any_window() {
         }
         let asks = [Ask::one(&limit, "x")];
         let (here, there) = (
-            memory.decide(&asks, at, Patience::NONE).await.unwrap(),
-            shared.decide(&asks, at, Patience::NONE).await.unwrap(),
+            memory.decide(&asks, at, MaxWait::NONE).await.unwrap(),
+            shared.decide(&asks, at, MaxWait::NONE).await.unwrap(),
         );
-        assert_eq!(here.answers()[0].standing, there.answers()[0].standing);
+        assert_eq!(here.answers()[0].status, there.answers()[0].status);
     }
 }
 
@@ -164,7 +166,7 @@ fn limits() -> Vec<Limit> {
     vec![
         bucket("bucket", "4/week"),
         bucket("wide", "50/week"),
-        Limit::new("window", FixedWindow::new(quota("6/week")).opens(Opens::FirstRequest)),
+        Limit::new("window", FixedWindow::new(quota("6/week")).with_window_start(WindowStart::FirstRequest)),
         Limit::new("refilled", RefillingBucket::new(quota("5/week"))),
         Limit::new("log", SlidingLog::new(quota("5/week"))),
         Limit::new("total", Total::new(7).unwrap()),
@@ -250,7 +252,7 @@ impl Both {
                 let name = key.to_string();
                 let ask = |(limit, cost): &(usize, u64)| Ask::new(&limits[*limit], &name, Cost::new(*cost).unwrap());
                 let asks = asked.iter().map(ask).collect::<Vec<_>>();
-                (key, shared.decide(&asks, now(), Patience::NONE).await.unwrap())
+                (key, shared.decide(&asks, now(), MaxWait::NONE).await.unwrap())
             });
         }
         let mut answered = under_way.join_all().await;
@@ -258,7 +260,7 @@ impl Both {
         for (key, shared) in answered {
             let name = key.to_string();
             let asks = self.asks(&name, &asked);
-            let memory = self.memory.decide(&asks, now(), Patience::NONE).await.unwrap();
+            let memory = self.memory.decide(&asks, now(), MaxWait::NONE).await.unwrap();
             let are_alike = memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
             prop_assert!(
                 are_alike && memory.binding() == shared.binding(),
@@ -282,7 +284,7 @@ fn same(memory: &Answer, shared: &Answer) -> bool {
         (Some(Retry::After(a)), Some(Retry::After(b))) => is_near(a, b),
         (a, b) => a == b,
     };
-    let (a, b) = (memory.standing, shared.standing);
+    let (a, b) = (memory.status, shared.status);
     retries && a.limit == b.limit && a.remaining == b.remaining && is_near(a.reset, b.reset)
 }
 
@@ -301,7 +303,7 @@ fn with_default_options_decisions_and_reports_are_those_of_the_store_in_process(
                 both.play(step).await?;
             }
             let link = both.shared.link();
-            remembered.fetch_add(link.saved_by_refusals, Ordering::Relaxed);
+            remembered.fetch_add(link.saved_by_deny_cache, Ordering::Relaxed);
             batched.fetch_add(link.saved_by_batching, Ordering::Relaxed);
             Ok(())
         })

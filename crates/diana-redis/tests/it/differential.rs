@@ -9,9 +9,9 @@ mod script;
 
 use crate::support::healthy_store;
 use diana_core::{
-    Answer, Ask, Cost, Decision, Limit, MemoryStore, Outcome, Patience, Retry, SmoothWarmingUp, Store, Timestamp,
+    Answer, Ask, Cost, Decision, Limit, MaxWait, MemoryStore, Outcome, Retry, SmoothWarmingUp, Store, Timestamp,
 };
-use diana_redis::{Batching, Options, RedisStore, Refusals, Times, WhenDown};
+use diana_redis::{Batching, DenyCache, Options, RedisStore, Times, WhenDown};
 use diana_testing::RedisServer;
 use limits::{Carried, Kind};
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn play(options: fn(Options) -> Options) -> u64 {
             let shared = healthy_store(&redis.url(), options).await;
             let mut both = Both::new(shared, &script);
             let played = both.play(&script.steps).await;
-            remembered.fetch_add(both.shared.link().saved_by_refusals, Ordering::Relaxed);
+            remembered.fetch_add(both.shared.link().saved_by_deny_cache, Ordering::Relaxed);
             played
         })
     });
@@ -56,7 +56,7 @@ fn play(options: fn(Options) -> Options) -> u64 {
 
 #[test]
 fn memory_and_redis_answer_alike() {
-    assert_eq!(play(|options| options.refusals(Refusals::AskedAgain).batching(Batching::Off)), 0);
+    assert_eq!(play(|options| options.deny_cache(DenyCache::Off).batching(Batching::Off)), 0);
 }
 
 #[test]
@@ -79,19 +79,19 @@ async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
         let between = before.changed_to(rates[1]);
         let after = between.changed_to(rates[0]);
         let ask = Ask::one(&before, "x");
-        let taken = memory.decide(&[ask], now, Patience::NONE).await.unwrap();
-        let taken_there = shared.decide(&[ask], now, Patience::NONE).await.unwrap();
+        let taken = memory.decide(&[ask], now, MaxWait::NONE).await.unwrap();
+        let taken_there = shared.decide(&[ask], now, MaxWait::NONE).await.unwrap();
         for limit in [&between, &after] {
             let ask = [Ask::one(limit, "x")];
-            let _ = memory.peek(&ask, now, Patience::NONE).await.unwrap();
-            let _ = shared.peek(&ask, now, Patience::NONE).await.unwrap();
+            let _ = memory.peek(&ask, now, MaxWait::NONE).await.unwrap();
+            let _ = shared.peek(&ask, now, MaxWait::NONE).await.unwrap();
         }
         let ask = [Ask::one(&after, "x")];
         memory.refund(&ask, &taken, now).await.unwrap();
         shared.refund(&ask, &taken_there, now).await.unwrap();
-        let here = memory.peek(&ask, now, Patience::NONE).await.unwrap();
-        let there = shared.peek(&ask, now, Patience::NONE).await.unwrap();
-        assert_eq!(here.answers()[0].standing, there.answers()[0].standing, "{number}");
+        let here = memory.peek(&ask, now, MaxWait::NONE).await.unwrap();
+        let there = shared.peek(&ask, now, MaxWait::NONE).await.unwrap();
+        assert_eq!(here.answers()[0].status, there.answers()[0].status, "{number}");
     }
 }
 
@@ -144,8 +144,8 @@ impl<'a> Both<'a> {
             match step {
                 Step::Wait(micros) => self.now = self.now + Duration::from_micros(*micros),
                 Step::WaitAsTold(more) => self.wait_as_told(*more),
-                Step::Ask(places, patience) => self.ask(places, *patience).await?,
-                Step::Peek(places, patience) => self.peek(places, *patience).await?,
+                Step::Ask(places, max_wait) => self.ask(places, *max_wait).await?,
+                Step::Peek(places, max_wait) => self.peek(places, *max_wait).await?,
                 Step::Charge(place) => {
                     let ask = self.asks(&[*place])[0];
                     self.memory.charge(ask, self.now).await.unwrap();
@@ -174,27 +174,27 @@ impl<'a> Both<'a> {
         self.now = Timestamp::from_micros(self.now.as_micros() + micros);
     }
 
-    async fn ask(&mut self, places: &[Place], patience: Patience) -> Result<(), TestCaseError> {
+    async fn ask(&mut self, places: &[Place], max_wait: MaxWait) -> Result<(), TestCaseError> {
         let asks = self.asks(places);
-        let memory = self.memory.decide(&asks, self.now, patience).await.unwrap();
-        let shared = self.shared.decide(&asks, self.now, patience).await.unwrap();
-        self.compare("decide", &asks, patience, &memory, &shared)?;
+        let memory = self.memory.decide(&asks, self.now, max_wait).await.unwrap();
+        let shared = self.shared.decide(&asks, self.now, max_wait).await.unwrap();
+        self.compare("decide", &asks, max_wait, &memory, &shared)?;
         let answer = &memory.answers()[0];
         self.told = match (memory.retry(), memory.wait()) {
             (Some(Retry::After(after)), _) => after,
             (_, Some(wait)) if !wait.is_zero() => wait,
-            _ => answer.standing.reset,
+            _ => answer.status.reset,
         };
         // Denials too: to give one back gives nothing.
         self.decided.push(Decided { places: places.to_vec(), memory, shared });
         Ok(())
     }
 
-    async fn peek(&self, places: &[Place], patience: Patience) -> Result<(), TestCaseError> {
+    async fn peek(&self, places: &[Place], max_wait: MaxWait) -> Result<(), TestCaseError> {
         let asks = self.asks(places);
-        let memory = self.memory.peek(&asks, self.now, patience).await.unwrap();
-        let shared = self.shared.peek(&asks, self.now, patience).await.unwrap();
-        self.compare("peek", &asks, patience, &memory, &shared)
+        let memory = self.memory.peek(&asks, self.now, max_wait).await.unwrap();
+        let shared = self.shared.peek(&asks, self.now, max_wait).await.unwrap();
+        self.compare("peek", &asks, max_wait, &memory, &shared)
     }
 
     async fn reset(&mut self, place: &Place) -> Result<(), TestCaseError> {
@@ -233,7 +233,7 @@ impl<'a> Both<'a> {
     async fn look_at_all(&self) -> Result<(), TestCaseError> {
         for limit in 0..self.limits.len() {
             for key in 0..KEYS {
-                self.peek(&[Place { limit, key, cost: 1 }], Patience::NONE).await?;
+                self.peek(&[Place { limit, key, cost: 1 }], MaxWait::NONE).await?;
             }
         }
         Ok(())
@@ -251,7 +251,7 @@ impl<'a> Both<'a> {
         &self,
         what: &str,
         asks: &[Ask<'_>],
-        patience: Patience,
+        max_wait: MaxWait,
         memory: &Decision,
         shared: &Decision,
     ) -> Result<(), TestCaseError> {
@@ -259,7 +259,7 @@ impl<'a> Both<'a> {
             && memory.answers().iter().zip(shared.answers()).all(|(memory, shared)| same(memory, shared));
         prop_assert!(
             are_alike,
-            "{what} {asks:?} at {:?}, {patience:?}:\n  memory {:?}\n  redis  {:?}",
+            "{what} {asks:?} at {:?}, {max_wait:?}:\n  memory {:?}\n  redis  {:?}",
             self.now,
             memory.answers(),
             shared.answers(),
@@ -279,6 +279,6 @@ fn same(memory: &Answer, shared: &Answer) -> bool {
         (Outcome::Denied { retry }, Outcome::Denied { retry: other }) => retry == other,
         _ => false,
     };
-    let (a, b) = (memory.standing, shared.standing);
+    let (a, b) = (memory.status, shared.status);
     outcomes && a.limit == b.limit && a.remaining == b.remaining && is_near(a.reset, b.reset)
 }

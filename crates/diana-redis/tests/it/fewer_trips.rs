@@ -2,9 +2,9 @@
 
 use crate::support::{ask, ask_for, bucket, granted, store, until, warm};
 use diana_core::{
-    Ask, Clock, FixedWindow, Limit, Patience, Quota, ResetListener, Retry, Store, SystemClock, TokenBucket, Total,
+    Ask, Clock, FixedWindow, Limit, MaxWait, Quota, ResetListener, Retry, Store, SystemClock, TokenBucket, Total,
 };
-use diana_redis::{Batching, Leases, Options, RedisStore, Refusals};
+use diana_redis::{Batching, DenyCache, Leases, Options, RedisStore};
 use diana_testing::RedisServer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ async fn commands(store: &RedisStore, asked: impl Future) -> u64 {
 async fn a_refusal_is_remembered_for_as_much_and_more() {
     let redis = RedisServer::start().unwrap();
     let store = warm(&redis, options()).await;
-    let remembered = store.link().saved_by_refusals;
+    let remembered = store.link().saved_by_deny_cache;
     let limit = bucket("hourly", "5/h");
     assert!(ask_for(&store, &limit, "x", 3).await.is_granted());
     // Not even the first refusal needs to ask: a grant tells as well that as much again is not there.
@@ -39,11 +39,11 @@ async fn a_refusal_is_remembered_for_as_much_and_more() {
                 (100, retry) => assert_eq!(retry, Retry::Never),
                 (_, other) => panic!("{other:?}"),
             }
-            assert_eq!(denied.answers()[0].standing.remaining, 2);
+            assert_eq!(denied.answers()[0].status.remaining, 2);
         }
     };
     assert_eq!(commands(&store, asked).await, 0);
-    assert_eq!(store.link().saved_by_refusals - remembered, 3);
+    assert_eq!(store.link().saved_by_deny_cache - remembered, 3);
     // Less may still be there, and others are not meant.
     assert!(ask_for(&store, &limit, "x", 2).await.is_granted());
     assert!(ask_for(&store, &limit, "y", 3).await.is_granted());
@@ -70,10 +70,10 @@ async fn a_refusal_is_forgotten_when_it_no_longer_holds() {
 #[tokio::test]
 async fn refusals_can_be_asked_again() {
     let redis = RedisServer::start().unwrap();
-    let store = store(&redis.url(), options().refusals(Refusals::AskedAgain)).await;
+    let store = store(&redis.url(), options().deny_cache(DenyCache::Off)).await;
     let limit = bucket("hourly", "1/h");
     assert_eq!(commands(&store, granted(&store, &limit, "x", 10)).await, 11, "one of them to load the script");
-    assert_eq!(store.link().saved_by_refusals, 0);
+    assert_eq!(store.link().saved_by_deny_cache, 0);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn a_refund_a_reset_and_a_change_reach_what_is_remembered() {
     let store = store(&redis.url(), options()).await;
     let limit = bucket("hourly", "1/h");
     let asks = [Ask::one(&limit, "x")];
-    let first = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    let first = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(!ask(&store, &limit, "x").await.is_granted());
     store.refund(&asks, &first, SystemClock.now()).await.unwrap();
     assert!(ask(&store, &limit, "x").await.is_granted());
@@ -104,7 +104,7 @@ async fn what_another_instance_gives_back_is_heard_of() {
     let limit = bucket("hourly", "1/h");
     let asks = [Ask::one(&limit, "x")];
     for gives_back in ["refund", "reset"] {
-        let first = here.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        let first = here.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
         assert!(first.is_granted(), "{gives_back}");
         assert!(!ask(&there, &limit, "x").await.is_granted());
         let asked = SystemClock.now();
@@ -159,7 +159,7 @@ impl ResetListener for Told {
 #[tokio::test]
 async fn who_wants_to_hear_of_resets_does_also_if_nothing_is_remembered() {
     let redis = RedisServer::start().unwrap();
-    let options = || options().refusals(Refusals::AskedAgain);
+    let options = || options().deny_cache(DenyCache::Off);
     let (here, there) = (store(&redis.url(), options()).await, store(&redis.url(), options()).await);
     let told = Arc::new(Told::default());
     let listener: Weak<Told> = Arc::downgrade(&told);
@@ -236,7 +236,7 @@ async fn what_a_lease_granted_can_be_given_back() {
     let used = use_leases(&leasing, &limit, 10).await;
     let asks = [Ask::one(&limit, "x")];
     let held = leasing.link().leased;
-    let decision = leasing.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    let decision = leasing.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert_eq!(leasing.link().leased, held - 1);
     leasing.refund(&asks, &decision, SystemClock.now()).await.unwrap();
     assert_eq!(leasing.link().leased, held);
@@ -249,7 +249,7 @@ async fn what_a_lease_granted_can_be_given_back() {
 async fn a_key_that_nobody_asks_for_gives_its_leases_back() {
     let redis = RedisServer::start().unwrap();
     let leasing = store(&redis.url(), options().leases(Leases::Of(40))).await;
-    let plain = store(&redis.url(), options().refusals(Refusals::AskedAgain)).await;
+    let plain = store(&redis.url(), options().deny_cache(DenyCache::Off)).await;
     let limit = bucket("idle", "1/h burst 100");
     let used = use_leases(&leasing, &limit, 5).await;
     assert!(leasing.link().leased > 0);

@@ -1,7 +1,7 @@
 //! What is refused without asking: of a flood, all of it.
 
 use crate::support::{ask, bucket, granted};
-use diana_core::{Ask, Clock, Patience, Store, SystemClock};
+use diana_core::{Ask, Clock, MaxWait, Store, SystemClock};
 use diana_redis::{Options, RedisStore};
 use diana_testing::RedisServer;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn only_what_is_granted_costs_a_command() {
     assert_eq!(granted(&store, &bucket("three", "3/h"), "alice", 200).await, 3);
     let after = store.link();
     assert_eq!(after.commands - before.commands, 3);
-    assert_eq!(after.saved_by_refusals - before.saved_by_refusals, 197);
+    assert_eq!(after.saved_by_deny_cache - before.saved_by_deny_cache, 197);
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn what_is_given_back_can_be_had_again() {
     let (store, limit) = (warm(&redis).await, bucket("one", "1/h"));
     let now = SystemClock.now();
     let asks = [Ask::one(&limit, "alice")];
-    let decision = store.decide(&asks, now, Patience::NONE).await.unwrap();
+    let decision = store.decide(&asks, now, MaxWait::NONE).await.unwrap();
     assert!(decision.is_granted());
     assert!(!ask(&store, &limit, "alice").await.is_granted());
     store.refund(&asks, &decision, now).await.unwrap();
@@ -41,6 +41,6 @@ async fn a_limit_that_was_not_charged_is_not_used_up() {
     let (free, used_up) = (bucket("free", "1/h"), bucket("used-up", "1/h"));
     assert!(ask(&store, &used_up, "alice").await.is_granted());
     let both = [Ask::one(&free, "alice"), Ask::one(&used_up, "alice")];
-    assert!(!store.decide(&both, SystemClock.now(), Patience::NONE).await.unwrap().is_granted());
+    assert!(!store.decide(&both, SystemClock.now(), MaxWait::NONE).await.unwrap().is_granted());
     assert!(ask(&store, &free, "alice").await.is_granted());
 }

@@ -1,14 +1,14 @@
 //! Faults that were found, each as a test that failed before.
 
 use crate::support::{ask, ask_for, bucket, granted, store, until};
-use diana_core::{Ask, Clock, Concurrency, Cost, FixedWindow, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
+use diana_core::{Ask, Clock, Concurrency, Cost, FixedWindow, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
 use diana_core::{Timestamp, Total};
-use diana_redis::{Leases, Options, RedisStore, Refusals, SharedLimiter, WhenDown};
+use diana_redis::{DenyCache, Leases, Options, RedisStore, SharedLimiter, WhenDown};
 use diana_testing::RedisServer;
 use std::time::Duration;
 
 fn options() -> Options {
-    Options::default().timeout(Duration::from_secs(2)).when_down(WhenDown::Deny).refusals(Refusals::AskedAgain)
+    Options::default().timeout(Duration::from_secs(2)).when_down(WhenDown::Deny).deny_cache(DenyCache::Off)
 }
 
 fn now() -> Timestamp {
@@ -67,8 +67,8 @@ async fn a_dropped_store_and_a_changed_limit_give_blocks_back() {
     used += u64::from(ask(&leasing, &larger, "x").await.is_granted());
     drop(leasing);
     let left = async || {
-        let seen = plain.peek(&[Ask::one(&larger, "x")], now(), Patience::NONE).await.unwrap();
-        seen.answers()[0].standing.remaining
+        let seen = plain.peek(&[Ask::one(&larger, "x")], now(), MaxWait::NONE).await.unwrap();
+        seen.answers()[0].status.remaining
     };
     let began = now();
     while left().await + used != 101 {
@@ -121,14 +121,14 @@ async fn a_receipt_is_worth_the_same_while_others_hold_leases() {
     let (a, b) = (store(&redis.url(), options()).await, store(&redis.url(), options().leases(Leases::Of(40))).await);
     until_leased(&b, &limit).await;
     let asks = [Ask::new(&limit, "x", Cost::new(10).unwrap())];
-    let decision = a.decide(&asks, now(), Patience::NONE).await.unwrap();
+    let decision = a.decide(&asks, now(), MaxWait::NONE).await.unwrap();
     assert!(decision.is_granted());
     tokio::time::sleep(Duration::from_millis(300)).await;
     // Time has given it back already, and what is used now is others'.
     assert!(ask_for(&a, &limit, "x", 30).await.is_granted());
-    let before = a.peek(&asks, now(), Patience::NONE).await.unwrap().answers()[0].standing.remaining;
+    let before = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status.remaining;
     a.refund(&asks, &decision, now()).await.unwrap();
-    let after = a.peek(&asks, now(), Patience::NONE).await.unwrap().answers()[0].standing.remaining;
+    let after = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status.remaining;
     // Some come back by themselves between the two looks; a refund that counts would be ten.
     assert!(after <= before + 6, "{before} before the refund, {after} after");
 }
@@ -141,11 +141,11 @@ async fn who_stops_waiting_gives_back_while_others_hold_leases() {
     until_leased(&b, &limit).await;
     let _ = all_of(&a, &limit).await;
     let asks = [Ask::new(&limit, "x", Cost::new(20).unwrap())];
-    let waits = a.decide(&asks, now(), Patience::FOREVER).await.unwrap();
+    let waits = a.decide(&asks, now(), MaxWait::FOREVER).await.unwrap();
     assert!(waits.wait().unwrap() > Duration::from_millis(1_000));
-    let longest = a.peek(&asks, now(), Patience::FOREVER).await.unwrap().wait().unwrap();
+    let longest = a.peek(&asks, now(), MaxWait::FOREVER).await.unwrap().wait().unwrap();
     a.refund(&asks, &waits, now()).await.unwrap();
-    let wait = a.peek(&asks, now(), Patience::FOREVER).await.unwrap().wait().unwrap();
+    let wait = a.peek(&asks, now(), MaxWait::FOREVER).await.unwrap().wait().unwrap();
     assert!(wait + Duration::from_millis(1_500) < longest, "{longest:?} behind it, {wait:?} without it");
 }
 
@@ -155,9 +155,9 @@ async fn two_limits_of_one_name_in_one_request_are_one() {
     let store = store(&redis.url(), options()).await;
     let (one, other) = (bucket("same", "100/h"), bucket("same", "100/h"));
     let asks = [Ask::new(&one, "x", Cost::new(50).unwrap()), Ask::one(&other, "x")];
-    let decision = store.decide(&asks, now(), Patience::NONE).await.unwrap();
+    let decision = store.decide(&asks, now(), MaxWait::NONE).await.unwrap();
     assert!(decision.is_granted());
-    assert_eq!(decision.answers()[1].standing.remaining, 50);
+    assert_eq!(decision.answers()[1].status.remaining, 50);
     assert_eq!(granted(&store, &one, "x", 100).await, 50);
 }
 
@@ -175,7 +175,7 @@ async fn a_state_that_makes_no_sense_does_not_hurt_what_is_counted_beside_it() {
             let store = store.clone();
             tokio::spawn(async move {
                 let asks = [Ask::one(&limit, "x")];
-                let decision = store.decide(&asks, now(), Patience::NONE).await.unwrap();
+                let decision = store.decide(&asks, now(), MaxWait::NONE).await.unwrap();
                 let _ = store.refund(&asks, &decision, now()).await;
             })
         });
@@ -183,8 +183,8 @@ async fn a_state_that_makes_no_sense_does_not_hurt_what_is_counted_beside_it() {
             task.await.unwrap();
         }
     }
-    let seen = store.peek(&[Ask::one(&places, "x")], now(), Patience::NONE).await.unwrap();
-    assert_eq!(seen.answers()[0].standing.remaining, 10, "nobody is in flight");
+    let seen = store.peek(&[Ask::one(&places, "x")], now(), MaxWait::NONE).await.unwrap();
+    assert_eq!(seen.answers()[0].status.remaining, 10, "nobody is in flight");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! A permit that is released can be had by the same process at once, whatever the release and the next question do on the way.
 
 use crate::support::*;
-use diana_core::{Ask, Clock, Concurrency, Limit, Patience, Store, SystemClock};
+use diana_core::{Ask, Clock, Concurrency, Limit, MaxWait, Store, SystemClock};
 use diana_redis::{Options, RedisStore, SharedLimiter};
 use diana_testing::{Proxy, RedisServer};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ async fn one_after_the_other(store: &Arc<RedisStore>, between: impl Fn(usize)) {
     let limit = Limit::new("one", Concurrency::new(1).unwrap());
     let asks = [Ask::one(&limit, "x")];
     for nth in 0..TIMES {
-        let decision = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        let decision = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
         assert!(decision.is_granted(), "the {nth}th: {decision:?}");
         between(nth);
         drop(store.start_refund(&asks, &decision, SystemClock.now()));
@@ -142,12 +142,12 @@ async fn what_was_taken_across_slots_is_released_also_if_redis_goes_away() {
     let store = healthy_store(&url, Options::default().timeout(timeout).permits_for(SOON * 360)).await;
     let limit = Limit::new("one", Concurrency::new(1).unwrap());
     let asks = [Ask::one(&limit, "a"), Ask::one(&limit, "b")];
-    let first = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    let first = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(first.is_granted());
     store.refund(&asks, &first, SystemClock.now()).await.unwrap();
     // Both come to Redis before the deadline, and the second answer here after it.
     proxy.delay(timeout * 26 / 100).unwrap();
-    let local = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    let local = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(store.is_fallback(&local));
     proxy.refuse().unwrap();
     proxy.drop_connections();

@@ -1,7 +1,7 @@
 //! Never more than the limit in any span, over all instances, with everything on that spares trips.
 
 use crate::support::{ask, ask_for, bucket, store};
-use diana_core::{Ask, Clock, Cost, FixedWindow, Limit, Patience, Quota, Store, SystemClock, Timestamp};
+use diana_core::{Ask, Clock, Cost, FixedWindow, Limit, MaxWait, Quota, Store, SystemClock, Timestamp};
 use diana_redis::{Leases, Options};
 use diana_testing::RedisServer;
 use parking_lot::Mutex;
@@ -74,7 +74,7 @@ async fn hammer(leases: Leases, limit: Limit) -> Vec<(&'static str, Vec<Grant>)>
             while !stop.load(Ordering::Relaxed) {
                 let (asked, cost) = (SystemClock.now(), costs.next().unwrap());
                 let asks = [Ask::new(&limit, key, Cost::new(cost).unwrap())];
-                let decision = store.decide(&asks, asked, Patience::NONE).await.unwrap();
+                let decision = store.decide(&asks, asked, MaxWait::NONE).await.unwrap();
                 let granted = decision.is_granted();
                 if granted {
                     grants.lock().push((index, Grant { asked, answered: SystemClock.now(), cost }));

@@ -2,18 +2,20 @@
 
 use crate::support::{ask, ask_for, bucket, granted, store};
 use diana_core::{
-    Ask, Calendar, Clock, Concurrency, Cost, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Patience,
+    Ask, Calendar, Clock, Concurrency, Cost, FixedWindow, LeakyBucket, Limit, MaxWait, MinInterval, WindowStart,
 };
-use diana_core::{Quota, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, Store};
+use diana_core::{
+    InitialPermits, Quota, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Store,
+};
 use diana_core::{StoreError, SystemClock, TokenBucket, Total};
-use diana_redis::{Options, RedisStore, Refusals, WhenDown};
+use diana_redis::{DenyCache, Options, RedisStore, WhenDown};
 use diana_testing::RedisServer;
 use std::time::Duration;
 
 /// A store that always asks, and denies if it can't.
 async fn plain(redis: &RedisServer) -> RedisStore {
     let options = Options::default().timeout(Duration::from_secs(2)).when_down(WhenDown::Deny);
-    store(&redis.url(), options.refusals(Refusals::AskedAgain)).await
+    store(&redis.url(), options.deny_cache(DenyCache::Off)).await
 }
 
 fn quota(text: &str) -> Quota {
@@ -31,11 +33,19 @@ fn every_kind() -> Vec<(Limit, Duration, Duration)> {
         (Limit::new("interval", MinInterval::new(ms(1_500)).unwrap()), ms(1_499), ms(1_500)),
         (Limit::new("refills", RefillingBucket::new(quota("2/2s burst 9"))), ms(9_999), ms(10_001)),
         (Limit::new("clock", FixedWindow::new(quota("9/30s"))), ms(0), ms(30_000)),
-        (Limit::new("first", FixedWindow::new(quota("9/2s")).opens(Opens::FirstRequest)), ms(1_999), ms(2_000)),
+        (
+            Limit::new("first", FixedWindow::new(quota("9/2s")).with_window_start(WindowStart::FirstRequest)),
+            ms(1_999),
+            ms(2_000),
+        ),
         (Limit::new("dates", calendar), ms(0), ms(25 * 3_600_000)),
         (Limit::new("sliding", SlidingWindow::new(quota("9/10s"))), ms(9_000), ms(10_000)),
         (Limit::new("log", log), ms(4_999), ms(5_000)),
-        (Limit::new("bursty", SmoothBursty::new(2.0).unwrap().starting(Starts::Full)), ms(499), ms(501)),
+        (
+            Limit::new("bursty", SmoothBursty::new(2.0).unwrap().with_initial_permits(InitialPermits::Full)),
+            ms(499),
+            ms(501),
+        ),
         (Limit::new("warming", SmoothWarmingUp::new(10.0, ms(2_000)).unwrap()), ms(1), ms(2_500)),
         (Limit::new("places", Concurrency::new(9).unwrap()), ms(59_999), ms(60_000)),
     ]
@@ -57,7 +67,7 @@ async fn every_key_expires_when_it_is_as_good_as_new_but_totals() {
         assert!((least - passed..=most).contains(&left), "{}: {left} ms, not {least} to {most}", limit.name());
         // Neither a denial nor a refund nor a charge leaves one without.
         let asks = [Ask::one(&limit, "x")];
-        let second = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        let second = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
         let _ = ask_for(&store, &limit, "x", 1_000).await;
         store.refund(&asks, &second, SystemClock.now()).await.unwrap();
         store.charge(Ask::new(&limit, "x", Cost::new(20).unwrap()), SystemClock.now()).await.unwrap();
@@ -74,7 +84,7 @@ async fn what_was_given_back_leaves_no_key_behind() {
     let store = plain(&redis).await;
     for (limit, ..) in every_kind().into_iter().filter(|(limit, ..)| limit.name() != "warming") {
         let asks = [Ask::one(&limit, "x")];
-        let decision = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+        let decision = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
         store.refund(&asks, &decision, SystemClock.now()).await.unwrap();
         let left = redis.cli(&["exists", &format!("diana:{}:{{x}}", limit.name())]).unwrap();
         assert_eq!(left.trim(), "0", "{}", limit.name());
@@ -87,17 +97,17 @@ async fn the_limits_of_one_key_are_decided_in_one_call_all_or_nothing() {
     let store = plain(&redis).await;
     let limits = every_kind().into_iter().map(|(limit, ..)| limit).collect::<Vec<_>>();
     let asks = limits.iter().map(|limit| Ask::one(limit, "x")).collect::<Vec<_>>();
-    assert!(store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap().is_granted());
+    assert!(store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap().is_granted());
     let before = store.link().commands;
     // The interval is not over, and two would have to wait, so none of them is charged.
-    let denied = store.decide(&asks, SystemClock.now(), Patience::NONE).await.unwrap();
+    let denied = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(!denied.is_granted());
     assert_eq!(denied.answers().len(), limits.len());
     assert_eq!(store.link().commands - before, 1);
     let in_the_way = limits.iter().zip(denied.answers()).filter(|(_, answer)| !answer.is_granted());
     assert_eq!(in_the_way.map(|(limit, _)| limit.name()).collect::<Vec<_>>(), ["leaky", "interval", "warming"]);
     let places = limits.iter().position(|limit| limit.name() == "places").unwrap();
-    assert_eq!(denied.answers()[places].standing.remaining, 8);
+    assert_eq!(denied.answers()[places].status.remaining, 8);
 }
 
 /// The states of keys that were used up by a clock that was an hour ahead, and is put back.
@@ -115,10 +125,10 @@ async fn a_clock_that_was_put_back_freezes_no_key() {
     fields[1] = (fields[1].parse::<u64>().unwrap() + hour).to_string();
     redis.cli(&["set", name, &fields.join(" "), "px", "7200000"]).unwrap();
     let denied = ask(&store, &limit, "x").await;
-    let standing = denied.answers()[0].standing;
+    let status = denied.answers()[0].status;
     assert!(!denied.is_granted());
     // No further ahead than when it was written, to a second.
-    assert!(standing.reset <= Duration::from_secs(1), "{standing:?}");
+    assert!(status.reset <= Duration::from_secs(1), "{status:?}");
     crate::support::until(Duration::from_secs(5), "it comes back", || {
         redis
             .cli(&["get", name])
@@ -147,8 +157,8 @@ async fn of_two_numbered_configurations_the_newer_counts_for_both() {
     // Were each to carry the key over to its own, back and forth, the old one would have 90 again each time.
     assert_eq!(granted(&old, &generous, "x", 50).await, 0);
     assert!(!ask(&new, &strict, "x").await.is_granted());
-    let standing = ask(&old, &generous, "y").await.answers()[0].standing;
-    assert_eq!((standing.limit, standing.remaining), (10, 9), "the one that has heard of it goes by it for other keys");
+    let status = ask(&old, &generous, "y").await.answers()[0].status;
+    assert_eq!((status.limit, status.remaining), (10, 9), "the one that has heard of it goes by it for other keys");
     assert_eq!((old.link().adopted, new.link().adopted), (1, 0));
 }
 
@@ -168,7 +178,7 @@ async fn without_numbers_each_goes_by_its_own_configuration() {
 async fn what_cant_be_kept_is_an_error_that_says_why() {
     let redis = RedisServer::start().unwrap();
     let store = plain(&redis).await;
-    let why = async |limit: Limit| match store.decide(&[Ask::one(&limit, "x")], SystemClock.now(), Patience::NONE).await
+    let why = async |limit: Limit| match store.decide(&[Ask::one(&limit, "x")], SystemClock.now(), MaxWait::NONE).await
     {
         Err(StoreError::Unsupported { limit, reason, .. }) => format!("{limit}: {reason}"),
         other => panic!("{other:?}"),

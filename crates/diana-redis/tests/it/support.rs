@@ -1,6 +1,6 @@
 //! What the tests of the shared store have in common.
 
-use diana_core::{Ask, Clock, Cost, Decision, Limit, Patience, Quota, Store, SystemClock, TokenBucket};
+use diana_core::{Ask, Clock, Cost, Decision, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Health, Options, RedisStore};
 use diana_testing::{Proxy, RedisServer};
 use std::time::Duration;
@@ -12,13 +12,13 @@ pub(crate) fn bucket(name: &str, quota: &str) -> Limit {
 
 /// One permit of `limit` for `key`, now.
 pub(crate) async fn ask(store: &RedisStore, limit: &Limit, key: &str) -> Decision {
-    store.decide(&[Ask::one(limit, key)], SystemClock.now(), Patience::NONE).await.unwrap()
+    store.decide(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap()
 }
 
 /// `cost` permits of `limit` for `key`, now.
 pub(crate) async fn ask_for(store: &RedisStore, limit: &Limit, key: &str, cost: u64) -> Decision {
     let ask = [Ask::new(limit, key, Cost::new(cost).unwrap())];
-    store.decide(&ask, SystemClock.now(), Patience::NONE).await.unwrap()
+    store.decide(&ask, SystemClock.now(), MaxWait::NONE).await.unwrap()
 }
 
 /// How many of `asks` requests for one permit are granted.
@@ -100,8 +100,8 @@ pub(crate) async fn granted_without_waiting(store: &RedisStore, limit: &Limit, k
 
 /// What is left for `key`, as Redis says.
 pub(crate) async fn left(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
-    let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), Patience::NONE).await.unwrap();
-    seen.answers()[0].standing.remaining
+    let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap();
+    seen.answers()[0].status.remaining
 }
 
 /// A store that listens to what others give back, and whose script Redis knows: from here on it forgets nothing by itself. It has

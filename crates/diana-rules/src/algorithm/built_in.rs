@@ -2,15 +2,16 @@
 
 use super::{AlgorithmOptions, Configured, invalid};
 use crate::document::node::Span;
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 use crate::schema;
 use diana_core::{
-    Calendar, Edge, FixedWindow, LeakyBucket, MAX_PERMITS, Opens, Quota, RefillingBucket, SlidingLog, SlidingWindow,
+    Calendar, Edge, FixedWindow, LeakyBucket, MAX_PERMITS, Quota, RefillingBucket, SlidingLog, SlidingWindow,
+    WindowStart,
 };
-use diana_core::{SmoothBursty, SmoothWarmingUp, Starts, TokenBucket};
+use diana_core::{InitialPermits, SmoothBursty, SmoothWarmingUp, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ const DESCRIPTIONS: [(&str, &str); 7] = [
 fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
     let problems = options.problems();
-    let mut fields = Fields::of(refill, "`refill`", REFILL, problems)?;
+    let mut fields = MapReader::of(refill, "`refill`", REFILL, problems)?;
     let (given, before) = (fields.take("tokens"), problems.len());
     let tokens = given.and_then(|node| scalar::count(node, "`tokens`", 1, problems));
     let every = fields.require("every", problems).and_then(|node| scalar::duration(node, "`every`", problems));
@@ -110,10 +111,10 @@ fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
 fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(zone) = options.text("time_zone") else {
         let opens = match options.word("opens", &["clock", "first_request"]) {
-            Some(1) => Opens::FirstRequest,
-            _ => Opens::OnTheClock,
+            Some(1) => WindowStart::FirstRequest,
+            _ => WindowStart::OnTheClock,
         };
-        return Some(Configured::new(FixedWindow::new(quota).opens(opens)));
+        return Some(Configured::new(FixedWindow::new(quota).with_window_start(opens)));
     };
     if let Some(opens) = options.node("opens") {
         let problem =
@@ -171,10 +172,10 @@ fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option
     };
     // For many keys an idle one must equal a new one; a single limiter may begin as Guava's does.
     let starts = match options.word("starts", &["full", "empty"]) {
-        Some(1) => Starts::Empty,
-        _ => Starts::Full,
+        Some(1) => InitialPermits::Empty,
+        _ => InitialPermits::Full,
     };
-    Some(Configured::new(smooth.starting(starts)))
+    Some(Configured::new(smooth.with_initial_permits(starts)))
 }
 
 fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {

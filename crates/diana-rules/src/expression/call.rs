@@ -2,7 +2,7 @@
 
 use super::lower::{Lowered, Lowering};
 use super::tree::{Kind, Part, Spelling, Tree};
-use crate::fields::nearest;
+use crate::map_reader::nearest;
 use crate::matching::networks::Networks;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr};
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         let same = known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
         let expected = match same.or_else(|| nearest(name, &known)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("expected one of {}", crate::fields::all(&known)),
+            None => format!("expected one of {}", crate::map_reader::all(&known)),
         };
         self.wrong(node, format!("there is no function `{name}`")).expected(expected)
     }

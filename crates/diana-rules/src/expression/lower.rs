@@ -4,7 +4,7 @@
 use super::error::InvalidExpression;
 use super::tree::{Comparison, Kind, Operator, Tree, Value};
 use crate::attributes::Attribute;
-use crate::fields::nearest;
+use crate::map_reader::nearest;
 use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SourceInfo, operators};
 use std::borrow::Cow;
@@ -99,7 +99,7 @@ impl<'a> Lowering<'a> {
         let known = self.names.iter().copied().chain(["request"]).collect::<Vec<_>>();
         let expected = match nearest(name, &known) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("`request.…`, {}, or a text in quotes", crate::fields::all(self.names)),
+            None => format!("`request.…`, {}, or a text in quotes", crate::map_reader::all(self.names)),
         };
         Err(self.wrong(node, format!("nothing is called `{name}`")).expected(expected))
     }

@@ -6,7 +6,7 @@
 use super::lower::{Lowered, Lowering, Typed};
 use super::tree::{Kind, Tree, Value};
 use crate::attributes::Attribute;
-use crate::fields::{all, nearest};
+use crate::map_reader::{all, nearest};
 use cel::IdedExpr;
 use cel::common::ast::{Expr, LiteralValue, operators};
 

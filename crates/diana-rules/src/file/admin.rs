@@ -5,7 +5,7 @@
 use super::gateway::addresses;
 use super::remote::token;
 use crate::document::node::Node;
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::secret::Secret;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -34,7 +34,7 @@ impl Default for Admin {
 
 impl Admin {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`admin`", ADMIN, problems)?;
+        let mut fields = MapReader::of(node, "`admin`", ADMIN, problems)?;
         let at = fields.take("listen");
         let listen = at.map_or_else(|| vec![LISTEN], |node| addresses(node, problems));
         let written = fields.peek("token").is_some();

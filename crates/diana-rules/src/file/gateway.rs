@@ -5,9 +5,9 @@
 //! - An address of a proxy is believed only where `trusted_proxies` says so; `proxy_protocol` without it is a mistake.
 //! - Every time and every bound has a value that is safe to leave alone.
 
-mod bounds;
+mod limits;
+mod observability;
 mod route;
-mod shown;
 mod signature;
 mod spelling;
 mod timeouts;
@@ -16,17 +16,17 @@ mod upstream;
 
 use crate::attributes::Attributes;
 use crate::document::node::{Node, Value};
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::matching::networks::Networks;
-use crate::matching::{Looks, Seen};
+use crate::matching::{Looks, RequestView};
 use crate::problem::Problem;
 use crate::scalar;
-pub(crate) use bounds::BOUNDS;
-pub use bounds::Bounds;
 use ipnet::IpNet;
+pub(crate) use limits::BOUNDS;
+pub use limits::GatewayLimits;
+pub use observability::{AccessLogFormat, RateLimitHeaders};
 pub use route::Route;
 pub(crate) use route::{MOST_ROUTES, ROUTE};
-pub use shown::{AccessLogFormat, RateLimitHeaders};
 pub(crate) use signature::SIGNATURE;
 pub use signature::Signature;
 pub(crate) use spelling::{METHODS, PATHS};
@@ -43,7 +43,7 @@ pub use upstream::{InvalidUpstream, Scheme, Upstream};
 /// What listens, and where requests go.
 ///
 /// ```
-/// use diana_rules::{DescribedRequest, Document, Registry, RuleFile};
+/// use diana_rules::{SyntheticRequest, Document, Registry, RuleFile};
 ///
 /// let document = Document::new("diana.yaml", "
 /// gateway:
@@ -55,8 +55,8 @@ pub use upstream::{InvalidUpstream, Scheme, Upstream};
 /// ");
 /// let file = RuleFile::read(&document, &Registry::default())?;
 /// let gateway = file.gateway.unwrap();
-/// assert_eq!(gateway.route(&DescribedRequest::new("GET", "/v1/users")), Some(0));
-/// assert_eq!(gateway.route(&DescribedRequest::new("GET", "/")), None);
+/// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/v1/users")), Some(0));
+/// assert_eq!(gateway.route(&SyntheticRequest::new("GET", "/")), None);
 /// assert_eq!(gateway.upstream[0].to_string(), "http://127.0.0.1:3000");
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
@@ -90,7 +90,7 @@ pub struct Gateway {
     /// How long it waits for whom.
     pub timeouts: Timeouts,
     /// How much one client may ask of it.
-    pub bounds: Bounds,
+    pub bounds: GatewayLimits,
     /// Which spellings of paths it accepts.
     pub paths: Paths,
     /// Which spellings of methods it accepts.
@@ -138,7 +138,7 @@ impl Default for Gateway {
             signature: None,
             workers: None,
             timeouts: Timeouts::default(),
-            bounds: Bounds::default(),
+            bounds: GatewayLimits::default(),
             paths: Paths::default(),
             methods: Methods::default(),
         }
@@ -154,7 +154,7 @@ impl Gateway {
             return None;
         }
         let looks = self.routes.iter().fold(Looks::default(), |looks, route| looks.and(&route.matches));
-        let seen = Seen::for_routes(request, looks);
+        let seen = RequestView::for_routes(request, looks);
         self.routes.iter().position(|route| route.is_for(&seen))
     }
 
@@ -164,7 +164,7 @@ impl Gateway {
     }
 
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`gateway`", GATEWAY, problems)?;
+        let mut fields = MapReader::of(node, "`gateway`", GATEWAY, problems)?;
         let has_tls = fields.peek("tls").is_some();
         let plain = fields.take("listen");
         // Whoever says only where TLS is spoken does not want anything else.
@@ -201,7 +201,7 @@ impl Gateway {
         let workers = fields.take("workers");
         let workers = workers.and_then(|node| scalar::within(node, "`workers`", 1..=MOST_WORKERS, problems));
         let timeouts = fields.take("timeouts").and_then(|node| Timeouts::read(node, problems));
-        let bounds = fields.take("bounds").and_then(|node| Bounds::read(node, problems));
+        let bounds = fields.take("bounds").and_then(|node| GatewayLimits::read(node, problems));
         let paths = fields.take("paths").and_then(|node| Paths::read(node, problems));
         let methods = fields.take("methods").and_then(|node| Methods::read(node, problems));
         fields.finish(problems);

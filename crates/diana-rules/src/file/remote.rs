@@ -4,7 +4,7 @@ use super::address::check_centre;
 use super::store::positive;
 use crate::document::Format;
 use crate::document::node::Node;
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::secret::Secret;
@@ -50,7 +50,7 @@ pub(crate) const SCHEMES: [&str; 6] = ["http://", "https://", "etcd://", "etcds:
 
 impl RemoteSection {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`remote`", FIELDS, problems)?;
+        let mut fields = MapReader::of(node, "`remote`", FIELDS, problems)?;
         let from = fields.require("from", problems).and_then(|node| {
             let text = scalar::text(node, "`from`", problems)?;
             let is_known = SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());

@@ -3,7 +3,7 @@
 use super::address::check_redis;
 use crate::bytes;
 use crate::document::node::Node;
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::secret::Secret;
@@ -100,7 +100,7 @@ pub(crate) const SCHEMES: [&str; 8] = [
 
 impl StoreSection {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`store`", FIELDS, problems)?;
+        let mut fields = MapReader::of(node, "`store`", FIELDS, problems)?;
         let ceiling = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", bytes::amount, problems));
         let on_full = fields
             .take("on_full")
@@ -125,7 +125,7 @@ impl StoreSection {
 }
 
 impl RedisSection {
-    fn read(node: &Node, fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+    fn read(node: &Node, fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let text = scalar::text(node, "`redis`", problems);
         let is_known = |text: &str| SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
         let checked =

@@ -4,7 +4,7 @@ use super::key::{ALGORITHMS, Key};
 use super::source::Place;
 use super::token::Tokens;
 use crate::document::node::{Node, Value};
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 use diana_core::SystemClock;
@@ -22,7 +22,7 @@ impl Tokens {
     /// Reads the settings. What is wrong is told in `problems`.
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
-        let mut fields = Fields::of(node, "`jwt`", FIELDS, problems)?;
+        let mut fields = MapReader::of(node, "`jwt`", FIELDS, problems)?;
         let key = key(&mut fields, problems);
         let from = match fields.take("from") {
             None => Some(Place::usual()),
@@ -49,7 +49,7 @@ impl Tokens {
     }
 }
 
-fn key(fields: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
+fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
     let span = fields.span();
     let (secret, public, verify) = (fields.take("secret"), fields.take("public_key"), fields.take("verify"));
     let algorithm = fields.take("algorithm");

@@ -3,7 +3,7 @@
 use crate::attributes::Attribute;
 use crate::document::node::Span;
 use crate::expression::{Expression, InvalidExpression};
-use crate::fields::nearest;
+use crate::map_reader::nearest;
 use crate::problem::Problem;
 
 /// Where a value comes from.

@@ -1,7 +1,7 @@
 //! Reading `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
 
 use crate::document::node::{Node, Value};
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::rule::HeldUntil;
 use crate::scalar;
@@ -18,7 +18,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurre
         let limit = scalar::count(node, "`concurrent`", 1, problems)?;
         return Some((Concurrency::new(limit).ok()?, node.text().unwrap_or_default().to_owned()));
     }
-    let mut fields = Fields::of(node, "`concurrent`", FIELDS, problems)?;
+    let mut fields = MapReader::of(node, "`concurrent`", FIELDS, problems)?;
     let before = problems.len();
     let limit = fields.require("limit", problems).and_then(|node| scalar::count(node, "`limit`", 1, problems));
     let (burst_at, delay_at) = (fields.take_entry("burst"), fields.take_entry("delay"));

@@ -3,8 +3,8 @@
 use super::*;
 use crate::document::Document;
 use diana_core::{
-    Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Opens, RefillingBucket, SlidingLog, SlidingWindow,
-    SmoothBursty, SmoothWarmingUp, Starts, TokenBucket,
+    Calendar, Concurrency, Edge, FixedWindow, InitialPermits, LeakyBucket, RefillingBucket, SlidingLog, SlidingWindow,
+    SmoothBursty, SmoothWarmingUp, TokenBucket, WindowStart,
 };
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn limits(yaml: &str) -> Result<Vec<LimitRule>, String> {
     let document = Document::new("rule.yaml", yaml);
     let tree = document.parse().map_err(|error| error.to_string())?;
     let (registry, mut problems) = (Registry::default(), Vec::new());
-    let mut rule = Fields::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).ok_or("no map")?;
+    let mut rule = MapReader::of(&tree, "a rule", LimitRule::fields(&registry), &mut problems).ok_or("no map")?;
     let limits = LimitRule::read(&mut rule, &registry, &mut problems);
     rule.finish(&mut problems);
     if problems.is_empty() { Ok(limits) } else { Err(document.problems(problems).to_string()) }
@@ -55,7 +55,7 @@ fn each_algorithm_has_its_options() {
     same("{limit: 1/min, algorithm: fixed_window}", Configured::new(window()));
     same(
         "{limit: 1/min, algorithm: fixed_window, opens: first_request}",
-        Configured::new(window().opens(Opens::FirstRequest)),
+        Configured::new(window().with_window_start(WindowStart::FirstRequest)),
     );
     same(
         "{limit: 1000/day, algorithm: fixed_window, time_zone: Europe/Berlin}",
@@ -85,7 +85,7 @@ fn each_algorithm_has_its_options() {
     );
     same("{limit: 20/s, algorithm: sliding_log}", Configured::new(SlidingLog::new(quota("20/s"))));
     let smooth = SmoothBursty::new(5.0).unwrap();
-    same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.starting(Starts::Full)));
+    same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.with_initial_permits(InitialPermits::Full)));
     same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", Configured::new(smooth));
     // Nothing is saved up, which is even; Guava takes it too, as it does a start that is no slower when cold.
     same(

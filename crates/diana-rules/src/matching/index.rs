@@ -24,7 +24,7 @@
 use super::host::HostPattern;
 use super::names::Names;
 use super::path::{PathPattern, Segment, Segments, segments};
-use super::{Match, Proved, Seen};
+use super::{IndexedMatch, Match, RequestView};
 use crate::attributes::{Attribute, Attributes, SEVERAL};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) rule: u32,
-    pub(crate) proved: Proved,
+    pub(crate) proved: IndexedMatch,
 }
 
 /// The longest name that a host can have.
@@ -77,17 +77,17 @@ impl Index {
         for (number, own) in rules.enumerate().filter(|(_, own)| own.call.is_none()) {
             let rule = u32::try_from(number).unwrap_or(u32::MAX);
             if own.hosts.is_empty() {
-                index.any_host.add(own, rule, Proved::Place);
+                index.any_host.add(own, rule, IndexedMatch::Place);
             }
             for host in &own.hosts {
                 match host {
                     HostPattern::Exact(name) => {
-                        index.exact.get_or_add(name).add(own, rule, Proved::Place);
+                        index.exact.get_or_add(name).add(own, rule, IndexedMatch::Place);
                     }
                     HostPattern::Below(name) => {
-                        index.below.get_or_add(name).add(own, rule, Proved::Place);
+                        index.below.get_or_add(name).add(own, rule, IndexedMatch::Place);
                     }
-                    HostPattern::Like(_) => index.any_host.add(own, rule, Proved::Nothing),
+                    HostPattern::Like(_) => index.any_host.add(own, rule, IndexedMatch::Nothing),
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Index {
     }
 
     /// The rules that the request may be about, in the order of the file.
-    pub(crate) fn candidates(&self, seen: &Seen<'_>, found: &mut Candidates) {
+    pub(crate) fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.any_host.collect(seen, found);
         if !(self.exact.is_empty() && self.below.is_empty())
             && let Some(host) = seen.host()
@@ -117,14 +117,14 @@ impl Index {
         }
         if found.len() > 1 {
             // A rule with several paths, and a path with several forms, may be found more than once: what is proved comes first.
-            found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.proved == Proved::Nothing));
+            found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.proved == IndexedMatch::Nothing));
             found.dedup_by_key(|candidate| candidate.rule);
         }
     }
 }
 
 impl Tree {
-    fn add(&mut self, own: &Match, rule: u32, proved: Proved) {
+    fn add(&mut self, own: &Match, rule: u32, proved: IndexedMatch) {
         if own.paths.is_empty() {
             self.below.add(own, Candidate { rule, proved });
         }
@@ -140,7 +140,7 @@ impl Tree {
                 Segment::Any => {
                     // What follows the stars is not in the tree.
                     if at + 1 < path.segments().len() {
-                        candidate.proved = Proved::Nothing;
+                        candidate.proved = IndexedMatch::Nothing;
                     }
                     return tree.below.add(own, candidate);
                 }
@@ -166,7 +166,7 @@ impl Tree {
         self.literal.is_empty() && self.globs.is_empty() && self.any_one.is_none()
     }
 
-    fn collect(&self, seen: &Seen<'_>, found: &mut Candidates) {
+    fn collect(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.below.collect(seen.request, found);
         for path in seen.paths() {
             self.walk(segments(path), seen.request, found);

@@ -1,9 +1,9 @@
 //! Lists of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
 use crate::attributes::{Attributes, SEVERAL};
-use crate::by::{By, KeyBytes};
 use crate::document::node::{Node, Value};
-use crate::matching::Seen;
+use crate::key::{KeyBytes, KeySpec};
+use crate::matching::RequestView;
 use crate::matching::networks::Networks;
 use crate::problem::Problem;
 use crate::scalar;
@@ -20,7 +20,7 @@ pub struct KeyList {
 impl KeyList {
     /// Reads a list for a rule that counts `by`. What is an address or a network is compared with the client's address, all
     /// else with each part of the rule's key.
-    pub(super) fn read(node: &Node, what: &str, by: &By, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn read(node: &Node, what: &str, by: &KeySpec, problems: &mut Vec<Problem>) -> Self {
         let nodes = match &node.value {
             Value::List(items) => items.iter().collect::<Vec<_>>(),
             _ => vec![node],
@@ -56,13 +56,13 @@ impl KeyList {
     }
 
     /// Whether one of these parts of a key is in it, written as a file writes them.
-    pub(crate) fn contains_values(&self, by: &By, values: &[&str]) -> bool {
+    pub(crate) fn contains_values(&self, by: &KeySpec, values: &[&str]) -> bool {
         by.any_value(values, |address, part| {
             address.is_some_and(|address| self.networks.contains(address)) || self.keys.contains(part)
         })
     }
 
-    pub(crate) fn contains(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+    pub(crate) fn contains(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let by_address =
             || !self.networks.is_empty() && seen.ip().is_some_and(|address| self.networks.contains(address));
         let by_key = || !self.keys.is_empty() && by.any_part(request, |part| self.keys.contains(part));
@@ -71,7 +71,7 @@ impl KeyList {
 
     /// As [`contains`](Self::contains), but a request that has something several times, so that nobody can tell which of the values
     /// its service goes by, is taken to be on the list: one of the values may be.
-    pub(crate) fn may_contain(&self, by: &By, seen: &Seen<'_>, request: &dyn Attributes) -> bool {
+    pub(crate) fn may_contain(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let is_ambiguous = || !self.keys.is_empty() && by.any_part(request, |part| part == SEVERAL.as_bytes());
         self.contains(by, seen, request) || is_ambiguous()
     }
@@ -79,7 +79,7 @@ impl KeyList {
 
 /// Whether somebody meant an address, and got it wrong: `1.2.3.4/99`, `10.0.0.1.5`. Versions (`1.2.3`), times (`12:30`) and
 /// addresses of devices (`00:11:22:33:44:55`) are good keys, unless the rule counts addresses anyway.
-fn looks_like_an_address(text: &str, by: &By) -> bool {
+fn looks_like_an_address(text: &str, by: &KeySpec) -> bool {
     let (address, width) = text.split_once('/').map_or((text, None), |(address, width)| (address, Some(width)));
     let consists_of = |text: &str, known: fn(&u8) -> bool| !text.is_empty() && text.bytes().all(|byte| known(&byte));
     if width.is_some_and(|width| !consists_of(width, u8::is_ascii_digit)) {

@@ -2,10 +2,10 @@
 //!
 //! A key of several parts is written as a list: `overrides: [{key: [vip-7, 10.0.0.1], limit: 1000/s}]`.
 
-use crate::by::{By, KeyBytes};
 use crate::document::node::{Node, Span, Value};
-use crate::fields::{Fields, empty};
+use crate::key::{KeyBytes, KeySpec};
 use crate::limit::{LimitRule, LimitStyle};
+use crate::map_reader::{MapReader, empty};
 use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
@@ -31,7 +31,7 @@ impl Override {
     /// Reads all of them, for a rule that counts `by` and whose own limit is written in a certain style.
     pub(super) fn read(
         node: &Node,
-        by: &By,
+        by: &KeySpec,
         style: &LimitStyle<'_>,
         registry: &Registry,
         problems: &mut Vec<Problem>,
@@ -49,7 +49,7 @@ impl Override {
             Value::List(items) => {
                 for item in items {
                     let known = Self::fields(registry);
-                    let Some(mut fields) = Fields::of(item, "an override", known, problems) else { continue };
+                    let Some(mut fields) = MapReader::of(item, "an override", known, problems) else { continue };
                     let key = fields.require("key", problems);
                     let before = problems.len();
                     let limits = style.read_fields(&mut fields, registry, problems);
@@ -96,7 +96,7 @@ impl Override {
 
     /// The limits of a key, each part of which stands somewhere.
     fn new(
-        by: &By,
+        by: &KeySpec,
         parts: &[(&str, Span)],
         span: Span,
         limits: Vec<LimitRule>,

@@ -1,6 +1,6 @@
 //! Whether the shared store can keep a rule's limits.
 
-use super::{Home, Rule};
+use super::{CountedIn, Rule};
 use crate::limit::LimitRule;
 use crate::problem::Problem;
 use crate::registry::Registry;
@@ -8,7 +8,7 @@ use crate::registry::Registry;
 impl Rule {
     /// Tells which of its limits the shared store can't keep, if it is to keep them.
     pub(super) fn check_sharing(&self, registry: &Registry, problems: &mut Vec<Problem>) {
-        if self.home != Home::Shared {
+        if self.home != CountedIn::Shared {
             return;
         }
         let all = self.limits.iter().chain(self.overrides.iter().flat_map(|other| &other.limits));

@@ -1,10 +1,10 @@
 //! Why rules are, or are not, about a request: for people who wonder.
 
-use super::{Applied, Asks, Found, RefusedBy, RuleSet, Why};
+use super::{Asks, DenyReason, MatchedRule, Matches, RefusedBy, RuleSet};
 use crate::attributes::Attributes;
-use crate::by::KeyBytes;
 use crate::expression::ExpressionFailed;
-use crate::matching::{Looks, Mismatch, Normalised, Proved, Seen, When};
+use crate::key::KeyBytes;
+use crate::matching::{IndexedMatch, Looks, Mismatch, Normalised, RequestView, When};
 use crate::rule::{CostOf, Missing};
 
 /// What each rule says about one request, in the order of the file.
@@ -13,7 +13,7 @@ pub struct Explained {
     /// Each rule, by its number, and what it says.
     pub rules: Vec<ExplainedRule>,
     /// What [`RuleSet::find`] finds too, here without the index: each rule was asked.
-    pub found: Found,
+    pub found: Matches,
 }
 
 /// What a rule says about a request.
@@ -55,11 +55,11 @@ impl RuleSet {
         let mut explained = Explained::default();
         let normalised = Normalised(request);
         let identified = self.identity.of(&normalised);
-        let seen = Seen::new(&identified, Looks::AT_ALL);
+        let seen = RequestView::new(&identified, Looks::AT_ALL);
         for (number, in_force) in self.rules.iter().enumerate() {
             let number = u32::try_from(number).unwrap_or(u32::MAX);
             let rule = in_force.rule();
-            let when = match rule.matches.check(&seen, Proved::Nothing) {
+            let when = match rule.matches.check(&seen, IndexedMatch::Nothing) {
                 Ok(when) => when,
                 Err(mismatch) => {
                     explained.rules.push(ExplainedRule::NotAbout(mismatch));
@@ -70,7 +70,7 @@ impl RuleSet {
             let is_allowed = in_force.allows(&seen, &view);
             in_force.apply(number, &seen, Asks::Request, &mut explained.found);
             let is_refused = |why| explained.found.refused().contains(&RefusedBy { rule: number, why });
-            let (is_listed, is_refused_for_cost) = (is_refused(Why::Listed), is_refused(Why::Cost));
+            let (is_listed, is_refused_for_cost) = (is_refused(DenyReason::Listed), is_refused(DenyReason::Cost));
             let cost_failed = match &rule.cost {
                 CostOf::Expression(expression) => expression.count(&view).err(),
                 CostOf::Request | CostOf::Fixed(_) => None,
@@ -97,7 +97,7 @@ impl RuleSet {
 
 impl Explained {
     /// How a rule is asked, if it counts the request.
-    pub fn applied(&self, rule: u32) -> Option<&Applied> {
+    pub fn applied(&self, rule: u32) -> Option<&MatchedRule> {
         self.found.applied().iter().find(|applied| applied.rule == rule)
     }
 }

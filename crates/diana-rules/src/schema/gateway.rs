@@ -3,7 +3,7 @@
 use super::rule::match_field;
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
 use crate::file::{AccessLogFormat, RateLimitHeaders, Spelling, admin, gateway};
-use crate::matching::read::PLACE;
+use crate::matching::parse::PLACE;
 use serde_json::{Value, json};
 
 /// `gateway`.

@@ -1,23 +1,23 @@
 //! One rule: its own fields, its limits, and what algorithms are registered for them.
 
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
-use crate::by::read::{WITH_NAME, WORDS};
+use crate::key::parse::{WITH_NAME, WORDS};
 use crate::limit::{COMMON, LIMITS, LimitRule, concurrent};
 use crate::matching;
 use crate::registry::Registry;
-use crate::rule::{Override, load, read};
-use crate::vocabulary::STANDARD;
+use crate::rule::{Override, overload, parse};
+use crate::scope::STANDARD;
 use serde_json::{Map, Value, json};
 
 /// `rule`, and what it is made of.
 pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let of_limit = |field: &str| limit_field(field, registry);
-    let fields = read::FIELDS.into_iter().chain(LimitRule::fields(registry)).collect::<Vec<_>>();
+    let fields = parse::FIELDS.into_iter().chain(LimitRule::fields(registry)).collect::<Vec<_>>();
     let mut rule = requiring(object("one rule", &fields, |field| rule_field(field, registry)), &["name"]);
-    let limiting = read::LIMITING.map(|field| json!({"required": [field]}));
+    let limiting = parse::LIMITING.map(|field| json!({"required": [field]}));
     let denies = json!({
         "description": "who lacks what `by` asks for is refused",
-        "anyOf": [{"const": "deny"}, {"type": "object", "required": read::MISSING}, {"$ref": "#/$defs/variable"}],
+        "anyOf": [{"const": "deny"}, {"type": "object", "required": parse::MISSING}, {"$ref": "#/$defs/variable"}],
     });
     let denies = json!({"required": ["missing"], "properties": {"missing": denies}});
     rule["anyOf"] = limiting.into_iter().chain([denies]).collect();
@@ -49,16 +49,17 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
             &["account", "ip", "ip/24", "header(x-api-key)"],
         ),
         "match" => {
-            let fields = matching::read::FIELDS.into_iter().chain(registry.matchers()).collect::<Vec<_>>();
+            let fields = matching::parse::FIELDS.into_iter().chain(registry.matchers()).collect::<Vec<_>>();
             object("which requests it is about; without it, all", &fields, match_field)
         }
         "bandwidth" => {
-            let map = object("how fast bodies flow", &read::BANDWIDTH, bandwidth_field);
+            let map = object("how fast bodies flow", &parse::BANDWIDTH, bandwidth_field);
             let any_of = json!([{"$ref": "#/$defs/byte_rate"}, requiring(map, &["rate"])]);
             json!({"description": "how fast bodies flow", "anyOf": any_of, "examples": ["512KiB/s"]})
         }
         "load" => {
-            let mut load = object("how busy the machine may be before requests are refused", &load::FIELDS, load_field);
+            let mut load =
+                object("how busy the machine may be before requests are refused", &overload::FIELDS, load_field);
             load["minProperties"] = json!(1);
             load
         }
@@ -86,10 +87,10 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         }
         "queue" => a("count", "how many wait at once"),
         "over" => {
-            let divert = object("where it goes instead", &read::OVER, |_| a("url", "another upstream"));
+            let divert = object("where it goes instead", &parse::OVER, |_| a("url", "another upstream"));
             json!({
                 "description": "what becomes of a request that is over the limit",
-                "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, requiring(divert, &read::OVER)],
+                "anyOf": [{"enum": ["deny"]}, {"$ref": "#/$defs/variable"}, requiring(divert, &parse::OVER)],
             })
         }
         "shadow" => flag("whether it only counts and reports, and refuses nobody"),
@@ -97,13 +98,13 @@ fn rule_field(name: &str, registry: &Registry) -> Value {
         "answer" => a("answer", "what a refusal says in your own words"),
         "missing" => {
             let denied =
-                object("denied with a status of its own", &read::MISSING, |_| a("status", "what it is answered"));
+                object("denied with a status of its own", &parse::MISSING, |_| a("status", "what it is answered"));
             json!({
                 "description": "what becomes of a request that lacks what `by` asks for",
                 "anyOf": [
                     {"enum": ["skip", "deny", "shared"]},
                     {"$ref": "#/$defs/variable"},
-                    requiring(denied, &read::MISSING),
+                    requiring(denied, &parse::MISSING),
                 ],
             })
         }

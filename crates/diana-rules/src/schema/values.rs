@@ -2,7 +2,7 @@
 
 use super::{a, flag, object, requiring, such_as, word};
 use crate::algorithm::built_in::{EDGES, REFILL};
-use crate::answer;
+use crate::response;
 use diana_core::MAX_PERMITS;
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ pub(super) fn definitions() -> Map<String, Value> {
         (
             "answer",
             requiring(
-                object("the body of a refusal", &answer::FIELDS, |field| match field {
+                object("the body of a refusal", &response::FIELDS, |field| match field {
                     "type" => {
                         let examples = ["text/plain; charset=utf-8", "application/json", "text/html"];
                         let mut own = text_like(r"^[^/\s]+/[^/\s]", &examples);
@@ -46,7 +46,7 @@ pub(super) fn definitions() -> Map<String, Value> {
                     }
                     _ => such_as("text", "the body itself, of 64 KiB at most", &["slow down"]),
                 }),
-                &answer::FIELDS,
+                &response::FIELDS,
             ),
         ),
         ("network", text_like(r"^[0-9A-Fa-f.:]+(/[0-9]+)?$", &["10.0.0.0/8", "10.0.0.7", "2001:db8::/32"])),

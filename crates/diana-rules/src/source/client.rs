@@ -4,8 +4,8 @@
 //! and since the gateway speaks hyper anyway. TLS is rustls on ring with the certificates that the system trusts, as for
 //! Redis.
 
-use super::centre::Trouble;
 use super::file::too_large;
+use super::remote_watcher::RemoteFailure;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
@@ -63,25 +63,26 @@ impl Client {
 }
 
 /// All of an answer's body, if it is no more than `most` bytes and comes within `limit`.
-pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, Trouble> {
+pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, RemoteFailure> {
     let mut body = response.into_body();
     if body.size_hint().lower() > most as u64 {
-        return Err(Trouble::answer(too_large()));
+        return Err(RemoteFailure::answer(too_large()));
     }
     let reading = async {
         let mut bytes = Vec::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Trouble::away(format!("the answer broke off: {}", chain(&error))))?;
+            let frame =
+                frame.map_err(|error| RemoteFailure::away(format!("the answer broke off: {}", chain(&error))))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > most {
-                return Err(Trouble::answer(too_large()));
+                return Err(RemoteFailure::answer(too_large()));
             }
             bytes.extend_from_slice(&data);
         }
         Ok(bytes)
     };
     let read = tokio::time::timeout(limit, reading).await;
-    read.unwrap_or_else(|_| Err(Trouble::away(format!("the answer took more than {limit:?}"))))
+    read.unwrap_or_else(|_| Err(RemoteFailure::away(format!("the answer took more than {limit:?}"))))
 }
 
 fn trusts_nobody() -> rustls::ClientConfig {
@@ -101,7 +102,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    super::shown::clean(&text)
+    super::redact::clean(&text)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 //! all begins again with the next endpoint, so that nothing has to be known of why. A watch can die without a word: every
 //! 30 s there is a range beside it.
 
-use super::centre::{Label, News, Trouble};
 use super::client::{Client, body};
-use super::desk::Found;
+use super::coordinator::Found;
 use super::file::{text, too_large};
 use super::remote::Remote;
+use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
 use crate::document::LARGEST;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,7 @@ mod api;
 mod stream;
 
 use api::{KeyValue, Range, Watched};
-use stream::Lines;
+use stream::WaitQueues;
 
 /// How often the key is read although the watch tells of nothing, unless we are told otherwise.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -45,13 +45,13 @@ pub(super) struct Etcd {
 /// A watch that is open.
 #[derive(Debug)]
 struct Watch {
-    lines: Lines,
+    lines: WaitQueues,
     /// When to range beside it.
     recheck: Instant,
     /// The revision that was last ranged at: what the watch tells of earlier ones is old.
     known: u64,
     /// What the range said, if that has not been told yet.
-    first: Option<News>,
+    first: Option<RemoteEvent>,
 }
 
 impl Etcd {
@@ -63,19 +63,19 @@ impl Etcd {
         Self { api, key, timeout, recheck: poll.unwrap_or(RECHECK), label, watch: None }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
+    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
         match self.range().await?.0 {
-            News::Document(found) => Ok(found),
-            News::Absent(what) => Err(Trouble::answer(what)),
-            News::Same => Err(Trouble::answer("nothing")),
+            RemoteEvent::Document(found) => Ok(found),
+            RemoteEvent::Absent(what) => Err(RemoteFailure::answer(what)),
+            RemoteEvent::Same => Err(RemoteFailure::answer("nothing")),
         }
     }
 
-    pub(super) async fn next(&mut self) -> Result<News, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
         if self.watch.is_none() {
             self.watch = Some(self.connect().await?);
         }
-        let Some(watch) = &mut self.watch else { return Ok(News::Same) };
+        let Some(watch) = &mut self.watch else { return Ok(RemoteEvent::Same) };
         if let Some(first) = watch.first.take() {
             return Ok(first);
         }
@@ -85,7 +85,7 @@ impl Etcd {
         };
         let news = match line {
             Some(Ok(line)) => self.read(&line),
-            Some(Err(what)) => Err(Trouble::away(what)),
+            Some(Err(what)) => Err(RemoteFailure::away(what)),
             None => self.range().await.map(|(news, _)| news),
         };
         if news.is_err() {
@@ -96,7 +96,7 @@ impl Etcd {
     }
 
     /// What the key holds, and the revision of the store.
-    async fn range(&mut self) -> Result<(News, u64), Trouble> {
+    async fn range(&mut self) -> Result<(RemoteEvent, u64), RemoteFailure> {
         let request = format!("{{\"key\":\"{}\"}}", STANDARD.encode(&self.key));
         let Range { header, kvs } = self.api.call("/v3/kv/range", &request).await?;
         if let Some(watch) = &mut self.watch {
@@ -107,7 +107,7 @@ impl Etcd {
         Ok((news, header.revision))
     }
 
-    async fn connect(&mut self) -> Result<Watch, Trouble> {
+    async fn connect(&mut self) -> Result<Watch, RemoteFailure> {
         let (first, known) = self.range().await?;
         let request = format!(
             "{{\"create_request\":{{\"key\":\"{}\",\"start_revision\":\"{}\"}}}}",
@@ -121,38 +121,41 @@ impl Etcd {
             self.api.turn();
             return Err(api::refused(status, &said));
         }
-        let lines = Lines::new(response.into_body(), MOST);
+        let lines = WaitQueues::new(response.into_body(), MOST);
         Ok(Watch { lines, recheck: Instant::now() + self.recheck, known, first: Some(first) })
     }
 
     /// What a line of the watch tells.
-    fn read(&mut self, line: &[u8]) -> Result<News, Trouble> {
+    fn read(&mut self, line: &[u8]) -> Result<RemoteEvent, RemoteFailure> {
         let Watched { canceled, cancel_reason, events } = api::watched(line)?;
         if canceled {
             // Of a token that is no longer good, perhaps.
             self.api.forget_token();
-            return Err(Trouble::answer(format!("the watch was ended: {}", super::shown::clean(&cancel_reason))));
+            return Err(RemoteFailure::answer(format!(
+                "the watch was ended: {}",
+                super::redact::clean(&cancel_reason)
+            )));
         }
         let known = self.watch.as_ref().map_or(0, |watch| watch.known);
         // The last is the newest. Without one the line says that the watch has begun, or is still there.
         let event = events.into_iter().next_back().filter(|event| event.kv.mod_revision > known);
-        let Some(event) = event else { return Ok(News::Same) };
+        let Some(event) = event else { return Ok(RemoteEvent::Same) };
         if event.kind == "DELETE" { Ok(self.nothing()) } else { Ok(self.news(event.kv)) }
     }
 
-    fn nothing(&self) -> News {
-        News::Absent(format!("there is nothing under the key `{}`", self.key))
+    fn nothing(&self) -> RemoteEvent {
+        RemoteEvent::Absent(format!("there is nothing under the key `{}`", self.key))
     }
 
-    fn news(&self, value: KeyValue) -> News {
+    fn news(&self, value: KeyValue) -> RemoteEvent {
         let bytes = match STANDARD.decode(&value.value) {
-            Ok(bytes) if bytes.len() > LARGEST => return News::Absent(too_large()),
+            Ok(bytes) if bytes.len() > LARGEST => return RemoteEvent::Absent(too_large()),
             Ok(bytes) => bytes,
-            Err(error) => return News::Absent(format!("its value is not base64: {error}")),
+            Err(error) => return RemoteEvent::Absent(format!("its value is not base64: {error}")),
         };
         match text(bytes) {
-            Ok(text) => News::Document(self.label.found(text, Some(value.mod_revision.to_string()))),
-            Err(what) => News::Absent(what),
+            Ok(text) => RemoteEvent::Document(self.label.found(text, Some(value.mod_revision.to_string()))),
+            Err(what) => RemoteEvent::Absent(what),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! apart, with no change between; and a file that is empty or away has more time to come back, since that is how most
 //! savings begin.
 
-use super::desk::{Desk, Found};
-use super::running::Look;
+use super::coordinator::{Coordinator, Found};
+use super::handle::PollNow;
 use super::status::{Origin, Wrong};
 use super::watch::Watch;
 use crate::document::{Document, LARGEST};
@@ -58,10 +58,10 @@ impl LocalFile {
     }
 
     /// Brings every change to the desk, for ever.
-    pub(super) async fn follow(self, desk: Arc<Desk>, mut looks: mpsc::Receiver<Look>) {
+    pub(super) async fn follow(self, desk: Arc<Coordinator>, mut looks: mpsc::Receiver<PollNow>) {
         let watch = Arc::new(Watch::new());
         let mut known: Option<Seen> = None;
-        let mut asked: Option<Look> = None;
+        let mut asked: Option<PollNow> = None;
         loop {
             let (aim, path) = (Arc::clone(&watch), self.path.clone());
             // Files can be slow. An error means that the runtime is ending.

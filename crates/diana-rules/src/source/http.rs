@@ -3,12 +3,12 @@
 //! With an `ETag` the next request says `If-None-Match`, and a 304 costs nothing. Redirects are followed, five at most:
 //! never from https to http, and what authenticates us goes to the host that the URL names and to no other.
 
-use super::centre::{Label, News, Trouble};
+use super::backoff::jittered;
 use super::client::{Client, Sent, body};
-use super::desk::Found;
+use super::coordinator::Found;
 use super::file::text;
-use super::pace::jittered;
 use super::remote::{POLL, Remote};
+use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
 use crate::document::LARGEST;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -72,15 +72,17 @@ impl Http {
         Self { client, url, authorization, poll, long_poll, timeout, label, etag: None, due: None }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
+    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
         self.etag = None;
         match self.ask(None).await? {
-            News::Document(found) => Ok(found),
-            News::Same | News::Absent(_) => Err(Trouble::answer("it answered 304 to a request without a condition")),
+            RemoteEvent::Document(found) => Ok(found),
+            RemoteEvent::Same | RemoteEvent::Absent(_) => {
+                Err(RemoteFailure::answer("it answered 304 to a request without a condition"))
+            }
         }
     }
 
-    pub(super) async fn next(&mut self) -> Result<News, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
         if let Some(due) = self.due {
             tokio::time::sleep_until(due).await;
         }
@@ -89,7 +91,7 @@ impl Http {
         self.ask(wait).await
     }
 
-    async fn ask(&mut self, wait: Option<Duration>) -> Result<News, Trouble> {
+    async fn ask(&mut self, wait: Option<Duration>) -> Result<RemoteEvent, RemoteFailure> {
         self.due = None;
         let began = Instant::now();
         let limit = self.timeout + wait.unwrap_or_default();
@@ -98,13 +100,13 @@ impl Http {
             StatusCode::OK => {
                 let etag = response.headers().get(ETAG).cloned();
                 let bytes = body(response, LARGEST, self.timeout).await?;
-                let text = text(bytes).map_err(Trouble::answer)?;
+                let text = text(bytes).map_err(RemoteFailure::answer)?;
                 let version = etag.as_ref().and_then(|etag| etag.to_str().ok()).map(str::to_owned);
                 self.etag = etag;
-                News::Document(self.label.found(text, version))
+                RemoteEvent::Document(self.label.found(text, version))
             }
-            StatusCode::NOT_MODIFIED => News::Same,
-            status => return Err(Trouble::answer(format!("it answered {status}"))),
+            StatusCode::NOT_MODIFIED => RemoteEvent::Same,
+            status => return Err(RemoteFailure::answer(format!("it answered {status}"))),
         };
         self.due = Some(match self.long_poll {
             Some(_) => began + LEAST_BETWEEN,
@@ -114,27 +116,27 @@ impl Http {
     }
 
     /// The answer, at the end of all redirects.
-    async fn follow(&self, wait: Option<Duration>, limit: Duration) -> Result<Response<Incoming>, Trouble> {
+    async fn follow(&self, wait: Option<Duration>, limit: Duration) -> Result<Response<Incoming>, RemoteFailure> {
         let mut url = self.url.clone();
         for _ in 0..=REDIRECTS {
             let request = self.request(&url, wait)?;
-            let response = self.client.send(request, limit).await.map_err(Trouble::away)?;
+            let response = self.client.send(request, limit).await.map_err(RemoteFailure::away)?;
             let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
             if !is_redirect {
                 return Ok(response);
             }
             let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
             let next = location.and_then(|location| url.join(location).ok());
-            let next = next.ok_or_else(|| Trouble::answer("it redirects to nowhere"))?;
+            let next = next.ok_or_else(|| RemoteFailure::answer("it redirects to nowhere"))?;
             match (url.scheme(), next.scheme()) {
                 ("https", "https") | ("http", "http" | "https") => url = next,
-                _ => return Err(Trouble::answer("it redirects to where nothing is secret, or nothing is HTTP")),
+                _ => return Err(RemoteFailure::answer("it redirects to where nothing is secret, or nothing is HTTP")),
             }
         }
-        Err(Trouble::answer(format!("it redirects more than {REDIRECTS} times")))
+        Err(RemoteFailure::answer(format!("it redirects more than {REDIRECTS} times")))
     }
 
-    fn request(&self, url: &Url, wait: Option<Duration>) -> Result<Request<Sent>, Trouble> {
+    fn request(&self, url: &Url, wait: Option<Duration>) -> Result<Request<Sent>, RemoteFailure> {
         let mut bare = url.clone();
         // Neither can fail where there is a host. What a redirect names there is none of ours.
         let _ = bare.set_username("");
@@ -153,9 +155,9 @@ impl Http {
             Authorization::Sent(value) if url.origin() == self.url.origin() => {
                 request = request.header(AUTHORIZATION, value);
             }
-            Authorization::Unfit => return Err(Trouble::away("the token can't be sent in a header")),
+            Authorization::Unfit => return Err(RemoteFailure::away("the token can't be sent in a header")),
             Authorization::Sent(_) | Authorization::None => {}
         }
-        request.body(Sent::default()).map_err(|error| Trouble::away(format!("it can't be asked: {error}")))
+        request.body(Sent::default()).map_err(|error| RemoteFailure::away(format!("it can't be asked: {error}")))
     }
 }

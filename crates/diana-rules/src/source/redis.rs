@@ -3,11 +3,11 @@
 //! Two connections, since one that listens can't ask. Messages only say that it is time to look; what is read is the key.
 //! A message that is lost, or that nobody sent, costs one [poll](super::Remote::poll) at most.
 
-use super::centre::{Label, News, Trouble};
-use super::desk::Found;
+use super::coordinator::Found;
 use super::file::{text, too_large};
+use super::redact::clean;
 use super::remote::{POLL, Remote};
-use super::shown::clean;
+use super::remote_watcher::{Label, RemoteEvent, RemoteFailure};
 use crate::document::LARGEST;
 use futures_util::{FutureExt, StreamExt};
 use redis::aio::{MultiplexedConnection, PubSub};
@@ -66,15 +66,15 @@ impl Redis {
         Self { client, key, database, poll: poll.unwrap_or(POLL), timeout, label, link: None }
     }
 
-    pub(super) async fn look(&mut self) -> Result<Found, Trouble> {
+    pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
         match self.ask().await? {
-            News::Document(found) => Ok(found),
-            News::Absent(what) => Err(Trouble::answer(what)),
-            News::Same => Err(Trouble::answer("nothing")),
+            RemoteEvent::Document(found) => Ok(found),
+            RemoteEvent::Absent(what) => Err(RemoteFailure::answer(what)),
+            RemoteEvent::Same => Err(RemoteFailure::answer("nothing")),
         }
     }
 
-    pub(super) async fn next(&mut self) -> Result<News, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
         if let Some(link) = &mut self.link {
             let mut messages = link.listens.on_message();
             let mut ended = false;
@@ -99,7 +99,7 @@ impl Redis {
     }
 
     /// What is under the key now, over a connection that listened before it asked.
-    async fn ask(&mut self) -> Result<News, Trouble> {
+    async fn ask(&mut self) -> Result<RemoteEvent, RemoteFailure> {
         let mut link = match self.link.take() {
             Some(link) => link,
             None => self.connect().await?,
@@ -112,25 +112,25 @@ impl Redis {
             Ok(bytes) => bytes,
             Err(error) if error.code() == Some("WRONGTYPE") => {
                 self.link = Some(link);
-                return Ok(News::Absent(format!("the key `{}` is no string", self.key)));
+                return Ok(RemoteEvent::Absent(format!("the key `{}` is no string", self.key)));
             }
-            Err(error) => return Err(Trouble::away(said(&error))),
+            Err(error) => return Err(RemoteFailure::away(said(&error))),
         };
         self.link = Some(link);
         if bytes.is_empty() {
-            return Ok(News::Absent(format!("there is nothing under the key `{}`", self.key)));
+            return Ok(RemoteEvent::Absent(format!("there is nothing under the key `{}`", self.key)));
         }
         if bytes.len() > LARGEST {
-            return Ok(News::Absent(too_large()));
+            return Ok(RemoteEvent::Absent(too_large()));
         }
         match text(bytes) {
-            Ok(text) => Ok(News::Document(self.label.found(text, None))),
-            Err(what) => Ok(News::Absent(what)),
+            Ok(text) => Ok(RemoteEvent::Document(self.label.found(text, None))),
+            Err(what) => Ok(RemoteEvent::Absent(what)),
         }
     }
 
-    async fn connect(&self) -> Result<Link, Trouble> {
-        let client = self.client.as_ref().map_err(Trouble::away)?;
+    async fn connect(&self) -> Result<Link, RemoteFailure> {
+        let client = self.client.as_ref().map_err(RemoteFailure::away)?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(self.timeout));
@@ -142,12 +142,12 @@ impl Redis {
             let asks = client.get_multiplexed_async_connection_with_config(&config).await?;
             Ok(Link { asks, listens, asked: Instant::now() })
         };
-        self.in_time(connecting).await?.map_err(|error: RedisError| Trouble::away(said(&error)))
+        self.in_time(connecting).await?.map_err(|error: RedisError| RemoteFailure::away(said(&error)))
     }
 
-    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Trouble> {
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, RemoteFailure> {
         let limit = self.timeout;
-        tokio::time::timeout(limit, work).await.map_err(|_| Trouble::away(format!("no answer within {limit:?}")))
+        tokio::time::timeout(limit, work).await.map_err(|_| RemoteFailure::away(format!("no answer within {limit:?}")))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A configuration centre, as its URL names it.
 
-use super::shown::Secret;
+use super::redact::Secret;
 use crate::document::Format;
 use percent_encoding::percent_decode_str;
 use std::fmt;

@@ -71,13 +71,13 @@ const LONGEST: usize = 4096;
 
 /// The status as it is being written.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct StatusLog {
     status: Mutex<SourceStatus>,
     /// At most one for each source and what is wrong with it.
     failing: Mutex<Vec<(Wrong, SourceError)>>,
 }
 
-impl Default for Ledger {
+impl Default for StatusLog {
     fn default() -> Self {
         let status = SourceStatus {
             in_force: Origin::Local,
@@ -104,7 +104,7 @@ pub(super) enum Wrong {
     Document,
 }
 
-impl Ledger {
+impl StatusLog {
     pub(super) fn status(&self) -> SourceStatus {
         let failing = self.failing.lock().iter().map(|(_, error)| error.clone()).collect();
         SourceStatus { failing, ..self.status.lock().clone() }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_an_error_is_bounded() {
-        let ledger = Ledger::default();
+        let ledger = StatusLog::default();
         for _ in 0..3 {
             let error = ledger.error(Origin::Remote, Wrong::Source, &"ä".repeat(1_000_000));
             assert!(error.what.len() <= LONGEST + 6 && error.what.ends_with("ä [...]"), "{}", error.what.len());
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_error_is_over_when_its_source_is_well_again() {
-        let ledger = Ledger::default();
+        let ledger = StatusLog::default();
         ledger.error(Origin::Remote, Wrong::Source, "away");
         ledger.error(Origin::Remote, Wrong::Document, "no rules");
         ledger.error(Origin::Local, Wrong::Document, "a typo");

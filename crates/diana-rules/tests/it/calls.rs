@@ -1,7 +1,7 @@
 //! Rules that are asked for by name, as functions do: whose a call is, and which rules it gets.
 
 use crate::common::good;
-use diana_rules::{Attribute, Attributes, Found, RuleSet};
+use diana_rules::{Attribute, Attributes, Matches, RuleSet};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -33,7 +33,7 @@ fn told(told: &'static [(&'static str, &'static str)]) -> Call {
 
 /// The key of a call, in bytes.
 fn found(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
-    let (rules, mut found) = (RuleSet::new(&good(yaml)), Found::default());
+    let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
     rules.find_named(rule, call, &mut found).unwrap();
     found.key(&found.applied()[0]).to_vec()
 }
@@ -45,7 +45,7 @@ fn shown(yaml: &str, rule: &str, call: &Call) -> String {
 
 /// The key of the one rule that counts the call; else why there is none.
 fn key(yaml: &str, rule: &str, call: &Call) -> String {
-    let (rules, mut found) = (RuleSet::new(&good(yaml)), Found::default());
+    let (rules, mut found) = (RuleSet::new(&good(yaml)), Matches::default());
     if let Err(unknown) = rules.find_named(rule, call, &mut found) {
         return unknown.to_string();
     }
@@ -127,7 +127,7 @@ fn what_else_a_rule_for_calls_says_must_hold() {
     assert_eq!(key(FILE, "some", &Call { told: &[("size", "")], ip: here }), "not counted");
     assert_eq!(key(FILE, "some", &Call { told: &[("size", "7")], ip: Some([192, 0, 2, 1].into()) }), "not counted");
 
-    let (rules, mut found) = (RuleSet::new(&good(FILE)), Found::default());
+    let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
     rules.find_named("some", &Call { told: &[("size", "7")], ip: here }, &mut found).unwrap();
     assert_eq!(found.applied()[0].cost.get(), 7);
 }
@@ -142,7 +142,7 @@ fn what_a_rule_does_not_ask_for_is_not_told_to_it() {
 
 #[test]
 fn no_request_meets_a_rule_for_calls() {
-    let (rules, mut found) = (RuleSet::new(&good(FILE)), Found::default());
+    let (rules, mut found) = (RuleSet::new(&good(FILE)), Matches::default());
     rules.find(&told(&[("phone", "555"), ("account", "alice"), ("size", "1")]), &mut found);
     let names = found.applied().iter().map(|applied| rules.rule(applied.rule).unwrap().rule().name.as_str());
     assert_eq!(names.collect::<Vec<_>>(), ["everyone"]);

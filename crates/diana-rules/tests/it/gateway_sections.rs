@@ -3,8 +3,8 @@
 use crate::common::files::GOOD;
 use crate::common::{good, told};
 use diana_rules::{
-    AccessLogFormat, Admin, Bounds, CostOf, DescribedRequest, Document, Gateway, RateLimitHeaders, Registry, Scheme,
-    Spelling, Timeouts,
+    AccessLogFormat, Admin, CostOf, Document, Gateway, GatewayLimits, RateLimitHeaders, Registry, Scheme, Spelling,
+    SyntheticRequest, Timeouts,
 };
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn every_field_is_read() {
     assert_eq!(gateway.workers.unwrap().get(), 2);
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = gateway.timeouts;
     assert_eq!([header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs()), [1, 2, 3, 4, 5, 6, 7]);
-    let Bounds { header, headers, body, connections, streams, .. } = gateway.bounds;
+    let GatewayLimits { header, headers, body, connections, streams, .. } = gateway.bounds;
     assert_eq!((header, headers, body, connections, streams), (64 << 10, 50, Some(100 << 20), 20_000, 10));
     assert_eq!((gateway.paths.escaped_slash, gateway.methods.any_case), (Spelling::Deny, Spelling::Allow));
     let admin = file.admin.unwrap();
@@ -58,7 +58,7 @@ fn what_is_left_out_is_usual() {
     let Timeouts { header, body, idle, connect, response, tunnel, stop, .. } = usual.timeouts;
     let times = [header, body, idle, connect, response, tunnel, stop].map(|time| time.as_secs());
     assert_eq!(times, [10, 30, 60, 3, 60, 3_600, 30]);
-    let Bounds { header, headers, body, connections, streams, memory, .. } = usual.bounds;
+    let GatewayLimits { header, headers, body, connections, streams, memory, .. } = usual.bounds;
     assert_eq!((header, headers, body, connections, streams), (32 << 10, 100, None, 10_000, 100));
     assert_eq!((usual.paths.escaped_slash, usual.methods.any_case), (Spelling::Allow, Spelling::Deny));
     assert_eq!(good(&of_gateway("paths: {}, methods: {}")).gateway, Some(Gateway::default()));
@@ -83,14 +83,14 @@ fn the_first_route_that_matches_counts() {
          {match: {host: '*.example.com'}, upstream: http://b}, {match: {path: [/v1/x, /v2/**]}, upstream: http://c}]",
     ));
     let gateway = gateway.gateway.unwrap();
-    let route = |host: &str, path| gateway.route(&DescribedRequest::new("GET", path).host(host));
+    let route = |host: &str, path| gateway.route(&SyntheticRequest::new("GET", path).host(host));
     assert_eq!(route("api.example.com", "/v1/x"), Some(0));
     assert_eq!(route("API.example.com:8080", "//v1"), Some(0));
     assert_eq!(route("api.example.com", "/v2/x"), Some(1));
     assert_eq!(route("example.com", "/v2"), Some(2));
     assert_eq!(route("example.com", "/v1"), None);
-    assert_eq!(gateway.route(&DescribedRequest::default()), None);
-    assert_eq!(Gateway::default().route(&DescribedRequest::new("GET", "/")), None);
+    assert_eq!(gateway.route(&SyntheticRequest::default()), None);
+    assert_eq!(Gateway::default().route(&SyntheticRequest::new("GET", "/")), None);
 }
 
 #[test]

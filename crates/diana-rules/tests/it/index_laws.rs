@@ -1,6 +1,6 @@
 //! Laws of the index: it finds the rules that match, asked one by one, in the order of the file.
 
-use diana_rules::{Attribute, Attributes, DescribedRequest, Document, Found, Registry, RuleFile, RuleSet, SEVERAL};
+use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet, SEVERAL, SyntheticRequest};
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::net::IpAddr;
 /// A request whose path can be read in several ways.
 #[derive(Clone, Debug)]
 struct Ambiguous {
-    request: DescribedRequest,
+    request: SyntheticRequest,
     other_paths: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ fn request() -> impl Strategy<Value = Ambiguous> {
     (method, path(word()), any::<bool>(), prop::option::of(host), plan, ip, others).prop_map(
         |(method, path, slash, host, plan, ip, other_paths)| {
             let path = if slash { format!("/{path}/") } else { path };
-            let mut request = DescribedRequest::new(method, &path).ip(ip.parse::<IpAddr>().unwrap());
+            let mut request = SyntheticRequest::new(method, &path).ip(ip.parse::<IpAddr>().unwrap());
             if let Some(host) = host {
                 request = request.host(host);
             }
@@ -128,7 +128,7 @@ proptest! {
         let document = Document::new("diana.yaml", text.clone());
         let file = RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"));
         let rules = RuleSet::new(&file);
-        let mut found = Found::default();
+        let mut found = Matches::default();
         for request in requests {
             rules.find(&request, &mut found);
             let indexed = found.applied().iter().map(|applied| applied.rule as usize).collect::<Vec<_>>();
@@ -147,8 +147,8 @@ fn rules(text: &str) -> RuleSet {
 /// The keys by which a request is counted, if it is not denied.
 fn counted(rules: &RuleSet, path: &str, other_paths: &[&str]) -> Option<Vec<String>> {
     let other_paths = other_paths.iter().map(|path| (*path).to_owned()).collect();
-    let request = Ambiguous { request: DescribedRequest::new("GET", path), other_paths };
-    let mut found = Found::default();
+    let request = Ambiguous { request: SyntheticRequest::new("GET", path), other_paths };
+    let mut found = Matches::default();
     rules.find(&request, &mut found);
     let key = |applied| String::from_utf8_lossy(found.key(applied)).into_owned();
     found.refused().is_empty().then(|| found.applied().iter().map(key).collect())
@@ -179,7 +179,7 @@ fn a_route_compares_one_form() {
     let file = RuleFile::read(&Document::new("diana.yaml", file), &Registry::default()).unwrap();
     let route = |path: &str, other: &[&str]| {
         let other_paths = other.iter().map(|path| (*path).to_owned()).collect();
-        file.gateway.as_ref().unwrap().route(&Ambiguous { request: DescribedRequest::new("GET", path), other_paths })
+        file.gateway.as_ref().unwrap().route(&Ambiguous { request: SyntheticRequest::new("GET", path), other_paths })
     };
     assert_eq!(route("/v1/users", &[]), Some(0));
     assert_eq!(route("/v1/users", &["/v1%2Fusers", "/v1/users"]), None);

@@ -1,6 +1,8 @@
 //! The sample files of `examples/rules` are whole, and their rules say about requests what their comments say.
 
-use diana_rules::{Attribute, Attributes, Document, Found, Home, Mode, Over, Registry, RuleFile, RuleSet, Why};
+use diana_rules::{
+    Attribute, Attributes, CountedIn, DenyReason, Document, Matches, Mode, OverLimit, Registry, RuleFile, RuleSet,
+};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -93,7 +95,7 @@ impl Attributes for Request {
 
 /// Each rule that a request is about: its name, whose the request is to it, what it costs, and which limits are asked.
 fn about(rules: &RuleSet, request: &Request) -> Vec<String> {
-    let mut found = Found::default();
+    let mut found = Matches::default();
     rules.find(request, &mut found);
     let name = |number: u32| rules.rule(number).unwrap().rule().name.clone();
     let applied = found.applied().iter().map(|applied| {
@@ -103,7 +105,7 @@ fn about(rules: &RuleSet, request: &Request) -> Vec<String> {
         format!("{} [{key}] cost {}: {}", name(applied.rule), applied.cost.get(), limits.join(", "))
     });
     let refused = found.refused().iter().map(|refused| {
-        let why = if refused.why == Why::Listed { "listed" } else { "missing" };
+        let why = if refused.why == DenyReason::Listed { "listed" } else { "missing" };
         format!("{} refuses: {why}", name(refused.rule))
     });
     applied.chain(refused).collect()
@@ -268,7 +270,7 @@ fn flash_sale_with_a_queue() {
     );
     has(&rules, &order("/sale/red-shoe/order"), "shoes [red-shoe] cost 1: shoes@red-shoe");
     has(&rules, &request("POST", "/sale/blue-shoe/order"), "tries refuses: missing");
-    assert_eq!(rules.rules()[0].rule().over, Over::Divert("http://10.0.2.1:8000".parse().unwrap()));
+    assert_eq!(rules.rules()[0].rule().over, OverLimit::Divert("http://10.0.2.1:8000".parse().unwrap()));
     assert_eq!(
         about(&rules, &request("GET", "/sale/blue-shoe")),
         ["reloading [12:198.51.100.715:/sale/blue-shoe] cost 1: reloading"]
@@ -331,7 +333,7 @@ fn shared_limit_over_100_gateways() {
     let file = file("shared-limit-over-100-gateways");
     assert!(file.store.redis.is_some() && file.remote.is_some());
     let homes = file.rules.iter().map(|rule| rule.home).collect::<Vec<_>>();
-    assert_eq!(homes, [Home::Shared, Home::Shared, Home::Local, Home::Local]);
+    assert_eq!(homes, [CountedIn::Shared, CountedIn::Shared, CountedIn::Local, CountedIn::Local]);
     let rules = RuleSet::new(&file);
     let of = |account: &'static str| request("GET", "/").header("x-account-id", account);
     assert_eq!(

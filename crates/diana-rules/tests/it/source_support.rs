@@ -1,7 +1,7 @@
 //! What the tests of sources have in common.
 
 use diana_core::{Clock, SystemClock};
-use diana_rules::{Apply, Document, Problem, Problems, Running, Sources, Span, Value};
+use diana_rules::{Apply, Document, Problem, Problems, Sources, Span, Value, WatchHandle};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(crate) fn rules(name: &str) -> String {
 }
 
 /// Starts, with a new recorder; a centre that answers has all the time that a busy machine needs.
-pub(crate) async fn start(sources: Sources) -> (Running, Arc<Recorder>) {
+pub(crate) async fn start(sources: Sources) -> (WatchHandle, Arc<Recorder>) {
     let recorder = Recorder::new();
     let running = sources.wait(LONG).start(Arc::clone(&recorder) as Arc<dyn Apply>).await.unwrap();
     (running, recorder)
@@ -107,12 +107,12 @@ pub(crate) async fn until_in_force(recorder: &Recorder, text: &str) -> Duration 
 }
 
 /// Waits until the last error has this in it.
-pub(crate) async fn until_told(running: &Running, what: &str) {
+pub(crate) async fn until_told(running: &WatchHandle, what: &str) {
     let told = || running.status().last_error.is_some_and(|error| error.what.contains(what));
     until(&format!("an error with `{what}`"), told).await;
 }
 
 /// What was told last.
-pub(crate) fn last_error(running: &Running) -> String {
+pub(crate) fn last_error(running: &WatchHandle) -> String {
     running.status().last_error.map(|error| error.what).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 //!
 //! A block that opens with `yaml` is a whole file. Other YAML (a compose file, say) says after its language whose it is.
 
-use diana_rules::{Bounds, Document, Registry, RuleFile, Timeouts};
+use diana_rules::{Document, GatewayLimits, Registry, RuleFile, Timeouts};
 
 const PAGE: &str = include_str!("../../../../docs/gateway.md");
 
@@ -53,7 +53,7 @@ fn the_defaults_are_those_of_the_program() {
         let seconds = if time.as_secs() == 3_600 { "1h".to_owned() } else { format!("{}s", time.as_secs()) };
         assert_eq!(shown, seconds, "timeouts.{name}");
     }
-    let Bounds { header, headers, body, connections, streams, memory, .. } = Bounds::default();
+    let GatewayLimits { header, headers, body, connections, streams, memory, .. } = GatewayLimits::default();
     assert_eq!(row("`bounds.header`")[1], format!("{}KiB", header >> 10));
     assert_eq!(row("`bounds.headers`")[1], headers.to_string());
     assert_eq!((row("`bounds.body`")[1], body), ("any length", None));

@@ -1,7 +1,7 @@
 //! One line of the access log.
 
 use super::escape;
-use crate::date::Date;
+use crate::log_time::LogTime;
 use crate::metrics::Outcome;
 use diana::core::Timestamp;
 use std::io::Write;
@@ -83,7 +83,7 @@ impl Default for Entry<'_> {
 
 impl Entry<'_> {
     /// Writes it behind what is in `line`, with the end of its line.
-    pub(super) fn write(&self, format: LogFormat, date: &mut Date, line: &mut Vec<u8>) {
+    pub(super) fn write(&self, format: LogFormat, date: &mut LogTime, line: &mut Vec<u8>) {
         match format {
             LogFormat::Text => self.text(date, line),
             LogFormat::Json => self.json(date, line),
@@ -91,7 +91,7 @@ impl Entry<'_> {
         line.push(b'\n');
     }
 
-    fn text(&self, date: &mut Date, line: &mut Vec<u8>) {
+    fn text(&self, date: &mut LogTime, line: &mut Vec<u8>) {
         match self.client {
             Some(client) => put(line, format_args!("{client}")),
             None => line.push(b'-'),
@@ -132,7 +132,7 @@ impl Entry<'_> {
         }
     }
 
-    fn json(&self, date: &mut Date, line: &mut Vec<u8>) {
+    fn json(&self, date: &mut LogTime, line: &mut Vec<u8>) {
         let millis = self.at.as_nanos() / 1_000_000 % 1_000;
         put(line, format_args!("{{\"time\":\"{}.{millis:03}Z\"", date.iso(self.at)));
         if let Some(client) = self.client {

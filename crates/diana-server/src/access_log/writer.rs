@@ -1,7 +1,7 @@
 //! The thread that writes the lines.
 
 use super::{Drops, ENOUGH, LAST_WORDS};
-use crate::date::Date;
+use crate::log_time::LogTime;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Buffer {
     pub(super) bytes: Vec<u8>,
     pub(super) lines: u64,
-    pub(super) date: Date,
+    pub(super) date: LogTime,
 }
 
 /// What the handles and the thread have in common.

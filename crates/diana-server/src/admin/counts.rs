@@ -1,19 +1,19 @@
 //! Single counts: looked at, made new, given back, taken.
 
 use super::AdminState;
-use super::answer::{Answer, Problem, json};
 use super::parameters::Parameters;
+use super::response::{Answer, Problem, json};
 use axum::extract::State;
 use axum::http::StatusCode;
 use diana::core::{Cost, Retry, StoreError};
-use diana::{ByHandError, KeyStanding};
-use diana_rules::{Home, Listed};
+use diana::{KeyAdminError, KeyStatus};
+use diana_rules::{CountedIn, Listed};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Serialize)]
-struct Standing<'a> {
+struct Status<'a> {
     rule: &'a str,
     key: &'a [&'a str],
     /// Which counts have answered.
@@ -78,24 +78,24 @@ impl<'a> Named<'a> {
     }
 
     /// What was changed by hand is in the log; what could not be changed is not.
-    fn changed(&self, what: &str, cost: Option<Cost>, result: Result<KeyStanding, ByHandError>) -> Answer {
+    fn changed(&self, what: &str, cost: Option<Cost>, result: Result<KeyStatus, KeyAdminError>) -> Answer {
         if result.is_ok() {
             tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
         }
         self.answer(result)
     }
 
-    fn answer(&self, result: Result<KeyStanding, ByHandError>) -> Answer {
-        let standing = result.map_err(|error| problem(&error))?;
-        let counted = match standing.home {
-            Home::Local => "here",
-            Home::Shared if standing.is_fallback => "fallback",
-            Home::Shared => "shared",
+    fn answer(&self, result: Result<KeyStatus, KeyAdminError>) -> Answer {
+        let status = result.map_err(|error| problem(&error))?;
+        let counted = match status.home {
+            CountedIn::Local => "here",
+            CountedIn::Shared if status.is_fallback => "fallback",
+            CountedIn::Shared => "shared",
         };
         // Who is on a list is not counted, whatever the counts say.
-        let by_list = standing.listed.map(|listed| listed == Listed::Allow);
+        let by_list = status.listed.map(|listed| listed == Listed::Allow);
         let seconds = |time: Duration| time.as_secs_f64();
-        let limits = standing.limits.into_iter().map(|limit| Limit {
+        let limits = status.limits.into_iter().map(|limit| Limit {
             name: limit.name,
             limit: limit.limit,
             remaining: limit.remaining,
@@ -106,21 +106,21 @@ impl<'a> Named<'a> {
                 _ => None,
             },
         });
-        let listed = standing.listed.map(|listed| match listed {
+        let listed = status.listed.map(|listed| match listed {
             Listed::Allow => "allow",
             Listed::Deny => "deny",
         });
-        json(Standing { rule: self.rule, key: &self.key, counted, listed, limits: limits.collect() })
+        json(Status { rule: self.rule, key: &self.key, counted, listed, limits: limits.collect() })
     }
 }
 
-fn problem(error: &ByHandError) -> Problem {
+fn problem(error: &KeyAdminError) -> Problem {
     let status = match error {
-        ByHandError::NoSuchRule(_) => StatusCode::NOT_FOUND,
-        ByHandError::Store(StoreError::TimedOut { .. } | StoreError::Unreachable { .. }) => {
+        KeyAdminError::NoSuchRule(_) => StatusCode::NOT_FOUND,
+        KeyAdminError::Store(StoreError::TimedOut { .. } | StoreError::Unreachable { .. }) => {
             StatusCode::SERVICE_UNAVAILABLE
         }
-        ByHandError::ComesBackByItself(_) => StatusCode::CONFLICT,
+        KeyAdminError::ComesBackByItself(_) => StatusCode::CONFLICT,
         _ => StatusCode::BAD_REQUEST,
     };
     Problem::new(status, error.to_string())

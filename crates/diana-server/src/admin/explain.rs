@@ -1,8 +1,8 @@
 //! What every rule says about a request that is described by hand.
 
 use super::AdminState;
-use super::answer::{Answer, Problem, json, wants_text};
 use super::parameters::Parameters;
+use super::response::{Answer, Problem, json, wants_text};
 use crate::explain::{InvalidRequest, RejectedRequest, TypedRequest};
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -85,8 +85,8 @@ fn explained(explanation: &Explanation) -> Explained {
 fn rule(said: &RuleExplanation) -> Rule {
     let limits = said.limits.iter().map(|(name, answer)| Limit {
         name: name.clone(),
-        limit: answer.standing.limit,
-        remaining: answer.standing.remaining,
+        limit: answer.status.limit,
+        remaining: answer.status.remaining,
         grants: answer.is_granted(),
         wait: answer.wait().unwrap_or_default().as_secs_f64(),
     });

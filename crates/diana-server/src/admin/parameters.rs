@@ -1,6 +1,6 @@
 //! What a request says: in its query, or in a body of JSON.
 
-use super::answer::Problem;
+use super::response::Problem;
 use axum::extract::{FromRequest, Query, Request};
 use axum::http::StatusCode;
 use http_body_util::{BodyExt, Limited};

@@ -1,12 +1,12 @@
 //! The rules in force, in words, with their counts.
 
 use super::AdminState;
-use super::answer::{Answer, json, wants_text};
 use super::parameters::Parameters;
+use super::response::{Answer, json, wants_text};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
-use diana_rules::{Counted, Home, Mode, RuleInForce, in_words};
+use diana_rules::{CompiledRule, CountedIn, Mode, RuleCounts, describe};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(rule: &RuleInForce) -> Self {
-        let Counted { granted, waited, refused, diverted, shadow_refused, failures, .. } = rule.counted();
+    pub(super) fn of(rule: &CompiledRule) -> Self {
+        let RuleCounts { granted, waited, refused, diverted, shadow_refused, failures, .. } = rule.counted();
         Self { granted, waited, refused, diverted, shadow_refused, failures }
     }
 
@@ -77,11 +77,11 @@ pub(super) async fn rules(State(state): State<Arc<AdminState>>, headers: HeaderM
     let bound = |name| Ok(parameters.number(name)?.map(|number| usize::try_from(number).unwrap_or(usize::MAX)));
     let (limit, offset) = (bound("limit")?.unwrap_or(usize::MAX), bound("offset")?.unwrap_or(0));
     let in_force = state.engine.rules();
-    let is_meant = |rule: &&RuleInForce| find.is_empty() || is_about(rule, &find);
+    let is_meant = |rule: &&CompiledRule| find.is_empty() || is_about(rule, &find);
     let meant = in_force.rules().iter().filter(is_meant).collect::<Vec<_>>();
     let page = meant.iter().skip(offset).take(limit);
     if wants_text(&headers) {
-        let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, in_words(rule.rule())));
+        let lines = page.map(|rule| format!("{}: {}\n", rule.rule().name, describe(rule.rule())));
         return Ok(lines.collect::<String>().into_response());
     }
     let rules = page.map(|rule| shown(rule)).collect();
@@ -89,16 +89,16 @@ pub(super) async fn rules(State(state): State<Arc<AdminState>>, headers: HeaderM
 }
 
 /// Whether a rule has a text in its name, or in what it is about.
-fn is_about(rule: &RuleInForce, text: &str) -> bool {
+fn is_about(rule: &CompiledRule, text: &str) -> bool {
     let rule = rule.rule();
     rule.name.to_lowercase().contains(text)
         || rule.matches.to_string().to_lowercase().contains(text)
         || rule.by.to_string().to_lowercase().contains(text)
 }
 
-fn shown(in_force: &RuleInForce) -> Rule {
+fn shown(in_force: &CompiledRule) -> Rule {
     let rule = in_force.rule();
-    let words = in_words(rule);
+    let words = describe(rule);
     Rule {
         name: rule.name.clone(),
         by: rule.by.to_string(),
@@ -108,7 +108,7 @@ fn shown(in_force: &RuleInForce) -> Rule {
         beyond: words.beyond,
         notes: words.notes,
         shadow: rule.mode == Mode::Shadow,
-        shared: rule.home == Home::Shared && !rule.limits.is_empty(),
+        shared: rule.home == CountedIn::Shared && !rule.limits.is_empty(),
         counts: Counts::of(in_force),
     }
 }

@@ -1,8 +1,8 @@
 //! How the program is: for those who start and balance it, and for the page.
 
-use super::answer::{Answer, json};
+use super::response::{Answer, json};
 use super::{AdminState, Phase};
-use crate::date::Date;
+use crate::log_time::LogTime;
 use crate::metrics::Outcome;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -82,7 +82,7 @@ struct Store {
     reason: Option<String>,
     instances: u64,
     commands: u64,
-    saved_by_refusals: u64,
+    saved_by_deny_cache: u64,
     saved_by_leases: u64,
     saved_by_batching: u64,
     leased: u64,
@@ -140,7 +140,7 @@ fn store(link: LinkStatus) -> Store {
         reason,
         instances: link.instances,
         commands: link.commands,
-        saved_by_refusals: link.saved_by_refusals,
+        saved_by_deny_cache: link.saved_by_deny_cache,
         saved_by_leases: link.saved_by_leases,
         saved_by_batching: link.saved_by_batching,
         leased: link.leased,
@@ -148,5 +148,5 @@ fn store(link: LinkStatus) -> Store {
 }
 
 fn shown(at: Timestamp) -> String {
-    format!("{}Z", Date::default().iso(at))
+    format!("{}Z", LogTime::default().iso(at))
 }

@@ -2,9 +2,9 @@
 //!
 //! The exit status is 0 if every file is good, else 1. All that is wrong is told at once.
 
-use super::reading::{self, Variables, counted};
+use super::input::{self, Variables, counted};
 use clap::Args;
-use diana_rules::{RuleFile, gateway_in_words, store_in_words, table};
+use diana_rules::{RuleFile, describe_gateway, describe_store, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ Examples:
 
 /// What a file means: its gateway, its store, its config server, and its rules.
 fn shown(file: &RuleFile) -> String {
-    let around = gateway_in_words(file).into_iter().chain(store_in_words(file)).collect::<Vec<_>>();
+    let around = describe_gateway(file).into_iter().chain(describe_store(file)).collect::<Vec<_>>();
     let mut text = around.iter().map(|line| format!("{line}\n")).collect::<String>();
     if !around.is_empty() {
         text.push('\n');
@@ -64,10 +64,10 @@ impl Check {
     }
 
     fn try_run(&self) -> Result<ExitCode, ExitCode> {
-        reading::stdin_is_read_once(self.files.iter().chain(&self.remote))?;
+        input::stdin_is_read_once(self.files.iter().chain(&self.remote))?;
         let mut problems = 0;
         for (nth, path) in self.files.iter().enumerate() {
-            match reading::rule_file_with(path, self.remote.as_deref(), &diana::registry(), self.variables()) {
+            match input::rule_file_with(path, self.remote.as_deref(), &diana::registry(), self.variables()) {
                 Err(wrong) => problems += wrong.tell(),
                 Ok((file, not_checked)) => {
                     let mut text = String::new();
@@ -78,19 +78,19 @@ impl Check {
                         }
                     }
                     if let Some(warnings) = &file.warnings {
-                        reading::warn(warnings);
+                        input::warn(warnings);
                     }
                     let rules = counted(file.rules.len(), "rule");
                     let but = match not_checked.len() {
                         0 => String::new(),
                         count => format!(", but for {} not checked", counted(count, "value")),
                     };
-                    reading::tell(not_checked.iter().map(|value| format!("{}:{value}", reading::name(path))));
-                    reading::print(&format!("{text}{}: {rules}, good{but}\n", self.called(path)))?;
+                    input::tell(not_checked.iter().map(|value| format!("{}:{value}", input::name(path))));
+                    input::print(&format!("{text}{}: {rules}, good{but}\n", self.called(path)))?;
                 }
             }
         }
-        Ok(if problems == 0 { ExitCode::SUCCESS } else { reading::tell_count(problems) })
+        Ok(if problems == 0 { ExitCode::SUCCESS } else { input::tell_count(problems) })
     }
 
     fn variables(&self) -> Variables {
@@ -99,8 +99,8 @@ impl Check {
 
     fn called(&self, path: &Path) -> String {
         match &self.remote {
-            None => reading::name(path),
-            Some(remote) => format!("{} over {}", reading::name(remote), reading::name(path)),
+            None => input::name(path),
+            Some(remote) => format!("{} over {}", input::name(remote), input::name(path)),
         }
     }
 }

@@ -5,11 +5,11 @@
 
 mod request;
 
-use super::reading;
+use super::input;
 use clap::Args;
 use diana::EngineOptions;
 use diana::core::{Clock, ManualClock, SystemClock};
-use diana_rules::{Home, Rule, RuleFile};
+use diana_rules::{CountedIn, Rule, RuleFile};
 use diana_server::explain::{InvalidRequest, TypedRequest};
 use futures_util::FutureExt;
 use request::{Header, Name, Target};
@@ -74,12 +74,12 @@ impl Explain {
     }
 
     fn try_run(&self) -> Result<(), ExitCode> {
-        reading::stdin_is_read_once(std::iter::once(&self.file).chain(&self.remote))?;
-        let file = reading::rule_file(&self.file, self.remote.as_deref(), &diana::registry())
-            .map_err(|wrong| reading::tell_count(wrong.tell()))?;
+        input::stdin_is_read_once(std::iter::once(&self.file).chain(&self.remote))?;
+        let file = input::rule_file(&self.file, self.remote.as_deref(), &diana::registry())
+            .map_err(|wrong| input::tell_count(wrong.tell()))?;
         let request = self.request(&file)?;
         if let Some(rejected) = request.rejected(&file.gateway.clone().unwrap_or_default()) {
-            return reading::print(&format!("=> {rejected}\n"));
+            return input::print(&format!("=> {rejected}\n"));
         }
 
         let clock = ManualClock::at(SystemClock.now());
@@ -88,22 +88,22 @@ impl Explain {
         let mut under_way = Vec::new();
         for nth in 1..=self.times {
             let verdict = at_once(engine.decide(&request))?;
-            reading::print(&format!("{nth}: {verdict}\n"))?;
+            input::print(&format!("{nth}: {verdict}\n"))?;
             under_way.push(verdict);
             clock.advance(self.every);
         }
         let heading = if self.times == 0 { String::new() } else { "\nthe next one:\n".to_owned() };
         let explanation = at_once(engine.explain(&request))?;
-        reading::print(&format!("{heading}{explanation}{}", self.notes(&file)))
+        input::print(&format!("{heading}{explanation}{}", self.notes(&file)))
     }
 
     fn request(&self, file: &RuleFile) -> Result<TypedRequest, ExitCode> {
-        let mut request = self.described().map_err(|error| reading::misused(&error.to_string()))?;
+        let mut request = self.described().map_err(|error| input::misused(&error.to_string()))?;
         let account = self.account.iter().map(|account| ("account", account));
         for (name, value) in account.chain(self.names.iter().map(|Name { name, value }| (&**name, value))) {
             if file.identity.names().any(|known| known == name) {
                 let what = "comes from the request, as the file's `identity` says; describe the request instead";
-                return Err(reading::misused(&format!("`{name}` {what}, as with -H")));
+                return Err(input::misused(&format!("`{name}` {what}, as with -H")));
             }
             request = request.named(name, value);
         }
@@ -137,7 +137,7 @@ impl Explain {
                 notes.push_str(&format!("note: {what}: {}\n", which.join(", ")));
             }
         };
-        let is_shared = |rule: &Rule| rule.home == Home::Shared && !rule.limits.is_empty();
+        let is_shared = |rule: &Rule| rule.home == CountedIn::Shared && !rule.limits.is_empty();
         note("shared with other instances, but counted from zero in this process here", &is_shared);
         let is_busy = |rule: &Rule| rule.load.is_some() || rule.adaptive;
         note("depends on how busy the machine is, which nobody knows here", &is_busy);

@@ -4,7 +4,7 @@
 //! is left to do behind it. The exit status is 0 if a rule file was made, also with notes, and 1 if not. With `--strict` none
 //! is made if the rules would differ from the foreign file.
 
-use super::reading;
+use super::input;
 use clap::{Args, Subcommand};
 use diana_server::import::{Imported, LARGEST, NoteKind, import_envoy, import_nginx};
 use std::fs::File;
@@ -113,8 +113,8 @@ impl Import {
 
 impl Files {
     fn read(&self, import: impl Fn(&str, &str) -> Result<Imported, String>) -> Result<Imported, String> {
-        let name = reading::name(&self.file);
-        let bytes = reading::bytes(&self.file).map_err(|error| format!("{name}: can't be read: {error}"))?;
+        let name = input::name(&self.file);
+        let bytes = input::bytes(&self.file).map_err(|error| format!("{name}: can't be read: {error}"))?;
         import(&name, &text(bytes))
     }
 
@@ -151,7 +151,7 @@ fn text(bytes: Vec<u8>) -> String {
 fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     let path = folder.join(pattern);
     if !pattern.contains(['*', '?', '[']) {
-        return Ok(vec![(path.display().to_string(), text(reading::bounded(File::open(&path)?)?))]);
+        return Ok(vec![(path.display().to_string(), text(input::bounded(File::open(&path)?)?))]);
     }
     // The folder's own name is no pattern.
     let path = if Path::new(pattern).is_absolute() {
@@ -164,7 +164,7 @@ fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     let mut bytes = 0;
     for path in found.take(MOST_FILES) {
         let path = path.map_err(io::Error::from)?;
-        let text = text(reading::bounded(File::open(&path)?)?);
+        let text = text(input::bounded(File::open(&path)?)?);
         bytes += text.len();
         files.push((path.display().to_string(), text));
         if bytes > LARGEST {

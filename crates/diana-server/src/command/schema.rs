@@ -1,6 +1,6 @@
 //! `diana schema`: the rule file as a JSON Schema, for editors.
 
-use super::reading;
+use super::input;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -30,6 +30,6 @@ it also knows what only makes sense together.";
 impl Schema {
     pub(crate) fn run(self) -> ExitCode {
         let schema = diana_rules::schema(&diana::registry());
-        reading::print(&format!("{schema:#}\n")).map_or_else(|code| code, |()| ExitCode::SUCCESS)
+        input::print(&format!("{schema:#}\n")).map_or_else(|code| code, |()| ExitCode::SUCCESS)
     }
 }

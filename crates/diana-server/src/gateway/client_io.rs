@@ -1,9 +1,9 @@
 //! A client's connection, as hyper reads and writes it.
 //!
-//! It begins with bytes that were read already, to see what the client speaks; and it tells its [`Phase`] and the metrics when
+//! It begins with bytes that were read already, to see what the client speaks; and it tells its [`ConnTimeouts`] and the metrics when
 //! bytes move.
 
-use super::phase::Phase;
+use super::conn_timeouts::ConnTimeouts;
 use super::socket::Socket;
 use crate::metrics::Shard;
 use bytes::Bytes;
@@ -17,30 +17,30 @@ use tokio_rustls::server::TlsStream;
 /// A client's connection.
 pub(super) struct ClientIo {
     stream: Stream,
-    phase: Arc<Phase>,
+    phase: Arc<ConnTimeouts>,
     metrics: Arc<Shard>,
 }
 
 /// What a connection is made of.
 pub(super) enum Stream {
-    Plain(Begun<Socket>),
-    Tls(Box<Begun<TlsStream<Begun<Socket>>>>),
+    Plain(Rewind<Socket>),
+    Tls(Box<Rewind<TlsStream<Rewind<Socket>>>>),
 }
 
 /// A stream of which the first bytes have been read already.
-pub(super) struct Begun<I> {
+pub(super) struct Rewind<I> {
     first: Bytes,
     stream: I,
 }
 
-impl<I> Begun<I> {
+impl<I> Rewind<I> {
     pub(super) fn new(first: Bytes, stream: I) -> Self {
         Self { first, stream }
     }
 }
 
 impl ClientIo {
-    pub(super) fn new(stream: Stream, phase: Arc<Phase>, metrics: Arc<Shard>) -> Self {
+    pub(super) fn new(stream: Stream, phase: Arc<ConnTimeouts>, metrics: Arc<Shard>) -> Self {
         Self { stream, phase, metrics }
     }
 
@@ -57,7 +57,7 @@ impl ClientIo {
     }
 }
 
-impl<I: AsyncRead + Unpin> AsyncRead for Begun<I> {
+impl<I: AsyncRead + Unpin> AsyncRead for Rewind<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -75,7 +75,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Begun<I> {
     }
 }
 
-impl<I: AsyncWrite + Unpin> AsyncWrite for Begun<I> {
+impl<I: AsyncWrite + Unpin> AsyncWrite for Rewind<I> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }

@@ -9,14 +9,14 @@
 
 mod check;
 mod coding;
-mod onward;
 mod trailers;
+mod upstream_head;
 
 pub(super) use check::upgrade;
 pub(crate) use check::{Rejected, check};
 pub(super) use coding::check_coding;
-pub(super) use onward::{Onward, Told, goes_on};
 pub(super) use trailers::{Padded, TrailerFilter, may_trail};
+pub(super) use upstream_head::{HeaderSink, UpstreamRequest, goes_on};
 
 use diana_rules::Gateway;
 use http::Version;

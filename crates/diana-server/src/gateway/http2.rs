@@ -20,11 +20,11 @@ pub(super) use handle::StreamHandle;
 pub(super) use memory::{Memory, Piece, SHARE, Total};
 pub(super) use pipe::{Pipe, PipeError};
 
-use super::client_body::RequestBody;
 use super::client_io::ClientIo;
 use super::deadlines::Deadline;
-use super::out_body::OutBody;
-use super::service::{Connection, Serving};
+use super::request_body::RequestBody;
+use super::response_body::ResponseBody;
+use super::service::{Connection, ResponseFuture};
 use crate::metrics::Outcome;
 use body::ReadAhead;
 use bytes::BytesMut;
@@ -57,7 +57,7 @@ pub(super) struct Http2 {
 
 enum State {
     Handshake(Handshake<ClientIo, Piece>),
-    Serving(h2::server::Connection<ClientIo, Piece>),
+    ResponseFuture(h2::server::Connection<ClientIo, Piece>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ enum Ended {
 
 impl Http2 {
     pub(super) fn new(io: ClientIo, connection: Arc<Connection>) -> Self {
-        let bounds = &connection.site.gateway.bounds;
+        let bounds = &connection.worker.gateway.bounds;
         let mut builder = Builder::new();
         builder
             .initial_window_size(RECEIVE_WINDOW)
@@ -97,7 +97,7 @@ impl Http2 {
             .max_header_list_size(u32::try_from(bounds.header).unwrap_or(u32::MAX))
             .max_send_buffer_size(QUEUE as usize);
         let streams = Streams {
-            memory: Arc::new(Memory::new(Arc::clone(&connection.site.http2_memory))),
+            memory: Arc::new(Memory::new(Arc::clone(&connection.worker.http2_memory))),
             reset: AtomicU32::new(0),
             served: AtomicU32::new(0),
             waker: Mutex::default(),
@@ -110,7 +110,7 @@ impl Http2 {
     pub(super) fn graceful_shutdown(mut self: Pin<&mut Self>) {
         if self.ending == Ending::No {
             self.ending = Ending::Graceful;
-            if let State::Serving(serving) = &mut self.state {
+            if let State::ResponseFuture(serving) = &mut self.state {
                 serving.graceful_shutdown();
             }
         }
@@ -129,13 +129,13 @@ impl Future for Http2 {
                     if *ending == Ending::Graceful {
                         serving.graceful_shutdown();
                     }
-                    *state = State::Serving(serving);
+                    *state = State::ResponseFuture(serving);
                 }
-                State::Serving(serving) => {
+                State::ResponseFuture(serving) => {
                     if *ending != Ending::Abrupt && streams.reset_too_much(context) {
                         tracing::debug!(
                             "an HTTP/2 connection of {} is ended: it resets too much",
-                            connection.facts.peer
+                            connection.conn_info.peer
                         );
                         *ending = Ending::Abrupt;
                         serving.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
@@ -161,7 +161,7 @@ impl Streams {
     ) {
         let has_body = if request.body().is_end_stream() { HasBody::No } else { HasBody::Yes };
         let Some(memory) = self.memory.admit(head_size(&request), has_body) else {
-            connection.site.metrics.request(Outcome::Rejected, Duration::ZERO);
+            connection.worker.metrics.request(Outcome::Rejected, Duration::ZERO);
             reply.send_reset(Reason::REFUSED_STREAM);
             return;
         };
@@ -228,7 +228,7 @@ struct Stream {
 
 impl Stream {
     /// Waits for the answer, and sends it.
-    async fn serve(mut self, mut serving: Serving, streams: &Streams) -> Ended {
+    async fn serve(mut self, mut serving: ResponseFuture, streams: &Streams) -> Ended {
         let answered = poll_fn(|context| {
             let answer = Pin::new(&mut serving).poll(context);
             for mut interim in self.handle.take_interim(context) {
@@ -258,10 +258,10 @@ impl Stream {
         }
     }
 
-    async fn send(&mut self, response: Response<OutBody>, streams: &Streams) -> Ended {
+    async fn send(&mut self, response: Response<ResponseBody>, streams: &Streams) -> Ended {
         let (mut head, mut body) = response.into_parts();
         remove_hop_by_hop(&mut head.headers);
-        head.headers.entry(DATE).or_insert_with(crate::date::now);
+        head.headers.entry(DATE).or_insert_with(crate::log_time::now);
         let has_body = !body.is_end_stream();
         if has_body && let Some(length) = body.size_hint().exact() {
             head.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
@@ -320,8 +320,8 @@ impl Stall {
         };
         let has_moved = std::mem::replace(&mut self.sent, sent) != sent;
         if self.deadline.is_none() || has_moved {
-            let deadline = self.deadline.get_or_insert_with(|| connection.site.deadlines.add());
-            deadline.set(connection.site.gateway.timeouts.body);
+            let deadline = self.deadline.get_or_insert_with(|| connection.worker.deadlines.add());
+            deadline.set(connection.worker.gateway.timeouts.body);
         }
         self.deadline.as_ref().map_or(Poll::Pending, |deadline| deadline.poll(context))
     }

@@ -6,17 +6,17 @@
 //! An HTTP/1 connection is driven by the request that uses it, not by a task of its own: the answer wakes the very task that waits
 //! for it.
 
+mod balancer;
 mod body;
 mod connector;
-mod fault;
-mod group;
+mod endpoint;
+mod error;
 mod http1;
 mod http2;
-mod member;
-mod patience;
+mod response_timeout;
 
+pub(super) use balancer::{Answer, Balancer, Upstreams};
 pub(super) use body::{BodyError, UpstreamBody};
 pub(super) use connector::{Connector, tls_config};
-pub(super) use fault::{Failure, Fault};
-pub(super) use group::{Answer, Group, Upstreams};
-pub(super) use member::{Health, Member};
+pub(super) use endpoint::{Endpoint, Health};
+pub(super) use error::{UpstreamError, WireError};

@@ -1,13 +1,13 @@
 //! One worker: a thread with a runtime of its own, which takes connections and serves them to their end.
 
 use super::client_io::ClientIo;
+use super::conn_timeouts::ConnTimeouts;
+use super::handshake::{self, Accepted, Protocol};
 use super::http2::Http2;
-use super::opening::{self, Opened, Speaks};
-use super::phase::Phase;
 use super::service::{Connection, Requests};
-use super::site::Site;
 use super::socket::Socket;
 use super::tls::Certificates;
+use super::worker_state::WorkerState;
 use crate::descriptors::{self, User};
 use crate::program_log::OncePerSecond;
 use hyper::server::conn::http1;
@@ -37,14 +37,14 @@ const LAST_TAKEN: usize = 4096;
 
 /// What all workers know of each other.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub(super) struct ConnLimit {
     /// How many connections are open.
     connections: AtomicUsize,
     /// That no connection can be taken.
     warnings: OncePerSecond,
 }
 
-impl Crowd {
+impl ConnLimit {
     pub(super) fn new() -> Self {
         Self { connections: AtomicUsize::new(0), warnings: OncePerSecond::new() }
     }
@@ -52,26 +52,26 @@ impl Crowd {
 
 /// One worker, before it runs.
 pub(super) struct Worker {
-    pub(super) site: Arc<Site>,
+    pub(super) worker: Arc<WorkerState>,
     pub(super) listeners: Vec<(TcpListener, Option<Arc<Certificates>>)>,
-    pub(super) crowd: Arc<Crowd>,
+    pub(super) conn_limit: Arc<ConnLimit>,
     /// Turns true when it is time to stop.
     pub(super) stop: watch::Receiver<bool>,
 }
 
 /// A connection that counts as open as long as this lives. When all are gone, so is the worker.
-pub(super) struct Counted {
-    site: Arc<Site>,
-    crowd: Arc<Crowd>,
+pub(super) struct ConnGuard {
+    worker: Arc<WorkerState>,
+    conn_limit: Arc<ConnLimit>,
     _alive: mpsc::Sender<Infallible>,
 }
 
 impl Worker {
     /// Serves until it is time to stop, and what was begun is done, or `timeouts.stop` is over.
     pub(super) async fn run(self) -> std::io::Result<()> {
-        let Self { site, listeners, crowd, stop } = self;
-        tokio::spawn(Arc::clone(&site.deadlines).watch());
-        let tidy = Arc::clone(&site);
+        let Self { worker, listeners, conn_limit, stop } = self;
+        tokio::spawn(Arc::clone(&worker.deadlines).watch());
+        let tidy = Arc::clone(&worker);
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(TIDY).await;
@@ -83,15 +83,20 @@ impl Worker {
         for (listener, certificates) in listeners {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let tls = certificates.map(|certificates| certificates.acceptor());
-            let take = Take { site: Arc::clone(&site), crowd: Arc::clone(&crowd), tls, alive: alive.clone() };
+            let take = Acceptor {
+                worker: Arc::clone(&worker),
+                conn_limit: Arc::clone(&conn_limit),
+                tls,
+                alive: alive.clone(),
+            };
             taking.push(tokio::spawn(take.connections(listener, stop.clone())));
         }
         drop(alive);
         for taking in taking {
             let _ = taking.await;
         }
-        site.deadlines.stop();
-        if tokio::time::timeout(site.gateway.timeouts.stop, all_gone.recv()).await.is_err() {
+        worker.deadlines.stop();
+        if tokio::time::timeout(worker.gateway.timeouts.stop, all_gone.recv()).await.is_err() {
             tracing::warn!("some connections did not end in time, and are cut");
         }
         Ok(())
@@ -100,14 +105,14 @@ impl Worker {
 
 /// Takes connections from one socket.
 #[derive(Clone)]
-struct Take {
-    site: Arc<Site>,
-    crowd: Arc<Crowd>,
+struct Acceptor {
+    worker: Arc<WorkerState>,
+    conn_limit: Arc<ConnLimit>,
     tls: Option<TlsAcceptor>,
     alive: mpsc::Sender<Infallible>,
 }
 
-impl Take {
+impl Acceptor {
     async fn connections(self, listener: tokio::net::TcpListener, mut stop: watch::Receiver<bool>) {
         let is_stopping = stop.clone();
         let mut stopped = pin!(async move {
@@ -132,14 +137,14 @@ impl Take {
                 None => return,
                 Some(Ok((socket, _))) if descriptors::is_reserved(&socket, User::Clients) => {
                     drop(socket);
-                    self.site.metrics.connection_refused();
-                    if self.crowd.warnings.check() {
+                    self.worker.metrics.connection_refused();
+                    if self.conn_limit.warnings.check() {
                         tracing::warn!("connections are closed: too few file descriptors are left");
                     }
                 }
                 Some(Ok((socket, peer))) => self.connection(socket, peer),
                 Some(Err(error)) if is_about_us(&error) => {
-                    if self.crowd.warnings.check() {
+                    if self.conn_limit.warnings.check() {
                         tracing::warn!("no connection can be taken: {error}");
                     }
                     // As long as this fails there is always a connection to be taken, so this is where it ends.
@@ -154,24 +159,27 @@ impl Take {
     }
 
     fn connection(&self, socket: TcpStream, peer: SocketAddr) {
-        let most = self.site.gateway.bounds.connections;
-        if self.crowd.connections.fetch_add(1, Ordering::Relaxed) >= most {
-            self.crowd.connections.fetch_sub(1, Ordering::Relaxed);
-            self.site.metrics.connection_refused();
+        let most = self.worker.gateway.bounds.connections;
+        if self.conn_limit.connections.fetch_add(1, Ordering::Relaxed) >= most {
+            self.conn_limit.connections.fetch_sub(1, Ordering::Relaxed);
+            self.worker.metrics.connection_refused();
             return;
         }
-        self.site.metrics.connection_opened();
-        let counted =
-            Counted { site: Arc::clone(&self.site), crowd: Arc::clone(&self.crowd), _alive: self.alive.clone() };
+        self.worker.metrics.connection_opened();
+        let counted = ConnGuard {
+            worker: Arc::clone(&self.worker),
+            conn_limit: Arc::clone(&self.conn_limit),
+            _alive: self.alive.clone(),
+        };
         let tls = self.tls.clone();
         tokio::spawn(serve(counted, socket, peer, tls));
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnGuard {
     fn drop(&mut self) {
-        self.crowd.connections.fetch_sub(1, Ordering::Relaxed);
-        self.site.metrics.connection_closed();
+        self.conn_limit.connections.fetch_sub(1, Ordering::Relaxed);
+        self.worker.metrics.connection_closed();
     }
 }
 
@@ -182,20 +190,20 @@ fn is_about_us(error: &std::io::Error) -> bool {
 }
 
 /// Serves one connection to its end.
-async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
-    let site = Arc::clone(&counted.site);
-    let gateway = &site.gateway;
-    let phase = Arc::new(Phase::new(site.deadlines.add(), gateway.timeouts.clone()));
+async fn serve(counted: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
+    let worker = Arc::clone(&counted.worker);
+    let gateway = &worker.gateway;
+    let phase = Arc::new(ConnTimeouts::new(worker.deadlines.add(), gateway.timeouts.clone()));
     let socket = Socket::new(socket);
     let client_left = socket.clone().closed();
     let opened = {
         let mut is_told = false;
-        let mut opening = pin!(opening::open(socket, peer, gateway, tls.as_ref()));
+        let mut opening = pin!(handshake::open(socket, peer, gateway, tls.as_ref()));
         poll_fn(|context| {
             if let Poll::Ready(opened) = opening.as_mut().poll(context) {
                 return Poll::Ready(opened);
             }
-            if site.deadlines.is_stopping() && !is_told {
+            if worker.deadlines.is_stopping() && !is_told {
                 is_told = true;
                 phase.last_call(LAST_CALL);
             }
@@ -203,21 +211,21 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
         })
         .await
     };
-    let Opened { stream, facts, speaks } = match opened {
+    let Accepted { stream, conn_info, speaks } = match opened {
         Ok(Some(opened)) => opened,
         Ok(None) => return,
         Err(error) => {
             tracing::debug!("a connection of {peer} came to nothing: {error}");
-            site.metrics.connection_refused();
+            worker.metrics.connection_refused();
             return;
         }
     };
-    let io = ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&site.metrics));
+    let io = ClientIo::new(stream, Arc::clone(&phase), Arc::clone(&worker.metrics));
     let connection =
-        Arc::new(Connection { site: Arc::clone(&site), facts, phase: Arc::clone(&phase), _counted: counted });
+        Arc::new(Connection { worker: Arc::clone(&worker), conn_info, phase: Arc::clone(&phase), _counted: counted });
     let bounds = &gateway.bounds;
     let ended = match speaks {
-        Speaks::Http1 => {
+        Protocol::Http1 => {
             let mut builder = http1::Builder::new();
             // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
@@ -225,7 +233,7 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
             let stop = http1::UpgradeableConnection::graceful_shutdown;
             drive(pin!(connection), &phase, stop, client_left).await.map_err(|error| error.to_string())
         }
-        Speaks::Http2 => {
+        Protocol::Http2 => {
             phase.speaks_http2();
             let mut connection = Box::pin(Http2::new(io, connection));
             // It reads all the time, and so sees the end by itself.
@@ -243,7 +251,7 @@ async fn serve(counted: Counted, socket: TcpStream, peer: SocketAddr, tls: Optio
 /// none, after a moment in which one may still come: it was sent before its client could know.
 async fn drive<C: Future<Output = Result<(), E>>, E>(
     mut connection: Pin<&mut C>,
-    phase: &Phase,
+    phase: &ConnTimeouts,
     stop: impl Fn(Pin<&mut C>),
     client_left: impl Future<Output = ()>,
 ) -> Result<(), E> {
@@ -271,7 +279,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
             }
             if stopping == Stopping::Told && phase.is_http2() && !phase.is_serving() {
                 // It says goodbye by a ping, which not everybody answers.
-                stopping = Stopping::Over;
+                stopping = Stopping::OverLimit;
                 phase.last_call(LAST_CALL);
             }
             match stopping {
@@ -303,5 +311,5 @@ enum Stopping {
     /// It ends as soon as it can.
     Told,
     /// All is answered, and only its end has not come.
-    Over,
+    OverLimit,
 }

@@ -5,17 +5,17 @@
 
 mod convert;
 mod dump;
-mod foreign;
 mod front;
 mod host;
 mod include;
 mod key;
 mod limit;
+mod location_set;
 mod merge;
 mod notes;
-mod region;
 mod scope;
 mod syntax;
+mod unsupported;
 mod variable;
 
 pub use include::Include;
@@ -73,7 +73,7 @@ pub fn import_nginx(name: &str, text: &str, include: Include<'_>) -> Result<Impo
     let rules = file.finish(&mut notes);
     let mut hints = Vec::new();
     if rules.ends_with("\nrules: []\n") {
-        let has_limits = foreign::has_limits(&directives);
+        let has_limits = unsupported::has_limits(&directives);
         hints.push(if has_limits { NONE_CARRIED_OVER.to_owned() } else { format!("{name} {NO_LIMITS}") });
     }
     hints.push(GATEWAY.to_owned());

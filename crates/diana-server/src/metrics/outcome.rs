@@ -8,15 +8,15 @@ pub enum Outcome {
     /// The upstream answered it.
     Forwarded,
     /// A rule refused it.
-    Refused,
+    Denial,
     /// A rule sent it to another upstream, which answered it.
-    Diverted,
+    Rerouted,
     /// No upstream answered it: bad gateway, or too late.
     Failed,
     /// It was no good request, or too large, or not signed.
     Rejected,
     /// The gateway answered it itself.
-    Answered,
+    ResponseClass,
     /// The client went away before it was answered.
     Gone,
 }
@@ -26,17 +26,17 @@ impl Outcome {
     pub const COUNT: usize = 7;
     /// All of them, in the order of [`index`](Self::index).
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Forwarded, Self::Refused, Self::Diverted, Self::Failed, Self::Rejected, Self::Answered, Self::Gone];
+        [Self::Forwarded, Self::Denial, Self::Rerouted, Self::Failed, Self::Rejected, Self::ResponseClass, Self::Gone];
 
     /// Its word.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forwarded => "forwarded",
-            Self::Refused => "refused",
-            Self::Diverted => "diverted",
+            Self::Denial => "refused",
+            Self::Rerouted => "diverted",
             Self::Failed => "failed",
             Self::Rejected => "rejected",
-            Self::Answered => "answered",
+            Self::ResponseClass => "answered",
             Self::Gone => "gone",
         }
     }

@@ -1,7 +1,7 @@
 //! What is said when everything runs: where it listens, and what to try.
 
 use super::ServeOptions;
-use crate::gateway::Running;
+use crate::gateway::RunningGateway;
 use crate::program_log::ProgramLogFormat;
 use diana_rules::RuleFile;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 
 /// Says on standard error what runs: in words, or as an event where the log is JSON. Standard output is the access log's.
-pub(super) fn print(options: &ServeOptions, gateway: &Running, admin: &[SocketAddr], file: &RuleFile) {
+pub(super) fn print(options: &ServeOptions, gateway: &RunningGateway, admin: &[SocketAddr], file: &RuleFile) {
     let listed = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match options.log() {
         Some(mut log) if log.format() == ProgramLogFormat::Text => {
@@ -25,7 +25,7 @@ pub(super) fn print(options: &ServeOptions, gateway: &Running, admin: &[SocketAd
 
 fn text(
     options: &ServeOptions,
-    gateway: &Running,
+    gateway: &RunningGateway,
     admin: &[SocketAddr],
     file: &RuleFile,
     listed: impl Fn(&[SocketAddr]) -> String,

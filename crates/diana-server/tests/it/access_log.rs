@@ -58,7 +58,7 @@ fn refused() -> Entry<'static> {
         bytes_in: 12,
         took: Duration::from_micros(45),
         user_agent: Some(b"curl/8.5"),
-        outcome: Outcome::Refused,
+        outcome: Outcome::Denial,
         rule: Some("each-account"),
         ..Entry::default()
     }

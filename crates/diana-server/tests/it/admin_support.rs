@@ -2,7 +2,7 @@
 
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions};
-use diana_rules::{DescribedRequest, Document, RuleFile, Secret};
+use diana_rules::{Document, RuleFile, Secret, SyntheticRequest};
 use diana_server::admin::{Admin, AdminState, Readiness};
 use diana_server::metrics::Metrics;
 use serde_json::Value;
@@ -98,7 +98,7 @@ impl Server {
 
     /// Decides about a request by an account.
     pub(crate) async fn decide(&self, account: &str) -> bool {
-        let request = DescribedRequest::new("GET", "/").ip([203, 0, 113, 7]).named("account", account);
+        let request = SyntheticRequest::new("GET", "/").ip([203, 0, 113, 7]).named("account", account);
         self.engine.decide(&request).await.is_granted()
     }
 

@@ -82,7 +82,7 @@ async fn what_was_counted_is_shown() {
     let shard = server.metrics.shard(1);
     shard.request(Outcome::Forwarded, Duration::from_micros(900));
     shard.request(Outcome::Forwarded, Duration::from_millis(20));
-    shard.request(Outcome::Refused, Duration::from_micros(20));
+    shard.request(Outcome::Denial, Duration::from_micros(20));
     shard.decision(Duration::from_micros(2));
     shard.upstream(Duration::from_millis(15));
     shard.upstream_failed();
@@ -127,7 +127,7 @@ async fn however_many_rules_there_are_a_thousand_have_samples_of_their_own() {
         names.map(|name| format!("  - {{name: {name}, by: account, match: {{path: '/{name}/**'}}, limit: 1/h}}\n"));
     let server = Server::start(&format!("rules:\n{}", rules.collect::<String>())).await;
     for path in ["/r5/x", "/other/x", "/r1500/x", "/r1999/x"] {
-        let request = diana_rules::DescribedRequest::new("GET", path).named("account", "alice");
+        let request = diana_rules::SyntheticRequest::new("GET", path).named("account", "alice");
         assert!(server.engine.decide(&request).await.is_granted());
         assert!(!server.engine.decide(&request).await.is_granted());
     }

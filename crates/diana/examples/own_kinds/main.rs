@@ -7,7 +7,7 @@ mod kinds;
 
 use diana::EngineOptions;
 use diana::core::{ManualClock, Timestamp};
-use diana::rules::{DescribedRequest, Document, RuleFile, table};
+use diana::rules::{Document, RuleFile, SyntheticRequest, table};
 use futures_util::FutureExt;
 use std::error::Error;
 use std::sync::Arc;
@@ -38,25 +38,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = RuleFile::read(&Document::new("rules.yaml", RULES), &registry)?;
     println!("{}", table(&file));
     let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
-    let decide = |what: &str, request: &DescribedRequest| {
+    let decide = |what: &str, request: &SyntheticRequest| {
         // With counts in this process, the answer is there at once; with shared ones it would be awaited.
         let verdict = engine.decide(request).now_or_never();
         println!("{what}: {}", verdict.map(|verdict| verdict.to_string()).unwrap_or_default());
     };
 
-    let login = DescribedRequest::new("POST", "/login").ip([203, 0, 113, 7]);
+    let login = SyntheticRequest::new("POST", "/login").ip([203, 0, 113, 7]);
     for _ in 0..4 {
         decide("08:00 log-in", &login);
     }
     clock.advance(Duration::from_secs(600));
     decide("08:10 log-in", &login);
 
-    let export = DescribedRequest::new("GET", "/export/all").host("acme.example.com");
+    let export = SyntheticRequest::new("GET", "/export/all").host("acme.example.com");
     decide("08:10 export", &export);
     clock.advance(Duration::from_secs(3_000));
     for _ in 0..3 {
         decide("09:00 export", &export);
     }
-    decide("09:00 export of another", &DescribedRequest::new("GET", "/export/all").host("globex.example.com"));
+    decide("09:00 export of another", &SyntheticRequest::new("GET", "/export/all").host("globex.example.com"));
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Why a request would be granted or denied: what every rule says about it.
 
-use super::asks::{Asks, Part};
+use super::queries::{Queries, Scope};
 use super::verdict::time;
 use super::{Engine, Verdict};
-use diana_core::{Answer, Decision, LocalStore, Patience, Retry, Store};
-use diana_rules::{Attributes, ExplainedRule, Home, Missing, Mode};
+use diana_core::{Answer, Decision, LocalStore, MaxWait, Retry, Store};
+use diana_rules::{Attributes, CountedIn, ExplainedRule, Missing, Mode};
 use std::fmt;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl<S: Store> Engine<S> {
         async move {
             let mut explanation = Explanation { rules: Vec::new() };
             for (number, said) in explained.rules.into_iter().enumerate() {
-                let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::RuleInForce::rule) else {
+                let Some(rule) = verdict.rules().rules().get(number).map(diana_rules::CompiledRule::rule) else {
                     continue;
                 };
                 let (mut key, mut cost, mut limits) = (String::new(), 0, Vec::new());
@@ -51,9 +51,9 @@ impl<S: Store> Engine<S> {
                 if let Some((nth, applied)) = applied.clone().find(|(_, applied)| applied.rule as usize == number) {
                     key = rule.by.shown(verdict.found().key(applied));
                     cost = applied.cost.get();
-                    let made = self.look(&verdict, Part::Shadow(nth), applied.home).await;
+                    let made = self.look(&verdict, Scope::Shadow(nth), applied.home).await;
                     let names =
-                        Asks::places(&verdict, Part::Shadow(nth)).map(|(_, limit)| limit.limit.name().to_owned());
+                        Queries::places(&verdict, Scope::Shadow(nth)).map(|(_, limit)| limit.limit.name().to_owned());
                     limits = names.zip(made.answers().iter().copied()).collect();
                 }
                 explanation.rules.push(RuleExplanation {
@@ -69,13 +69,13 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    async fn look(&self, verdict: &Verdict, part: Part, home: Home) -> Decision {
-        let asks = Asks::of(verdict, part);
+    async fn look(&self, verdict: &Verdict, part: Scope, home: CountedIn) -> Decision {
+        let asks = Queries::of(verdict, part);
         let asked = match (&self.shared, home) {
-            (Some(shared), Home::Shared) => shared.peek(&asks, verdict.at(), Patience::FOREVER).await.ok(),
+            (Some(shared), CountedIn::Shared) => shared.peek(&asks, verdict.at(), MaxWait::FOREVER).await.ok(),
             _ => None,
         };
-        asked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, verdict.at(), Patience::FOREVER))
+        asked.unwrap_or_else(|| LocalStore::peek(self.local(), &asks, verdict.at(), MaxWait::FOREVER))
     }
 }
 
@@ -135,7 +135,7 @@ impl fmt::Display for RuleExplanation {
                     "" => write!(f, "{what}, so it is counted with all others that have none")?,
                     key => write!(f, "{what}; counted for {key}")?,
                 }
-                self.standings(f)
+                self.statuses(f)
             }
             ExplainedRule::Free => f.write_str("it costs nothing, and is not counted"),
             ExplainedRule::CostFailed { why } => {
@@ -158,7 +158,7 @@ impl fmt::Display for RuleExplanation {
                 if *when_failed {
                     f.write_str(" (its `when` failed, and is taken to hold)")?;
                 }
-                self.standings(f)
+                self.statuses(f)
             }
             // Kinds that are new to this program.
             other => write!(f, "{other:?}"),
@@ -167,10 +167,10 @@ impl fmt::Display for RuleExplanation {
 }
 
 impl RuleExplanation {
-    fn standings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn statuses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, answer) in &self.limits {
-            let standing = answer.standing;
-            write!(f, "\n    {name}: {} of {} left", standing.remaining, standing.limit)?;
+            let status = answer.status;
+            write!(f, "\n    {name}: {} of {} left", status.remaining, status.limit)?;
             match (answer.wait(), answer.retry()) {
                 (Some(Duration::ZERO), _) => f.write_str(", grants it")?,
                 (Some(wait), _) => write!(f, ", grants it after {}", time(wait))?,

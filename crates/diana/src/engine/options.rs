@@ -1,9 +1,9 @@
 //! How an engine is set up.
 
 use super::Engine;
-use super::behind::Behind;
-use super::counts::Counts;
-use crate::load::{LoadMeter, Sheddings};
+use super::background::Background;
+use super::local::LocalCounts;
+use crate::overload::{LoadMeter, Sheddings};
 use arc_swap::ArcSwap;
 use diana_core::{Clock, MemoryStore, OnFull, Store, TableOptions};
 use diana_rules::{OnFullKeys, RuleFile, RuleSet};
@@ -68,7 +68,7 @@ impl EngineOptions {
         shared.configure(file.revision);
         let engine = self.engine(file, Some(shared));
         if let Some(shared) = &engine.shared {
-            let counts: Weak<Counts> = Arc::downgrade(&engine.counts);
+            let counts: Weak<LocalCounts> = Arc::downgrade(&engine.counts);
             shared.on_reset(counts);
         }
         engine
@@ -88,9 +88,9 @@ impl EngineOptions {
         sheddings.set_rules(file);
         Engine {
             rules: ArcSwap::from_pointee(RuleSet::new(file)),
-            counts: Arc::new(Counts::new(MemoryStore::new(self.table), self.clock)),
+            counts: Arc::new(LocalCounts::new(MemoryStore::new(self.table), self.clock)),
             shared: shared.map(Arc::new),
-            behind: Behind::new(),
+            behind: Background::new(),
             #[cfg(feature = "wait")]
             held: Arc::default(),
             load: LoadMeter::default(),

@@ -6,33 +6,33 @@
 //! What a verdict reports afterwards (how much is left, and until when) is the state after the correction: read from the counts
 //! of this process, and computed for those of the shared store, which would take another round trip.
 
-use super::asks::{AskList, Asks, Part, ask};
-use super::made::SharedDecision;
+use super::queries::{AskList, Queries, Scope, ask};
+use super::record::SharedDecision;
 use super::{Engine, Verdict};
 use diana_core::{
-    Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MinInterval, Outcome, Patience, Quota,
-    Receipt, RefillingBucket, Standing, Store, Timestamp, TokenBucket,
+    Answer, Ask, Cost, Decision, LeakyBucket, Limit, LocalStore, MAX_PERMITS, MaxWait, MinInterval, Outcome, Quota,
+    Receipt, RefillingBucket, Status, Store, Timestamp, TokenBucket,
 };
-use diana_rules::{CostOf, Home, LimitInForce, Rule};
+use diana_rules::{CompiledLimit, CostOf, CountedIn, Rule};
 use smallvec::SmallVec;
 use std::time::Duration;
 
 /// What a request turned out to cost.
 ///
 /// ```
-/// use diana::Settled;
+/// use diana::ActualCost;
 ///
-/// let costs = Settled::all(1_250); // to every rule with a `cost`
+/// let costs = ActualCost::all(1_250); // to every rule with a `cost`
 /// let costs = costs.rule("bytes", 98_304); // but to this one
 /// # let _ = costs;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct ActualCost {
     all: Option<u64>,
     by_rule: SmallVec<[(String, u64); 2]>,
 }
 
-impl Settled {
+impl ActualCost {
     /// Nothing is known yet.
     pub fn new() -> Self {
         Self::default()
@@ -56,7 +56,7 @@ impl Settled {
     }
 }
 
-impl Settled {
+impl ActualCost {
     /// What it says about a rule.
     fn of(&self, rule: &Rule) -> Option<u64> {
         let named = self.by_rule.iter().rev().find(|(name, _)| *name == rule.name).map(|(_, cost)| *cost);
@@ -75,17 +75,17 @@ struct Corrections<'a> {
     returned: AskList<'a>,
     answers: SmallVec<[Answer; 8]>,
     /// The asks of which nothing is left.
-    emptied: SmallVec<[(Part, usize); 2]>,
+    emptied: SmallVec<[(Scope, usize); 2]>,
     /// The decision as it is afterwards.
     after: SmallVec<[Answer; 8]>,
 }
 
 impl<'a> Corrections<'a> {
-    fn of(verdict: &'a Verdict, part: Part, made: &Decision, costs: &Settled) -> Self {
+    fn of(verdict: &'a Verdict, part: Scope, made: &Decision, costs: &ActualCost) -> Self {
         let mut all = Self::default();
         let emptied = &verdict.made().emptied;
-        for (nth, ((applied, limit), answer)) in Asks::places(verdict, part).zip(made.answers()).enumerate() {
-            let rule = verdict.rules().rule(applied.rule).map(diana_rules::RuleInForce::rule);
+        for (nth, ((applied, limit), answer)) in Queries::places(verdict, part).zip(made.answers()).enumerate() {
+            let rule = verdict.rules().rule(applied.rule).map(diana_rules::CompiledRule::rule);
             let cost = rule.filter(|_| is_settled(limit)).and_then(|rule| costs.of(rule));
             let is_empty = emptied.contains(&(part, nth));
             let (Some(cost), Outcome::Granted { wait, receipt }) = (cost, answer.outcome) else {
@@ -95,7 +95,7 @@ impl<'a> Corrections<'a> {
             };
             let granted = |cost| {
                 let receipt = Receipt::new(cost, receipt.at()).with_mark(receipt.mark());
-                Answer { outcome: Outcome::Granted { wait, receipt }, standing: answer.standing }
+                Answer { outcome: Outcome::Granted { wait, receipt }, status: answer.status }
             };
             let taken = if is_empty { 0 } else { receipt.cost().get() };
             let ask = |cost| Ask { cost, ..ask(verdict, applied, limit) };
@@ -106,12 +106,12 @@ impl<'a> Corrections<'a> {
                 all.returned.push(ask(less));
                 all.answers.push(granted(less));
             }
-            let standing = corrected(&limit.limit, answer.standing, taken, cost);
+            let status = corrected(&limit.limit, answer.status, taken, cost);
             match Cost::new(cost) {
-                Ok(cost) => all.after.push(Answer { standing, ..granted(cost) }),
+                Ok(cost) => all.after.push(Answer { status, ..granted(cost) }),
                 Err(_) => {
                     all.emptied.push((part, nth));
-                    all.after.push(Answer { standing, ..*answer });
+                    all.after.push(Answer { status, ..*answer });
                 }
             }
         }
@@ -120,12 +120,12 @@ impl<'a> Corrections<'a> {
 }
 
 /// Whether a limit is corrected. What is in flight comes back as it went out; an interval is kept by one grant, whatever it costs.
-fn is_settled(limit: &LimitInForce) -> bool {
+fn is_settled(limit: &CompiledLimit) -> bool {
     !limit.is_returned && limit.limit.algorithm::<MinInterval>().is_none()
 }
 
 /// Where a key stands once it has cost `cost` instead of `taken`, as far as nobody else came meanwhile.
-fn corrected(limit: &Limit, before: Standing, taken: u64, cost: u64) -> Standing {
+fn corrected(limit: &Limit, before: Status, taken: u64, cost: u64) -> Status {
     let remaining = before.remaining.saturating_add(taken).saturating_sub(cost).min(before.limit);
     let bucket = (limit.algorithm::<TokenBucket>().map(TokenBucket::quota))
         .or_else(|| limit.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
@@ -138,7 +138,7 @@ fn corrected(limit: &Limit, before: Standing, taken: u64, cost: u64) -> Standing
         None if remaining == before.limit => Duration::ZERO,
         None => before.reset,
     };
-    Standing { remaining, reset, ..before }
+    Status { remaining, reset, ..before }
 }
 
 /// How long it takes to refill so many permits.
@@ -149,13 +149,13 @@ fn refill(quota: Quota, permits: u64) -> Duration {
 
 impl Verdict {
     /// Reports what will be left once the request has cost so much, where that is told to the shared store only later.
-    pub fn expect(&mut self, costs: &Settled) {
+    pub fn expect(&mut self, costs: &ActualCost) {
         if costs.is_empty() || !self.is_granted() {
             return;
         }
         let here = self.made().here;
         let local = self.made().local.as_ref().map(|made| expected(self, here, made, costs));
-        let shared = self.made().shared.as_ref().map(|made| expected(self, Part::Shared, &made.decision, costs));
+        let shared = self.made().shared.as_ref().map(|made| expected(self, Scope::Shared, &made.decision, costs));
         let made = self.made_mut();
         made.local = local.or(made.local.take());
         if let (Some(made), Some(decision)) = (&mut made.shared, shared) {
@@ -165,10 +165,9 @@ impl Verdict {
 }
 
 /// A decision that says where each key will stand; what was taken stays as it is.
-fn expected(verdict: &Verdict, part: Part, made: &Decision, costs: &Settled) -> Decision {
+fn expected(verdict: &Verdict, part: Scope, made: &Decision, costs: &ActualCost) -> Decision {
     let after = Corrections::of(verdict, part, made, costs).after;
-    let answers =
-        made.answers().iter().zip(after).map(|(answer, after)| Answer { standing: after.standing, ..*answer });
+    let answers = made.answers().iter().zip(after).map(|(answer, after)| Answer { status: after.status, ..*answer });
     Decision::from(answers.collect::<SmallVec<[Answer; 8]>>()).with_note(made.note())
 }
 
@@ -179,7 +178,7 @@ impl<S: Store> Engine<S> {
     /// What is held while the request runs (`concurrent`) stays as it is, and so does an interval (`every`). Of a `smooth_*`
     /// limit, too much is given back only if all of it is, and nobody came since. What a bucket was charged on top of what it had
     /// granted is given back by a second correction only in part.
-    pub async fn settle(&self, verdict: &mut Verdict, costs: &Settled) {
+    pub async fn settle(&self, verdict: &mut Verdict, costs: &ActualCost) {
         if costs.is_empty() || !verdict.is_granted() {
             return;
         }
@@ -189,12 +188,12 @@ impl<S: Store> Engine<S> {
             verdict.made_mut().local = Some(settled);
         }
         if let Some((made, here)) = verdict.made().shared.as_ref().map(|made| (made.decision.clone(), made.here)) {
-            let decision = self.settle_part(verdict, Part::Shared, made, costs, now, here).await;
+            let decision = self.settle_part(verdict, Scope::Shared, made, costs, now, here).await;
             verdict.made_mut().shared = Some(Box::new(SharedDecision { decision, here }));
         }
         for place in 0..verdict.made().shadows.len() {
             let shadow = &verdict.made().shadows[place];
-            let (part, made, here) = (Part::Shadow(shadow.nth), shadow.decision.clone(), shadow.here);
+            let (part, made, here) = (Scope::Shadow(shadow.nth), shadow.decision.clone(), shadow.here);
             if made.is_granted() {
                 let settled = self.settle_part(verdict, part, made, costs, now, here).await;
                 verdict.made_mut().shadows[place].decision = settled;
@@ -207,7 +206,7 @@ impl<S: Store> Engine<S> {
 
     /// Charges the rules to which the request seemed to cost nothing, so that they were never asked.
     #[cold]
-    async fn settle_free(&self, verdict: &mut Verdict, costs: &Settled, now: Timestamp) {
+    async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
         let free = verdict.found().free().len();
         verdict.made_mut().charged_free.resize(free, 0);
         for nth in 0..free {
@@ -218,7 +217,7 @@ impl<S: Store> Engine<S> {
             let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
             for limit in rule.limits(applied).iter().filter(|limit| is_settled(limit)) {
                 let ask = Ask { cost: more, ..ask(verdict, applied, limit) };
-                match self.shared().filter(|_| limit.home == Home::Shared) {
+                match self.shared().filter(|_| limit.home == CountedIn::Shared) {
                     Some(shared) => {
                         // A store that can't be reached can't be told.
                         let _ = shared.charge(ask, now).await;
@@ -234,9 +233,9 @@ impl<S: Store> Engine<S> {
     async fn settle_part(
         &self,
         verdict: &mut Verdict,
-        part: Part,
+        part: Scope,
         made: Decision,
-        costs: &Settled,
+        costs: &ActualCost,
         now: Timestamp,
         here: bool,
     ) -> Decision {
@@ -271,11 +270,12 @@ impl<S: Store> Engine<S> {
     }
 
     /// Reads where the keys of a decision stand now.
-    fn look_again(&self, verdict: &Verdict, part: Part, after: &mut [Answer], now: Timestamp) {
-        let looked = LocalStore::peek(self.local(), &Asks::of(verdict, part), now, Patience::FOREVER);
-        for ((answer, looked), (_, limit)) in after.iter_mut().zip(looked.answers()).zip(Asks::places(verdict, part)) {
+    fn look_again(&self, verdict: &Verdict, part: Scope, after: &mut [Answer], now: Timestamp) {
+        let looked = LocalStore::peek(self.local(), &Queries::of(verdict, part), now, MaxWait::FOREVER);
+        for ((answer, looked), (_, limit)) in after.iter_mut().zip(looked.answers()).zip(Queries::places(verdict, part))
+        {
             if is_settled(limit) {
-                answer.standing = looked.standing;
+                answer.status = looked.status;
             }
         }
     }

@@ -1,11 +1,14 @@
 //! What became of a request, and why.
 
 use super::Return;
-use super::asks::{Asks, Part};
-use super::counts::Counts;
-use super::made::{Made, Rules, Shadow};
+use super::local::LocalCounts;
+use super::queries::{Queries, Scope};
+use super::record::{DecisionRecord, Rules, Shadow};
 use diana_core::{Answer, Decision, Limit, Retry, Timestamp};
-use diana_rules::{Attributes, Fate, Found, Home, Mode, NotAskable, Over, RefusedBy, Rule, RuleInForce, RuleSet, Why};
+use diana_rules::{
+    Attributes, CompiledRule, CountedIn, DenyReason, Matches, Mode, OverLimit, RefusedBy, RequestOutcome, Rule,
+    RuleNotCallable, RuleSet,
+};
 use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +18,7 @@ use std::time::Duration;
 /// It holds on to the rules that it was made by, so that what is given back goes where it came from, whatever the rules are
 /// by then.
 #[must_use = "a denied request must not go on"]
-pub struct Verdict(Option<Box<Made>>);
+pub struct Verdict(Option<Box<DecisionRecord>>);
 
 /// One limit that was asked, and what it answered.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +45,7 @@ pub enum Reason<'a> {
         /// The rule.
         rule: &'a Rule,
         /// Why it refuses.
-        why: Why,
+        why: DenyReason,
     },
 }
 
@@ -50,50 +53,50 @@ pub enum Reason<'a> {
 const BAD_REQUEST: u16 = 400;
 
 impl Verdict {
-    pub(super) fn new(rules: Rules, at: Timestamp, here: Part) -> Self {
-        Self(Some(Made::new(rules, at, here)))
+    pub(super) fn new(rules: Rules, at: Timestamp, here: Scope) -> Self {
+        Self(Some(DecisionRecord::new(rules, at, here)))
     }
 
     #[inline]
-    pub(super) fn made(&self) -> &Made {
+    pub(super) fn made(&self) -> &DecisionRecord {
         self.0.as_deref().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
     }
 
     #[inline]
-    pub(super) fn made_mut(&mut self) -> &mut Made {
+    pub(super) fn made_mut(&mut self) -> &mut DecisionRecord {
         self.0.as_deref_mut().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
     }
 
     /// Asks the rules about a request.
     pub(super) fn find(&mut self, request: &dyn Attributes) {
-        let Made { rules, found, .. } = self.made_mut();
+        let DecisionRecord { rules, found, .. } = self.made_mut();
         if let Some(rules) = rules {
             rules.find(request, found);
         }
     }
 
     /// Asks the rule that a call names.
-    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), NotAskable> {
-        let Made { rules, found, .. } = self.made_mut();
+    pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), RuleNotCallable> {
+        let DecisionRecord { rules, found, .. } = self.made_mut();
         match rules {
             Some(rules) => rules.find_named(rule, call, found),
             None => Ok(()),
         }
     }
 
-    pub(super) fn with_found(mut self, found: Found) -> Self {
+    pub(super) fn with_found(mut self, found: Matches) -> Self {
         self.made_mut().found = found;
         self
     }
 
     /// Gives back what it only holds while the request runs, as far as that is in this process.
-    fn give_back_held(&self, counts: &Counts) {
+    fn give_back_held(&self, counts: &LocalCounts) {
         let now = counts.now();
         let made = self.made();
         let local = made.local.iter().map(|decision| (made.here, decision));
-        let shared = made.shared.iter().filter(|shared| shared.here).map(|shared| (Part::Shared, &shared.decision));
+        let shared = made.shared.iter().filter(|shared| shared.here).map(|shared| (Scope::Shared, &shared.decision));
         let shadows = made.shadows.iter().filter(|shadow| shadow.here);
-        let shadows = shadows.map(|shadow| (Part::Shadow(shadow.nth), &shadow.decision));
+        let shadows = shadows.map(|shadow| (Scope::Shadow(shadow.nth), &shadow.decision));
         for (part, decision) in local.chain(shared).chain(shadows).filter(|(_, decision)| decision.is_granted()) {
             counts.give_back(self, part, decision, Return::WhatIsHeld, now);
         }
@@ -104,19 +107,23 @@ impl Verdict {
         let (rules, found, made) = (self.rules(), self.found(), self.made());
         if !self.is_granted() {
             let Some(rule) = self.refusing() else { return };
-            rule.count(if self.over() == Some(&Over::Deny) { Fate::Refused } else { Fate::Diverted });
+            rule.count(if self.over() == Some(&OverLimit::Deny) {
+                RequestOutcome::Refused
+            } else {
+                RequestOutcome::Rerouted
+            });
             return;
         }
         for refused in found.refused() {
             if let Some(rule) = rules.rule(refused.rule) {
-                rule.count(Fate::ShadowRefused);
+                rule.count(RequestOutcome::ShadowRefused);
             }
         }
         let nobody_waits = made.stood.is_none() && self.wait() == Some(Duration::ZERO);
         for applied in found.applied().iter().filter(|applied| applied.mode == Mode::Enforced) {
             let Some(rule) = rules.rule(applied.rule) else { continue };
             let waited = !nobody_waits && self.has_waited_for(rule.rule());
-            rule.count(if waited { Fate::Waited } else { Fate::Granted });
+            rule.count(if waited { RequestOutcome::Waited } else { RequestOutcome::Granted });
         }
     }
 
@@ -128,7 +135,7 @@ impl Verdict {
     }
 
     /// The places of the shadow rules that are counted at `home`.
-    pub(super) fn shadows_of(&self, home: Home) -> SmallVec<[usize; 4]> {
+    pub(super) fn shadows_of(&self, home: CountedIn) -> SmallVec<[usize; 4]> {
         let applied = self.found().applied().iter().enumerate();
         let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.home == home);
         shadows.map(|(nth, _)| nth).collect()
@@ -138,7 +145,11 @@ impl Verdict {
     pub(super) fn add_shadow(&mut self, shadow: Shadow) {
         let rule = self.found().applied().get(shadow.nth).and_then(|applied| self.rules().rule(applied.rule));
         if let Some(rule) = rule {
-            rule.count(if shadow.decision.is_granted() { Fate::Granted } else { Fate::ShadowRefused });
+            rule.count(if shadow.decision.is_granted() {
+                RequestOutcome::Granted
+            } else {
+                RequestOutcome::ShadowRefused
+            });
         }
         self.made_mut().shadows.push(shadow);
     }
@@ -206,7 +217,9 @@ impl Verdict {
     /// one that was refused for that may come again in a second.
     pub fn retry(&self) -> Option<Retry> {
         match self.made().refused {
-            Some(RefusedBy { why: Why::Overloaded(_), .. }) => return Some(Retry::After(Duration::from_secs(1))),
+            Some(RefusedBy { why: DenyReason::Overloaded(_), .. }) => {
+                return Some(Retry::After(Duration::from_secs(1)));
+            }
             Some(_) => return Some(Retry::Never),
             None => {}
         }
@@ -224,14 +237,14 @@ impl Verdict {
         let denied = |asked: &Asked<'_>| asked.answer.retry();
         let longest = self.asked().filter_map(|asked| Some((denied(&asked)?, asked)));
         let longest = longest.reduce(|one, other| if one.0.later(other.0) == one.0 { one } else { other });
-        let least = || self.asked().min_by_key(|asked| asked.answer.standing.remaining);
+        let least = || self.asked().min_by_key(|asked| asked.answer.status.remaining);
         longest.map(|(_, asked)| asked).or_else(least).map(Reason::Limit)
     }
 
     /// Every limit that was asked, but for the shadows', and what it answered. Those of a denied request that say "granted"
     /// would not have stood in the way.
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
-        let there = self.made().shared.iter().flat_map(|made| self.answers_of(Part::Shared, &made.decision));
+        let there = self.made().shared.iter().flat_map(|made| self.answers_of(Scope::Shared, &made.decision));
         let here = self.made().local.iter().flat_map(|made| self.answers_of(self.made().here, made));
         let only = self.only();
         let several = only.is_none().then(|| here.chain(there));
@@ -248,8 +261,8 @@ impl Verdict {
         Some(Asked { rule: rule.rule(), key: found.key(applied), limit: &limit.limit, answer: *answer })
     }
 
-    fn answers_of<'a>(&'a self, part: Part, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
-        let both = Asks::places(self, part).zip(made.answers());
+    fn answers_of<'a>(&'a self, part: Scope, made: &'a Decision) -> impl Iterator<Item = Asked<'a>> {
+        let both = Queries::places(self, part).zip(made.answers());
         both.filter_map(|((applied, limit), answer)| {
             let rule = self.rules().rule(applied.rule)?.rule();
             Some(Asked { rule, key: self.found().key(applied), limit: &limit.limit, answer: *answer })
@@ -268,11 +281,11 @@ impl Verdict {
 
     /// The rule that refused it, which says what is answered; `None` if it was granted.
     pub fn refused_by(&self) -> Option<&Rule> {
-        self.refusing().map(RuleInForce::rule)
+        self.refusing().map(CompiledRule::rule)
     }
 
     /// The same, as it is in force.
-    fn refusing(&self) -> Option<&RuleInForce> {
+    fn refusing(&self) -> Option<&CompiledRule> {
         if self.is_granted() {
             return None;
         }
@@ -294,19 +307,19 @@ impl Verdict {
         let rule = self.refused_by()?;
         Some(match self.made().refused.map(|refused| refused.why) {
             // It is the request that is wrong, not how often it comes.
-            Some(Why::Cost) => BAD_REQUEST,
-            Some(Why::Missing) => rule.missing_status.unwrap_or(rule.status),
+            Some(DenyReason::Cost) => BAD_REQUEST,
+            Some(DenyReason::Missing) => rule.missing_status.unwrap_or(rule.status),
             _ => rule.status,
         })
     }
 
     /// What becomes of a request that is over the limit; `None` if it was granted. One that is denied because its cost can't be
     /// computed, or with a status of its own because something is missing, is over no limit, and never diverted.
-    pub fn over(&self) -> Option<&Over> {
+    pub fn over(&self) -> Option<&OverLimit> {
         let rule = self.refused_by()?;
         Some(match self.made().refused.map(|refused| refused.why) {
-            Some(Why::Cost) => &Over::Deny,
-            Some(Why::Missing) if rule.missing_status.is_some() => &Over::Deny,
+            Some(DenyReason::Cost) => &OverLimit::Deny,
+            Some(DenyReason::Missing) if rule.missing_status.is_some() => &OverLimit::Deny,
             _ => &rule.over,
         })
     }
@@ -317,7 +330,7 @@ impl Verdict {
     }
 
     /// What these rules found about the request.
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &Matches {
         &self.made().found
     }
 
@@ -331,7 +344,7 @@ impl Verdict {
         self.made().shared.as_ref().is_some_and(|made| made.here)
             || self.made().shadows.iter().any(|shadow| {
                 let applied = self.found().applied().get(shadow.nth);
-                shadow.here && applied.is_some_and(|applied| applied.home == Home::Shared)
+                shadow.here && applied.is_some_and(|applied| applied.home == CountedIn::Shared)
             })
     }
 }
@@ -364,12 +377,14 @@ impl fmt::Display for Verdict {
         f.write_str(&granted)?;
         match self.reason() {
             None => f.write_str(": no rule is about it"),
-            Some(Reason::Rule { rule, why: Why::Listed }) => write!(f, " by `{}`: it is in `deny`", rule.name),
-            Some(Reason::Rule { rule, why: Why::Missing }) => write!(f, " by `{}`: it has no {}", rule.name, rule.by),
-            Some(Reason::Rule { rule, why: Why::Cost }) => {
+            Some(Reason::Rule { rule, why: DenyReason::Listed }) => write!(f, " by `{}`: it is in `deny`", rule.name),
+            Some(Reason::Rule { rule, why: DenyReason::Missing }) => {
+                write!(f, " by `{}`: it has no {}", rule.name, rule.by)
+            }
+            Some(Reason::Rule { rule, why: DenyReason::Cost }) => {
                 write!(f, " by `{}`: its cost can't be computed, and there is no `cost_default`", rule.name)
             }
-            Some(Reason::Rule { rule, why: Why::Overloaded(resource) }) => {
+            Some(Reason::Rule { rule, why: DenyReason::Overloaded(resource) }) => {
                 write!(f, " by `{}`: too busy ({resource})", rule.name)
             }
             // Kinds that are new to this program.
@@ -380,8 +395,8 @@ impl fmt::Display for Verdict {
                 if !asked.key.is_empty() {
                     write!(f, " for {}", asked.rule.by.shown(asked.key))?;
                 }
-                let standing = asked.answer.standing;
-                write!(f, ": {} of {} left", standing.remaining, standing.limit)?;
+                let status = asked.answer.status;
+                write!(f, ": {} of {} left", status.remaining, status.limit)?;
                 match self.retry() {
                     None => Ok(()),
                     Some(Retry::After(wait)) => write!(f, ", again in {}", time(wait)),

@@ -19,7 +19,7 @@ tokio::task_local! {
 const ACCOUNT: &str = "account";
 
 /// Whose call it is. Set around a task with [`scope`](Self::scope), around plain code with [`enter`](Self::enter).
-/// `diana_http::DianaLayer` does it for every request that it lets through, with its feature `macros`.
+/// `diana_http::RateLimitLayer` does it for every request that it lets through, with its feature `macros`.
 ///
 /// A limit that counts by something the caller does not say counts such calls together, under the key `(nobody)`: one limit
 /// for all of whom it isn't known, never none.

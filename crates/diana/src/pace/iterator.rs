@@ -1,7 +1,7 @@
 //! An iterator at an even rate, on a thread that may block.
 
 use super::one;
-use super::till::Till;
+use super::payer::PacedPermits;
 use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub trait IteratorExt: Iterator {
     where
         Self: Sized,
     {
-        PacedIterator { iterator: self, cost: one, held: None, till: Till::new(limiter.into()) }
+        PacedIterator { iterator: self, cost: one, held: None, till: PacedPermits::new(limiter.into()) }
     }
 }
 
@@ -41,7 +41,7 @@ pub struct PacedIterator<I: Iterator, F> {
     cost: F,
     /// The one that the limit was used up for.
     held: Option<(I::Item, u64)>,
-    till: Till,
+    till: PacedPermits,
 }
 
 impl<I: Iterator, F> PacedIterator<I, F> {

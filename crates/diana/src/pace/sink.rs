@@ -1,8 +1,8 @@
 //! A sink at an even rate.
 
+use super::acquire::Exhausted;
 use super::one;
-use super::pay::UsedUp;
-use super::till::Till;
+use super::payer::PacedPermits;
 use diana_core::Limiter;
 use futures_sink::Sink;
 use std::fmt;
@@ -39,7 +39,7 @@ pub trait SinkExt<Item>: Sink<Item> {
     where
         Self: Sized,
     {
-        PacedSink { sink: self, cost: one, held: None, till: Till::new(limiter.into()) }
+        PacedSink { sink: self, cost: one, held: None, till: PacedPermits::new(limiter.into()) }
     }
 }
 
@@ -56,7 +56,7 @@ impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut trial = sink::drain().rate_limited(Limiter::with_algorithm(Total::new(1)?));
 /// trial.send("one").await?;
-/// assert!(matches!(trial.send("two").await, Err(SinkError::UsedUp(_))));
+/// assert!(matches!(trial.send("two").await, Err(SinkError::Exhausted(_))));
 /// assert_eq!(trial.into_parts().1, Some("two"));
 /// # Ok(())
 /// # }
@@ -67,14 +67,14 @@ pub enum SinkError<E> {
     /// The sink itself failed.
     Sink(E),
     /// The limit will never grant it. The item is still held, and the next call asks again.
-    UsedUp(UsedUp),
+    Exhausted(Exhausted),
 }
 
 impl<E: fmt::Display> fmt::Display for SinkError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sink(error) => error.fmt(f),
-            Self::UsedUp(used_up) => used_up.fmt(f),
+            Self::Exhausted(used_up) => used_up.fmt(f),
         }
     }
 }
@@ -83,7 +83,7 @@ impl<E: std::error::Error> std::error::Error for SinkError<E> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Sink(error) => error.source(),
-            Self::UsedUp(_) => None,
+            Self::Exhausted(_) => None,
         }
     }
 }
@@ -104,7 +104,7 @@ pin_project_lite::pin_project! {
         sink: S,
         cost: F,
         held: Option<(Item, u64)>,
-        till: Till,
+        till: PacedPermits,
     }
 }
 
@@ -121,7 +121,7 @@ impl<S, Item, F> PacedSink<S, Item, F> {
     /// let limiter = std::sync::Arc::new(Limiter::new(Quota::per_hour(100)?));
     /// let mut outbox = sink::drain().rate_limited(limiter.clone()).cost(|mail: &&str| mail.len() as u64);
     /// outbox.send("ten bytes.").await?;
-    /// assert_eq!(limiter.standing().remaining, 90);
+    /// assert_eq!(limiter.status().remaining, 90);
     /// # Ok(())
     /// # }
     /// ```
@@ -167,7 +167,7 @@ impl<S: Sink<Item>, Item, F> PacedSink<S, Item, F> {
                 return Poll::Pending;
             }
         }
-        ready!(this.till.poll_pay(context, *due)).map_err(SinkError::UsedUp)?;
+        ready!(this.till.poll_pay(context, *due)).map_err(SinkError::Exhausted)?;
         let Some((item, _)) = this.held.take() else { return Poll::Ready(Ok(())) };
         Poll::Ready(this.sink.start_send(item).map_err(SinkError::Sink))
     }

@@ -1,7 +1,7 @@
 //! A stream at an even rate.
 
 use super::one;
-use super::till::Till;
+use super::payer::PacedPermits;
 use diana_core::Limiter;
 use futures_core::stream::{FusedStream, Stream};
 use std::fmt;
@@ -36,7 +36,7 @@ pub trait StreamExt: Stream {
     where
         Self: Sized,
     {
-        PacedStream { stream: self, cost: one, held: None, till: Till::new(limiter.into()) }
+        PacedStream { stream: self, cost: one, held: None, till: PacedPermits::new(limiter.into()) }
     }
 }
 
@@ -62,7 +62,7 @@ pin_project_lite::pin_project! {
         stream: S,
         cost: F,
         held: Option<(S::Item, u64)>,
-        till: Till,
+        till: PacedPermits,
     }
 }
 

@@ -11,9 +11,9 @@
 //!   it: then it waits for the next write, and is lost if that does not come within 50 ms.
 
 mod blocking;
-mod polled;
+mod tokio_io;
 
-use super::till::Till;
+use super::payer::PacedPermits;
 use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pin_project_lite::pin_project! {
     /// A write, dropped or not, has taken what it said. There is no seeking, and for `BufRead` put a `BufReader` around it.
     ///
     /// # Errors
-    /// If the limit is used up for good: [`UsedUp`](super::UsedUp), in an error of the kind `QuotaExceeded`.
+    /// If the limit is used up for good: [`Exhausted`](super::UsedUp), in an error of the kind `QuotaExceeded`.
     ///
     /// # Panics
     /// When it must wait, by tokio, and there is no tokio runtime with a timer.
@@ -62,7 +62,7 @@ pin_project_lite::pin_project! {
         #[pin]
         io: T,
         reading: Option<Reading>,
-        writing: Option<Till>,
+        writing: Option<PacedPermits>,
     }
 }
 
@@ -102,7 +102,12 @@ impl<T> Throttled<T> {
     #[must_use]
     pub fn reads(self, limiter: impl Into<Arc<Limiter>>) -> Self {
         Self {
-            reading: Some(Reading { till: Till::new(limiter.into()), buffer: Vec::new(), brought: 0, passed: 0 }),
+            reading: Some(Reading {
+                till: PacedPermits::new(limiter.into()),
+                buffer: Vec::new(),
+                brought: 0,
+                passed: 0,
+            }),
             ..self
         }
     }
@@ -123,7 +128,7 @@ impl<T> Throttled<T> {
     /// ```
     #[must_use]
     pub fn writes(self, limiter: impl Into<Arc<Limiter>>) -> Self {
-        Self { writing: Some(Till::new(limiter.into())), ..self }
+        Self { writing: Some(PacedPermits::new(limiter.into())), ..self }
     }
 
     /// What is throttled.
@@ -147,7 +152,7 @@ impl<T> Throttled<T> {
 
 /// What was read and has not passed yet.
 struct Reading {
-    till: Till,
+    till: PacedPermits,
     /// Room for the largest read so far, of which the first `brought` bytes are what the last one brought.
     buffer: Vec<u8>,
     brought: usize,

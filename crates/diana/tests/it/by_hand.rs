@@ -2,17 +2,17 @@
 
 use crate::support::{account, decide, engine, now, request};
 use diana::core::{Cost, Retry, Store};
-use diana::rules::Home;
-use diana::{Engine, KeyStanding};
+use diana::rules::CountedIn;
+use diana::{Engine, KeyStatus};
 
 /// `remaining/limit` of each limit.
-fn shown(standing: &KeyStanding) -> String {
-    let each = standing.limits.iter().map(|limit| format!("{} {}/{}", limit.name, limit.remaining, limit.limit));
+fn shown(status: &KeyStatus) -> String {
+    let each = status.limits.iter().map(|limit| format!("{} {}/{}", limit.name, limit.remaining, limit.limit));
     each.collect::<Vec<_>>().join(", ")
 }
 
 fn peek<S: Store>(engine: &Engine<S>, rule: &str, key: &[&str]) -> String {
-    now(engine.peek_key(rule, key)).map_or_else(|error| error.to_string(), |standing| shown(&standing))
+    now(engine.peek_key(rule, key)).map_or_else(|error| error.to_string(), |status| shown(&status))
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn a_key_is_seen_as_requests_left_it() {
     assert_eq!(peek(&engine, "a", &["vip"]), "a@vip 8/9");
     // Looking changes nothing.
     assert_eq!(peek(&engine, "a", &["alice"]), "a 3/5, a#2 98/100");
-    let standing = now(engine.peek_key("a", &["alice"])).unwrap();
-    assert_eq!((standing.home, standing.limits[0].retry), (Home::Local, None));
+    let status = now(engine.peek_key("a", &["alice"])).unwrap();
+    assert_eq!((status.home, status.limits[0].retry), (CountedIn::Local, None));
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use crate::support::{clock, decide, file, now};
 use diana::core::{MemoryStore, Store};
-use diana::rules::{DescribedRequest, Over, Why};
-use diana::{Engine, EngineOptions, Reason, Settled};
+use diana::rules::{DenyReason, OverLimit, SyntheticRequest};
+use diana::{ActualCost, Engine, EngineOptions, Reason};
 
-fn tokens(header: Option<&str>) -> DescribedRequest {
-    let request = DescribedRequest::new("POST", "/").named("account", "alice");
+fn tokens(header: Option<&str>) -> SyntheticRequest {
+    let request = SyntheticRequest::new("POST", "/").named("account", "alice");
     header.map_or_else(|| request.clone(), |tokens| request.clone().header("x-max-tokens", tokens))
 }
 
@@ -23,7 +23,7 @@ trait Costs {
     /// What is left of the first limit after a request with this header; else the status that it is denied with.
     fn left_after(&self, header: Option<&str>) -> Result<u64, u16>;
     /// The same, if it turns out to cost so much.
-    fn left_after_settling(&self, header: Option<&str>, costs: &Settled) -> u64;
+    fn left_after_settling(&self, header: Option<&str>, costs: &ActualCost) -> u64;
     /// What is left for a request that costs 1.
     fn left(&self) -> u64;
     /// What is explained about the request.
@@ -39,7 +39,7 @@ impl<S: Store + 'static> Costs for Engine<S> {
         Ok(self.left())
     }
 
-    fn left_after_settling(&self, header: Option<&str>, costs: &Settled) -> u64 {
+    fn left_after_settling(&self, header: Option<&str>, costs: &ActualCost) -> u64 {
         let mut verdict = decide(self, &tokens(header));
         now(self.settle(&mut verdict, costs));
         now(self.finish(verdict));
@@ -48,7 +48,7 @@ impl<S: Store + 'static> Costs for Engine<S> {
 
     fn left(&self) -> u64 {
         let explained = now(self.explain(&tokens(Some("1"))));
-        explained.rules[0].limits[0].1.standing.remaining
+        explained.rules[0].limits[0].1.status.remaining
     }
 
     fn explained(&self, header: Option<&str>) -> String {
@@ -101,21 +101,21 @@ fn no_request_costs_less_than_the_least() {
 fn a_settlement_always_applies() {
     for rest in ["", ", cost_min: 0"] {
         each(&format!("{{{COST}{rest}}}"), |engine| {
-            assert_eq!(engine.left_after_settling(Some("0"), &Settled::new().rule("tokens", 40)), 960, "{rest}");
-            assert_eq!(engine.left_after_settling(Some("0"), &Settled::all(60)), 900, "{rest}");
-            assert_eq!(engine.left_after_settling(Some("7"), &Settled::new().rule("tokens", 100)), 800, "{rest}");
-            assert_eq!(engine.left_after_settling(Some("0"), &Settled::new().rule("tokens", 0)), 800, "{rest}");
-            assert_eq!(engine.left_after_settling(Some("0"), &Settled::new().rule("tokens", 5_000)), 0, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &ActualCost::new().rule("tokens", 40)), 960, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &ActualCost::all(60)), 900, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("7"), &ActualCost::new().rule("tokens", 100)), 800, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &ActualCost::new().rule("tokens", 0)), 800, "{rest}");
+            assert_eq!(engine.left_after_settling(Some("0"), &ActualCost::new().rule("tokens", 5_000)), 0, "{rest}");
         });
     }
     each(&format!("{{{COST}}}"), |engine| {
-        assert_eq!(engine.left_after_settling(Some("1"), &Settled::all(u64::MAX)), 0, "more than can be counted");
+        assert_eq!(engine.left_after_settling(Some("1"), &ActualCost::all(u64::MAX)), 0, "more than can be counted");
     });
     // Twice the same is charged once, and a correction upwards only the rest.
     let (engine, _) = crate::support::engine(&format!("rules: [{{{COST}, cost_min: 0}}]"));
     let mut verdict = decide(&engine, &tokens(Some("0")));
     for (cost, left) in [(40, 960), (40, 960), (100, 900), (10, 900)] {
-        now(engine.settle(&mut verdict, &Settled::all(cost)));
+        now(engine.settle(&mut verdict, &ActualCost::all(cost)));
         assert_eq!(engine.left(), left);
     }
 }
@@ -145,10 +145,10 @@ fn one_that_is_wrong_by_itself_is_never_diverted() {
     let rules = format!("{{{COST}, over: {{divert: 'http://127.0.0.1:3001'}}}}");
     let (engine, _) = crate::support::engine(&format!("rules: [{rules}]"));
     let denied = decide(&engine, &tokens(Some("abc")));
-    assert!(matches!(denied.reason(), Some(Reason::Rule { why: Why::Cost, .. })));
-    assert_eq!((denied.over(), denied.status()), (Some(&Over::Deny), Some(400)));
+    assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Cost, .. })));
+    assert_eq!((denied.over(), denied.status()), (Some(&OverLimit::Deny), Some(400)));
     assert_eq!(denied.to_string(), "denied by `tokens`: its cost can't be computed, and there is no `cost_default`");
-    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over(), Some(Over::Divert(_))));
+    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over(), Some(OverLimit::Divert(_))));
     assert_eq!(engine.rules().rules()[0].failures(), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Requests that are given up while the shared store is asked: whatever it grants goes back, at whichever moment they leave.
 
 use crate::support::{account, clock, file};
-use diana::core::{Ask, Decision, Limit, LocalStore, MemoryStore, Patience, Store, StoreError, Timestamp};
+use diana::core::{Ask, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError, Timestamp};
 use diana::redis::RedisStore;
 use diana::rules::{Document, RuleFile};
 use diana::{Engine, EngineOptions, connect, registry};
@@ -19,14 +19,14 @@ struct Late {
 }
 
 impl Store for Late {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        let decision = LocalStore::decide(&*self.counts, asks, now, patience);
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        let decision = LocalStore::decide(&*self.counts, asks, now, max_wait);
         self.may_answer.acquire().await.unwrap().forget();
         Ok(decision)
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        Ok(LocalStore::peek(&*self.counts, asks, now, patience))
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        Ok(LocalStore::peek(&*self.counts, asks, now, max_wait))
     }
 
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
@@ -54,7 +54,7 @@ fn late(rules: &str) -> (Engine<Late>, Late) {
 /// What is left of each limit of all rules.
 async fn left<S: Store>(engine: &Engine<S>) -> Vec<u64> {
     let explained = engine.explain(&account("alice")).await;
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
 
 #[tokio::test]

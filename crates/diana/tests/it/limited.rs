@@ -301,7 +301,7 @@ struct Shop {
 
 struct Bank;
 
-trait Opens {
+trait WindowStart {
     fn open(&mut self) -> Result<(), Limited>;
 
     #[count_limit(limit = 1, period = "1h", in = "methods")]
@@ -324,14 +324,14 @@ impl Bank {
     }
 }
 
-impl Opens for Shop {
+impl WindowStart for Shop {
     #[count_limit(limit = 1, period = "1h", in = "methods")]
     fn open(&mut self) -> Result<(), Limited> {
         Ok(())
     }
 }
 
-impl Opens for Bank {
+impl WindowStart for Bank {
     #[count_limit(limit = 1, period = "1h", in = "methods")]
     fn open(&mut self) -> Result<(), Limited> {
         Ok(())

@@ -143,7 +143,7 @@ async fn who_leaves_the_line_gives_way_to_the_next() {
     drop(verdict);
     let last = engine.admit(&request()).await;
     assert_eq!(
-        last.asked().map(|asked| asked.answer.standing.remaining).collect::<Vec<_>>(),
+        last.asked().map(|asked| asked.answer.status.remaining).collect::<Vec<_>>(),
         [0, 0],
         "who left paid nothing"
     );
@@ -229,7 +229,7 @@ async fn a_verdict_tells_how_long_it_stood_in_line_and_for_which_rule() {
     assert_eq!(waited(&third), (50, Some("places".to_owned())));
     drop(second);
     // A time that was promised is still to be waited for.
-    let paced = diana::rules::DescribedRequest::new("GET", "/paced");
+    let paced = diana::rules::SyntheticRequest::new("GET", "/paced");
     drop(engine.admit(&paced).await);
     let promised = engine.admit(&paced).await;
     assert_eq!(promised.wait(), Some(ms(1_000)));
@@ -320,8 +320,8 @@ async fn who_is_queued_goes_on_by_the_new_rules() {
         // What was held comes back, to where it was taken from.
         drop((first, verdicts));
         if changed.contains("name: places") {
-            let standing = engine.peek_key("places", &["alice"]).await.unwrap();
-            assert_eq!(standing.limits[0].remaining, standing.limits[0].limit, "{changed}");
+            let status = engine.peek_key("places", &["alice"]).await.unwrap();
+            assert_eq!(status.limits[0].remaining, status.limits[0].limit, "{changed}");
         }
     }
 }

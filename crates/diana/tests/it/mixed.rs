@@ -1,7 +1,7 @@
 //! Rules that are counted here and rules that are shared, in one decision.
 
 use crate::support::{account, clock, decide, file, now, said};
-use diana::core::{Ask, Decision, Limit, LocalStore, ManualClock, MemoryStore, Patience, Store, StoreError, Timestamp};
+use diana::core::{Ask, Decision, Limit, LocalStore, ManualClock, MaxWait, MemoryStore, Store, StoreError, Timestamp};
 use diana::{Engine, EngineOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,12 +35,12 @@ impl Shared {
 }
 
 impl Store for Shared {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        self.answer(|counts| LocalStore::decide(counts, asks, now, patience)).await
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        self.answer(|counts| LocalStore::decide(counts, asks, now, max_wait)).await
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
-        self.answer(|counts| LocalStore::peek(counts, asks, now, patience)).await
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
+        self.answer(|counts| LocalStore::peek(counts, asks, now, max_wait)).await
     }
 
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
@@ -64,7 +64,7 @@ fn engine(text: &str) -> (Engine<Shared>, Shared, ManualClock) {
 /// What is left of each limit of both rules.
 fn left(engine: &Engine<Shared>) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
 
 #[test]

@@ -2,17 +2,17 @@
 
 use crate::support::{account, decide, engine, file, now, request, said};
 use diana::core::{Retry, Timestamp};
-use diana::rules::{Counted, Resource, Why};
-use diana::{Answered, Engine, Reason};
+use diana::rules::{DenyReason, Resource, RuleCounts};
+use diana::{Engine, Reason, ResponseClass};
 use std::time::Duration;
 
-fn counted(engine: &Engine, name: &str) -> Counted {
+fn counted(engine: &Engine, name: &str) -> RuleCounts {
     let rules = engine.rules();
     rules.rules().iter().find(|rule| rule.rule().name == name).unwrap().counted()
 }
 
 /// Granted, waited, refused, diverted, shadow refused.
-fn numbers(counted: Counted) -> [u64; 5] {
+fn numbers(counted: RuleCounts) -> [u64; 5] {
     [counted.granted, counted.waited, counted.refused, counted.diverted, counted.shadow_refused]
 }
 
@@ -27,10 +27,10 @@ fn a_busy_machine_refuses_and_nothing_is_charged() {
     );
     engine.load().set_memory(0.95);
     engine.load().set_connections(11);
-    let slow = diana::rules::DescribedRequest::new("GET", "/slow");
+    let slow = diana::rules::SyntheticRequest::new("GET", "/slow");
     let denied = decide(&engine, &slow);
     assert_eq!(denied.to_string(), "denied by `overload`: too busy (memory)");
-    assert!(matches!(denied.reason(), Some(Reason::Rule { why: Why::Overloaded(Resource::Memory), .. })));
+    assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Overloaded(Resource::Memory), .. })));
     assert_eq!(denied.retry(), Some(Retry::After(Duration::from_secs(1))));
     // Others go on, and the shadow only tells.
     let granted = decide(&engine, &request());
@@ -105,8 +105,8 @@ fn an_adaptive_limit_learns_from_answers() {
         let granted = verdicts.len();
         for mut verdict in verdicts {
             clock.advance(Duration::from_millis(20));
-            verdict.answered(Answered::Well);
-            verdict.answered(Answered::Overloaded); // only the first counts
+            verdict.answered(ResponseClass::Ok);
+            verdict.answered(ResponseClass::Overloaded); // only the first counts
             drop(verdict);
         }
         granted
@@ -126,7 +126,7 @@ fn an_adaptive_limit_learns_from_answers() {
 #[test]
 fn the_time_that_a_client_takes_is_none_of_the_services() {
     let (engine, clock) = engine("rules: [{name: adaptive, concurrent: adaptive}]");
-    let limit = |engine: &Engine| decide(engine, &request()).asked().next().unwrap().answer.standing.limit;
+    let limit = |engine: &Engine| decide(engine, &request()).asked().next().unwrap().answer.status.limit;
     let upload = |millis: u64, told: bool| {
         let mut verdict = decide(&engine, &request());
         verdict.begin();
@@ -134,7 +134,7 @@ fn the_time_that_a_client_takes_is_none_of_the_services() {
         if told {
             verdict.waited_for_client(Duration::from_millis(millis));
         }
-        verdict.answered(Answered::Well);
+        verdict.answered(ResponseClass::Ok);
         now(engine.finish(verdict));
     };
     (0..500).for_each(|_| upload(0, false));
@@ -153,11 +153,11 @@ fn an_adaptive_limit_is_lowered_by_answers_that_are_none() {
     for _ in 0..500 {
         let mut verdict = decide(&engine, &request());
         clock.advance(Duration::from_millis(20));
-        verdict.answered(Answered::Overloaded);
+        verdict.answered(ResponseClass::Overloaded);
         now(engine.finish(verdict));
     }
     let verdict = decide(&engine, &request());
-    assert!(verdict.asked().next().unwrap().answer.standing.limit < 20, "{verdict}");
+    assert!(verdict.asked().next().unwrap().answer.status.limit < 20, "{verdict}");
 }
 
 #[test]

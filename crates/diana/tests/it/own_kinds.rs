@@ -4,7 +4,7 @@
 mod kinds;
 use crate::support::{clock, now, request, said};
 use diana::core::ManualClock;
-use diana::rules::{DescribedRequest, Document, Registry, RuleFile, in_words, schema, table};
+use diana::rules::{Document, Registry, RuleFile, SyntheticRequest, describe, schema, table};
 use diana::{Engine, EngineOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn a_change_of_its_parameters_keeps_the_counts() {
 #[test]
 fn a_key_counts() {
     let (engine, _) = engine("rules: [{name: tenants, by: subdomain, limit: 1/h, missing: deny}]");
-    let of = |host: &str| DescribedRequest::new("GET", "/").host(host);
+    let of = |host: &str| SyntheticRequest::new("GET", "/").host(host);
     assert!(now(engine.decide(&of("acme.example.com"))).is_granted());
     assert_eq!(said(&engine, &of("Acme.example.com")), "denied by `tenants` for acme: 0 of 1 left, again in 1h");
     assert!(now(engine.decide(&of("globex.example.com"))).is_granted());
@@ -173,7 +173,7 @@ fn the_schema_and_the_words_know_them() {
     assert!(schema["$defs"]["by"]["anyOf"][0]["enum"].as_array().unwrap().iter().any(|word| word == "subdomain"));
 
     let file = read(LOGIN, &registry).unwrap();
-    assert_eq!(in_words(&file.rules[0]).limit, "at most 3 in 60s, then a pause of 600s");
+    assert_eq!(describe(&file.rules[0]).limit, "at most 3 in 60s, then a pause of 600s");
 }
 
 #[test]

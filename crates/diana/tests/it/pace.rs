@@ -70,7 +70,7 @@ async fn an_idle_stream_holds_no_permit() {
     let limiter = limiter("1/s", 5);
     let mut idle = stream::pending::<()>().rate_limited(Arc::clone(&limiter));
     assert_eq!(idle.next().now_or_never(), None);
-    assert_eq!(limiter.standing().remaining, 5);
+    assert_eq!(limiter.status().remaining, 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +211,7 @@ async fn what_has_passed_is_flushed_though_the_limit_is_used_up() {
     let mut sink = outbox.clone().rate_limited(Limiter::with_algorithm(Total::new(1).unwrap()));
     sink.feed(1).await.unwrap();
     sink.feed(2).await.unwrap();
-    assert!(matches!(sink.flush().await, Err(SinkError::UsedUp(_))));
+    assert!(matches!(sink.flush().await, Err(SinkError::Exhausted(_))));
     assert_eq!((outbox.items(), outbox.got.lock().flushes), (vec![(0, 1)], 1));
 }
 
@@ -221,7 +221,7 @@ async fn a_sink_that_is_stuck_holds_no_permit() {
     let mut sink = outbox.clone().rate_limited(Arc::clone(&limiter));
     outbox.got.lock().stuck = true;
     assert_eq!(sink.send(1).now_or_never(), None);
-    assert_eq!(limiter.standing().remaining, 1);
+    assert_eq!(limiter.status().remaining, 1);
     // Nor does one that gets stuck while its item waits.
     outbox.got.lock().stuck = false;
     sink.send(2).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_sink_that_is_stuck_holds_no_permit() {
     assert_eq!(sink.flush().now_or_never(), None);
     outbox.got.lock().stuck = true;
     assert_eq!(sink.flush().now_or_never(), None);
-    assert_eq!(limiter.standing().reset, ms(1_000) * 2 - outbox.start.elapsed());
+    assert_eq!(limiter.status().reset, ms(1_000) * 2 - outbox.start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ fn a_blocking_writer_pays_for_what_moved() {
     let budget = Arc::new(Limiter::new(quota(1_000, 100)).with_clock(clock.clone()));
     let mut writer = Throttled::new(Takes(7, Vec::new())).writes(Arc::clone(&budget));
     assert_eq!(Write::write(&mut writer, &film).unwrap(), 7);
-    assert_eq!(budget.standing().remaining, 93);
+    assert_eq!(budget.status().remaining, 93);
     Write::write_all(&mut writer, &film[7..]).unwrap();
     assert_eq!(writer.get_ref().1, film);
     // However they were cut, 100 go at once and the last of the 90 others goes at 90 ms.

@@ -115,7 +115,7 @@ async fn a_short_write_pays_for_what_moved() {
     let budget = limiter(1_000, 100);
     let mut writer = Throttled::new(Peer::that_takes(7)).writes(Arc::clone(&budget));
     assert_eq!(writer.write(&bytes(50)).await.unwrap(), 7);
-    assert_eq!(budget.standing().remaining, 93);
+    assert_eq!(budget.status().remaining, 93);
     writer.write_all(&bytes(113)).await.unwrap();
     // 120 bytes, of which 100 go at once: however they were cut, the last goes at 20 ms.
     assert_eq!(writer.get_ref().start.elapsed(), ms(20));
@@ -126,12 +126,12 @@ async fn a_write_that_fails_or_is_stuck_costs_nothing() {
     let budget = limiter(1_000, 100);
     let fails = Peer { fails: true, ..Peer::that_takes(1) };
     let error = Throttled::new(fails).writes(Arc::clone(&budget)).write(&bytes(50)).await.unwrap_err();
-    assert_eq!((error.kind(), budget.standing().remaining), (ErrorKind::ConnectionReset, 100));
+    assert_eq!((error.kind(), budget.status().remaining), (ErrorKind::ConnectionReset, 100));
 
     let stuck = Peer { stuck: true, ..Peer::that_takes(1) };
     let mut writer = Throttled::new(stuck).writes(Arc::clone(&budget));
     assert!(writer.write(&bytes(50)).now_or_never().is_none());
-    assert_eq!(budget.standing().remaining, 100);
+    assert_eq!(budget.status().remaining, 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,12 +160,12 @@ async fn who_is_dropped_while_it_waits_gives_its_piece_back() {
     assert!(timeout(ms(5), reader.read(&mut buffer)).await.is_err());
     let (_, held) = reader.into_parts();
     assert_eq!(held, &film[100..]);
-    assert_eq!(budget.standing().remaining, 5);
+    assert_eq!(budget.status().remaining, 5);
 
     let mut writer = Throttled::new(Peer::that_takes(1_000)).writes(Arc::clone(&budget));
     assert!(timeout(ms(5), writer.write(&bytes(100))).await.is_err());
     drop(writer);
-    assert_eq!(budget.standing().remaining, 10);
+    assert_eq!(budget.status().remaining, 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,9 +174,9 @@ async fn who_shuts_down_gives_back_the_write_that_it_gave_up() {
     let mut writer = Throttled::new(Peer::that_takes(1_000)).writes(Arc::clone(&budget));
     writer.write_all(&bytes(100)).await.unwrap();
     assert!(timeout(ms(5), writer.write(&bytes(100))).await.is_err());
-    assert_eq!(budget.standing().reset, ms(120 - 5));
+    assert_eq!(budget.status().reset, ms(120 - 5));
     writer.shutdown().await.unwrap();
-    assert_eq!(budget.standing().reset, ms(100 - 5));
+    assert_eq!(budget.status().reset, ms(100 - 5));
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,7 +199,7 @@ async fn a_later_read_with_less_room_pays_for_what_it_gets() {
     assert!(timeout(ms(5), reader.read(&mut [0; 200])).await.is_err());
     // The piece of 20 bytes that was begun comes at 20 ms; 17 of them go back.
     assert_eq!(reader.read(&mut [0; 3]).await.unwrap(), 3);
-    assert_eq!(budget.standing().remaining, 17);
+    assert_eq!(budget.status().remaining, 17);
     let mut rest = Vec::new();
     reader.read_to_end(&mut rest).await.unwrap();
     assert_eq!(rest, &film[103..]);
@@ -211,10 +211,10 @@ async fn an_idle_reader_holds_no_permit() {
     let (near, mut far) = tokio::io::duplex(64);
     let mut reader = Throttled::new(near).reads(Arc::clone(&budget));
     assert!(reader.read(&mut [0; 50]).now_or_never().is_none());
-    assert_eq!(budget.standing().remaining, 100);
+    assert_eq!(budget.status().remaining, 100);
     far.write_all(b"hello").await.unwrap();
     assert_eq!(reader.read(&mut [0; 50]).await.unwrap(), 5);
-    assert_eq!(budget.standing().remaining, 95);
+    assert_eq!(budget.status().remaining, 95);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use crate::support::account;
 use diana::core::Cost;
 use diana::redis::RedisStore;
-use diana::rules::{Document, Home, RuleFile};
+use diana::rules::{CountedIn, Document, RuleFile};
 use diana::{Engine, connect, registry};
 use diana_testing::RedisServer;
 
@@ -122,5 +122,5 @@ async fn what_is_shared_is_changed_by_hand_for_all() {
     one.charge_key("a", &["alice"], Cost::ONE).await.unwrap();
     assert_eq!(left(&other).await, 1);
     let reset = one.reset_key("a", &["alice"]).await.unwrap();
-    assert_eq!((reset.home, reset.limits[0].remaining, left(&other).await), (Home::Shared, 3, 3));
+    assert_eq!((reset.home, reset.limits[0].remaining, left(&other).await), (CountedIn::Shared, 3, 3));
 }

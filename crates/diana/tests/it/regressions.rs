@@ -2,14 +2,14 @@
 
 use crate::support::{account, decide, engine, file, now, request, said};
 use diana::Verdict;
-use diana::rules::DescribedRequest;
+use diana::rules::SyntheticRequest;
 use std::time::Duration;
 
 /// `by: resource` gave each spelling of a path a count of its own.
 #[test]
 fn slashes_give_nobody_another_count() {
     let (engine, _) = engine("rules: [{name: sms, by: [ip, resource], match: {path: /sms}, limit: 1/h}]");
-    let get = |path: &str| DescribedRequest::new("GET", path).ip([203, 0, 113, 7]);
+    let get = |path: &str| SyntheticRequest::new("GET", path).ip([203, 0, 113, 7]);
     let granted = (1..50).filter(|slashes| decide(&engine, &get(&format!("{}sms", "/".repeat(*slashes)))).is_granted());
     assert_eq!(granted.count(), 1);
     let (engine, _) =
@@ -22,7 +22,7 @@ fn slashes_give_nobody_another_count() {
 fn a_limit_that_comes_or_goes_beside_others_forgives_nobody() {
     let left = |engine: &diana::Engine| {
         let explained = now(engine.explain(&account("x")));
-        explained.rules[0].limits.iter().map(|(_, answer)| answer.standing.remaining).collect::<Vec<_>>()
+        explained.rules[0].limits.iter().map(|(_, answer)| answer.status.remaining).collect::<Vec<_>>()
     };
     let (engine, _) = engine("rules: [{name: r, by: account, limit: [100/s, 10/h]}]");
     for _ in 0..10 {
@@ -49,7 +49,7 @@ fn an_override_that_comes_or_goes_forgives_nobody() {
     }
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 10/h, overrides: {a: 5/h}}]"));
     assert!(!decide(&engine, &account("a")).is_granted(), "eight are used, and five are allowed");
-    let left = || now(engine.explain(&account("a"))).rules[0].limits[0].1.standing.remaining;
+    let left = || now(engine.explain(&account("a"))).rules[0].limits[0].1.status.remaining;
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 10/h}]"));
     assert_eq!(left(), 2, "what was used before the override is neither forgiven nor counted twice");
     engine.set_rules(&file("rules: [{name: r, by: account, limit: 10/h, overrides: {a: 12/h}}]"));
@@ -85,7 +85,7 @@ fn a_shadow_that_refuses_gives_nothing_back() {
         assert_eq!(verdict.shadows().count(), 1);
         now(engine.finish(verdict));
     }
-    let left = now(engine.explain(&request())).rules[0].limits[1].1.standing.remaining;
+    let left = now(engine.explain(&request())).rules[0].limits[1].1.status.remaining;
     assert_eq!(left, 1);
     drop(running);
 }
@@ -94,7 +94,7 @@ fn a_shadow_that_refuses_gives_nothing_back() {
 #[test]
 fn a_key_that_fails_is_counted_with_the_others_that_fail() {
     let (engine, _) = engine(r#"rules: [{name: r, by: 'cel("string(int(request.query.id) % 10)")', limit: 1/h}]"#);
-    let get = |id: &str| DescribedRequest::new("GET", &format!("/?id={id}"));
+    let get = |id: &str| SyntheticRequest::new("GET", &format!("/?id={id}"));
     assert!(decide(&engine, &get("x")).is_granted());
     assert_eq!(said(&engine, &get("y")), "denied by `r`: 0 of 1 left, again in 1h");
     assert_eq!(engine.rules().rules()[0].failures(), 2);

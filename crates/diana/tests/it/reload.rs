@@ -1,7 +1,7 @@
 //! Rules that change while requests are decided: counts are kept, and no request sees half of a change.
 
 use crate::support::{account, decide, engine, file, now, said};
-use diana::rules::DescribedRequest;
+use diana::rules::SyntheticRequest;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[test]
@@ -27,7 +27,7 @@ fn a_limit_that_changes_keeps_each_keys_use_clamped() {
     assert!(decide(&engine, &account("bob")).is_granted());
     let left = |name: &str| {
         let explained = now(engine.explain(&account(name)));
-        explained.rules[0].limits[0].1.standing.remaining
+        explained.rules[0].limits[0].1.status.remaining
     };
     engine.set_rules(&file("rules: [{name: a, by: account, limit: 20/h}]"));
     assert_eq!((left("alice"), left("bob"), left("carol")), (14, 19, 20));
@@ -99,7 +99,7 @@ fn a_thousand_changes_under_load_lose_and_invent_nothing() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let (alice, pair) = (account("alice"), DescribedRequest::new("GET", "/pair"));
+                let (alice, pair) = (account("alice"), SyntheticRequest::new("GET", "/pair"));
                 while !done.load(Ordering::Relaxed) {
                     let verdict = decide(&engine, &alice);
                     granted.fetch_add(u64::from(verdict.is_granted()), Ordering::Relaxed);
@@ -125,7 +125,7 @@ fn a_thousand_changes_under_load_lose_and_invent_nothing() {
     let left = left
         .rules
         .iter()
-        .flat_map(|rule| rule.limits.iter().map(|(name, answer)| (name.as_str(), answer.standing.remaining)));
+        .flat_map(|rule| rule.limits.iter().map(|(name, answer)| (name.as_str(), answer.status.remaining)));
     let left = left.filter(|(name, _)| ["total", "bucket"].contains(name)).collect::<Vec<_>>();
     assert_eq!(left, [("total", 0), ("bucket", 10_000)]);
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{account, clock, file, now};
 use diana::core::{ManualClock, MemoryStore, Store};
-use diana::{Engine, EngineOptions, Settled};
+use diana::{ActualCost, Engine, EngineOptions};
 use std::time::Duration;
 
 const RULES: &str = "
@@ -25,27 +25,27 @@ fn shared() -> (Engine<MemoryStore>, ManualClock) {
 /// What is left of each limit.
 fn left<S: Store + 'static>(engine: &Engine<S>) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
-    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.standing.remaining)).collect()
+    explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
 
 fn both_ways<S: Store + 'static>(engine: &Engine<S>) {
     let mut verdict = now(engine.decide(&account("alice")));
     assert_eq!(left(engine), [900, 49, 3, 400]);
-    now(engine.settle(&mut verdict, &Settled::all(250)));
+    now(engine.settle(&mut verdict, &ActualCost::all(250)));
     assert_eq!(left(engine), [750, 49, 3, 250], "rules without a cost, and places, stay");
-    now(engine.settle(&mut verdict, &Settled::all(30)));
+    now(engine.settle(&mut verdict, &ActualCost::all(30)));
     assert_eq!(left(engine), [970, 49, 3, 470]);
-    now(engine.settle(&mut verdict, &Settled::all(30)));
+    now(engine.settle(&mut verdict, &ActualCost::all(30)));
     assert_eq!(left(engine), [970, 49, 3, 470], "the same again is nothing");
-    now(engine.settle(&mut verdict, &Settled::new().rule("requests", 4).rule("nobody", 7)));
+    now(engine.settle(&mut verdict, &ActualCost::new().rule("requests", 4).rule("nobody", 7)));
     assert_eq!(left(engine), [970, 46, 3, 470]);
     // Nothing at all, and more again; then all of it goes back, once.
-    now(engine.settle(&mut verdict, &Settled::all(0)));
+    now(engine.settle(&mut verdict, &ActualCost::all(0)));
     assert_eq!(left(engine), [1_000, 46, 3, 500]);
-    now(engine.settle(&mut verdict, &Settled::all(5_000)));
+    now(engine.settle(&mut verdict, &ActualCost::all(5_000)));
     assert_eq!(left(engine), [0, 46, 3, 0], "even beyond the limit");
     assert!(!now(engine.decide(&account("alice"))).is_granted());
-    now(engine.settle(&mut verdict, &Settled::all(0)));
+    now(engine.settle(&mut verdict, &ActualCost::all(0)));
     now(engine.refund(verdict));
     assert_eq!(left(engine), [1_000, 50, 5, 500]);
 }
@@ -64,12 +64,12 @@ fn where_it_is_shared_too() {
 fn a_bucket_gives_back_no_more_than_lay_ahead_when_it_granted() {
     let (engine, _) = crate::support::engine("rules: [{name: bucket, limit: 1000/h, cost: 100}]");
     let mut first = now(engine.decide(&account("alice")));
-    now(engine.settle(&mut first, &Settled::all(30)));
+    now(engine.settle(&mut first, &ActualCost::all(30)));
     assert_eq!(left(&engine), [970]);
     let mut second = now(engine.decide(&account("alice")));
-    now(engine.settle(&mut second, &Settled::all(250)));
+    now(engine.settle(&mut second, &ActualCost::all(250)));
     assert_eq!(left(&engine), [720]);
-    now(engine.settle(&mut second, &Settled::all(0)));
+    now(engine.settle(&mut second, &ActualCost::all(0)));
     // As much as lay ahead when it was granted: its own 100, and the 30 before it.
     assert_eq!(left(&engine), [850]);
 }
@@ -81,9 +81,9 @@ fn a_window_that_is_over_gives_nothing_back() {
     clock.advance(Duration::from_secs(7_200));
     let second = now(engine.decide(&account("alice")));
     assert_eq!(left(&engine)[0], 900);
-    now(engine.settle(&mut verdict, &Settled::all(10)));
+    now(engine.settle(&mut verdict, &ActualCost::all(10)));
     assert_eq!(left(&engine)[0], 900, "that of before is void");
-    now(engine.settle(&mut verdict, &Settled::all(60)));
+    now(engine.settle(&mut verdict, &ActualCost::all(60)));
     assert_eq!(left(&engine)[0], 850, "but what comes on top is charged");
     drop(second);
 }
@@ -93,6 +93,6 @@ fn what_was_denied_has_no_cost() {
     let (engine, _) = crate::support::engine("rules: [{name: a, limit: 10/h, cost: 20}]");
     let mut denied = now(engine.decide(&account("alice")));
     assert!(!denied.is_granted());
-    now(engine.settle(&mut denied, &Settled::all(5)));
+    now(engine.settle(&mut denied, &ActualCost::all(5)));
     assert_eq!(left(&engine), [10]);
 }

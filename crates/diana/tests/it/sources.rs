@@ -1,8 +1,8 @@
 //! An engine that follows a real file and a real etcd: rules change without a restart, and counts are kept.
 
 use crate::support::account;
-use diana::rules::{Document, Origin, RuleFile, Running};
-use diana::{Engine, Follower, registry, sources};
+use diana::rules::{Document, Origin, RuleFile, WatchHandle};
+use diana::{Engine, Reloader, registry, sources};
 use diana_testing::EtcdServer;
 use std::fs::write;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 struct Started {
     engine: Arc<Engine>,
-    follower: Arc<Follower>,
-    running: Running,
+    follower: Arc<Reloader>,
+    running: WatchHandle,
 }
 
 /// What the program does when it starts.
@@ -20,7 +20,7 @@ async fn start(path: &Path) -> Started {
     let document = Document::new(path.display().to_string(), std::fs::read_to_string(path).unwrap());
     let file = RuleFile::read(&document, &registry()).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Arc::new(Engine::new(&file));
-    let follower = Follower::new(Arc::clone(&engine), registry());
+    let follower = Reloader::new(Arc::clone(&engine), registry());
     let running = sources(path, &file).unwrap().start(follower.clone()).await.unwrap();
     Started { engine, follower, running }
 }

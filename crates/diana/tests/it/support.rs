@@ -1,7 +1,7 @@
 //! What the tests of the engine have in common.
 
 use diana::core::{ManualClock, Store, Timestamp};
-use diana::rules::{DescribedRequest, Document, Registry, RuleFile};
+use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
 use diana::{Engine, EngineOptions, Verdict};
 
 pub(crate) fn file(text: &str) -> RuleFile {
@@ -18,11 +18,11 @@ pub(crate) fn engine(text: &str) -> (Engine, ManualClock) {
     (EngineOptions::of(&file).clock(clock.clone()).build(&file), clock)
 }
 
-pub(crate) fn request() -> DescribedRequest {
-    DescribedRequest::new("GET", "/").ip([203, 0, 113, 7])
+pub(crate) fn request() -> SyntheticRequest {
+    SyntheticRequest::new("GET", "/").ip([203, 0, 113, 7])
 }
 
-pub(crate) fn account(name: &str) -> DescribedRequest {
+pub(crate) fn account(name: &str) -> SyntheticRequest {
     request().named("account", name)
 }
 
@@ -31,11 +31,11 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
 
-pub(crate) fn decide<S: Store + 'static>(engine: &Engine<S>, request: &DescribedRequest) -> Verdict {
+pub(crate) fn decide<S: Store + 'static>(engine: &Engine<S>, request: &SyntheticRequest) -> Verdict {
     now(engine.decide(request))
 }
 
 /// The verdict as a line of a transcript.
-pub(crate) fn said<S: Store + 'static>(engine: &Engine<S>, request: &DescribedRequest) -> String {
+pub(crate) fn said<S: Store + 'static>(engine: &Engine<S>, request: &SyntheticRequest) -> String {
     decide(engine, request).to_string()
 }

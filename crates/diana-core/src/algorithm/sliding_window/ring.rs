@@ -15,12 +15,12 @@ use crate::SlidingWindow;
 /// The state of a [`SlidingWindow`]: the ring of counts, which is allocated by the first grant.
 ///
 /// ```
-/// use diana_core::{Algorithm, Cost, Patience, Quota, SlidingWindow, Timestamp};
+/// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingWindow, Timestamp};
 ///
 /// let window = SlidingWindow::new(Quota::per_minute(5)?);
 /// let mut state = window.fresh(Timestamp::EPOCH);
 /// assert_eq!(window.heap_bytes(&state), 0);
-/// assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, Patience::NONE).is_granted());
+/// assert!(window.take(&mut state, Timestamp::EPOCH, Cost::ONE, MaxWait::NONE).is_granted());
 /// assert_eq!(window.heap_bytes(&state), 80);
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```

@@ -32,12 +32,12 @@ fn quotas() -> impl Strategy<Value = Quota> {
 
 fn steps() -> impl Strategy<Value = Step> {
     let cost = || prop_oneof![4 => 1..8_u64, 1 => 1..1_200_u64];
-    let patience = prop_oneof![3 => Just(0), 1 => 0..5_000_000_000_u64, 1 => 0..YEAR];
+    let max_wait = prop_oneof![3 => Just(0), 1 => 0..5_000_000_000_u64, 1 => 0..YEAR];
     prop_oneof![
         1 => (0..40_u32).prop_map(|bits| Step::Wait(1 << bits)),
         1 => (0..1_000_u64).prop_map(Step::Wait),
         2 => (0..=8_u8).prop_map(Step::WaitPart),
-        6 => (cost(), patience).prop_map(|(cost, patience)| Step::Take(cost, patience)),
+        6 => (cost(), max_wait).prop_map(|(cost, max_wait)| Step::Take(cost, max_wait)),
         1 => prop_oneof![4 => 1..8_u64, 1 => 1..=Cost::MAX.get()].prop_map(Step::Charge),
         3 => any::<prop::sample::Index>().prop_map(Step::Refund),
         1 => any::<prop::sample::Index>().prop_map(Step::Rescale),
@@ -65,13 +65,13 @@ proptest! {
             match step {
                 Step::Wait(nanos) => now = now + Duration::from_nanos(nanos),
                 Step::WaitPart(eighths) => {
-                    now = now + wide.standing(&words, now).reset / 8 * u32::from(eighths);
+                    now = now + wide.status(&words, now).reset / 8 * u32::from(eighths);
                 }
-                Step::Take(cost, patience) => {
-                    let (cost, patience) = (Cost::new(cost).unwrap(), Patience::up_to(Duration::from_nanos(patience)));
-                    prop_assert_eq!(narrow.peek(&word, now, cost, patience), wide.peek(&words, now, cost, patience));
-                    let answer = wide.answer(&mut words, now, cost, patience);
-                    prop_assert_eq!(narrow.answer(&mut word, now, cost, patience), answer);
+                Step::Take(cost, max_wait) => {
+                    let (cost, max_wait) = (Cost::new(cost).unwrap(), MaxWait::up_to(Duration::from_nanos(max_wait)));
+                    prop_assert_eq!(narrow.peek(&word, now, cost, max_wait), wide.peek(&words, now, cost, max_wait));
+                    let answer = wide.answer(&mut words, now, cost, max_wait);
+                    prop_assert_eq!(narrow.answer(&mut word, now, cost, max_wait), answer);
                     receipts.extend(answer.receipt());
                 }
                 Step::Charge(cost) => {
@@ -91,7 +91,7 @@ proptest! {
                     (narrow, wide) = (new_narrow, new_wide);
                 }
             }
-            prop_assert_eq!(narrow.standing(&word, now), wide.standing(&words, now));
+            prop_assert_eq!(narrow.status(&word, now), wide.status(&words, now));
             prop_assert_eq!(narrow.is_fresh(&word, now), wide.is_fresh(&words, now));
         }
     }

@@ -3,7 +3,7 @@
 use crate::conformance::kinds::Kind;
 use crate::conformance::pair::{Pair, Verdict};
 use crate::conformance::script::Script;
-use crate::{Ask, Cost, Patience, Store};
+use crate::{Ask, Cost, MaxWait, Store};
 
 pub(super) fn cost(permits: u64) -> Cost {
     Cost::new(permits).unwrap_or(Cost::MAX)
@@ -18,8 +18,8 @@ pub(super) async fn denial_changes_nothing<S: Store>(pair: &mut Pair<S>, kind: &
     let limit = kind.limit("a");
     pair.exhaust(&limit, b"x").await?;
     for _ in 0..20 {
-        pair.decide(&[Ask::one(&limit, "x")], Patience::NONE).await?;
-        pair.decide(&[Ask::new(&limit, "x", cost(3))], Patience::NONE).await?;
+        pair.decide(&[Ask::one(&limit, "x")], MaxWait::NONE).await?;
+        pair.decide(&[Ask::new(&limit, "x", cost(3))], MaxWait::NONE).await?;
     }
     // If a denial was charged, the key comes back later than the algorithm says.
     for _ in 0..8 {
@@ -33,10 +33,10 @@ pub(super) async fn peek_changes_nothing<S: Store>(pair: &mut Pair<S>, kind: &Ki
     let limit = kind.limit("a");
     for permits in [1, 2, 1, 4, 30, 1, 1, 1, 1] {
         let ask = [Ask::new(&limit, "x", cost(permits))];
-        for patience in [Patience::NONE, Patience::FOREVER, Patience::NONE] {
-            pair.peek(&ask, patience).await?;
+        for max_wait in [MaxWait::NONE, MaxWait::FOREVER, MaxWait::NONE] {
+            pair.peek(&ask, max_wait).await?;
         }
-        pair.decide(&ask, Patience::NONE).await?;
+        pair.decide(&ask, MaxWait::NONE).await?;
         pair.wait(50);
     }
     Ok(())
@@ -45,13 +45,13 @@ pub(super) async fn peek_changes_nothing<S: Store>(pair: &mut Pair<S>, kind: &Ki
 pub(super) async fn same_count_twice<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
     let limit = kind.limit("a");
     let twice = [Ask::one(&limit, "x"), Ask::new(&limit, "x", cost(2)), Ask::one(&limit, "y"), Ask::one(&limit, "x")];
-    pair.peek(&twice, Patience::NONE).await?;
-    let both = pair.decide(&twice, Patience::NONE).await?;
+    pair.peek(&twice, MaxWait::NONE).await?;
+    let both = pair.decide(&twice, MaxWait::NONE).await?;
     pair.look(&limit, &[b"x", b"y"]).await?;
     pair.refund(&twice, &both).await?;
     pair.look(&limit, &[b"x", b"y"]).await?;
     for _ in 0..6 {
-        pair.decide(&twice, Patience::NONE).await?;
+        pair.decide(&twice, MaxWait::NONE).await?;
     }
     pair.look(&limit, &[b"x", b"y"]).await
 }
@@ -101,13 +101,13 @@ pub(super) async fn alike_limits_are_apart<S: Store>(pair: &mut Pair<S>, kind: &
 pub(super) async fn later_and_never<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
     let limit = kind.limit("a");
     for permits in 1..40 {
-        for patience in [Patience::NONE, Patience::up_to(pair.setup.unit() * 700), Patience::FOREVER] {
-            pair.peek(&[Ask::new(&limit, "x", cost(permits))], patience).await?;
+        for max_wait in [MaxWait::NONE, MaxWait::up_to(pair.setup.unit() * 700), MaxWait::FOREVER] {
+            pair.peek(&[Ask::new(&limit, "x", cost(permits))], max_wait).await?;
         }
     }
     pair.exhaust(&limit, b"x").await?;
     for permits in 1..40 {
-        pair.decide(&[Ask::new(&limit, "x", cost(permits))], Patience::NONE).await?;
+        pair.decide(&[Ask::new(&limit, "x", cost(permits))], MaxWait::NONE).await?;
     }
     Ok(())
 }
@@ -116,13 +116,13 @@ pub(super) async fn extreme_costs<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> 
     let limit = kind.limit("a");
     for permits in [u64::from(u32::MAX), cost(u64::MAX).get() - 1, cost(u64::MAX).get()] {
         let ask = [Ask::new(&limit, "x", cost(permits))];
-        pair.peek(&ask, Patience::NONE).await?;
-        pair.peek(&ask, Patience::FOREVER).await?;
-        pair.decide(&ask, Patience::NONE).await?;
+        pair.peek(&ask, MaxWait::NONE).await?;
+        pair.peek(&ask, MaxWait::FOREVER).await?;
+        pair.decide(&ask, MaxWait::NONE).await?;
         pair.look(&limit, &[b"x", b"y"]).await?;
     }
     pair.exhaust(&limit, b"y").await?;
-    pair.decide(&[Ask::new(&limit, "y", Cost::MAX)], Patience::NONE).await?;
+    pair.decide(&[Ask::new(&limit, "y", Cost::MAX)], MaxWait::NONE).await?;
     pair.look(&limit, &[b"y"]).await?;
     // Decades of debt are still counted exactly.
     pair.charge(Ask::new(&limit, "y", cost(1_000_000_000))).await?;
@@ -130,7 +130,7 @@ pub(super) async fn extreme_costs<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> 
     // Beyond the end of time stores may round, as long as they stay there.
     for _ in 0..3 {
         pair.charge(Ask::new(&limit, "y", Cost::MAX)).await?;
-        let answer = pair.store.decide(&[Ask::one(&limit, "y")], pair.now, Patience::NONE).await;
+        let answer = pair.store.decide(&[Ask::one(&limit, "y")], pair.now, MaxWait::NONE).await;
         let asked = "decide one for \"y\" after charges of the largest cost";
         let decision = pair.done(|| asked.to_owned(), answer)?;
         pair.expect(!decision.is_granted(), asked, "denied", decision.answers())?;

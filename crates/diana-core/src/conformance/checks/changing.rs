@@ -5,7 +5,7 @@
 
 use crate::conformance::kinds::{Kind, Size};
 use crate::conformance::pair::{Pair, Verdict};
-use crate::{Ask, Limit, Patience, Store};
+use crate::{Ask, Limit, MaxWait, Store};
 
 const KEYS: [&[u8]; 4] = [b"unused", b"used once", b"used twice", b"used up"];
 
@@ -36,7 +36,7 @@ pub(super) async fn old_version<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Ve
     pair.wait(700);
     // Somebody has not heard of the change yet.
     for key in KEYS {
-        pair.decide(&[Ask::one(&old, key)], Patience::NONE).await?;
+        pair.decide(&[Ask::one(&old, key)], MaxWait::NONE).await?;
         pair.look(&new, &[key]).await?;
     }
     Ok(())
@@ -60,7 +60,7 @@ pub(super) async fn other_algorithm<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]
 async fn use_some<S: Store>(pair: &mut Pair<S>, limit: &Limit) -> Verdict {
     let [_, once, twice, up] = KEYS;
     for key in [once, twice, twice] {
-        pair.decide(&[Ask::one(limit, key)], Patience::NONE).await?;
+        pair.decide(&[Ask::one(limit, key)], MaxWait::NONE).await?;
     }
     pair.exhaust(limit, up).await?;
     Ok(())
@@ -70,7 +70,7 @@ async fn go_on<S: Store>(pair: &mut Pair<S>, limit: &Limit) -> Verdict {
     pair.look(limit, &KEYS).await?;
     for _ in 0..3 {
         for key in KEYS {
-            pair.decide(&[Ask::one(limit, key)], Patience::NONE).await?;
+            pair.decide(&[Ask::one(limit, key)], MaxWait::NONE).await?;
         }
         pair.wait(150);
     }

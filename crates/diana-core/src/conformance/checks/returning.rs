@@ -3,16 +3,16 @@
 use super::asking::cost;
 use crate::conformance::kinds::Kind;
 use crate::conformance::pair::{Pair, Verdict};
-use crate::{Ask, Patience, Store, Timestamp};
+use crate::{Ask, MaxWait, Store, Timestamp};
 
 /// Longer than anything that comes back takes to do so: two days.
 const LONG: u32 = 2 * 24 * 3_600 * 1_000;
 
 pub(super) async fn refund_gives_back<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
     let limit = kind.limit("a");
-    for (permits, patience) in [(1, Patience::NONE), (2, Patience::NONE), (1, Patience::FOREVER)] {
+    for (permits, max_wait) in [(1, MaxWait::NONE), (2, MaxWait::NONE), (1, MaxWait::FOREVER)] {
         let ask = [Ask::new(&limit, "x", cost(permits))];
-        let both = pair.decide(&ask, patience).await?;
+        let both = pair.decide(&ask, max_wait).await?;
         pair.wait(10);
         pair.refund(&ask, &both).await?;
         pair.look(&limit, &[b"x"]).await?;
@@ -21,7 +21,7 @@ pub(super) async fn refund_gives_back<S: Store>(pair: &mut Pair<S>, kind: &Kind)
     let one = [Ask::one(&limit, "x")];
     let mut out = Vec::new();
     for _ in 0..4 {
-        out.push(pair.decide(&one, Patience::FOREVER).await?);
+        out.push(pair.decide(&one, MaxWait::FOREVER).await?);
     }
     for nth in [3, 1] {
         pair.refund(&one, &out[nth]).await?;
@@ -34,10 +34,10 @@ pub(super) async fn refund_gives_back<S: Store>(pair: &mut Pair<S>, kind: &Kind)
 pub(super) async fn refund_of_a_denial<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
     let (limit, other) = (kind.limit("a"), kind.limit("b"));
     pair.exhaust(&limit, b"x").await?;
-    pair.decide(&[Ask::one(&other, "x")], Patience::NONE).await?;
+    pair.decide(&[Ask::one(&other, "x")], MaxWait::NONE).await?;
     // The other limit would have granted, and says so, but nothing was charged.
     let asks = [Ask::one(&other, "x"), Ask::one(&limit, "x")];
-    let both = pair.decide(&asks, Patience::NONE).await?;
+    let both = pair.decide(&asks, MaxWait::NONE).await?;
     pair.refund(&asks, &both).await?;
     pair.look(&limit, &[b"x"]).await?;
     pair.look(&other, &[b"x"]).await
@@ -47,10 +47,10 @@ pub(super) async fn late_refund<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Ve
     let limit = kind.limit("a");
     let one = [Ask::one(&limit, "x")];
     for wait in [150, 400, 1_100, LONG] {
-        let both = pair.decide(&one, Patience::NONE).await?;
+        let both = pair.decide(&one, MaxWait::NONE).await?;
         pair.wait(wait);
         // So that there is something that a refund could give back by mistake.
-        pair.decide(&one, Patience::NONE).await?;
+        pair.decide(&one, MaxWait::NONE).await?;
         if both.is_granted() {
             pair.refund(&one, &both).await?;
         }
@@ -67,7 +67,7 @@ pub(super) async fn charge_goes_beyond<S: Store>(pair: &mut Pair<S>, kind: &Kind
     }
     for _ in 0..12 {
         pair.wait(450);
-        pair.decide(&[Ask::one(&limit, "x")], Patience::NONE).await?;
+        pair.decide(&[Ask::one(&limit, "x")], MaxWait::NONE).await?;
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ pub(super) async fn idle_is_as_new<S: Store>(pair: &mut Pair<S>, kind: &Kind) ->
         pair.wait(wait);
         // Others come and go meanwhile, and a store may tidy up.
         for other in 0..20_u8 {
-            pair.decide(&[Ask::one(&limit, &[other])], Patience::NONE).await?;
+            pair.decide(&[Ask::one(&limit, &[other])], MaxWait::NONE).await?;
         }
         pair.look(&limit, &[b"x"]).await?;
     }
@@ -112,11 +112,11 @@ pub(super) async fn time_never_goes_back<S: Store>(pair: &mut Pair<S>, kind: &Ki
         let nanos = pair.now.as_nanos().saturating_sub(u64::try_from(pair.setup.unit().as_nanos()).unwrap_or(0) * back);
         let earlier = Timestamp::from_nanos(nanos);
         let asked = format!("decide one for \"x\", which is used up, as of {earlier:?}");
-        let answer = pair.store.decide(&one, earlier, Patience::NONE).await;
+        let answer = pair.store.decide(&one, earlier, MaxWait::NONE).await;
         let decision = pair.done(|| asked.clone(), answer)?;
         pair.expect(!decision.is_granted(), asked, "denied", decision.answers())?;
         let asked = format!("peek after an ask as of {earlier:?}");
-        let answer = pair.store.peek(&one, pair.now, Patience::NONE).await;
+        let answer = pair.store.peek(&one, pair.now, MaxWait::NONE).await;
         let decision = pair.done(|| asked.clone(), answer)?;
         pair.expect(!decision.is_granted(), asked, "denied", decision.answers())?;
     }

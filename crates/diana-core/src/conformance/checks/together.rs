@@ -2,19 +2,19 @@
 
 use super::asking::cost;
 use crate::conformance::kinds::Kind;
-use crate::conformance::pair::{Pair, Verdict, in_words};
+use crate::conformance::pair::{Pair, Verdict, describe};
 use crate::conformance::script::Script;
-use crate::{Ask, Decision, Limit, Patience, Store, StoreError};
+use crate::{Ask, Decision, Limit, MaxWait, Store, StoreError};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-type Deciding<'a> = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send + 'a>>;
+type DecideFuture<'a> = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send + 'a>>;
 
 pub(super) async fn all_or_nothing<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]) -> Verdict {
     let limits = limits(kinds);
     let all = limits.iter().map(|limit| Ask::one(limit, "x")).collect::<Vec<_>>();
-    let both = pair.decide(&all, Patience::NONE).await?;
+    let both = pair.decide(&all, MaxWait::NONE).await?;
     pair.refund(&all, &both).await?;
     // Each limit in turn stands in the way, first in the request and last, for this key and for another.
     for (blocked, limit) in limits.iter().enumerate() {
@@ -28,9 +28,9 @@ pub(super) async fn all_or_nothing<S: Store>(pair: &mut Pair<S>, kinds: &[Kind])
             vec![Ask::one(limit, "z"), Ask::one(other, "x"), Ask::one(other, "y"), Ask::new(limit, "x", cost(2))],
             limits.iter().map(|other| Ask::one(other, if other.id() == limit.id() { "z" } else { "x" })).collect(),
         ] {
-            pair.decide(&asks, Patience::NONE).await?;
+            pair.decide(&asks, MaxWait::NONE).await?;
             asks.reverse();
-            pair.decide(&asks, Patience::NONE).await?;
+            pair.decide(&asks, MaxWait::NONE).await?;
         }
         for other in &limits {
             pair.look(other, &[b"x", b"y", b"z"]).await?;
@@ -57,12 +57,12 @@ pub(super) async fn interleaved<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]) ->
         let there = [Ask::one(limit, "x"), Ask::one(other, "y")];
         let back = [there[1], there[0]];
         let expected =
-            (0..REQUESTS).filter(|_| pair.model.decide(&there, pair.now, Patience::NONE).is_granted()).count();
+            (0..REQUESTS).filter(|_| pair.model.decide(&there, pair.now, MaxWait::NONE).is_granted()).count();
         let requests = (0..REQUESTS)
             .map(|nth| if nth.is_multiple_of(2) { &there } else { &back })
-            .map(|asks| -> Deciding<'_> { Box::pin(pair.store.decide(asks, pair.now, Patience::NONE)) })
+            .map(|asks| -> DecideFuture<'_> { Box::pin(pair.store.decide(asks, pair.now, MaxWait::NONE)) })
             .collect();
-        let asked = || format!("decide {} {REQUESTS} times at once", in_words(&there));
+        let asked = || format!("decide {} {REQUESTS} times at once", describe(&there));
         let mut granted = 0;
         for decision in all_at_once(requests).await {
             granted += usize::from(pair.done(asked, decision)?.is_granted());
@@ -75,7 +75,7 @@ pub(super) async fn interleaved<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]) ->
 }
 
 /// Polls all of them in turn until all are ready.
-async fn all_at_once(mut requests: Vec<Deciding<'_>>) -> Vec<Result<Decision, StoreError>> {
+async fn all_at_once(mut requests: Vec<DecideFuture<'_>>) -> Vec<Result<Decision, StoreError>> {
     let mut decided = Vec::new();
     poll_fn(|context| {
         requests.retain_mut(|request| match request.as_mut().poll(context) {

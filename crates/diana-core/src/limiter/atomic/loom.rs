@@ -4,7 +4,7 @@
 
 use super::AtomicBucket;
 use crate::algorithm::token_bucket::OneWordBucket;
-use crate::{Algorithm, Cost, Patience, Timestamp};
+use crate::{Algorithm, Cost, MaxWait, Timestamp};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -12,19 +12,19 @@ const NOW: Timestamp = Timestamp::from_nanos(1_000);
 
 /// Takes one permit: 1 if granted, else 0.
 fn take(bucket: &AtomicBucket) -> u64 {
-    let taken = bucket.update(|b, state| b.take(state, NOW, Cost::ONE, Patience::NONE).is_granted());
+    let taken = bucket.update(|b, state| b.take(state, NOW, Cost::ONE, MaxWait::NONE).is_granted());
     u64::from(taken.unwrap_or(false))
 }
 
 /// Takes one permit of a bucket that has some: 1 if granted, 0 if the bucket was closed, and never denied.
 fn take_if_open(bucket: &AtomicBucket) -> u64 {
-    let taken = bucket.update(|b, state| b.take(state, NOW, Cost::ONE, Patience::NONE).is_granted());
+    let taken = bucket.update(|b, state| b.take(state, NOW, Cost::ONE, MaxWait::NONE).is_granted());
     assert_ne!(taken, Some(false));
     u64::from(taken.is_some())
 }
 
 fn remaining(bucket: &AtomicBucket) -> Option<u64> {
-    bucket.update(|b, state| b.standing(state, NOW).remaining)
+    bucket.update(|b, state| b.status(state, NOW).remaining)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn settled(bucket: &OneWordBucket) -> Arc<AtomicBucket> {
 }
 
 fn debt(bucket: &AtomicBucket) -> Option<u128> {
-    bucket.update(|b, state| b.standing(state, NOW).reset.as_nanos())
+    bucket.update(|b, state| b.status(state, NOW).reset.as_nanos())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn closing_tells_every_grant() {
         };
         let (parameters, full_at) = bucket.close().unwrap();
         let granted = taker.join().unwrap();
-        assert_eq!(parameters.standing(&full_at, NOW).remaining, 4 - granted);
+        assert_eq!(parameters.status(&full_at, NOW).remaining, 4 - granted);
         assert_eq!(take(&bucket), 0);
     });
 }

@@ -1,11 +1,11 @@
 //! A table is a map from keys to the algorithm's states, whatever its size, its age and its changes.
 
 use super::super::budget::Budget;
-use super::carry::MAX_PAST;
+use super::migrate::MAX_PAST;
 use super::{OnFull, Table};
 use crate::sync::Arc;
 use crate::{
-    Algorithm, Cost, FixedWindow, Patience, Quota, Receipt, SlidingLog, SlidingWindow, Timestamp, TokenBucket, Total,
+    Algorithm, Cost, FixedWindow, MaxWait, Quota, Receipt, SlidingLog, SlidingWindow, Timestamp, TokenBucket, Total,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl<A: Algorithm> Table<A> {
     }
 
     fn one(&mut self, hash: u64, now: Timestamp) -> bool {
-        self.take(hash, now, Cost::ONE, Patience::NONE).is_granted()
+        self.take(hash, now, Cost::ONE, MaxWait::NONE).is_granted()
     }
 }
 
@@ -92,14 +92,14 @@ fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
             }
             9 | 10 => now = now + ms((random >> 50) % 400),
             11..=15 => {
-                let seen = table.peek(hash, now, cost, Patience::FOREVER);
-                assert_eq!(seen.outcome, algorithm.peek(state, now, cost, Patience::FOREVER), "step {step}");
-                assert_eq!(seen.standing, algorithm.standing(state, now), "step {step}");
+                let seen = table.peek(hash, now, cost, MaxWait::FOREVER);
+                assert_eq!(seen.outcome, algorithm.peek(state, now, cost, MaxWait::FOREVER), "step {step}");
+                assert_eq!(seen.status, algorithm.status(state, now), "step {step}");
             }
             _ => {
-                let patience = if random & 4096 == 0 { Patience::NONE } else { Patience::up_to(ms(100)) };
-                let ours = table.take(hash, now, cost, patience);
-                let theirs = algorithm.answer(state, now, cost, patience);
+                let max_wait = if random & 4096 == 0 { MaxWait::NONE } else { MaxWait::up_to(ms(100)) };
+                let ours = table.take(hash, now, cost, max_wait);
+                let theirs = algorithm.answer(state, now, cost, max_wait);
                 assert_eq!(ours, theirs, "step {step}");
                 receipts.extend(ours.receipt().zip(theirs.receipt()).map(|(a, b)| (hash, a, b)));
             }
@@ -258,14 +258,14 @@ fn a_changed_limit_is_carried_over_wherever_its_keys_are() {
     for (nth, permits) in (11..11 + 3 * MAX_PAST as u64).enumerate() {
         table.change(size(permits), T0);
         for key in (0..20).map(|n| mix(nth as u64 * 20 + n) % 20_000) {
-            let standing = table.peek(mix(key), T0, Cost::ONE, Patience::NONE).standing;
-            assert_eq!((standing.limit, standing.remaining), (permits, permits - key % 10), "key {key}");
+            let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status;
+            assert_eq!((status.limit, status.remaining), (permits, permits - key % 10), "key {key}");
         }
     }
     table.change(size(4), T0);
     for key in 0..20_000 {
-        let standing = table.peek(mix(key), T0, Cost::ONE, Patience::NONE).standing;
-        assert_eq!((standing.limit, standing.remaining), (4, 4_u64.saturating_sub(key % 10)), "key {key}");
+        let status = table.peek(mix(key), T0, Cost::ONE, MaxWait::NONE).status;
+        assert_eq!((status.limit, status.remaining), (4, 4_u64.saturating_sub(key % 10)), "key {key}");
     }
     table.assert_consistent();
 }
@@ -310,7 +310,7 @@ fn an_hour_ago_gives_nothing() {
 fn uses_that_find_no_room_in_another_table_share_cells_and_are_clamped() {
     let (mut small, _) = table(Total::new(1_000).unwrap(), OnFull::Share, AMPLE);
     for key in 0..500 {
-        assert!(small.take(mix(key), T0, Cost::new(900).unwrap(), Patience::NONE).is_granted());
+        assert!(small.take(mix(key), T0, Cost::new(900).unwrap(), MaxWait::NONE).is_granted());
     }
     let uses = small.drain(T0);
     let (mut full, budget) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 0);
@@ -319,7 +319,7 @@ fn uses_that_find_no_room_in_another_table_share_cells_and_are_clamped() {
     assert!((0..500).all(|key| !full.one(mix(key), T0)), "somebody was forgiven");
     // Nobody owes more than the limit, so a second later all cells are full again.
     let later = T0 + ms(1_000);
-    assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, Patience::NONE).standing.limit == 5));
+    assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, MaxWait::NONE).status.limit == 5));
     assert!((0..super::CELLS as u64).all(|cell| full.cell_in_use(cell << super::DIRECTORY_SHIFT, later).is_none()));
 }
 
@@ -348,15 +348,15 @@ impl Algorithm for Watched {
     fn fresh(&self, now: Timestamp) -> WatchedState {
         WatchedState(self.0.fresh(now))
     }
-    fn take(&self, state: &mut WatchedState, now: Timestamp, cost: Cost, patience: Patience) -> crate::Outcome {
+    fn take(&self, state: &mut WatchedState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> crate::Outcome {
         TAKES.set(TAKES.get() + 1);
-        self.0.take(&mut state.0, now, cost, patience)
+        self.0.take(&mut state.0, now, cost, max_wait)
     }
-    fn peek(&self, state: &WatchedState, now: Timestamp, cost: Cost, patience: Patience) -> crate::Outcome {
-        self.0.peek(&state.0, now, cost, patience)
+    fn peek(&self, state: &WatchedState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> crate::Outcome {
+        self.0.peek(&state.0, now, cost, max_wait)
     }
-    fn standing(&self, state: &WatchedState, now: Timestamp) -> crate::Standing {
-        self.0.standing(&state.0, now)
+    fn status(&self, state: &WatchedState, now: Timestamp) -> crate::Status {
+        self.0.status(&state.0, now)
     }
     fn charge(&self, state: &mut WatchedState, now: Timestamp, cost: Cost) {
         self.0.charge(&mut state.0, now, cost);
@@ -393,23 +393,23 @@ fn a_denial_for_want_of_memory_neither_copies_a_log_nor_moves_it_to_a_larger_pla
         while TAKES.replace(0) > 0 || last == 0 {
             now = now + ms(1);
             last += 1;
-            let _ = table.take(hash, now, Cost::ONE, Patience::NONE);
+            let _ = table.take(hash, now, Cost::ONE, MaxWait::NONE);
         }
         assert!(last > 2_000, "{last}");
-        let (used, before) = (budget.used(), table.peek(hash, now, Cost::ONE, Patience::NONE).standing);
+        let (used, before) = (budget.used(), table.peek(hash, now, Cost::ONE, MaxWait::NONE).status);
         COPIES.set(0);
         for _ in 0..100 {
             now = now + ms(1);
-            let answer = table.take(hash, now, Cost::ONE, Patience::NONE);
+            let answer = table.take(hash, now, Cost::ONE, MaxWait::NONE);
             assert_eq!(answer.is_granted(), on_full == OnFull::Allow);
-            assert_eq!(table.peek(hash, now, Cost::ONE, Patience::NONE).is_granted(), answer.is_granted());
+            assert_eq!(table.peek(hash, now, Cost::ONE, MaxWait::NONE).is_granted(), answer.is_granted());
         }
         assert_eq!((COPIES.get(), TAKES.get(), budget.used()), (0, 0, used));
         table.assert_consistent();
         // What has left makes room: the log goes on in the places that it has.
         now = now + Duration::from_secs(3_600);
         assert!(table.one(hash, now));
-        let after = table.peek(hash, now, Cost::ONE, Patience::NONE).standing;
+        let after = table.peek(hash, now, Cost::ONE, MaxWait::NONE).status;
         assert!(after.remaining > before.remaining && budget.used() == used);
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "the shim with the other locks is not for tests")]
 
 use diana_core::{
-    Answer, Ask, Cost, Decision, Limit, LimitId, LocalStore, MemoryStore, Outcome, Patience, Retry, Standing, Store,
+    Answer, Ask, Cost, Decision, Limit, LimitId, LocalStore, MaxWait, MemoryStore, Outcome, Retry, Status, Store,
     StoreError, Timestamp,
 };
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ struct Bent {
     limit: Limit,
     key: Vec<u8>,
     cost: Cost,
-    patience: Patience,
+    max_wait: MaxWait,
 }
 
 impl Broken {
@@ -77,14 +77,14 @@ impl Broken {
     }
 
     fn bend_one(&self, ask: &Ask<'_>, now: Timestamp) -> Bent {
-        let mut bent = Bent { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost, patience: ask.patience };
+        let mut bent = Bent { limit: ask.limit.clone(), key: ask.key.to_vec(), cost: ask.cost, max_wait: ask.max_wait };
         let mut seen = self.seen.lock().unwrap();
         match self.fault {
             Fault::CutsKeys => bent.key.truncate(1024),
             Fault::EndsKeysAtNul => bent.key = ask.key.split(|byte| *byte == 0).next().unwrap().to_vec(),
             Fault::ReadsKeysAsText => bent.key = String::from_utf8_lossy(ask.key).into_owned().into_bytes(),
             Fault::MergesLimits => bent.limit = seen.first.get_or_insert(bent.limit).clone(),
-            Fault::IgnoresOwnPatience => bent.patience = Patience::FOREVER,
+            Fault::IgnoresOwnPatience => bent.max_wait = MaxWait::FOREVER,
             Fault::CutsCosts => bent.cost = Cost::new(ask.cost.get() & 0xffff_ffff).unwrap_or_default(),
             Fault::IgnoresChanges => bent.limit = seen.limits.entry(ask.limit.id()).or_insert(bent.limit).clone(),
             Fault::ForgivesOnChange => {
@@ -113,8 +113,8 @@ impl Broken {
         }
     }
 
-    fn take(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Decision {
-        let seen = LocalStore::peek(&self.inner, asks, now, patience);
+    fn take(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
+        let seen = LocalStore::peek(&self.inner, asks, now, max_wait);
         match self.fault {
             Fault::ChargesDenials if !seen.is_granted() => {
                 asks.iter().for_each(|ask| LocalStore::charge(&self.inner, *ask, now));
@@ -122,7 +122,7 @@ impl Broken {
             }
             Fault::ChargesUntilDenied if asks.len() > 1 => {
                 for ask in asks {
-                    if !LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, patience).is_granted() {
+                    if !LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, max_wait).is_granted() {
                         break;
                     }
                 }
@@ -130,20 +130,20 @@ impl Broken {
             }
             Fault::ChargesDuplicates if seen.is_granted() => {
                 let each = asks.iter().flat_map(|ask| {
-                    let decision = LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, Patience::FOREVER);
+                    let decision = LocalStore::decide(&self.inner, std::slice::from_ref(ask), now, MaxWait::FOREVER);
                     decision.answers().to_vec()
                 });
                 Decision::new(each)
             }
             Fault::LaterForNever => {
-                let decision = LocalStore::decide(&self.inner, asks, now, patience);
+                let decision = LocalStore::decide(&self.inner, asks, now, max_wait);
                 let later = |answer: &Answer| match answer.retry() {
                     Some(Retry::Never) => Answer { outcome: Outcome::denied_for(1), ..*answer },
                     _ => *answer,
                 };
                 Decision::new(decision.answers().iter().map(later))
             }
-            _ => LocalStore::decide(&self.inner, asks, now, patience),
+            _ => LocalStore::decide(&self.inner, asks, now, max_wait),
         }
     }
 
@@ -161,7 +161,7 @@ impl Broken {
 }
 
 fn lend(bent: &[Bent]) -> Vec<Ask<'_>> {
-    bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost).with_patience(bent.patience)).collect()
+    bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost).with_max_wait(bent.max_wait)).collect()
 }
 
 /// Lets others go first.
@@ -175,32 +175,32 @@ async fn pause() {
 }
 
 impl Store for Broken {
-    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+    async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
         self.supports(asks)?;
         let bent = self.bend(asks, now);
         let now = self.time(now);
         if self.has(Fault::TwoSteps) {
-            let seen = LocalStore::peek(&self.inner, &lend(&bent), now, patience);
+            let seen = LocalStore::peek(&self.inner, &lend(&bent), now, max_wait);
             pause().await;
             if seen.is_granted() {
                 lend(&bent).into_iter().for_each(|ask| LocalStore::charge(&self.inner, ask, now));
             }
             return Ok(seen);
         }
-        Ok(self.take(&lend(&bent), now, patience))
+        Ok(self.take(&lend(&bent), now, max_wait))
     }
 
-    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, patience: Patience) -> Result<Decision, StoreError> {
+    async fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
         self.supports(asks)?;
         let bent = self.bend(asks, now);
         let (asks, now) = (lend(&bent), self.time(now));
-        let seen = LocalStore::peek(&self.inner, &asks, now, patience);
+        let seen = LocalStore::peek(&self.inner, &asks, now, max_wait);
         Ok(match self.fault {
-            Fault::PeekTakes => LocalStore::decide(&self.inner, &asks, now, patience),
+            Fault::PeekTakes => LocalStore::decide(&self.inner, &asks, now, max_wait),
             Fault::PeekTellsAfter if seen.is_granted() => {
                 let after = |answer: &Answer| {
-                    let remaining = answer.standing.remaining.saturating_sub(1);
-                    Answer { standing: Standing { remaining, ..answer.standing }, ..*answer }
+                    let remaining = answer.status.remaining.saturating_sub(1);
+                    Answer { status: Status { remaining, ..answer.status }, ..*answer }
                 };
                 Decision::new(seen.answers().iter().map(after))
             }
@@ -231,7 +231,7 @@ impl Store for Broken {
         let (asks, now) = (lend(&bent), self.time(now));
         match self.fault {
             Fault::AsksBeforeCharging => {
-                let _ = LocalStore::decide(&self.inner, &asks, now, Patience::NONE);
+                let _ = LocalStore::decide(&self.inner, &asks, now, MaxWait::NONE);
             }
             _ => LocalStore::charge(&self.inner, asks[0], now),
         }

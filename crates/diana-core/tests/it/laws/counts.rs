@@ -1,19 +1,19 @@
 //! What algorithms keep that count permits, without prepayment.
 
 use super::script::{Event, Key};
-use diana_core::{Algorithm, Cost, Patience};
+use diana_core::{Algorithm, Cost, MaxWait};
 use proptest::prelude::*;
 
 type Verdict = Result<(), TestCaseError>;
 
 /// A grant of `x + y` costs what a grant of `x` and then one of `y` cost, and is had exactly when they are.
-pub(crate) fn adds_up<A: Algorithm>(algorithm: &A, script: &[Event], x: Cost, y: Cost, patience: Patience) -> Verdict {
+pub(crate) fn adds_up<A: Algorithm>(algorithm: &A, script: &[Event], x: Cost, y: Cost, max_wait: MaxWait) -> Verdict {
     let key = Key::after(algorithm, script);
     let (mut together, mut apart) = (key.state.clone(), key.state);
     let sum = Cost::new(x.get() + y.get()).unwrap();
-    let both = algorithm.take(&mut together, key.now, sum, patience).is_granted();
-    let each = algorithm.take(&mut apart, key.now, x, patience).is_granted()
-        && algorithm.take(&mut apart, key.now, y, patience).is_granted();
+    let both = algorithm.take(&mut together, key.now, sum, max_wait).is_granted();
+    let each = algorithm.take(&mut apart, key.now, x, max_wait).is_granted()
+        && algorithm.take(&mut apart, key.now, y, max_wait).is_granted();
     prop_assert_eq!(both, each);
     if both {
         prop_assert_eq!(format!("{together:?}"), format!("{apart:?}"));
@@ -22,14 +22,14 @@ pub(crate) fn adds_up<A: Algorithm>(algorithm: &A, script: &[Event], x: Cost, y:
 }
 
 /// As much as remains is granted, and not one more.
-pub(crate) fn remaining_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], patience: Patience) -> Verdict {
+pub(crate) fn remaining_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], max_wait: MaxWait) -> Verdict {
     let key = Key::after(algorithm, script);
-    let standing = algorithm.standing(&key.state, key.now);
-    prop_assert!(standing.remaining <= standing.limit);
-    let ask = |permits| algorithm.peek(&key.state, key.now, Cost::new(permits).unwrap(), patience).is_granted();
-    if standing.remaining > 0 {
-        prop_assert!(ask(standing.remaining), "{standing:?} is not to be had");
+    let status = algorithm.status(&key.state, key.now);
+    prop_assert!(status.remaining <= status.limit);
+    let ask = |permits| algorithm.peek(&key.state, key.now, Cost::new(permits).unwrap(), max_wait).is_granted();
+    if status.remaining > 0 {
+        prop_assert!(ask(status.remaining), "{status:?} is not to be had");
     }
-    prop_assert!(!ask(standing.remaining + 1), "{standing:?}, and yet one more");
+    prop_assert!(!ask(status.remaining + 1), "{status:?}, and yet one more");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What holds at the ends of time, with the largest costs, and when the clock goes astray.
 
 use super::script::{Event, Key, Seen};
-use diana_core::{Algorithm, Cost, Patience, Retry, Timestamp};
+use diana_core::{Algorithm, Cost, MaxWait, Retry, Timestamp};
 use proptest::prelude::*;
 
 type Verdict = Result<(), TestCaseError>;
@@ -22,8 +22,8 @@ pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verd
                 prop_assert!(due <= u64::MAX.into(), "to be retried when no clock shows it, after {wait:?}");
             }
         }
-        let standing = key.algorithm.standing(&key.state, key.now);
-        prop_assert!(standing.remaining <= standing.limit);
+        let status = key.algorithm.status(&key.state, key.now);
+        prop_assert!(status.remaining <= status.limit);
         let _ = key.algorithm.is_fresh(&key.state, key.now);
         let _ = key.algorithm.heap_bytes(&key.state);
         let _ = key.algorithm.occupied(u64::MAX, key.now);
@@ -37,19 +37,19 @@ pub(crate) fn stepping_back_gives_nothing<A: Algorithm>(
     script: &[Event],
     back: u64,
     cost: Cost,
-    patience: Patience,
+    max_wait: MaxWait,
 ) -> Verdict {
     let mut key = Key::after(algorithm, script);
     // So that the state has seen this time.
-    let _ = algorithm.take(&mut key.state, key.now, Cost::ONE, Patience::NONE);
+    let _ = algorithm.take(&mut key.state, key.now, Cost::ONE, MaxWait::NONE);
     let earlier = Timestamp::from_nanos(key.now.as_nanos() - back % key.now.as_nanos());
-    let remaining = |state: &A::State, at| algorithm.standing(state, at).remaining;
+    let remaining = |state: &A::State, at| algorithm.status(state, at).remaining;
     let before = remaining(&key.state, key.now);
     prop_assert!(remaining(&key.state, earlier) <= before, "more remains at an earlier time");
-    if algorithm.peek(&key.state, earlier, cost, Patience::NONE).is_granted() {
-        prop_assert!(algorithm.peek(&key.state, key.now, cost, Patience::NONE).is_granted());
+    if algorithm.peek(&key.state, earlier, cost, MaxWait::NONE).is_granted() {
+        prop_assert!(algorithm.peek(&key.state, key.now, cost, MaxWait::NONE).is_granted());
     }
-    let _ = algorithm.take(&mut key.state, earlier, cost, patience);
+    let _ = algorithm.take(&mut key.state, earlier, cost, max_wait);
     prop_assert!(remaining(&key.state, key.now) <= before, "an ask at an earlier time gave back");
     Ok(())
 }

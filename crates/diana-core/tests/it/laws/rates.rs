@@ -8,7 +8,7 @@
 
 use super::script::{Event, Key, Seen, costs, honest_scripts};
 use super::{min_intervals, quotas};
-use diana_core::{Algorithm, LeakyBucket, MinInterval, Patience, Quota, Refund, Retry, TokenBucket};
+use diana_core::{Algorithm, LeakyBucket, MaxWait, MinInterval, Quota, Refund, Retry, TokenBucket};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -145,9 +145,9 @@ proptest! {
         let mut textbook = Textbook::new(quota, key.now.as_nanos());
         for (wait, cost) in asks {
             key.happens(&Event::Wait(wait), &[]);
-            let answer = bucket.answer(&mut key.state, key.now, cost, Patience::NONE);
+            let answer = bucket.answer(&mut key.state, key.now, cost, MaxWait::NONE);
             prop_assert_eq!(answer.retry(), textbook.take(key.now.as_nanos(), cost.get()).err());
-            prop_assert_eq!(u128::from(answer.standing.remaining), textbook.remaining());
+            prop_assert_eq!(u128::from(answer.status.remaining), textbook.remaining());
         }
     }
 

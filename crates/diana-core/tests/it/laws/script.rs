@@ -1,6 +1,6 @@
 //! Random events in the life of a key, and the key that lives through them.
 
-use diana_core::{Algorithm, Answer, Cost, Patience, Receipt, Refund, Timestamp};
+use diana_core::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Timestamp};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) enum Event {
     Wait(u64),
     /// So many eighths of the time until the limit resets pass: what matters to the algorithm, whatever its rate.
     WaitPart(u8),
-    Take(Cost, Patience),
+    Take(Cost, MaxWait),
     Charge(Cost),
     /// One of the receipts that were not used yet is given back.
     Refund(Index),
@@ -63,8 +63,8 @@ impl<'a, A: Algorithm> Key<'a, A> {
         match event {
             Event::Wait(nanos) => self.now = self.now + Duration::from_nanos(*nanos),
             Event::WaitPart(eighths) => self.now = self.now + self.reset() / 8 * u32::from(*eighths),
-            Event::Take(cost, patience) => {
-                let answer = self.algorithm.answer(&mut self.state, self.now, *cost, *patience);
+            Event::Take(cost, max_wait) => {
+                let answer = self.algorithm.answer(&mut self.state, self.now, *cost, *max_wait);
                 self.receipts.extend(answer.receipt());
                 return Seen::Answer(answer);
             }
@@ -86,7 +86,7 @@ impl<'a, A: Algorithm> Key<'a, A> {
     }
 
     pub(crate) fn reset(&self) -> Duration {
-        self.algorithm.standing(&self.state, self.now).reset
+        self.algorithm.status(&self.state, self.now).reset
     }
 }
 
@@ -94,9 +94,9 @@ pub(crate) fn costs() -> impl Strategy<Value = Cost> {
     prop_oneof![6 => Just(1), 4 => 1..5_u64, 1 => 1..20_u64].prop_map(|permits| Cost::new(permits).unwrap())
 }
 
-pub(crate) fn patiences() -> impl Strategy<Value = Patience> {
-    let some = prop_oneof![0..20_u64, 0..3_000_000_000_u64].prop_map(|n| Patience::up_to(Duration::from_nanos(n)));
-    prop_oneof![4 => Just(Patience::NONE), 2 => some, 1 => Just(Patience::FOREVER)]
+pub(crate) fn max_waits() -> impl Strategy<Value = MaxWait> {
+    let some = prop_oneof![0..20_u64, 0..3_000_000_000_u64].prop_map(|n| MaxWait::up_to(Duration::from_nanos(n)));
+    prop_oneof![4 => Just(MaxWait::NONE), 2 => some, 1 => Just(MaxWait::FOREVER)]
 }
 
 fn waits() -> impl Strategy<Value = Event> {
@@ -111,7 +111,7 @@ fn waits() -> impl Strategy<Value = Event> {
 pub(crate) fn scripts() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         6 => waits(),
-        12 => (costs(), patiences()).prop_map(|(cost, patience)| Event::Take(cost, patience)),
+        12 => (costs(), max_waits()).prop_map(|(cost, max_wait)| Event::Take(cost, max_wait)),
         4 => any::<Index>().prop_map(Event::Refund),
         1 => costs().prop_map(Event::Charge),
     ];
@@ -122,23 +122,23 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Event>> {
 pub(crate) fn honest_scripts() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         8 => waits(),
-        12 => (costs(), patiences()).prop_map(|(cost, patience)| Event::Take(cost, patience)),
+        12 => (costs(), max_waits()).prop_map(|(cost, max_wait)| Event::Take(cost, max_wait)),
         6 => any::<Index>().prop_map(Event::Refund),
     ];
     prop::collection::vec(event, 0..48)
 }
 
-/// Everything at its worst: the ends of time, jumps both ways, the largest costs, endless patience, changed parameters.
+/// Everything at its worst: the ends of time, jumps both ways, the largest costs, endless maximum wait, changed parameters.
 pub(crate) fn extreme_scripts() -> impl Strategy<Value = Vec<Event>> {
     let cost =
         || prop_oneof![2 => costs(), 1 => Just(Cost::MAX), 1 => (1..1_u64 << 53).prop_map(|n| Cost::new(n).unwrap())];
-    let patience = || prop_oneof![Just(Patience::NONE), Just(Patience::FOREVER), patiences()];
+    let max_wait = || prop_oneof![Just(MaxWait::NONE), Just(MaxWait::FOREVER), max_waits()];
     let moment =
         prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX - 1), any::<u64>(), u64::MAX - 2_000_000_000..u64::MAX];
     let event = prop_oneof![
         3 => waits(),
         4 => moment.prop_map(Event::Jump),
-        8 => (cost(), patience()).prop_map(|(cost, patience)| Event::Take(cost, patience)),
+        8 => (cost(), max_wait()).prop_map(|(cost, max_wait)| Event::Take(cost, max_wait)),
         2 => cost().prop_map(Event::Charge),
         4 => any::<Index>().prop_map(Event::Refund),
         2 => any::<Index>().prop_map(Event::Rescale),

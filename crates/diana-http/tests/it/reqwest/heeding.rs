@@ -1,16 +1,16 @@
-//! `HeedLayer`: who is told to come again later does, and other hosts are none of its business.
+//! `RetryAfterLayer`: who is told to come again later does, and other hosts are none of its business.
 
 use super::site::Site;
 use super::world::{World, at, call, plain};
-use diana::core::{Limiter, Permits, Quota, Retry, TokioClock};
-use diana_http::{HeedLayer, OutgoingError, OutgoingLayer};
+use diana::core::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
+use diana_http::{ClientRateLimitError, ClientRateLimitLayer, RetryAfterLayer};
 use std::time::Duration;
 use tower::{ServiceBuilder, ServiceExt};
 
 #[tokio::test(start_paused = true)]
 async fn after_a_refusal_calls_wait_for_as_long_as_it_says() {
     let (world, site) = (World::new(), Site::start().await);
-    let client = world.client(|builder| builder.with(HeedLayer::new()));
+    let client = world.client(|builder| builder.with(RetryAfterLayer::new()));
     assert_eq!(call(&client, &site.url("/busy")).await.unwrap().unwrap(), 429);
     let [first, second] = ["/1", "/2"].map(|path| call(&client, &site.url(path)));
     world.pass(2_999).await;
@@ -24,7 +24,7 @@ async fn after_a_refusal_calls_wait_for_as_long_as_it_says() {
 #[tokio::test(start_paused = true)]
 async fn after_the_last_one_that_is_granted_calls_wait_too() {
     let (world, site) = (World::new(), Site::start().await);
-    let client = world.client(|builder| builder.with(HeedLayer::new()));
+    let client = world.client(|builder| builder.with(RetryAfterLayer::new()));
     assert_eq!(call(&client, &site.url("/more")).await.unwrap().unwrap(), 200);
     assert_eq!(call(&client, &site.url("/last")).await.unwrap().unwrap(), 200);
     let next = call(&client, &site.url("/next"));
@@ -38,7 +38,7 @@ async fn after_the_last_one_that_is_granted_calls_wait_too() {
 #[tokio::test(start_paused = true)]
 async fn other_hosts_are_not_held_back() {
     let (world, a, b) = (World::new(), Site::start().await, Site::start().await);
-    let client = world.client(|builder| builder.with(HeedLayer::new()));
+    let client = world.client(|builder| builder.with(RetryAfterLayer::new()));
     assert_eq!(call(&client, &a.url("/busy")).await.unwrap().unwrap(), 429);
     let held = call(&client, &a.url("/held"));
     assert_eq!(call(&client, &b.url("/free")).await.unwrap().unwrap(), 200);
@@ -51,7 +51,7 @@ async fn other_hosts_are_not_held_back() {
 #[tokio::test(start_paused = true)]
 async fn who_would_wait_too_long_fails_at_once_and_unsent() {
     let (world, site) = (World::new(), Site::start().await);
-    let heed = HeedLayer::new().patience(Duration::from_secs(4));
+    let heed = RetryAfterLayer::new().max_wait(Duration::from_secs(4));
     let client = world.client(|builder| builder.with(heed));
     assert_eq!(call(&client, &site.url("/closed")).await.unwrap().unwrap(), 503);
     world.pass(20_000).await;
@@ -63,7 +63,7 @@ async fn who_would_wait_too_long_fails_at_once_and_unsent() {
 #[tokio::test(start_paused = true)]
 async fn behind_a_redirect_both_hosts_are_left_alone() {
     let (world, a, b, c) = (World::new(), Site::start().await, Site::start().await, Site::start().await);
-    let client = world.client(|builder| builder.with(HeedLayer::new().patience(Duration::ZERO)));
+    let client = world.client(|builder| builder.with(RetryAfterLayer::new().max_wait(Duration::ZERO)));
     let way = format!("{}?{}", a.url("/to"), b.url("/busy"));
     assert_eq!(call(&client, &way).await.unwrap().unwrap(), 429);
     for site in [&a, &b] {
@@ -79,7 +79,8 @@ async fn behind_a_redirect_both_hosts_are_left_alone() {
 async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
     let (world, site) = (World::new(), Site::start().await);
     let limiter = Limiter::new("1/s".parse::<Quota>().unwrap()).with_clock(TokioClock::new());
-    let layer = HeedLayer::new().limit(OutgoingLayer::new("own", limiter).patience(Duration::from_secs(2)));
+    let layer =
+        RetryAfterLayer::new().limit(ClientRateLimitLayer::new("own", limiter).max_wait(Duration::from_secs(2)));
     let client = world.client(|builder| builder.with(layer));
     let [busy, first, second, third] = ["/busy", "/1", "/2", "/3"].map(|path| call(&client, &site.url(path)));
     assert_eq!(busy.await.unwrap().unwrap(), 429);
@@ -101,8 +102,8 @@ async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
 #[tokio::test(start_paused = true)]
 async fn a_place_comes_back_when_the_call_is_answered_or_dropped() {
     let (world, site) = (World::new(), Site::start().await);
-    let permits = Permits::new("own", 1).unwrap().with_clock(TokioClock::new());
-    let layer = HeedLayer::new().limit(OutgoingLayer::at_a_time("own", permits.clone()));
+    let permits = ConcurrencyLimiter::new("own", 1).unwrap().with_clock(TokioClock::new());
+    let layer = RetryAfterLayer::new().limit(ClientRateLimitLayer::at_a_time("own", permits.clone()));
     let client = world.client(|builder| builder.with(layer));
     let under_way = call(&client, &site.url("/never"));
     site.is_asked().await;
@@ -122,11 +123,11 @@ async fn a_place_comes_back_when_the_call_is_answered_or_dropped() {
 #[tokio::test(start_paused = true)]
 async fn the_client_is_a_tower_service_as_well() {
     let (_world, site) = (World::new(), Site::start().await);
-    let client = ServiceBuilder::new().layer(HeedLayer::new().patience(Duration::ZERO)).service(plain());
+    let client = ServiceBuilder::new().layer(RetryAfterLayer::new().max_wait(Duration::ZERO)).service(plain());
     let get = |path| reqwest::Request::new(reqwest::Method::GET, site.url(path).parse().unwrap());
     assert_eq!(client.clone().oneshot(get("/busy")).await.unwrap().status(), 429);
     match client.oneshot(get("/1")).await {
-        Err(OutgoingError::TooBusy(busy)) => assert_eq!(busy.retry, Retry::After(Duration::from_secs(3))),
+        Err(ClientRateLimitError::Overloaded(busy)) => assert_eq!(busy.retry, Retry::After(Duration::from_secs(3))),
         other => panic!("{other:?}"),
     }
     assert_eq!(site.asked(), ["/busy"]);

@@ -1,11 +1,11 @@
-//! `OutgoingLayer`: calls wait for their turn, and give back what they took.
+//! `ClientRateLimitLayer`: calls wait for their turn, and give back what they took.
 
 use super::site::Site;
 use super::world::{World, at, call, plain};
-use diana::core::{KeyedLimiter, Limiter, Permits, Quota, Retry, TokioClock};
+use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
 use diana::{Engine, EngineOptions};
-use diana_http::{Filter, HttpCall, OutgoingError, OutgoingLayer};
+use diana_http::{ClientRateLimitError, ClientRateLimitLayer, Filter, RequestHost};
 use reqwest_middleware::{ClientBuilder, Error};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ fn quota(text: &str) -> Quota {
     text.parse().unwrap()
 }
 
-fn partner(text: &str) -> OutgoingLayer<Limiter> {
-    OutgoingLayer::new("partner", Limiter::new(quota(text)).with_clock(TokioClock::new()))
+fn partner(text: &str) -> ClientRateLimitLayer<Limiter> {
+    ClientRateLimitLayer::new("partner", Limiter::new(quota(text)).with_clock(TokioClock::new()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,7 +45,7 @@ async fn calls_go_out_at_the_rate_in_the_order_in_which_they_came() {
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_turn_comes_too_late_fails_at_once_and_unsent() {
     let (world, site) = (World::new(), Site::start().await);
-    let client = world.client(|builder| builder.with(partner("1/s").patience(ms(1_500))));
+    let client = world.client(|builder| builder.with(partner("1/s").max_wait(ms(1_500))));
     let [first, second, third] = ["/1", "/2", "/3"].map(|path| call(&client, &site.url(path)));
     assert_eq!(first.await.unwrap().unwrap(), 200);
     // Nobody moved the time.
@@ -61,7 +61,7 @@ async fn a_call_whose_turn_comes_too_late_fails_at_once_and_unsent() {
 async fn each_host_has_a_limit_of_its_own() {
     let (world, a, b) = (World::new(), Site::start().await, Site::start().await);
     let each = KeyedLimiter::new(quota("1/h")).with_clock(TokioClock::new());
-    let layer = OutgoingLayer::keyed("each-host", each, HttpCall::host).patience(ms(0));
+    let layer = ClientRateLimitLayer::keyed("each-host", each, RequestHost::host).max_wait(ms(0));
     let client = world.client(|builder| builder.with(layer));
     for site in [&a, &b] {
         assert_eq!(call(&client, &site.url("/1")).await.unwrap().unwrap(), 200);
@@ -88,8 +88,8 @@ async fn a_call_that_is_dropped_while_it_waits_gives_its_turn_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_place_comes_back_when_the_call_is_answered_fails_or_is_dropped() {
     let (world, site) = (World::new(), Site::start().await);
-    let permits = Permits::new("partner", 1).unwrap().with_clock(TokioClock::new());
-    let layer = OutgoingLayer::at_a_time("partner", permits.clone()).patience(ms(0));
+    let permits = ConcurrencyLimiter::new("partner", 1).unwrap().with_clock(TokioClock::new());
+    let layer = ClientRateLimitLayer::at_a_time("partner", permits.clone()).max_wait(ms(0));
     let client = world.client(|builder| builder.with(layer));
 
     let under_way = call(&client, &site.url("/never"));
@@ -121,7 +121,7 @@ rules:
     let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default());
     let file = file.unwrap_or_else(|problems| panic!("{problems}"));
     let engine: Engine = EngineOptions::of(&file).clock(TokioClock::new()).build(&file);
-    let layer = OutgoingLayer::by_rules(Filter::new(Arc::new(engine))).patience(ms(0));
+    let layer = ClientRateLimitLayer::by_rules(Filter::new(Arc::new(engine))).max_wait(ms(0));
     let client = ClientBuilder::new(plain()).with(layer).build();
 
     let write = || client.post(site.url("/things/1")).header("x-plan", "free");
@@ -145,12 +145,12 @@ rules:
 #[tokio::test(start_paused = true)]
 async fn the_client_is_a_tower_service_as_well() {
     let (_world, site) = (World::new(), Site::start().await);
-    let layer = partner("1/s").patience(ms(0));
+    let layer = partner("1/s").max_wait(ms(0));
     let client = ServiceBuilder::new().layer(layer).service(plain());
     let get = || reqwest::Request::new(reqwest::Method::GET, site.url("/").parse().unwrap());
     assert_eq!(client.clone().oneshot(get()).await.unwrap().status(), 200);
     match client.oneshot(get()).await {
-        Err(OutgoingError::TooBusy(busy)) => assert_eq!(busy.retry, Retry::After(ms(1_000))),
+        Err(ClientRateLimitError::Overloaded(busy)) => assert_eq!(busy.retry, Retry::After(ms(1_000))),
         other => panic!("{other:?}"),
     }
     assert_eq!(site.asked().len(), 1);

@@ -1,6 +1,6 @@
 //! Time that only the test moves, though real bytes are on their way; and when each call went out.
 
-use diana_http::TooBusy;
+use diana_http::Overloaded;
 use http::Extensions;
 use parking_lot::Mutex;
 use reqwest::{Request, Response};
@@ -59,7 +59,7 @@ pub(crate) fn at(millis: u128, path: &str) -> (u128, String) {
 }
 
 /// A call in the background: its status, or why it had no turn.
-pub(crate) fn call(client: &ClientWithMiddleware, url: &str) -> JoinHandle<Result<u16, TooBusy>> {
+pub(crate) fn call(client: &ClientWithMiddleware, url: &str) -> JoinHandle<Result<u16, Overloaded>> {
     let asked = client.get(url);
     tokio::spawn(async move {
         match asked.send().await {

@@ -1,8 +1,8 @@
 //! Every algorithm that the shared store keeps, with random parameters.
 
-use diana_core::{Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Limit, MinInterval, Opens, Quota};
+use diana_core::{Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Limit, MinInterval, Quota, WindowStart};
 use diana_core::{
-    RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, Starts, TokenBucket, Total,
+    InitialPermits, RefillingBucket, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Total,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -89,7 +89,7 @@ impl Kind {
     pub(crate) fn keeps_receipts_of(&self, old: &Self) -> bool {
         let is_whole = |window: &FixedWindow| window.quota().period().as_nanos().is_multiple_of(1_000);
         let windows = |window: &FixedWindow| {
-            (window.quota().period(), window.opened_by(), window.dates().map(|(unit, zone)| (unit, zone.to_owned())))
+            (window.quota().period(), window.window_start(), window.dates().map(|(unit, zone)| (unit, zone.to_owned())))
         };
         match (self, old) {
             // A receipt names its window by when it ends. To Redis two windows that end within a microsecond are the same one.
@@ -180,7 +180,7 @@ fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
         let period = if quota.period().as_secs() >= 9_000 { micros } else { quota.period() };
         FixedWindow::new(Quota::new(quota.permits(), period).unwrap())
     });
-    let first = counts().prop_map(|quota| FixedWindow::new(quota).opens(Opens::FirstRequest));
+    let first = counts().prop_map(|quota| FixedWindow::new(quota).with_window_start(WindowStart::FirstRequest));
     let units = prop_oneof![Just(Calendar::Day), Just(Calendar::Week), Just(Calendar::Month)];
     let calendar = (1..12_u64, units, prop::sample::select(&ZONES[..]))
         .prop_map(|(limit, unit, zone)| FixedWindow::calendar(limit, unit, zone).unwrap());
@@ -214,7 +214,7 @@ fn smooth_rates() -> impl Strategy<Value = f64> {
 fn smooth_bursties() -> impl Strategy<Value = SmoothBursty> {
     (smooth_rates(), 0.0..5.0_f64).prop_map(|(rate, burst)| {
         let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(burst).unwrap();
-        limiter.starting(Starts::Full)
+        limiter.with_initial_permits(InitialPermits::Full)
     })
 }
 

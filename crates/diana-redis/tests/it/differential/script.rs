@@ -1,7 +1,7 @@
 //! Random scripts: what is asked of both stores, in order.
 
 use super::limits::{Kind, PARAMETERS, families};
-use diana_core::Patience;
+use diana_core::MaxWait;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fmt;
@@ -27,8 +27,8 @@ pub(crate) enum Step {
     /// The time passes that the last answer tells (until a denied request could be granted, until a granted one goes on,
     /// until the limit resets), less or more a microsecond: where off-by-one lives.
     WaitAsTold(i64),
-    Ask(Vec<Place>, Patience),
-    Peek(Vec<Place>, Patience),
+    Ask(Vec<Place>, MaxWait),
+    Peek(Vec<Place>, MaxWait),
     Charge(Place),
     /// One of the decisions that were not given back yet is: the nth of the newest first, and around again.
     Refund(usize),
@@ -83,8 +83,8 @@ fn steps(limits: usize) -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => waits().prop_map(Step::Wait),
         3 => (-1..=1_i64).prop_map(Step::WaitAsTold),
-        14 => (places(), patiences()).prop_map(|(places, patience)| Step::Ask(places, patience)),
-        2 => (places(), patiences()).prop_map(|(places, patience)| Step::Peek(places, patience)),
+        14 => (places(), max_waits()).prop_map(|(places, max_wait)| Step::Ask(places, max_wait)),
+        2 => (places(), max_waits()).prop_map(|(places, max_wait)| Step::Peek(places, max_wait)),
         1 => place(limits).prop_map(Step::Charge),
         4 => (0..60_usize).prop_map(Step::Refund),
         1 => place(limits).prop_map(Step::Reset),
@@ -98,12 +98,12 @@ fn waits() -> impl Strategy<Value = u64> {
 }
 
 /// Whole microseconds: a store cuts off what is finer than its tick.
-fn patiences() -> impl Strategy<Value = Patience> {
+fn max_waits() -> impl Strategy<Value = MaxWait> {
     prop_oneof![
-        5 => Just(Patience::NONE),
-        1 => (0..20_u64).prop_map(|micros| Patience::up_to(Duration::from_micros(micros))),
-        2 => (0..5_000_000_u64).prop_map(|micros| Patience::up_to(Duration::from_micros(micros))),
-        1 => Just(Patience::FOREVER),
+        5 => Just(MaxWait::NONE),
+        1 => (0..20_u64).prop_map(|micros| MaxWait::up_to(Duration::from_micros(micros))),
+        2 => (0..5_000_000_u64).prop_map(|micros| MaxWait::up_to(Duration::from_micros(micros))),
+        1 => Just(MaxWait::FOREVER),
     ]
 }
 

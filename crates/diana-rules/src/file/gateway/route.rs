@@ -4,8 +4,8 @@
 
 use super::upstreams;
 use crate::document::node::{Node, Span, Value};
-use crate::fields::Fields;
-use crate::matching::{Match, Seen};
+use crate::map_reader::MapReader;
+use crate::matching::{Match, RequestView};
 use crate::problem::Problem;
 
 /// Where requests for some hosts and paths go.
@@ -24,7 +24,7 @@ pub(crate) const MOST_ROUTES: usize = 1_000;
 
 impl Route {
     /// Whether a request goes this way.
-    pub(super) fn is_for(&self, seen: &Seen<'_>) -> bool {
+    pub(super) fn is_for(&self, seen: &RequestView<'_>) -> bool {
         self.matches.check_place(seen).is_ok()
     }
 
@@ -59,7 +59,7 @@ impl Route {
 
     /// Reads one, and where its `match` stands.
     fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
-        let mut fields = Fields::of(node, "a route", ROUTE, problems)?;
+        let mut fields = MapReader::of(node, "a route", ROUTE, problems)?;
         let matches = fields.require("match", problems).and_then(|node| {
             let matches = Match::read_place(node, problems)?;
             if matches!(&node.value, Value::Map(entries) if entries.is_empty()) {

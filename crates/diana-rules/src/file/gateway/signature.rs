@@ -1,8 +1,8 @@
 //! Requests that must be signed: `signature: {secret: '${SECRET}', header: x-signature, max_age: 5min}`.
 
 use crate::document::node::Node;
-use crate::fields::Fields;
 use crate::file::store::positive;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 use crate::secret::Secret;
@@ -28,7 +28,7 @@ const MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
 impl Signature {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`signature`", SIGNATURE, problems)?;
+        let mut fields = MapReader::of(node, "`signature`", SIGNATURE, problems)?;
         let secret = fields.require("secret", problems).and_then(|node| secret(node, problems));
         let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
         let max_age = fields.take("max_age").and_then(|node| positive(node, "`max_age`", problems));

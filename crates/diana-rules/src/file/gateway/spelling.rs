@@ -1,7 +1,7 @@
 //! Which spellings of requests the gateway accepts: `paths: {escaped_slash: deny}`, `methods: {any_case: allow}`.
 
 use crate::document::node::Node;
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 
@@ -39,7 +39,7 @@ impl Spelling {
     pub(crate) const WORDS: [&str; 2] = ["allow", "deny"];
     const ALL: [Self; 2] = [Self::Allow, Self::Deny];
 
-    fn read(fields: &mut Fields<'_>, name: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+    fn read(fields: &mut MapReader<'_>, name: &str, problems: &mut Vec<Problem>) -> Option<Self> {
         let word = scalar::word(fields.take(name)?, &format!("`{name}`"), &Self::WORDS, problems)?;
         Self::ALL.get(word).copied()
     }
@@ -59,7 +59,7 @@ impl Default for Methods {
 
 impl Paths {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`paths`", PATHS, problems)?;
+        let mut fields = MapReader::of(node, "`paths`", PATHS, problems)?;
         let escaped_slash = Spelling::read(&mut fields, "escaped_slash", problems);
         fields.finish(problems);
         Some(escaped_slash.map_or_else(Self::default, |escaped_slash| Self { escaped_slash }))
@@ -68,7 +68,7 @@ impl Paths {
 
 impl Methods {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`methods`", METHODS, problems)?;
+        let mut fields = MapReader::of(node, "`methods`", METHODS, problems)?;
         let any_case = Spelling::read(&mut fields, "any_case", problems);
         fields.finish(problems);
         Some(any_case.map_or_else(Self::default, |any_case| Self { any_case }))

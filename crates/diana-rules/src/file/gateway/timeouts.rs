@@ -1,8 +1,8 @@
 //! How long the gateway waits for whom: `timeouts: {header: 10s, connect: 3s}`.
 
 use crate::document::node::Node;
-use crate::fields::Fields;
 use crate::file::store::positive;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Default for Timeouts {
 
 impl Timeouts {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`timeouts`", TIMEOUTS, problems)?;
+        let mut fields = MapReader::of(node, "`timeouts`", TIMEOUTS, problems)?;
         let own =
             TIMEOUTS.map(|name| fields.take(name).and_then(|node| positive(node, &format!("`{name}`"), problems)));
         fields.finish(problems);

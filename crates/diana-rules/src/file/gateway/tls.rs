@@ -2,7 +2,7 @@
 
 use super::{addresses, at_least_one};
 use crate::document::node::Node;
-use crate::fields::Fields;
+use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub(crate) const CERTIFICATE: [&str; 2] = ["certificate", "key"];
 
 impl Tls {
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "`tls`", TLS, problems)?;
+        let mut fields = MapReader::of(node, "`tls`", TLS, problems)?;
         let listen = fields.require("listen", problems).map(|node| addresses(node, problems)).unwrap_or_default();
         let certificates = fields.require("certificates", problems).map(|node| {
             let nodes = at_least_one(node, "`certificates`", problems).into_iter();
@@ -46,7 +46,7 @@ impl Tls {
 
 impl Certificate {
     fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
-        let mut fields = Fields::of(node, "a certificate", CERTIFICATE, problems)?;
+        let mut fields = MapReader::of(node, "a certificate", CERTIFICATE, problems)?;
         let [certificate, key] =
             CERTIFICATE.map(|name| fields.require(name, problems).and_then(|node| path(node, name, problems)));
         fields.finish(problems);

@@ -2,9 +2,9 @@
 //!
 //! Whole numbers of 64 bits travel as text, bytes as base64, and what is zero or empty is left out.
 
-use crate::source::centre::Trouble;
 use crate::source::client::{Client, Sent, body};
-use crate::source::shown::{Secret, clean};
+use crate::source::redact::{Secret, clean};
+use crate::source::remote_watcher::RemoteFailure;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, StatusCode};
@@ -43,8 +43,8 @@ impl Api {
     }
 
     /// Asks one endpoint after the other until one answers as it should.
-    pub(super) async fn call<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, Trouble> {
-        let mut trouble = Trouble::away("there is no endpoint");
+    pub(super) async fn call<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
+        let mut trouble = RemoteFailure::away("there is no endpoint");
         for _ in 0..self.endpoints.len() {
             match self.call_here(path, request).await {
                 Ok(answer) => return Ok(answer),
@@ -56,16 +56,16 @@ impl Api {
     }
 
     /// Begins a call whose answer has no end.
-    pub(super) async fn open(&mut self, path: &str, request: &str) -> Result<Response<Incoming>, Trouble> {
+    pub(super) async fn open(&mut self, path: &str, request: &str) -> Result<Response<Incoming>, RemoteFailure> {
         let request = self.request(path, request)?;
         let sent = self.client.send(request, self.timeout).await;
         sent.map_err(|what| {
             self.turn();
-            Trouble::away(what)
+            RemoteFailure::away(what)
         })
     }
 
-    async fn call_here<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, Trouble> {
+    async fn call_here<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
         let fresh = self.token.is_none();
         if fresh {
             self.authenticate().await?;
@@ -81,49 +81,51 @@ impl Api {
         }
     }
 
-    async fn authenticate(&mut self) -> Result<(), Trouble> {
+    async fn authenticate(&mut self) -> Result<(), RemoteFailure> {
         let Some((name, password)) = &self.credentials else { return Ok(()) };
         let request = serde_json::json!({ "name": name, "password": password.reveal() }).to_string();
         let answer = self.post("/v3/auth/authenticate", &request).await?;
-        let token = answer.get("token").and_then(Value::as_str).ok_or_else(|| Trouble::answer("it gave no token"))?;
+        let token =
+            answer.get("token").and_then(Value::as_str).ok_or_else(|| RemoteFailure::answer("it gave no token"))?;
         self.token = Some(Secret::new(token));
         Ok(())
     }
 
-    async fn post(&self, path: &str, request: &str) -> Result<Value, Trouble> {
+    async fn post(&self, path: &str, request: &str) -> Result<Value, RemoteFailure> {
         let request = self.request(path, request)?;
-        let response = self.client.send(request, self.timeout).await.map_err(Trouble::away)?;
+        let response = self.client.send(request, self.timeout).await.map_err(RemoteFailure::away)?;
         let status = response.status();
         let bytes = body(response, super::MOST, self.timeout).await?;
         if !status.is_success() {
             return Err(refused(status, &bytes));
         }
-        serde_json::from_slice(&bytes).map_err(|_| Trouble::away("it does not answer as etcd does"))
+        serde_json::from_slice(&bytes).map_err(|_| RemoteFailure::away("it does not answer as etcd does"))
     }
 
-    fn request(&self, path: &str, request: &str) -> Result<Request<Sent>, Trouble> {
+    fn request(&self, path: &str, request: &str) -> Result<Request<Sent>, RemoteFailure> {
         let endpoint = self.endpoints.get(self.at).map_or("", String::as_str);
         let mut builder = Request::post(format!("{endpoint}{path}")).header(CONTENT_TYPE, "application/json");
         if let Some(token) = &self.token {
-            let mut value = HeaderValue::try_from(token.reveal()).map_err(|_| Trouble::answer("it gave no token"))?;
+            let mut value =
+                HeaderValue::try_from(token.reveal()).map_err(|_| RemoteFailure::answer("it gave no token"))?;
             value.set_sensitive(true);
             builder = builder.header(AUTHORIZATION, value);
         }
         let sent = builder.body(Sent::from(request.to_owned()));
-        sent.map_err(|error| Trouble::away(format!("it can't be asked: {error}")))
+        sent.map_err(|error| RemoteFailure::away(format!("it can't be asked: {error}")))
     }
 }
 
 /// What an error's body says.
-pub(super) fn refused(status: StatusCode, body: &[u8]) -> Trouble {
+pub(super) fn refused(status: StatusCode, body: &[u8]) -> RemoteFailure {
     let said = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let said = said.get("error").or_else(|| said.get("message")).and_then(Value::as_str).unwrap_or_default();
-    Trouble::answer(clean(&format!("it answered {status} {said}")))
+    RemoteFailure::answer(clean(&format!("it answered {status} {said}")))
 }
 
 /// An answer that can be read.
 pub(super) trait Answer: Sized {
-    fn read(answer: &Value) -> Result<Self, Trouble>;
+    fn read(answer: &Value) -> Result<Self, RemoteFailure>;
 }
 
 #[derive(Debug)]
@@ -160,20 +162,20 @@ pub(super) struct Event {
 }
 
 impl Answer for Range {
-    fn read(answer: &Value) -> Result<Self, Trouble> {
+    fn read(answer: &Value) -> Result<Self, RemoteFailure> {
         // Every answer has a header: without one it is somebody else's.
-        let header = answer.get("header").ok_or_else(|| Trouble::away("it does not answer as etcd does"))?;
+        let header = answer.get("header").ok_or_else(|| RemoteFailure::away("it does not answer as etcd does"))?;
         let kvs = list(answer, "kvs").map(key_value).collect();
         Ok(Self { header: Header { revision: number(header, "revision") }, kvs })
     }
 }
 
 /// Reads a line of a watch.
-pub(super) fn watched(line: &[u8]) -> Result<Watched, Trouble> {
-    let line: Value = serde_json::from_slice(line).map_err(|_| Trouble::away("its watch is not JSON"))?;
+pub(super) fn watched(line: &[u8]) -> Result<Watched, RemoteFailure> {
+    let line: Value = serde_json::from_slice(line).map_err(|_| RemoteFailure::away("its watch is not JSON"))?;
     if let Some(error) = line.get("error") {
         let said = error.get("message").and_then(Value::as_str).unwrap_or_default();
-        return Err(Trouble::answer(format!("the watch failed: {}", clean(said))));
+        return Err(RemoteFailure::answer(format!("the watch failed: {}", clean(said))));
     }
     let result = line.get("result").unwrap_or(&Value::Null);
     let events = list(result, "events")

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 
 /// Reads one line after the other, each of a bounded length.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct WaitQueues {
     body: Incoming,
     most: usize,
     /// The beginning of a line.
@@ -15,7 +15,7 @@ pub(super) struct Lines {
     rest: Bytes,
 }
 
-impl Lines {
+impl WaitQueues {
     pub(super) fn new(body: Incoming, most: usize) -> Self {
         Self { body, most, line: Vec::new(), rest: Bytes::new() }
     }

@@ -1,7 +1,7 @@
 //! What is rejected, what ends here, and what is added.
 
 use super::*;
-use crate::gateway::facts::Facts;
+use crate::gateway::conn_info::ConnInfo;
 use diana_rules::{Gateway, Spelling};
 use http::request::Parts;
 use http::{Request, Version};
@@ -11,17 +11,17 @@ fn head(request: http::request::Builder) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
-fn from(peer: &str) -> Facts {
+fn from(peer: &str) -> ConnInfo {
     let peer: SocketAddr = peer.parse().unwrap();
-    Facts::new(peer, &["10.0.0.0/8".parse().unwrap()], http::uri::Scheme::HTTP)
+    ConnInfo::new(peer, &["10.0.0.0/8".parse().unwrap()], http::uri::Scheme::HTTP)
 }
 
 /// The fields that an upstream gets; with the address that is asked for.
-fn sent(request: http::request::Builder, facts: &Facts) -> (String, HeaderMap) {
+fn sent(request: http::request::Builder, conn_info: &ConnInfo) -> (String, HeaderMap) {
     let mut head = head(request);
     remove_named(&mut head.headers);
     let upgrade = upgrade(&head);
-    let onward = Onward { head: &head, facts, upgrade: upgrade.as_ref() };
+    let onward = UpstreamRequest { head: &head, conn_info, upgrade: upgrade.as_ref() };
     let mut fields = HeaderMap::new();
     onward.tell(b"backend:50051", &mut fields);
     (onward.target().into_owned(), fields)
@@ -202,14 +202,14 @@ fn an_upgrade_is_asked_for_by_two_headers() {
 
 #[test]
 fn each_version_has_the_host_where_it_belongs() {
-    let facts = from("203.0.113.7:1");
+    let conn_info = from("203.0.113.7:1");
     let asked = head(Request::get("/a?b").header("host", "shop.example").header("content-length", "3"));
-    let onward = Onward { head: &asked, facts: &facts, upgrade: None };
+    let onward = UpstreamRequest { head: &asked, conn_info: &conn_info, upgrade: None };
     let request = onward.for_http2(&"h2c://backend:50051".parse().unwrap(), ());
     assert_eq!((request.uri().to_string().as_str(), request.headers().get("host")), ("http://shop.example/a?b", None));
     assert_eq!(request.version(), Version::HTTP_2);
     assert_eq!(request.headers()["content-length"], "3");
-    let without = sent(Request::get("/").version(Version::HTTP_10), &facts);
+    let without = sent(Request::get("/").version(Version::HTTP_10), &conn_info);
     assert_eq!((value(&without, "host"), value(&without, "x-forwarded-host")), (Some("backend:50051"), None));
 }
 

@@ -1,7 +1,7 @@
 //! The fields behind a body: what may not stand before it may not stand behind it either.
 
 use super::{Named, ends_here, goes_on, named};
-use crate::gateway::facts::Trust;
+use crate::gateway::conn_info::PeerTrust;
 use http::Version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -9,7 +9,7 @@ use http::request::Parts;
 /// Decides which trailers of a request reach an upstream.
 #[derive(Debug)]
 pub(in crate::gateway) struct TrailerFilter {
-    trust: Trust,
+    trust: PeerTrust,
     named: Named,
     version: Version,
 }
@@ -19,7 +19,7 @@ pub(in crate::gateway) struct TrailerFilter {
 pub(in crate::gateway) struct Padded;
 
 impl TrailerFilter {
-    pub(in crate::gateway) fn new(head: &Parts, trust: Trust) -> Self {
+    pub(in crate::gateway) fn new(head: &Parts, trust: PeerTrust) -> Self {
         Self { trust, named: named(&head.headers), version: head.version }
     }
 

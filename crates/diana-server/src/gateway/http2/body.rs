@@ -33,7 +33,7 @@ enum Next {
     Data,
     Trailers,
     /// Nothing; the trailers are still to be taken.
-    End(Option<HeaderMap>),
+    ProxyOutcome(Option<HeaderMap>),
 }
 
 impl Http2Body {
@@ -52,7 +52,7 @@ impl Http2Body {
             let data = if !self.ahead.is_empty() {
                 let length = self.ahead.len().min(most);
                 self.ahead.split_to(length).freeze()
-            } else if let Next::End(trailers) = &mut self.next {
+            } else if let Next::ProxyOutcome(trailers) = &mut self.next {
                 return Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
             } else if let Some(mut data) = ready!(self.poll_read(context))? {
                 if data.len() > most {
@@ -77,13 +77,13 @@ impl Http2Body {
             }
             return Poll::Ready(Ok(data));
         }
-        self.next = Next::End(ready!(self.stream.poll_trailers(context))?);
+        self.next = Next::ProxyOutcome(ready!(self.stream.poll_trailers(context))?);
         Poll::Ready(Ok(None))
     }
 
     /// Reads all that comes. Ready at the end.
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        while !matches!(self.next, Next::End(_)) {
+        while !matches!(self.next, Next::ProxyOutcome(_)) {
             if let Some(data) = ready!(self.poll_read(context))? {
                 self.ahead.extend_from_slice(&data);
             }
@@ -93,7 +93,7 @@ impl Http2Body {
 
     pub(in crate::gateway) fn is_end_stream(&self) -> bool {
         let is_over = match &self.next {
-            Next::End(trailers) => trailers.is_none(),
+            Next::ProxyOutcome(trailers) => trailers.is_none(),
             Next::Data | Next::Trailers => self.stream.is_end_stream(),
         };
         is_over && self.ahead.is_empty()
@@ -197,7 +197,7 @@ impl ReadAhead {
             return Poll::Pending;
         }
         let size = match &mut body.next {
-            Next::End(Some(trailers)) => {
+            Next::ProxyOutcome(Some(trailers)) => {
                 compact_fields(trailers);
                 fields_size(trailers)
             }

@@ -1,9 +1,9 @@
 //! The body of an upstream's answer. While it flows it has the connection, and drives it; then the connection is free again.
 
-use super::Fault;
+use super::WireError;
+use super::endpoint::Endpoint;
 use super::http1::Http1;
 use super::http2;
-use super::member::Member;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::fmt;
@@ -18,9 +18,9 @@ pub(in crate::gateway) struct UpstreamBody {
 
 /// Where the body comes from.
 enum Flows {
-    Http1(Box<Http1>, Arc<Member>),
+    Http1(Box<Http1>, Arc<Endpoint>),
     /// The connection is free again.
-    Over,
+    OverLimit,
     /// A task of its own drives it.
     Http2(Box<http2::Answer>),
 }
@@ -28,14 +28,14 @@ enum Flows {
 /// Why a body ends early.
 #[derive(Debug)]
 pub(in crate::gateway) enum BodyError {
-    Broken(Fault),
+    Broken(WireError),
     TimedOut,
 }
 
 impl UpstreamBody {
     /// A body that comes over a connection, which goes back to its member.
-    pub(super) fn http1(connection: Box<Http1>, member: &Arc<Member>) -> Self {
-        Self { flows: Flows::Http1(connection, Arc::clone(member)) }
+    pub(super) fn http1(connection: Box<Http1>, endpoint: &Arc<Endpoint>) -> Self {
+        Self { flows: Flows::Http1(connection, Arc::clone(endpoint)) }
     }
 
     pub(super) fn http2(answer: Box<http2::Answer>) -> Self {
@@ -45,9 +45,9 @@ impl UpstreamBody {
     /// The connection is free when the body has ended.
     pub(super) fn give_back_at_end(&mut self) {
         if matches!(&self.flows, Flows::Http1(connection, _) if connection.is_over())
-            && let Flows::Http1(connection, member) = std::mem::replace(&mut self.flows, Flows::Over)
+            && let Flows::Http1(connection, endpoint) = std::mem::replace(&mut self.flows, Flows::OverLimit)
         {
-            member.give_back(connection);
+            endpoint.give_back(connection);
         }
     }
 
@@ -55,7 +55,7 @@ impl UpstreamBody {
     pub(in crate::gateway) fn into_connection(self) -> Option<Box<Http1>> {
         match self.flows {
             Flows::Http1(connection, _) => Some(connection),
-            Flows::Over | Flows::Http2(_) => None,
+            Flows::OverLimit | Flows::Http2(_) => None,
         }
     }
 }
@@ -69,7 +69,7 @@ impl Body for UpstreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = match &mut self.flows {
-            Flows::Over => return Poll::Ready(None),
+            Flows::OverLimit => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_frame(context),
             Flows::Http2(answer) => answer.poll_frame(context),
         };
@@ -77,14 +77,14 @@ impl Body for UpstreamBody {
             match &self.flows {
                 Flows::Http1(connection, _) => connection.deadline().clear(),
                 Flows::Http2(answer) => answer.deadline().clear(),
-                Flows::Over => {}
+                Flows::OverLimit => {}
             }
             // The next request may need the connection before anybody asks whether this was the last piece.
             self.give_back_at_end();
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
         }
         let is_late = match &mut self.flows {
-            Flows::Over => return Poll::Ready(None),
+            Flows::OverLimit => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_stillness(context),
             Flows::Http2(answer) => answer.poll_stillness(context),
         };
@@ -94,7 +94,7 @@ impl Body for UpstreamBody {
     fn is_end_stream(&self) -> bool {
         match &self.flows {
             Flows::Http1(connection, _) => connection.is_over(),
-            Flows::Over => true,
+            Flows::OverLimit => true,
             Flows::Http2(answer) => answer.is_end_stream(),
         }
     }
@@ -102,7 +102,7 @@ impl Body for UpstreamBody {
     fn size_hint(&self) -> SizeHint {
         match &self.flows {
             Flows::Http1(connection, _) => connection.size_hint(),
-            Flows::Over => SizeHint::with_exact(0),
+            Flows::OverLimit => SizeHint::with_exact(0),
             Flows::Http2(answer) => answer.size_hint(),
         }
     }

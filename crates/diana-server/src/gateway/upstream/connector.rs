@@ -1,6 +1,6 @@
 //! How a connection to an upstream comes about.
 
-use super::Failure;
+use super::UpstreamError;
 use crate::descriptors::{self, User};
 use diana_rules::{Scheme, Upstream};
 use rustls_pki_types::pem::PemObject;
@@ -27,7 +27,7 @@ pub(in crate::gateway) struct Connector {
 
 /// What a new connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Speaks {
+pub(super) enum Protocol {
     Http1,
     Http2,
 }
@@ -51,28 +51,28 @@ impl Connector {
     }
 
     /// Connects; all of it within the time that it is given.
-    pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Speaks), Failure> {
+    pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Protocol), UpstreamError> {
         match tokio::time::timeout(self.timeout, self.connect_to(upstream)).await {
             Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
-            Err(_) => Err(Failure::TimedOut),
+            Ok(Err(error)) => Err(UpstreamError::Unreachable(error.to_string())),
+            Err(_) => Err(UpstreamError::TimedOut),
         }
     }
 
-    async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Speaks)> {
+    async fn connect_to(&self, upstream: &Upstream) -> io::Result<(UpstreamIo, Protocol)> {
         let socket = TcpStream::connect((&*upstream.host, upstream.port)).await?;
         if descriptors::is_reserved(&socket, User::Upstreams) {
             return Err(io::Error::other("too few file descriptors are left"));
         }
         socket.set_nodelay(true)?;
         match upstream.scheme {
-            Scheme::Http => Ok((UpstreamIo::Plain(socket), Speaks::Http1)),
-            Scheme::H2c => Ok((UpstreamIo::Plain(socket), Speaks::Http2)),
+            Scheme::Http => Ok((UpstreamIo::Plain(socket), Protocol::Http1)),
+            Scheme::H2c => Ok((UpstreamIo::Plain(socket), Protocol::Http2)),
             Scheme::Https => {
                 let name = ServerName::try_from(upstream.host.clone()).map_err(io::Error::other)?;
                 let stream = self.tls.connect(name, socket).await?;
                 let speaks =
-                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Speaks::Http2 } else { Speaks::Http1 };
+                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
                 Ok((UpstreamIo::Tls(Box::new(stream)), speaks))
             }
         }

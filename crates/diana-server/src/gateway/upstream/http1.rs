@@ -10,21 +10,21 @@
 //!   is used again.
 //! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client takes it.
 
-mod answer;
-mod asking;
-mod chunks;
+mod chunked;
+mod decode;
+mod encode;
 
 use super::connector::UpstreamIo;
-use super::patience::Patience;
-use super::{Failure, Fault};
-use crate::gateway::client_body::ClientBody;
-use crate::gateway::client_io::Begun;
+use super::response_timeout::ResponseTimeout;
+use super::{UpstreamError, WireError};
+use crate::gateway::client_io::Rewind;
 use crate::gateway::deadlines::Deadline;
-use crate::gateway::head::Onward;
+use crate::gateway::head::UpstreamRequest;
 use crate::gateway::http2::{SHARE, StreamHandle};
-use answer::{Head, Rest};
-use asking::Asking;
+use crate::gateway::request_body::RequestBodyStream;
 use bytes::{BufMut, Bytes, BytesMut};
+use decode::{BodyDecoder, ResponseHead};
+use encode::RequestWriter;
 use http::{Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use std::future::poll_fn;
@@ -46,9 +46,9 @@ pub(in crate::gateway) struct Http1 {
     /// What has come, and has not been used yet.
     input: BytesMut,
     /// The request that goes out, or has gone.
-    asking: Asking,
+    asking: RequestWriter,
     /// What is still to come of the answer.
-    rest: Rest,
+    rest: BodyDecoder,
     state: State,
     /// Whether the one who has it has looked for an answer in vain, and is woken when there is more to read.
     is_watched: bool,
@@ -74,10 +74,10 @@ enum State {
 
 /// What became of a request that was sent.
 pub(super) enum Sent {
-    Answered(Response<()>),
+    ResponseClass(Response<()>),
     /// Not one byte of it went out; its body can go elsewhere.
-    Untouched(ClientBody, Failure),
-    Failed(Failure),
+    Untouched(RequestBodyStream, UpstreamError),
+    Failed(UpstreamError),
 }
 
 impl Http1 {
@@ -85,8 +85,8 @@ impl Http1 {
         Self {
             io,
             input: BytesMut::new(),
-            asking: Asking::default(),
-            rest: Rest::Nothing,
+            asking: RequestWriter::default(),
+            rest: BodyDecoder::Nothing,
             state: State::Open,
             is_watched: false,
             deadline,
@@ -121,8 +121,14 @@ impl Http1 {
     }
 
     /// Sends a request, and waits for the head of the answer.
-    pub(super) async fn send(&mut self, request: Onward<'_>, own: &[u8], body: ClientBody, timeout: Duration) -> Sent {
-        let mut patience = Patience::new(&body, timeout);
+    pub(super) async fn send(
+        &mut self,
+        request: UpstreamRequest<'_>,
+        own: &[u8],
+        body: RequestBodyStream,
+        timeout: Duration,
+    ) -> Sent {
+        let mut max_wait = ResponseTimeout::new(&body, timeout);
         self.asking.begin(request, own, body);
         self.timeout = timeout;
         self.client = request.head.extensions.get::<StreamHandle>().cloned();
@@ -145,18 +151,18 @@ impl Http1 {
                     Poll::Ready(Ok(head))
                 }
                 (Poll::Ready(Err(_)) | Poll::Pending, Some(fault)) | (Poll::Ready(Err(fault)), None) => {
-                    Poll::Ready(Err(Failure::Broken(fault)))
+                    Poll::Ready(Err(UpstreamError::Broken(fault)))
                 }
-                (Poll::Pending, None) => patience.poll(&self.deadline, context).map(|()| Err(Failure::TimedOut)),
+                (Poll::Pending, None) => max_wait.poll(&self.deadline, context).map(|()| Err(UpstreamError::TimedOut)),
             }
         })
         .await;
         self.deadline.clear();
         match sent {
-            Ok(head) => Sent::Answered(self.begin_answer(head)),
+            Ok(head) => Sent::ResponseClass(self.begin_answer(head)),
             Err(failure) => {
                 self.state = State::Closed;
-                let failure = patience.blame(failure);
+                let failure = max_wait.blame(failure);
                 if self.asking.is_untouched() {
                     Sent::Untouched(self.asking.take_back(), failure)
                 } else {
@@ -172,7 +178,7 @@ impl Http1 {
         self.asking.give_up();
     }
 
-    fn begin_answer(&mut self, head: Head) -> Response<()> {
+    fn begin_answer(&mut self, head: ResponseHead) -> Response<()> {
         self.rest = head.rest;
         if head.is_last && self.state == State::Open {
             self.state = State::Last;
@@ -183,21 +189,21 @@ impl Http1 {
     /// Reads until there is a whole head that is no mere news on the way.
     fn poll_head(
         &mut self,
-        request: Onward<'_>,
+        request: UpstreamRequest<'_>,
         news: &mut usize,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Head, Fault>> {
+    ) -> Poll<Result<ResponseHead, WireError>> {
         loop {
             if !self.input.is_empty()
-                && let Some(head) = answer::read(&mut self.input, &request.head.method)?
+                && let Some(head) = decode::read(&mut self.input, &request.head.method)?
             {
                 let is_news = head.response.status().is_informational();
                 if !is_news || head.response.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Poll::Ready(Ok(head));
                 }
                 *news += 1;
-                if *news > answer::MOST_NEWS {
-                    return Poll::Ready(Err(Fault::NoHttp("it says too often that it goes on")));
+                if *news > decode::MOST_NEWS {
+                    return Poll::Ready(Err(WireError::NoHttp("it says too often that it goes on")));
                 }
                 if let Some(client) = &self.client {
                     client.forward(head.response);
@@ -209,19 +215,19 @@ impl Http1 {
     }
 
     /// Reads so much at most; its end is a fault.
-    fn poll_read(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<(), Fault>> {
+    fn poll_read(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<(), WireError>> {
         if self.input.capacity() - self.input.len() < most.min(HEAD / 2) || most > HEAD {
             self.input.reserve(most.max(HEAD));
         }
         match ready!(pin!(self.io.read_buf(&mut (&mut self.input).limit(most))).poll(context)) {
-            Ok(0) => Poll::Ready(Err(Fault::Closed)),
+            Ok(0) => Poll::Ready(Err(WireError::Closed)),
             Ok(_) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(Fault::Io(error))),
+            Err(error) => Poll::Ready(Err(WireError::Io(error))),
         }
     }
 
     /// The next piece of the answer's body.
-    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         if self.is_sending() && matches!(self.asking.poll(&mut self.io, context), Poll::Ready(Err(_))) {
             // The answer may be whole all the same.
             self.end_after_this();
@@ -236,8 +242,8 @@ impl Http1 {
             let most = self.client.as_ref().map_or(BODY, StreamHandle::read_size);
             match ready!(self.poll_read(context, self.rest.expects().clamp(HEAD, most))) {
                 Ok(()) => {}
-                Err(Fault::Closed) if self.rest.ends_with_connection() => {
-                    self.rest = Rest::Nothing;
+                Err(WireError::Closed) if self.rest.ends_with_connection() => {
+                    self.rest = BodyDecoder::Nothing;
                     self.state = State::Closed;
                     return Poll::Ready(None);
                 }
@@ -246,7 +252,7 @@ impl Http1 {
         }
     }
 
-    fn fail(&mut self, fault: Fault) -> Fault {
+    fn fail(&mut self, fault: WireError) -> WireError {
         self.state = State::Closed;
         fault
     }
@@ -305,8 +311,8 @@ impl Http1 {
     }
 
     /// What it is made of, now that it has become something else (an upgrade).
-    pub(in crate::gateway) fn into_io(self) -> Begun<UpstreamIo> {
-        Begun::new(self.input.freeze(), self.io)
+    pub(in crate::gateway) fn into_io(self) -> Rewind<UpstreamIo> {
+        Rewind::new(self.input.freeze(), self.io)
     }
 }
 

@@ -7,12 +7,12 @@
 //! long as for a connection.
 
 use super::connector::UpstreamIo;
-use super::patience::Patience;
-use super::{Failure, Fault};
-use crate::gateway::client_body::ClientBody;
+use super::response_timeout::ResponseTimeout;
+use super::{UpstreamError, WireError};
 use crate::gateway::deadlines::Deadline;
 use crate::gateway::head::may_trail;
 use crate::gateway::http2::{Http2Body, Piece, Pipe, PipeError, StreamHandle};
+use crate::gateway::request_body::RequestBodyStream;
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong, Reason, SendStream};
@@ -128,7 +128,11 @@ impl Pool {
     }
 
     /// Waits for a free stream, or for the turn to make a connection.
-    pub(super) async fn wait(self: &Arc<Self>, now: impl Fn() -> u64, timeout: Duration) -> Result<Turn, Failure> {
+    pub(super) async fn wait(
+        self: &Arc<Self>,
+        now: impl Fn() -> u64,
+        timeout: Duration,
+    ) -> Result<Turn, UpstreamError> {
         let waiting = async {
             loop {
                 // Before it is looked, or what happens in between would be missed.
@@ -144,13 +148,14 @@ impl Pool {
         };
         let waited = tokio::time::timeout(timeout, waiting).await;
         // Without any connection, it is the upstream that takes too long.
-        waited.map_err(|_| if self.state.lock().links.is_empty() { Failure::TimedOut } else { Failure::Busy })
+        waited
+            .map_err(|_| if self.state.lock().links.is_empty() { UpstreamError::TimedOut } else { UpstreamError::Busy })
     }
 
     /// Adds a connection, of which the first stream is taken.
-    pub(super) async fn add(&self, io: UpstreamIo, timeout: Duration, now: u64) -> Result<Slot, Failure> {
+    pub(super) async fn add(&self, io: UpstreamIo, timeout: Duration, now: u64) -> Result<Slot, UpstreamError> {
         let made = tokio::time::timeout(timeout, handshake(io, Arc::clone(&self.changed))).await;
-        let mut link = made.map_err(|_| Failure::TimedOut)??;
+        let mut link = made.map_err(|_| UpstreamError::TimedOut)??;
         let slot = link.slot(now);
         self.know();
         let mut state = self.state.lock();
@@ -160,7 +165,7 @@ impl Pool {
         }
         drop(state);
         self.changed.notify_waiters();
-        slot.ok_or(Failure::Busy)
+        slot.ok_or(UpstreamError::Busy)
     }
 
     /// Closes connections that nobody has used for long, but for one.
@@ -235,8 +240,8 @@ impl Drop for Slot {
 }
 
 /// Makes a connection. Ready when the upstream has said how many streams it allows.
-async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Failure> {
-    let broken = |error| Failure::Broken(Fault::Http2(error));
+async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, UpstreamError> {
+    let broken = |error| UpstreamError::Broken(WireError::Http2(error));
     let made = Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -249,7 +254,7 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Failure
     let (sender, mut connection) = made.map_err(broken)?;
     let pings = connection.ping_pong();
     poll_fn(|context| match Pin::new(&mut connection).poll(context) {
-        Poll::Ready(Ok(())) => Poll::Ready(Err(Failure::Broken(Fault::Closed))),
+        Poll::Ready(Ok(())) => Poll::Ready(Err(UpstreamError::Broken(WireError::Closed))),
         Poll::Ready(Err(error)) => Poll::Ready(Err(broken(error))),
         Poll::Pending if connection.max_concurrent_send_streams() > 0 => Poll::Ready(Ok(())),
         Poll::Pending => Poll::Pending,
@@ -296,10 +301,10 @@ async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<Ping
 
 /// What became of a request that was sent.
 pub(super) enum Sent {
-    Answered(Response<Box<Answer>>),
+    ResponseClass(Response<Box<Answer>>),
     /// The upstream has not begun with it; it can go elsewhere.
-    Untouched(ClientBody, Failure),
-    Failed(Failure),
+    Untouched(RequestBodyStream, UpstreamError),
+    Failed(UpstreamError),
 }
 
 /// The body of an answer. What is left of the request's body goes out while it comes.
@@ -308,7 +313,7 @@ pub(super) struct Answer {
     asking: Asking,
     /// By when the upstream must have sent something.
     deadline: Deadline,
-    patience: Patience,
+    max_wait: ResponseTimeout,
     /// The stream of the client, if that speaks HTTP/2.
     client: Option<StreamHandle>,
     _slot: Slot,
@@ -316,8 +321,8 @@ pub(super) struct Answer {
 
 /// A request's body on its way out.
 enum Asking {
-    Sending(Box<(ClientBody, SendStream<Piece>, Pipe)>),
-    Over,
+    Sending(Box<(RequestBodyStream, SendStream<Piece>, Pipe)>),
+    OverLimit,
 }
 
 impl Asking {
@@ -327,7 +332,7 @@ impl Asking {
         let (body, stream, pipe) = &mut **sending;
         match pipe.poll(body, stream, context) {
             Poll::Pending => {}
-            Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::Over,
+            Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::OverLimit,
         }
     }
 }
@@ -335,18 +340,18 @@ impl Asking {
 /// Sends a request, and waits for the head of the answer.
 pub(super) async fn send(
     mut slot: Slot,
-    request: Request<ClientBody>,
+    request: Request<RequestBodyStream>,
     deadline: Deadline,
     timeout: Duration,
     client: Option<&StreamHandle>,
 ) -> Sent {
     let (head, body) = request.into_parts();
-    let mut patience = Patience::new(&body, timeout);
+    let mut max_wait = ResponseTimeout::new(&body, timeout);
     deadline.set(timeout);
-    let broken = |error| Failure::Broken(Fault::Http2(error));
+    let broken = |error| UpstreamError::Broken(WireError::Http2(error));
     let ready = poll_fn(|context| match slot.sender.poll_ready(context) {
         Poll::Ready(ready) => Poll::Ready(ready.map_err(broken)),
-        Poll::Pending => deadline.poll(context).map(|()| Err(Failure::TimedOut)),
+        Poll::Pending => deadline.poll(context).map(|()| Err(UpstreamError::TimedOut)),
     })
     .await;
     if let Err(failure) = ready {
@@ -361,14 +366,14 @@ pub(super) async fn send(
         Err(error) => return Sent::Failed(broken(error)),
     };
     let mut asking =
-        if is_empty { Asking::Over } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
+        if is_empty { Asking::OverLimit } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
     let mut news = 0;
     let answered = poll_fn(|context| {
         asking.poll(context);
         while let Poll::Ready(Some(Ok(response))) = answer.poll_informational(context) {
             news += 1;
             if news > MOST_INTERIM {
-                return Poll::Ready(Err(Failure::Broken(Fault::NoHttp("it says too often that it goes on"))));
+                return Poll::Ready(Err(UpstreamError::Broken(WireError::NoHttp("it says too often that it goes on"))));
             }
             if let Some(client) = client {
                 client.forward(response);
@@ -376,7 +381,7 @@ pub(super) async fn send(
         }
         match Pin::new(&mut answer).poll(context) {
             Poll::Ready(answer) => Poll::Ready(answer.map_err(broken)),
-            Poll::Pending => patience.poll(&deadline, context).map(|()| Err(Failure::TimedOut)),
+            Poll::Pending => max_wait.poll(&deadline, context).map(|()| Err(UpstreamError::TimedOut)),
         }
     })
     .await;
@@ -386,17 +391,17 @@ pub(super) async fn send(
             let (head, body) = response.into_parts();
             let body = Http2Body::new(body, &head.headers);
             let client = client.cloned();
-            let answer = Answer { body, asking, deadline, patience, client, _slot: slot };
-            Sent::Answered(Response::from_parts(head, Box::new(answer)))
+            let answer = Answer { body, asking, deadline, max_wait, client, _slot: slot };
+            Sent::ResponseClass(Response::from_parts(head, Box::new(answer)))
         }
         Err(failure) => {
-            if matches!(failure, Failure::TimedOut) {
+            if matches!(failure, UpstreamError::TimedOut) {
                 slot.retire();
             }
-            if is_empty && matches!(&failure, Failure::Broken(Fault::Http2(error)) if is_untouched(error)) {
-                return Sent::Untouched(ClientBody::empty(), failure);
+            if is_empty && matches!(&failure, UpstreamError::Broken(WireError::Http2(error)) if is_untouched(error)) {
+                return Sent::Untouched(RequestBodyStream::empty(), failure);
             }
-            Sent::Failed(patience.blame(failure))
+            Sent::Failed(max_wait.blame(failure))
         }
     }
 }
@@ -409,11 +414,11 @@ fn is_untouched(error: &h2::Error) -> bool {
 
 impl Answer {
     /// The next piece.
-    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Fault>>> {
+    pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         self.asking.poll(context);
         let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
         let Some(frame) = ready!(self.body.poll_frame(most, context)) else { return Poll::Ready(None) };
-        Poll::Ready(Some(frame.map(only_what_may_trail).map_err(Fault::Http2)))
+        Poll::Ready(Some(frame.map(only_what_may_trail).map_err(WireError::Http2)))
     }
 
     /// By when the upstream must have sent something.
@@ -424,7 +429,7 @@ impl Answer {
     /// Ready when the upstream has sent nothing for too long. As long as the request's body moves, or the client is waited for,
     /// it need not.
     pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.patience.poll(&self.deadline, context)
+        self.max_wait.poll(&self.deadline, context)
     }
 
     pub(super) fn is_end_stream(&self) -> bool {

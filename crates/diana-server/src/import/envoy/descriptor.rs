@@ -3,7 +3,7 @@
 //! Unknown fields and the same key and value twice are errors, as they are for envoyproxy/ratelimit itself.
 
 use super::super::MOST;
-use diana_rules::{Fields, Node, Problem, Span, Value};
+use diana_rules::{MapReader, Node, Problem, Span, Value};
 use std::collections::BTreeSet;
 
 /// How deep descriptors may be nested.
@@ -55,7 +55,7 @@ pub(super) struct RateLimit {
 
 /// Reads the file. What is wrong is told in `problems`.
 pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Config {
-    let Some(mut fields) = Fields::of(tree, "the configuration", ["domain", "descriptors"], problems) else {
+    let Some(mut fields) = MapReader::of(tree, "the configuration", ["domain", "descriptors"], problems) else {
         return Config::default();
     };
     let domain =
@@ -107,12 +107,12 @@ const FIELDS: [&str; 10] = [
 ];
 
 fn descriptor(node: &Node, depth: usize, left: &mut usize, problems: &mut Vec<Problem>) -> Option<Descriptor> {
-    let mut fields = Fields::of(node, "a descriptor", FIELDS, problems)?;
+    let mut fields = MapReader::of(node, "a descriptor", FIELDS, problems)?;
     let named = fields.require("key", problems);
     let key = named.and_then(|node| text(node, "`key`", problems));
     let value = fields.take("value").and_then(|node| text(node, "`value`", problems)).unwrap_or_default();
     let limit = fields.take("rate_limit").and_then(|node| rate_limit(node, problems));
-    let flag = |name: &'static str, fields: &mut Fields<'_>, problems: &mut Vec<Problem>| {
+    let flag = |name: &'static str, fields: &mut MapReader<'_>, problems: &mut Vec<Problem>| {
         let node = fields.take(name)?;
         flag(node, name, problems).then_some((name, node.span))
     };
@@ -150,7 +150,7 @@ const UNITS: [(&str, &str); 7] = [
 
 fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
     let known = ["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-    let mut fields = Fields::of(node, "`rate_limit`", known, problems)?;
+    let mut fields = MapReader::of(node, "`rate_limit`", known, problems)?;
     let name = fields.take("name").and_then(|node| text(node, "`name`", problems));
     let unlimited = fields.take("unlimited").is_some_and(|node| flag(node, "unlimited", problems));
     let unit = fields.take("unit");
@@ -201,7 +201,7 @@ fn replaced(node: &Node, problems: &mut Vec<Problem>) -> Vec<String> {
     };
     let mut names = Vec::new();
     for item in items {
-        let Some(mut fields) = Fields::of(item, "`replaces`", ["name"], problems) else { continue };
+        let Some(mut fields) = MapReader::of(item, "`replaces`", ["name"], problems) else { continue };
         names.extend(fields.require("name", problems).and_then(|node| text(node, "`name`", problems)));
         fields.finish(problems);
     }

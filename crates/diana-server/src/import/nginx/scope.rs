@@ -4,11 +4,11 @@
 //! inherited one by one. `return` answers before any limit is looked at, so a level that returns has none.
 
 use super::super::MOST;
-use super::foreign::{Around, access, is_limit, rewrites, without_rule};
 use super::host::Names;
 use super::limit::{Answer, Use, Zone, limit_conn, limit_req, size, zone};
 use super::notes::Notes;
 use super::syntax::{Directive, Place};
+use super::unsupported::{Around, access, is_limit, rewrites, without_rule};
 use super::variable::Variables;
 use std::collections::BTreeMap;
 

@@ -96,5 +96,5 @@ rules:
         let after = denied.header("retry-after").unwrap().parse::<u64>().unwrap();
         assert!((6 * 86_400..=7 * 86_400).contains(&after), "the {nth}th: {after} s");
     }
-    assert!(fleet.links()[0].saved_by_refusals > 0, "{:?}", fleet.links());
+    assert!(fleet.links()[0].saved_by_deny_cache > 0, "{:?}", fleet.links());
 }

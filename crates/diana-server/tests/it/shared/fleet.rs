@@ -6,7 +6,7 @@ use crate::support::program::LONG;
 use diana::EngineOptions;
 use diana::redis::{Health, LinkStatus, RedisStore};
 use diana_rules::{Document, RuleFile};
-use diana_server::gateway::{Gateway, Running};
+use diana_server::gateway::{Gateway, RunningGateway};
 use diana_testing::wait_until;
 use std::sync::{Arc, Barrier};
 use tokio::runtime::Runtime;
@@ -25,7 +25,7 @@ pub(crate) struct Fleet {
 }
 
 struct Member {
-    running: Running,
+    running: RunningGateway,
     store: Option<RedisStore>,
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn register(registry: &mut Registry, clock: Arc<dyn Clock>) {
         };
         let strikes = Strikes::new(quota.permits(), quota.period(), pause);
         let words = format!("at most {} in {:?}, then a pause of {pause:?}", quota.permits(), quota.period());
-        Some(Configured::new(strikes).in_words(words))
+        Some(Configured::new(strikes).describe(words))
     });
     // What editors show; an algorithm that nobody describes is in the schema as well, without these words.
     registry.describe("strikes", "so many in a time, then a pause", |option| {

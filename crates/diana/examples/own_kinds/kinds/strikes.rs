@@ -13,7 +13,7 @@
 //! # What always holds
 //! What `Algorithm` asks for: a denial changes nothing, and "again in 10 min" is exact.
 
-use diana::core::{Algorithm, Cost, Outcome, Patience, Receipt, Refund, Retry, Standing, Timestamp, Waiting};
+use diana::core::{Algorithm, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting};
 use std::time::Duration;
 
 /// At most `limit` in `period`; after the last of them nothing for `pause`.
@@ -67,7 +67,7 @@ impl Algorithm for Strikes {
         StrikesState::default()
     }
 
-    fn take(&self, state: &mut StrikesState, now: Timestamp, cost: Cost, _patience: Patience) -> Outcome {
+    fn take(&self, state: &mut StrikesState, now: Timestamp, cost: Cost, _patience: MaxWait) -> Outcome {
         let window = self.current(state, now);
         if cost.get() > self.limit {
             return Outcome::never();
@@ -82,10 +82,10 @@ impl Algorithm for Strikes {
         Outcome::granted(Receipt::new(cost, now).with_mark(u128::from(window.opened.as_nanos())))
     }
 
-    fn standing(&self, state: &StrikesState, now: Timestamp) -> Standing {
+    fn status(&self, state: &StrikesState, now: Timestamp) -> Status {
         let (count, reset) =
             if state.is_over(now) { (0, Duration::ZERO) } else { (state.count, state.ends.since(now)) };
-        Standing { limit: self.limit, remaining: self.limit.saturating_sub(count), reset }
+        Status { limit: self.limit, remaining: self.limit.saturating_sub(count), reset }
     }
 
     fn charge(&self, state: &mut StrikesState, now: Timestamp, cost: Cost) {

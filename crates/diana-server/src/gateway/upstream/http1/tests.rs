@@ -1,8 +1,8 @@
 //! What is written to an upstream, byte by byte, and what is made of what comes back, however it is cut into pieces.
 
 use super::*;
+use crate::gateway::conn_info::ConnInfo;
 use crate::gateway::deadlines::{Beginning, Deadlines};
-use crate::gateway::facts::Facts;
 use http::{HeaderMap, Method, Request};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn read<'a>(asked: &Method, pieces: impl IntoIterator<Item = &'a [u8]>) -> Resul
     let mut input = BytesMut::new();
     let mut pieces = pieces.into_iter();
     let head = loop {
-        match answer::read(&mut input, asked).map_err(|fault| fault.to_string())? {
+        match decode::read(&mut input, asked).map_err(|fault| fault.to_string())? {
             Some(head) => break head,
             None => input.extend_from_slice(pieces.next().ok_or("closed in the head")?),
         }
@@ -219,9 +219,9 @@ async fn connected() -> (Http1, TcpStream) {
 /// Sends a request without a body.
 async fn send(connection: &mut Http1, request: http::request::Builder) -> Sent {
     let (head, ()) = request.body(()).unwrap().into_parts();
-    let facts = Facts::new("203.0.113.7:1".parse().unwrap(), &[], http::uri::Scheme::HTTP);
-    let onward = Onward { head: &head, facts: &facts, upgrade: None };
-    connection.send(onward, b"backend", ClientBody::empty(), Duration::from_secs(60)).await
+    let conn_info = ConnInfo::new("203.0.113.7:1".parse().unwrap(), &[], http::uri::Scheme::HTTP);
+    let onward = UpstreamRequest { head: &head, conn_info: &conn_info, upgrade: None };
+    connection.send(onward, b"backend", RequestBodyStream::empty(), Duration::from_secs(60)).await
 }
 
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
@@ -244,7 +244,7 @@ async fn a_request_is_written_as_it_should_be() {
         upstream.write_all(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 X\r\n\r\n").await.unwrap();
         text
     });
-    assert!(matches!(sent, Sent::Answered(response) if response.status() == StatusCode::NO_CONTENT));
+    assert!(matches!(sent, Sent::ResponseClass(response) if response.status() == StatusCode::NO_CONTENT));
     assert_eq!(
         text,
         "POST /b?c HTTP/1.1\r\nhost: a.example\r\nx-mine: 1\r\nx-forwarded-for: 203.0.113.7\r\n\
@@ -266,7 +266,10 @@ async fn an_upstream_that_only_says_that_it_goes_on_is_broken() {
     let (sent, ()) = tokio::join!(send(&mut connection, Request::get("/").header("host", "a")), async {
         upstream.write_all("HTTP/1.1 103 X\r\n\r\n".repeat(17).as_bytes()).await.unwrap();
     });
-    assert!(matches!(sent, Sent::Failed(Failure::Broken(Fault::NoHttp("it says too often that it goes on")))));
+    assert!(matches!(
+        sent,
+        Sent::Failed(UpstreamError::Broken(WireError::NoHttp("it says too often that it goes on")))
+    ));
 }
 
 #[tokio::test]

@@ -1,0 +1,356 @@
+//! Debt on a time axis: the arithmetic that token bucket and leaky bucket share.
+//!
+//! # How it works
+//! A rate of `permits` per `period` means that one permit takes `interval = period / permits` to come back. All use so
+//! far is kept as one moment, the time at which everything will have come back:
+//!
+//! ```text
+//!         now             moment        now + capacity
+//!  ────────┼─────────────────┼────────────────┼──────▶ time
+//!          │◀──── spent ────▶│◀─── left ─────▶│
+//! ```
+//!
+//! A request of cost `c` occupies the segment `[start, mark)` of the axis, where `start = max(moment, now)` and
+//! `mark = start + c × interval`; the moment moves to `mark`. The segments never overlap, and that alone is the proof of
+//! every promise: whatever is used within a span lies within the span plus the capacity.
+//!
+//! # Exactness
+//! The interval is a fraction of a nanosecond's multiple (3/s is 333,333,333⅓ ns), so the axis is counted in *ticks* of
+//! `1 / scale` nanoseconds, with `interval / scale = period / permits` in lowest terms. Then every segment is a whole
+//! number of ticks, and nothing drifts. 128 bits hold any of it; where the interval is whole nanoseconds, a tick is a
+//! nanosecond and 64 bits do, which lets one atomic word be the whole state.
+//!
+//! # The end of time
+//! The last [`Timestamp`] is in the year 2554. What would have to wait for a later moment is denied for good, since no clock
+//! ever shows it. Where the capacity is at most half of the time until then, as in all that fits one word, the axis itself
+//! ends there: no segment reaches beyond it, and a debt that would stays there. So both widths answer alike up to the last
+//! nanosecond.
+
+use crate::{Cost, MaxWait, Outcome, Quota, Receipt, Refund, Timestamp};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// A number of ticks: one word, or two.
+pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
+    const ZERO: Self;
+    /// A moment in ticks of `1 / scale` nanoseconds, if it fits.
+    fn moment(now: Timestamp, scale: u64) -> Option<Self>;
+    /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up; the largest number there is where that does not fit.
+    fn nanos(self, scale: u64) -> u64 {
+        u64::narrow(self.wide_nanos(scale))
+    }
+    /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up.
+    fn wide_nanos(self, scale: u64) -> u128;
+    /// `count × interval`, if it fits.
+    fn product(count: u64, interval: u64) -> Option<Self>;
+    fn checked_add(self, other: Self) -> Option<Self>;
+    fn saturating_add(self, other: Self) -> Self;
+    fn saturating_sub(self, other: Self) -> Self;
+    fn wide(self) -> u128;
+    /// The same number, or the largest there is.
+    fn narrow(wide: u128) -> Self;
+    /// How many whole `divisor`s there are in it.
+    fn div_floor(self, divisor: u64) -> Self;
+}
+
+/// One word always counts whole nanoseconds, so its scale is 1 and not looked at.
+impl Ticks for u64 {
+    const ZERO: Self = 0;
+    #[inline(always)]
+    fn moment(now: Timestamp, _scale: u64) -> Option<Self> {
+        Some(now.as_nanos())
+    }
+    #[inline(always)]
+    fn nanos(self, _scale: u64) -> u64 {
+        self
+    }
+    #[inline(always)]
+    fn wide_nanos(self, _scale: u64) -> u128 {
+        u128::from(self)
+    }
+    #[inline(always)]
+    fn product(count: u64, interval: u64) -> Option<Self> {
+        count.checked_mul(interval)
+    }
+    #[inline(always)]
+    fn checked_add(self, other: Self) -> Option<Self> {
+        u64::checked_add(self, other)
+    }
+    #[inline(always)]
+    fn saturating_add(self, other: Self) -> Self {
+        u64::saturating_add(self, other)
+    }
+    #[inline(always)]
+    fn saturating_sub(self, other: Self) -> Self {
+        u64::saturating_sub(self, other)
+    }
+    #[inline(always)]
+    fn wide(self) -> u128 {
+        u128::from(self)
+    }
+    #[inline(always)]
+    fn narrow(wide: u128) -> Self {
+        u64::try_from(wide).unwrap_or(u64::MAX)
+    }
+    #[inline(always)]
+    fn div_floor(self, divisor: u64) -> Self {
+        self / divisor
+    }
+}
+
+impl Ticks for u128 {
+    const ZERO: Self = 0;
+    #[inline(always)]
+    fn moment(now: Timestamp, scale: u64) -> Option<Self> {
+        Self::product(now.as_nanos(), scale)
+    }
+    #[inline(always)]
+    fn wide_nanos(self, scale: u64) -> u128 {
+        // Whole nanoseconds are the common case, and spare a wide division.
+        if scale == 1 { self } else { self.div_ceil(u128::from(scale)) }
+    }
+    #[inline(always)]
+    fn product(count: u64, interval: u64) -> Option<Self> {
+        Some(u128::from(count) * u128::from(interval))
+    }
+    #[inline(always)]
+    fn checked_add(self, other: Self) -> Option<Self> {
+        u128::checked_add(self, other)
+    }
+    #[inline(always)]
+    fn saturating_add(self, other: Self) -> Self {
+        u128::saturating_add(self, other)
+    }
+    #[inline(always)]
+    fn saturating_sub(self, other: Self) -> Self {
+        u128::saturating_sub(self, other)
+    }
+    #[inline(always)]
+    fn wide(self) -> u128 {
+        self
+    }
+    #[inline(always)]
+    fn narrow(wide: u128) -> Self {
+        wide
+    }
+    #[inline(always)]
+    fn div_floor(self, divisor: u64) -> Self {
+        self / u128::from(divisor)
+    }
+}
+
+/// A 128-bit moment in two words, so that a table's entry is 24 bytes and not 32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment([u64; 2]);
+
+impl Moment {
+    #[inline(always)]
+    pub(crate) fn get(self) -> u128 {
+        (u128::from(self.0[0]) << 64) | u128::from(self.0[1])
+    }
+
+    /// Works on the moment as one number.
+    #[inline]
+    pub(crate) fn update<R>(&mut self, work: impl FnOnce(&mut u128) -> R) -> R {
+        let mut ticks = self.get();
+        let result = work(&mut ticks);
+        *self = ticks.into();
+        result
+    }
+}
+
+impl From<u128> for Moment {
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
+    fn from(ticks: u128) -> Self {
+        Self([(ticks >> 64) as u64, ticks as u64])
+    }
+}
+
+/// The parameters of the axis: how long a permit takes to come back, and how far ahead use may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gcra<T> {
+    /// Ticks that one permit takes.
+    interval: u64,
+    /// Ticks in a nanosecond.
+    scale: u64,
+    /// Permits that can be in use at once.
+    limit: u64,
+    /// The same in ticks.
+    capacity: T,
+}
+
+/// When a request that fits may go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Departure<T> {
+    /// As soon as its segment ends within the capacity; it may be promised a segment beyond (token bucket).
+    Fits,
+    /// When its segment begins, or `grace` ticks earlier; beyond the capacity it is refused (leaky bucket).
+    InLine { grace: T },
+}
+
+impl Gcra<u64> {
+    /// The schedule in which a permit takes `interval` whole nanoseconds; the capacity is known to fit.
+    #[inline(always)]
+    pub(crate) fn whole(interval: u64, limit: u64) -> Self {
+        Self { interval, scale: 1, limit, capacity: interval.saturating_mul(limit) }
+    }
+}
+
+impl<T: Ticks> Gcra<T> {
+    /// The schedule of `quota` with `limit` permits of room, if it fits the number type.
+    pub(crate) fn new(quota: &Quota, limit: u64) -> Option<Self> {
+        let (interval, scale) = quota.interval();
+        let capacity = T::product(limit, interval)?;
+        Some(Self { interval, scale, limit, capacity })
+    }
+
+    pub(crate) fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    #[inline(always)]
+    pub(crate) fn scale(&self) -> u64 {
+        self.scale
+    }
+
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// `permits` as ticks; the largest number there is where that does not fit.
+    pub(crate) fn ticks_of(&self, permits: u64) -> T {
+        T::product(permits, self.interval).unwrap_or_else(|| T::narrow(u128::MAX))
+    }
+
+    /// Takes `cost` from `moment`, waiting at most `max_wait`.
+    #[inline(always)]
+    pub(crate) fn take(
+        &self,
+        moment: &mut T,
+        now: Timestamp,
+        cost: Cost,
+        max_wait: MaxWait,
+        departure: Departure<T>,
+    ) -> Outcome {
+        let Some(price) = T::product(cost.get(), self.interval) else { return Outcome::never() };
+        if price > self.capacity {
+            return Outcome::never();
+        }
+        let Some(time) = self.time(now) else { return Outcome::never() };
+        let start = (*moment).max(time);
+        // No clock will ever show a moment beyond the end, so to come again would not help.
+        let Some(mark) = start.checked_add(price).filter(|mark| *mark <= self.end()) else { return Outcome::never() };
+        let ahead = mark.saturating_sub(time);
+        let beyond = ahead.saturating_sub(self.capacity);
+        let (wait, blocked) = match departure {
+            Departure::Fits => (beyond, T::ZERO),
+            Departure::InLine { grace } => (start.saturating_sub(time).saturating_sub(grace), beyond),
+        };
+        let patient = T::moment(Timestamp::from_nanos(max_wait.as_nanos()), self.scale);
+        let patient = patient.unwrap_or_else(|| T::narrow(u128::MAX));
+        let too_early = wait.saturating_sub(patient).max(blocked);
+        if too_early > T::ZERO {
+            return Outcome::denied_until(u128::from(now.as_nanos()) + too_early.wide_nanos(self.scale), now);
+        }
+        *moment = mark;
+        let receipt = Receipt::new(cost, now).with_mark(mark.wide());
+        Outcome::Granted { wait: self.duration(wait), receipt }
+    }
+
+    /// Moves `moment` by `cost` without asking.
+    pub(crate) fn charge(&self, moment: &mut T, now: Timestamp, cost: Cost) {
+        let time = self.time(now).unwrap_or_else(|| T::narrow(u128::MAX));
+        *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get())).min(self.end());
+    }
+
+    /// Gives back the part of the receipt's own segment that still lies ahead; the rest has come back by itself.
+    ///
+    /// Where somebody still waits for a promised time, only the last segment can be given back: to move the others up
+    /// would put newcomers in front of a promise.
+    ///
+    /// Otherwise the segments behind it move up, and their receipts don't know. So a refund may give back what time has
+    /// given back too, but never more than the receipt took: in every span, what passes is at most the promise and what
+    /// was refunded within the span. (To never count those twice, a refund would have to be void one price after the
+    /// request went on, however deep in debt the bucket is; then what was asked for too much could not be settled.)
+    pub(crate) fn refund(&self, moment: &mut T, now: Timestamp, receipt: &Receipt, departure: Departure<T>) -> Refund {
+        let Some(time) = self.time(now) else { return Refund::Void };
+        let (mark, price) = (T::narrow(receipt.mark()), self.ticks_of(receipt.cost().get()));
+        let settled = match departure {
+            Departure::Fits => self.capacity,
+            // The last one waits if its segment begins later than `grace` from now, and it holds at least one permit.
+            Departure::InLine { grace } => grace.saturating_add(self.ticks_of(1)),
+        };
+        let somebody_waits = (*moment).saturating_sub(time) > settled;
+        // Nothing lies behind the moment. A mark that does is from before somebody else's refund, or from before the
+        // limit changed.
+        let left = mark.min(*moment).saturating_sub(time).min(price);
+        if left == T::ZERO || (somebody_waits && *moment != mark) {
+            return Refund::Void;
+        }
+        *moment = (*moment).saturating_sub(left);
+        Refund::Returned
+    }
+
+    /// How many permits fit right now.
+    #[inline(always)]
+    pub(crate) fn remaining(&self, moment: T, now: Timestamp) -> u64 {
+        let spent = self.ahead(moment, now);
+        u64::narrow(self.capacity.saturating_sub(spent).div_floor(self.interval).wide())
+    }
+
+    /// How long until everything has come back.
+    #[inline(always)]
+    pub(crate) fn reset(&self, moment: T, now: Timestamp) -> Duration {
+        self.duration(self.ahead(moment, now))
+    }
+
+    /// Whether everything has come back.
+    #[inline(always)]
+    pub(crate) fn is_clear(&self, moment: T, now: Timestamp) -> bool {
+        self.ahead(moment, now) == T::ZERO
+    }
+
+    /// How far ahead of now use may run, in ticks.
+    #[inline(always)]
+    pub(crate) fn capacity(&self) -> T {
+        self.capacity
+    }
+
+    /// Carries `moment` over from `old`: the same number of permits in use (rounded up), at most the new capacity.
+    pub(crate) fn rescale(&self, moment: &mut T, old: &Self, now: Timestamp) {
+        let (Some(time), spent) = (self.time(now), old.ahead(*moment, now).wide()) else { return };
+        let (from, to) = (u128::from(old.interval), u128::from(self.interval));
+        let (permits, rest) = (spent / from, spent % from);
+        // Clamped first, so that the product below stays within 128 bits.
+        let permits = permits.min(u128::from(self.limit));
+        let spent = permits.saturating_mul(to).saturating_add((rest * to).div_ceil(from));
+        *moment = time.saturating_add(T::narrow(spent).min(self.capacity)).min(self.end());
+    }
+
+    #[inline(always)]
+    fn ahead(&self, moment: T, now: Timestamp) -> T {
+        self.time(now).map_or(T::ZERO, |time| moment.saturating_sub(time))
+    }
+
+    #[inline(always)]
+    fn time(&self, now: Timestamp) -> Option<T> {
+        T::moment(now, self.scale)
+    }
+
+    /// The last moment of the axis: that of the last timestamp, unless the capacity alone takes half of the time until then.
+    #[inline(always)]
+    fn end(&self) -> T {
+        match (self.time(Timestamp::MAX), self.time(Timestamp::from_nanos(u64::MAX / 2))) {
+            (Some(last), Some(half)) if self.capacity <= half => last,
+            _ => T::narrow(u128::MAX),
+        }
+    }
+
+    /// Ticks as a time, rounded up: who waits that long has waited long enough.
+    #[inline(always)]
+    fn duration(&self, ticks: T) -> Duration {
+        Duration::from_nanos(ticks.nanos(self.scale))
+    }
+}

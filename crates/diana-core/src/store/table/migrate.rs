@@ -1,0 +1,150 @@
+//! Carrying keys over when their limit changes.
+//!
+//! To other parameters of the same kind: segment by segment, when one is next touched, so that no decision pays for all.
+//! To another kind of algorithm: by what each key has in use, which is all that both understand.
+
+use super::{Table, cell_mut, cell_of};
+use crate::sync::Arc;
+use crate::{Algorithm, Cost, Status, Timestamp};
+
+/// Changes of parameters that are carried over lazily; at one more, everything is brought up to date.
+pub(super) const MAX_PAST: usize = 4;
+
+/// Parameters that were in force, and until when.
+#[derive(Debug)]
+pub(super) struct Past<A> {
+    version: u32,
+    algorithm: A,
+    until: Timestamp,
+}
+
+/// Permits in use, by key and by shared cell: what can be carried from one kind of algorithm to another.
+#[derive(Debug)]
+pub(crate) struct Uses {
+    /// The latest time that the table had seen.
+    latest: Timestamp,
+    keys: Vec<(u64, u64)>,
+    cells: Vec<(usize, u64)>,
+}
+
+impl<A: Algorithm> Table<A> {
+    /// Goes on with other parameters. Each key's use is carried over, clamped, when its segment is next touched. The same
+    /// parameters once more change nothing.
+    pub(crate) fn change(&mut self, algorithm: A, now: Timestamp) {
+        // Not written down as seen: the first to come with the changed limit may be one who looks ahead.
+        let now = self.latest.max(now);
+        if algorithm == self.algorithm {
+            return;
+        }
+        if self.past.len() >= MAX_PAST {
+            for index in 0..self.segments.len() {
+                self.refresh(index);
+            }
+            self.past.clear();
+        }
+        let old = std::mem::replace(&mut self.algorithm, algorithm);
+        let (mut before, mut after) = (0, 0);
+        for cell in self.cells.iter_mut().flatten() {
+            before += old.heap_bytes(cell);
+            self.algorithm.rescale(cell, &old, now);
+            after += self.algorithm.heap_bytes(cell);
+        }
+        self.account(before, after);
+        self.past.push(Past { version: self.version, algorithm: old, until: now });
+        self.version = self.version.wrapping_add(1);
+    }
+
+    /// Carries a segment's states over to the present parameters: through every change since, each at its own time, as if
+    /// the segment had been touched then.
+    #[cold]
+    pub(super) fn refresh(&mut self, index: usize) {
+        let segment = &mut self.segments[index];
+        let Some(first) = self.past.iter().position(|past| past.version == segment.version) else { return };
+        let (mut before, mut after) = (0, 0);
+        for (_, state) in segment.iter_mut() {
+            before += self.past[first].algorithm.heap_bytes(state);
+            carry(state, &self.past[first..], &self.algorithm);
+            after += self.algorithm.heap_bytes(state);
+        }
+        segment.version = self.version;
+        self.account(before, after);
+    }
+
+    /// The state of a key that has none at `now`.
+    #[inline]
+    pub(super) fn fresh(&self, now: Timestamp) -> A::State {
+        match self.past.last() {
+            Some(past) if self.algorithm.carries_fresh(past.until, now) => self.fresh_through_changes(now),
+            _ => self.algorithm.fresh(now),
+        }
+    }
+
+    /// What an idle key comes to that is carried over all changes of this moment: the same whether it was kept or forgotten.
+    #[cold]
+    fn fresh_through_changes(&self, now: Timestamp) -> A::State {
+        let first = self.past.iter().position(|past| self.algorithm.carries_fresh(past.until, now));
+        let changes = &self.past[first.unwrap_or(self.past.len())..];
+        let Some(past) = changes.first() else { return self.algorithm.fresh(now) };
+        let mut state = past.algorithm.fresh(past.until);
+        carry(&mut state, changes, &self.algorithm);
+        state
+    }
+
+    /// What every key has in use; the table is empty afterwards.
+    pub(crate) fn drain(&mut self, now: Timestamp) -> Uses {
+        let latest = self.latest;
+        let now = latest.max(now);
+        let mut uses = Uses { latest, keys: Vec::with_capacity(self.len), cells: Vec::new() };
+        for index in 0..self.segments.len() {
+            self.refresh(index);
+            for (hash, state) in self.segments[index].iter_mut() {
+                uses.keys.push((hash, used(&self.algorithm, state, now)));
+            }
+        }
+        let cells = self.cells.iter().flatten();
+        uses.cells.extend(cells.map(|state| used(&self.algorithm, state, now)).enumerate());
+        self.restart();
+        uses
+    }
+
+    /// Forgets everything, the time too.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.algorithm.clone(), self.on_full, Arc::clone(&self.budget));
+    }
+
+    /// Takes over what keys had in use in another table.
+    pub(crate) fn adopt(&mut self, uses: Uses, now: Timestamp) {
+        let Uses { latest, keys, cells: mut shared } = uses;
+        let now = self.tick(latest).max(now);
+        for (hash, used) in keys.into_iter().filter(|(_, used)| *used > 0) {
+            let state = self.algorithm.occupied(used, now);
+            if self.insert(hash, state, now).is_err() {
+                shared.push((cell_of(hash), used));
+            }
+        }
+        for (cell, used) in shared.into_iter().filter(|(_, used)| *used > 0) {
+            let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
+            // Several may come together here. Clamped, as each would be on its own: whoever was at the limit still is.
+            let left = self.algorithm.status(state, now).remaining;
+            if let Ok(cost) = Cost::new(used.min(left)) {
+                let before = self.algorithm.heap_bytes(state);
+                self.algorithm.charge(state, now, cost);
+                let after = self.algorithm.heap_bytes(state);
+                self.account(before, after);
+            }
+        }
+    }
+}
+
+/// Carries a state over `changes`, each at its own time, up to the parameters of the `present`.
+fn carry<A: Algorithm>(state: &mut A::State, changes: &[Past<A>], present: &A) {
+    for (change, past) in changes.iter().enumerate() {
+        let next = changes.get(change + 1).map_or(present, |next| &next.algorithm);
+        next.rescale(state, &past.algorithm, past.until);
+    }
+}
+
+fn used<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp) -> u64 {
+    let Status { limit, remaining, .. } = algorithm.status(state, now);
+    limit.saturating_sub(remaining)
+}

@@ -1,0 +1,106 @@
+//! What the layers for clients know of a call and of its answer, whichever client makes it.
+//!
+//! They are written once, for `http::Request` and (feature `reqwest`) for reqwest's own; a client with types of its own gets
+//! them by these two traits.
+
+use http::header::HOST;
+use http::{HeaderMap, Request, Response, StatusCode};
+
+/// A call over HTTP.
+pub trait RequestHost {
+    /// Whom it goes to: the host in lower case, and the port unless it is the scheme's own. `None` if it names nobody.
+    ///
+    /// It is what [`RetryAfterLayer`](crate::HeedLayer) goes by, and a key for [`ClientRateLimitLayer::keyed`](crate::OutgoingLayer::keyed):
+    ///
+    /// ```
+    /// use diana::core::{KeyedLimiter, Quota};
+    /// use diana_http::{RequestHost, ClientRateLimitLayer};
+    /// use http::Request;
+    ///
+    /// assert_eq!(Request::get("https://Example.com:443/a").body(())?.host().as_deref(), Some("example.com"));
+    /// assert_eq!(Request::get("http://me:secret@example.com:8080/").body(())?.host().as_deref(), Some("example.com:8080"));
+    ///
+    /// let each_host = KeyedLimiter::new("10/s".parse::<Quota>()?);
+    /// let layer = ClientRateLimitLayer::keyed("each-host", each_host, <Request<()> as RequestHost>::host);
+    /// # drop(layer);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn host(&self) -> Option<String>;
+}
+
+/// The answer to a call over HTTP.
+pub trait ResponseMeta {
+    /// Whether it is a refusal.
+    fn status(&self) -> StatusCode;
+
+    /// Where it says when to come again.
+    fn headers(&self) -> &HeaderMap;
+
+    /// Who answered, in the form of [`RequestHost::host`], if the client knows: behind a redirect it is not who was asked.
+    fn answered_by(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<B> RequestHost for Request<B> {
+    fn host(&self) -> Option<String> {
+        let uri = self.uri();
+        if let Some(host) = uri.host() {
+            return Some(name(uri.scheme_str(), host, uri.port_u16()));
+        }
+        self.headers().get(HOST).and_then(|host| host.to_str().ok()).map(str::to_ascii_lowercase)
+    }
+}
+
+impl<B> ResponseMeta for Response<B> {
+    fn status(&self) -> StatusCode {
+        self.status()
+    }
+
+    fn headers(&self) -> &HeaderMap {
+        self.headers()
+    }
+}
+
+/// One name for each host, however its address is spelled. Who may be allowed in there is no part of it: errors show it.
+pub(crate) fn name(scheme: Option<&str>, host: &str, port: Option<u16>) -> String {
+    let own = match scheme {
+        Some("http") => Some(80),
+        Some("https") => Some(443),
+        _ => None,
+    };
+    let host = host.to_ascii_lowercase();
+    match port {
+        Some(port) if Some(port) != own => format!("{host}:{port}"),
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(uri: &str) -> Option<String> {
+        Request::get(uri).body(()).unwrap().host()
+    }
+
+    #[test]
+    fn a_host_has_one_name_however_it_is_spelled() {
+        for uri in ["http://a.example/x", "http://A.Example:80", "https://a.example:443/", "http://me:pass@a.example/"]
+        {
+            assert_eq!(host(uri).as_deref(), Some("a.example"), "{uri}");
+        }
+        assert_eq!(host("https://a.example:80/").as_deref(), Some("a.example:80"));
+        assert_eq!(host("http://127.0.0.1:8080/").as_deref(), Some("127.0.0.1:8080"));
+        assert_eq!(host("http://[::1]:8080/").as_deref(), Some("[::1]:8080"));
+    }
+
+    #[test]
+    fn without_an_address_the_header_tells() {
+        assert_eq!(host("/x"), None);
+        let call = Request::get("/x").header("host", "A.example:81").body(()).unwrap();
+        assert_eq!(call.host().as_deref(), Some("a.example:81"));
+        let both = Request::get("http://b.example/x").header("host", "a.example").body(()).unwrap();
+        assert_eq!(both.host().as_deref(), Some("b.example"));
+    }
+}

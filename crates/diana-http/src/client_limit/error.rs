@@ -1,0 +1,61 @@
+//! Why a call that waits for its turn came to nothing.
+
+use diana::core::Retry;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a call came to nothing: its turn did not come, or the client itself failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientRateLimitError<E> {
+    /// Its turn did not come. Nothing was sent, and nothing was charged.
+    Overloaded(Overloaded),
+    /// The client failed.
+    Client(E),
+}
+
+/// A limit that has no room within the maximum wait.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Overloaded {
+    /// The limit's name.
+    pub limit: Arc<str>,
+    /// How long the call would have waited.
+    pub max_wait: Duration,
+    /// When it would be granted.
+    pub retry: Retry,
+}
+
+impl fmt::Display for Overloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { limit, max_wait, retry } = self;
+        write!(f, "limit `{limit}` has no room within {max_wait:?}, and nothing was sent: ")?;
+        match retry {
+            Retry::After(wait) => write!(f, "try again in {wait:?}"),
+            Retry::WhenReturned => f.write_str("try again when other calls are done"),
+            Retry::Never => f.write_str("waiting will not help"),
+        }
+    }
+}
+
+impl Error for Overloaded {}
+
+impl<E: fmt::Display> fmt::Display for ClientRateLimitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overloaded(busy) => busy.fmt(f),
+            Self::Client(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for ClientRateLimitError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Overloaded(_) => None,
+            Self::Client(error) => error.source(),
+        }
+    }
+}

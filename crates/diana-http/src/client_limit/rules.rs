@@ -1,0 +1,66 @@
+//! Outgoing calls under the rules of an engine.
+
+use super::limit::{ClientLimit, ClientLimitError, Turn};
+use crate::check_result::CheckResult;
+use crate::filter::Filter;
+use crate::permit::RequestPermit;
+use diana::Verdict;
+use diana::core::{Retry, Store};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Uri};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Who has more maximum wait than this has as much as anybody can tell the time of.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+impl<B, S: Store + 'static> ClientLimit<Request<B>> for Filter<S> {
+    type Held = RequestPermit<S>;
+
+    fn turn(self: Arc<Self>, request: &Request<B>, max_wait: Duration) -> Turn<RequestPermit<S>> {
+        let head = head(request.method(), request.uri().clone(), request.headers());
+        Box::pin(turn(self, head, max_wait))
+    }
+}
+
+/// What the rules look at.
+pub(crate) fn head(method: &Method, uri: Uri, headers: &HeaderMap) -> Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method.clone_from(method);
+    head.uri = uri;
+    head.headers.clone_from(headers);
+    head
+}
+
+/// Waits until the rules let a call pass.
+pub(crate) async fn turn<S: Store + 'static>(
+    filter: Arc<Filter<S>>,
+    head: Parts,
+    max_wait: Duration,
+) -> Result<RequestPermit<S>, ClientLimitError> {
+    let end = Instant::now() + max_wait.min(FOREVER);
+    loop {
+        let checking = filter.check_head(&head, None);
+        // A rule's own `wait` may be longer than the maximum wait; whoever gives up gives back.
+        let checked = tokio::time::timeout_at(end, checking).await;
+        let verdict = match checked {
+            Ok(CheckResult::RequestPermit(mut pass)) => {
+                pass.begin();
+                return Ok(pass);
+            }
+            Ok(CheckResult::Divert(diverted)) => no_turn(diverted.verdict()),
+            Ok(CheckResult::Refuse(refused)) => no_turn(refused.verdict()),
+            Err(_) => return Err(Retry::WhenReturned.into()),
+        };
+        match verdict.retry {
+            Retry::After(wait) if !wait.is_zero() && wait <= end - Instant::now() => tokio::time::sleep(wait).await,
+            _ => return Err(verdict),
+        }
+    }
+}
+
+fn no_turn(verdict: &Verdict) -> ClientLimitError {
+    let limit = verdict.refused_by().map(|rule| rule.name.as_str().into());
+    ClientLimitError { limit, retry: verdict.retry().unwrap_or(Retry::Never) }
+}

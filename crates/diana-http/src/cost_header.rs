@@ -1,0 +1,33 @@
+//! What a response says about what its request cost: `x-diana-cost: 250`, or `x-diana-cost: tokens=250, bytes=98304`.
+//!
+//! A service that knows the cost only afterwards (tokens of a model, rows of a query) says it in its response. A number alone
+//! is for every rule with a `cost`; a number behind a rule's name is for that rule. The client never sees the field.
+
+use diana::ActualCost;
+use http::HeaderMap;
+use http::header::HeaderName;
+
+pub(crate) const COST: HeaderName = HeaderName::from_static("x-diana-cost");
+
+/// Takes what a response says about costs out of its head. What can't be read is nothing.
+pub(crate) fn take(headers: &mut HeaderMap) -> Option<ActualCost> {
+    if !headers.contains_key(COST) {
+        return None;
+    }
+    let values = || headers.get_all(COST).into_iter().filter_map(|value| value.to_str().ok());
+    let parts = || values().flat_map(|value| value.split(','));
+    let for_all = parts().find_map(number).map_or_else(ActualCost::new, ActualCost::all);
+    let for_rules = parts().filter_map(|part| {
+        let (rule, cost) = part.rsplit_once('=')?;
+        Some((rule.trim(), number(cost)?))
+    });
+    let costs = for_rules.fold(for_all, |costs, (rule, cost)| costs.rule(rule, cost));
+    headers.remove(COST);
+    (!costs.is_empty()).then_some(costs)
+}
+
+/// Digits, and nothing else.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}

@@ -1,0 +1,117 @@
+//! What else may look at a request before it goes on: a list of filters, in order, behind Diana's own.
+//!
+//! Diana's filter stands first, always: a request that it refuses touches nothing behind it. What stands behind it is the
+//! user's: a signature, a token, a header to add.
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body_util::Full;
+use std::fmt;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// What a filter says in its own time.
+pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Response<Full<Bytes>>>> + Send + 'a>>;
+
+/// One more look at a request, behind Diana's own.
+///
+/// ```
+/// use bytes::Bytes;
+/// use diana_http::{FilterChain, FilterFuture, HttpFilter};
+/// use http::{Request, Response, StatusCode, request::Parts};
+/// use http_body_util::Full;
+/// use std::net::{IpAddr, Ipv4Addr};
+///
+/// /// Nobody gets at `/internal` from outside.
+/// struct Inside;
+///
+/// impl HttpFilter for Inside {
+///     fn name(&self) -> &str {
+///         "inside"
+///     }
+///
+///     fn check<'a>(&'a self, head: &'a mut Parts, client: IpAddr) -> FilterFuture<'a> {
+///         Box::pin(async move {
+///             if head.uri.path().starts_with("/internal") && !client.is_loopback() {
+///                 let mut response = Response::new(Full::new(Bytes::new()));
+///                 *response.status_mut() = StatusCode::NOT_FOUND;
+///                 return Err(response);
+///             }
+///             Ok(())
+///         })
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let chain = FilterChain::new().and(Inside);
+/// let (mut head, ()) = Request::get("/internal/keys").body(()).unwrap().into_parts();
+/// let refused = chain.check(&mut head, Ipv4Addr::new(203, 0, 113, 7).into()).await.unwrap_err();
+/// assert_eq!((refused.by, refused.response.status()), ("inside", StatusCode::NOT_FOUND));
+/// # }
+/// ```
+pub trait HttpFilter: Send + Sync {
+    /// What it is called in logs.
+    fn name(&self) -> &str;
+
+    /// Looks at the head of a request, and may change it; the error is what is answered in its place.
+    fn check<'a>(&'a self, head: &'a mut Parts, client: IpAddr) -> FilterFuture<'a>;
+}
+
+/// Filters in order. Clones share them.
+#[derive(Clone, Default)]
+pub struct FilterChain {
+    filters: Vec<Arc<dyn HttpFilter>>,
+}
+
+/// A request that a filter of the chain refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FilterChainDenial<'a> {
+    /// The name of the filter.
+    pub by: &'a str,
+    /// What is answered.
+    pub response: Response<Full<Bytes>>,
+}
+
+impl FilterChain {
+    /// An empty one, which lets everything pass.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with one more filter at its end.
+    #[must_use]
+    pub fn and(mut self, filter: impl HttpFilter + 'static) -> Self {
+        self.filters.push(Arc::new(filter));
+        self
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
+    /// The filters, in order.
+    pub fn filters(&self) -> impl Iterator<Item = &dyn HttpFilter> {
+        self.filters.iter().map(|filter| &**filter)
+    }
+
+    /// Asks one filter after the other; the first that refuses ends it.
+    pub async fn check(&self, head: &mut Parts, client: IpAddr) -> Result<(), FilterChainDenial<'_>> {
+        for filter in &self.filters {
+            if let Err(response) = filter.check(head, client).await {
+                return Err(FilterChainDenial { by: filter.name(), response });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for FilterChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.filters().map(HttpFilter::name)).finish()
+    }
+}

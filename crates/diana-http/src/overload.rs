@@ -1,0 +1,139 @@
+//! How busy the machine is: a thread that looks, for rules that say `load`.
+//!
+//! # How it works
+//! Four times a second it reads what Linux counts (`/proc/stat`, `/proc/meminfo`), and what the process's own cgroups (v2)
+//! count where these have a limit of their own, as containers do: the busiest of them is what counts. On other systems nothing is
+//! known of processors and memory, which is told once in the log; rules about connections and traffic work everywhere.
+//!
+//! The thread runs only while a rule in force asks for it.
+
+mod cgroup;
+mod machine;
+
+use diana::Engine;
+use diana::core::{Clock, Store, SystemClock};
+use machine::Machine;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::Thread;
+use std::time::Duration;
+
+/// How often it is looked: often enough that an overload is noticed before queues are long, seldom enough to cost nothing.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Looks how busy the machine is, and tells an engine, while a rule of the engine asks for it.
+///
+/// ```
+/// use diana::rules::{Document, Registry, RuleFile};
+/// use diana::Engine;
+/// use diana_http::LoadSampler;
+/// use std::sync::Arc;
+///
+/// let rules = "rules: [{name: overload, load: {cpu: 85%, memory: 90%}}]";
+/// let file = RuleFile::read(&Document::new("diana.yaml", rules), &Registry::default())?;
+/// let engine = Arc::new(Engine::new(&file));
+///
+/// let sampler = LoadSampler::new(&engine);
+/// assert!(sampler.is_running());
+///
+/// let without = RuleFile::read(&Document::new("diana.yaml", "rules: []"), &Registry::default())?;
+/// engine.set_rules(&without);
+/// sampler.follow(); // say so whenever the rules have changed
+/// assert!(!sampler.is_running());
+/// # Ok::<(), diana::rules::Problems>(())
+/// ```
+///
+/// Dropping it ends the thread; so does dropping the engine.
+pub struct LoadSampler<S: Store + 'static = diana::core::MemoryStore> {
+    engine: Weak<Engine<S>>,
+    running: Mutex<Option<SamplerState>>,
+}
+
+/// The thread, and how it is told to end.
+struct SamplerState {
+    ends: Arc<AtomicBool>,
+    thread: Thread,
+}
+
+impl<S: Store + 'static> LoadSampler<S> {
+    /// Looks for `engine`, from now on if its rules ask for it.
+    pub fn new(engine: &Arc<Engine<S>>) -> Self {
+        let sampler = Self { engine: Arc::downgrade(engine), running: Mutex::default() };
+        sampler.follow();
+        sampler
+    }
+
+    /// Starts or ends the thread as the rules in force ask for it.
+    pub fn follow(&self) {
+        let mut running = self.running.lock();
+        let asks = self.engine.upgrade().is_some_and(|engine| asks(&engine));
+        match (&*running, asks) {
+            (Some(_), false) => *running = None,
+            (None, true) => *running = SamplerState::start(Weak::clone(&self.engine)),
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+
+    /// Whether anybody looks.
+    pub fn is_running(&self) -> bool {
+        self.running.lock().is_some()
+    }
+}
+
+impl SamplerState {
+    fn start<S: Store + 'static>(engine: Weak<Engine<S>>) -> Option<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ends);
+        let thread = std::thread::Builder::new().name("diana-load".to_owned()).spawn(move || look(&engine, &told));
+        match thread {
+            Ok(thread) => Some(Self { ends, thread: thread.thread().clone() }),
+            Err(error) => {
+                tracing::error!(%error, "no thread to look at the machine's load: `load` rules refuse nobody");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SamplerState {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+fn asks<S: Store>(engine: &Engine<S>) -> bool {
+    engine.rules().rules().iter().any(|rule| rule.rule().load.is_some())
+}
+
+fn look<S: Store>(engine: &Weak<Engine<S>>, ends: &AtomicBool) {
+    let mut machine = Machine::default();
+    if !machine.is_known() {
+        tracing::warn!(
+            "nothing is known of this system's processors and memory: `load` goes by connections and traffic"
+        );
+    }
+    while !ends.load(Ordering::Acquire) {
+        // Held only for the moment: whoever drops the engine drops it then and there.
+        let Some(engine) = engine.upgrade() else { return };
+        let seen = machine.look(SystemClock.now());
+        let load = engine.load();
+        if let Some(cpu) = seen.cpu {
+            load.set_cpu(cpu);
+        }
+        if let Some(memory) = seen.memory {
+            load.set_memory(memory);
+        }
+        load.tick(engine.now());
+        drop(engine);
+        SystemClock.park(EVERY);
+    }
+}
+
+impl<S: Store + 'static> fmt::Debug for LoadSampler<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadSampler").field("is_running", &self.is_running()).finish_non_exhaustive()
+    }
+}

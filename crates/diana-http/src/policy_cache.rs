@@ -1,0 +1,214 @@
+//! What is told about a limit whatever its counts are: made once, and used again by every response.
+//!
+//! Each thread keeps its own, so that threads don't fight over who holds a text how often.
+
+use crate::denial::CachedDenial;
+use crate::ratelimit_headers;
+use bytes::Bytes;
+use diana::Asked;
+use diana::core::{
+    Answer, Concurrency, FixedWindow, LeakyBucket, Limit, LimitId, MinInterval, Quota, RefillingBucket, SlidingLog,
+    SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
+};
+use diana::rules::CustomResponse;
+use http::{HeaderValue, StatusCode};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is told about a limit whatever its counts are.
+pub(crate) struct Policy {
+    version: u64,
+    capacity: u64,
+    /// How its part of `RateLimit` begins: its name, up to what remains.
+    beginning: Box<str>,
+    /// What was last told of it. Who is refused is mostly told the same as the one before.
+    told: Option<(u64, Option<u64>, HeaderValue)>,
+    /// Its part of `RateLimit-Policy`.
+    pub(crate) header: HeaderValue,
+    /// What it last answered to those that it alone refuses.
+    pub(crate) refusal: Option<CachedDenial>,
+    /// The body of a refusal by this limit alone, and the status that it is about.
+    problem: Option<(StatusCode, Bytes)>,
+    /// What its rule answers in the user's own words, and that as it is sent.
+    own: Option<(Arc<CustomResponse>, (HeaderValue, Bytes))>,
+}
+
+/// The most that a thread keeps; beyond that it begins anew.
+const MOST: usize = 4_096;
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<IdHasher>>> = RefCell::default();
+}
+
+/// Does something with what is told about a limit.
+pub(crate) fn with<T>(asked: &Asked<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
+    let (limit, capacity) = (asked.limit, asked.answer.status.limit);
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(policy) = known.get_mut(&limit.id())
+            && policy.is_of(limit, capacity)
+        {
+            return act(policy);
+        }
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let mut policy = Policy::new(limit, capacity);
+        let done = act(&mut policy);
+        known.insert(limit.id(), policy);
+        done
+    })
+}
+
+impl Policy {
+    fn new(limit: &Limit, capacity: u64) -> Self {
+        let name = string(limit.name());
+        let mut text = format!("{name};q={capacity}");
+        if limit.algorithm::<Concurrency>().is_some() {
+            text.push_str(";qu=\"concurrent-requests\"");
+        }
+        if let Some(window) = window(limit, capacity) {
+            text.push_str(&format!(";w={window}"));
+        }
+        let header = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        Self {
+            version: limit.version(),
+            capacity,
+            beginning: format!("{name};r=").into(),
+            told: None,
+            refusal: None,
+            header,
+            problem: None,
+            own: None,
+        }
+    }
+
+    fn is_of(&self, limit: &Limit, capacity: u64) -> bool {
+        self.version == limit.version() && self.capacity == capacity
+    }
+
+    /// `RateLimit` of this limit alone.
+    pub(crate) fn status(&mut self, answer: &Answer) -> HeaderValue {
+        let (remaining, reset) = (answer.status.remaining, ratelimit_headers::reset(answer));
+        if let Some((known, when, told)) = &self.told
+            && (*known, *when) == (remaining, reset)
+        {
+            return told.clone();
+        }
+        let mut text = Vec::with_capacity(96);
+        self.write_standing(&mut text, remaining, reset);
+        let told = HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        self.told = Some((remaining, reset, told.clone()));
+        told
+    }
+
+    /// How much is left, and for how many seconds.
+    pub(crate) fn write_standing(&self, text: &mut Vec<u8>, remaining: u64, reset: Option<u64>) {
+        text.extend_from_slice(self.beginning.as_bytes());
+        text.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
+        if let Some(reset) = reset {
+            text.extend_from_slice(b";t=");
+            text.extend_from_slice(itoa::Buffer::new().format(reset).as_bytes());
+        }
+    }
+
+    /// The body of a refusal by this limit alone.
+    pub(crate) fn problem(&mut self, status: StatusCode, make: impl FnOnce() -> Bytes) -> Bytes {
+        match &self.problem {
+            Some((known, body)) if *known == status => body.clone(),
+            _ => {
+                let body = make();
+                self.problem = Some((status, body.clone()));
+                body
+            }
+        }
+    }
+
+    /// What its rule answers in the user's own words.
+    pub(crate) fn own(&mut self, answer: &Arc<CustomResponse>) -> (HeaderValue, Bytes) {
+        match &self.own {
+            Some((known, sent)) if Arc::ptr_eq(known, answer) => sent.clone(),
+            _ => {
+                let sent = own(answer);
+                self.own = Some((Arc::clone(answer), sent.clone()));
+                sent
+            }
+        }
+    }
+}
+
+/// What a rule answers in the user's own words, as it is sent.
+pub(crate) fn own(answer: &CustomResponse) -> (HeaderValue, Bytes) {
+    let content_type = HeaderValue::from_str(&answer.content_type);
+    let content_type = content_type.unwrap_or_else(|_| HeaderValue::from_static("text/plain; charset=utf-8"));
+    (content_type, Bytes::copy_from_slice(answer.text.as_bytes()))
+}
+
+/// In how many seconds so much is granted at most; `None` if time gives nothing back.
+fn window(limit: &Limit, capacity: u64) -> Option<u64> {
+    let of_bucket = |quota: Quota| {
+        let nanos = quota.period().as_nanos().saturating_mul(u128::from(capacity)) / u128::from(quota.permits());
+        seconds(nanos)
+    };
+    let of_window = |quota: Quota| seconds(quota.period().as_nanos());
+    let of_rate = |rate: f64| {
+        // No more than f64 has, and never below 1.
+        let time = Duration::try_from_secs_f64(capacity as f64 / rate).ok()?;
+        Some(seconds(time.as_nanos()))
+    };
+    None.or_else(|| limit.algorithm::<TokenBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| limit.algorithm::<FixedWindow>().map(|window| of_window(window.quota())))
+        .or_else(|| limit.algorithm::<SlidingWindow>().map(|window| of_window(window.quota())))
+        .or_else(|| limit.algorithm::<LeakyBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| limit.algorithm::<RefillingBucket>().map(|bucket| of_bucket(bucket.quota())))
+        .or_else(|| {
+            // Of several windows, the one whose limit is shown.
+            let log = limit.algorithm::<SlidingLog>()?;
+            log.windows().iter().find(|quota| quota.permits() == capacity).map(|quota| of_window(*quota))
+        })
+        .or_else(|| limit.algorithm::<MinInterval>().map(|every| seconds(every.interval().as_nanos())))
+        .or_else(|| limit.algorithm::<SmoothBursty>().and_then(|smooth| of_rate(smooth.rate())))
+        .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate())))
+}
+
+/// Whole seconds, rounded up, and at least one.
+fn seconds(nanos: u128) -> u64 {
+    u64::try_from(nanos.div_ceil(1_000_000_000)).unwrap_or(u64::MAX).max(1)
+}
+
+/// A text as a string of a structured field (RFC 9651), in which only printable ASCII can stand.
+fn string(text: &str) -> String {
+    let mut string = String::with_capacity(text.len() + 2);
+    string.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => string.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => string.push(char::from(byte)),
+            _ => string.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    string.push('"');
+    string
+}
+
+/// Spreads the numbers of limits, which nobody outside chooses.
+#[derive(Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+}

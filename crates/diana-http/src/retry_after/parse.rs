@@ -1,0 +1,116 @@
+//! What an answer says about when to come again.
+
+use crate::ratelimit_headers::RATE_LIMIT;
+use http::header::{DATE, HeaderMap, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+use std::time::Duration;
+
+/// For how long an answer asks to be left alone. What can't be read asks for nothing.
+pub(super) fn pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    let is_refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let retry_after = if is_refused { retry_after(headers) } else { None };
+    // Who has just been served may hear, too, that nothing is left. `Retry-After` is the more exact: `t` of `RateLimit` is when
+    // the limit has recovered, and enough for one request comes back earlier.
+    retry_after.or_else(|| used_up(headers)).filter(|time| !time.is_zero())
+}
+
+/// Seconds, or a date; of which only how far it is from the answer's own date counts, as clocks differ.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Some(seconds) = number(said) {
+        return Some(Duration::from_secs(seconds));
+    }
+    let then = httpdate::parse_http_date(said).ok()?;
+    let now = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
+    then.duration_since(now).ok()
+}
+
+/// The longest time for which a limit of `RateLimit: "a";r=0;t=31, "b";r=7` has nothing left.
+fn used_up(headers: &HeaderMap) -> Option<Duration> {
+    let fields = headers.get_all(RATE_LIMIT).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
+    let limits = fields.flat_map(|field| outside_strings(field, ','));
+    limits.filter_map(time_of).max().map(Duration::from_secs)
+}
+
+/// In how many seconds a limit that has nothing left has something again.
+fn time_of(limit: &str) -> Option<u64> {
+    let (mut remaining, mut time) = (None, None);
+    for parameter in outside_strings(limit, ';').skip(1) {
+        match parameter.trim().split_once('=') {
+            Some(("r", value)) => remaining = number(value),
+            Some(("t", value)) => time = number(value),
+            _ => {}
+        }
+    }
+    time.filter(|_| remaining == Some(0))
+}
+
+/// The parts between separators that do not stand in a string (RFC 9651), where `\"` does not end it.
+fn outside_strings(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut is_string, mut is_escaped) = (false, false);
+    text.split(move |character| {
+        let was_escaped = is_escaped;
+        is_escaped = is_string && !was_escaped && character == '\\';
+        if character == '"' && !was_escaped {
+            is_string = !is_string;
+        }
+        character == separator && !is_string
+    })
+}
+
+/// Digits, and nothing else; more than anybody can wait is the most.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::from(u32::MAX)).min(u64::from(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seconds(status: u16, fields: &[(&'static str, &str)]) -> Option<u64> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        }
+        pause(StatusCode::from_u16(status).unwrap(), &headers).map(|time| time.as_secs())
+    }
+
+    #[test]
+    fn retry_after_counts_where_something_was_refused() {
+        assert_eq!(seconds(429, &[("retry-after", "120")]), Some(120));
+        assert_eq!(seconds(503, &[("retry-after", " 7 ")]), Some(7));
+        assert_eq!(seconds(301, &[("retry-after", "120")]), None);
+        let then = ("retry-after", "Wed, 21 Oct 2015 07:28:30 GMT");
+        assert_eq!(seconds(503, &[then, ("date", "Wed, 21 Oct 2015 07:28:00 GMT")]), Some(30));
+        assert_eq!(seconds(503, &[then, ("date", "Wed, 21 Oct 2015 07:29:00 GMT")]), None);
+        assert_eq!(seconds(503, &[then]), None);
+        for wrong in ["", "0", "-1", "1.5", "soon", "+3", "1, 2"] {
+            assert_eq!(seconds(429, &[("retry-after", wrong)]), None, "{wrong}");
+        }
+        assert_eq!(seconds(429, &[("retry-after", "99999999999999999999999")]), Some(u64::from(u32::MAX)));
+    }
+
+    #[test]
+    fn a_limit_that_is_used_up_counts_whatever_the_status() {
+        assert_eq!(seconds(200, &[("ratelimit", "\"a\";r=0;t=31")]), Some(31));
+        assert_eq!(seconds(200, &[("ratelimit", "\"a\";r=1;t=31")]), None);
+        assert_eq!(seconds(200, &[("ratelimit", "\"a\";r=0")]), None);
+        assert_eq!(
+            seconds(200, &[("ratelimit", "\"a\"; t=5; r=0, \"b\";r=0;t=9"), ("ratelimit", "\"c\";r=0;t=7")]),
+            Some(9)
+        );
+        // What stands in a name is no parameter.
+        assert_eq!(seconds(200, &[("ratelimit", r#""a;r=0;t=9, \";r=0;t=9";r=3;t=4"#)]), None);
+        assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=31"), ("retry-after", "40")]), Some(40));
+        assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=60"), ("retry-after", "30")]), Some(30));
+    }
+
+    proptest! {
+        #[test]
+        fn anything_may_be_said(text in "[ -~]{0,40}", status in 200_u16..600) {
+            let _ = seconds(status, &[("ratelimit", &text), ("retry-after", &text), ("date", &text)]);
+        }
+    }
+}

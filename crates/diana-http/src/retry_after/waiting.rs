@@ -1,0 +1,88 @@
+//! The step that all clients share: a call waits until its host wants it and its turn is, and passes on what the answer says.
+
+use super::RetryAfterLayer;
+use super::parse;
+use crate::client_ext::{RequestHost, ResponseMeta};
+use crate::client_limit::{self, ClientLimit, Overloaded};
+use diana::core::Retry;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// A call that waits until its host wants it, and for its turn if there is a limit as well. Then the call may be made;
+/// [`heard`](Self::heard) takes its answer.
+pub(crate) struct Waiting<R, L: ClientLimit<R>> {
+    layer: RetryAfterLayer<L>,
+    host: Arc<str>,
+    since: Instant,
+    /// Boxed, since few calls wait.
+    sleep: Option<Pin<Box<Sleep>>>,
+    turn: Option<client_limit::Waiting<L::Held>>,
+}
+
+impl<R: RequestHost, L: ClientLimit<R>> Waiting<R, L> {
+    pub(super) fn new(call: &R, layer: RetryAfterLayer<L>) -> Self {
+        // Those that name nobody go to the same one, as far as anybody can tell.
+        let host = call.host().unwrap_or_default().into();
+        Self { layer, host, since: Instant::now(), sleep: None, turn: None }
+    }
+
+    /// What the call, which is the one that it began with, holds while it is under way.
+    pub(crate) fn poll(&mut self, call: &R, context: &mut Context<'_>) -> Poll<Result<Option<L::Held>, Overloaded>> {
+        loop {
+            if let Some(turn) = &mut self.turn {
+                let held = ready!(Pin::new(turn).poll(context));
+                self.turn = None;
+                let held = held?;
+                // Its turn may come during a pause that began meanwhile. Then it stands in line again after that, or else all whose
+                // turn came would go out together when the pause is over.
+                if self.pause().is_none() {
+                    return Poll::Ready(Ok(Some(held)));
+                }
+            }
+            ready!(self.poll_pause(context))?;
+            let Some(limit) = &self.layer.limit else { return Poll::Ready(Ok(None)) };
+            self.turn = Some(limit.turn(call));
+        }
+    }
+}
+
+impl<R, L: ClientLimit<R>> Waiting<R, L> {
+    fn poll_pause(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Overloaded>> {
+        loop {
+            if let Some(sleep) = &mut self.sleep {
+                ready!(sleep.as_mut().poll(context));
+                self.sleep = None;
+            }
+            // Others may have been told to wait longer meanwhile.
+            let Some(left) = self.pause() else { return Poll::Ready(Ok(())) };
+            let max_wait = self.layer.max_wait;
+            if self.since.elapsed().saturating_add(left) > max_wait {
+                let (limit, retry) = (Arc::clone(&self.host), Retry::After(left));
+                return Poll::Ready(Err(Overloaded { limit, max_wait, retry }));
+            }
+            self.sleep = Some(Box::pin(tokio::time::sleep(left)));
+        }
+    }
+
+    /// How long the host is still left alone.
+    fn pause(&self) -> Option<Duration> {
+        self.layer.pauses.left(&self.host, Instant::now())
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Leaves the host alone if its answer says so. Behind a redirect that holds for both: who asks the one meets the other.
+    pub(crate) fn heard(&self, answer: &impl ResponseMeta) {
+        let Some(time) = parse::pause(answer.status(), answer.headers()) else { return };
+        let now = Instant::now();
+        self.layer.pauses.pause(&self.host, time, now);
+        if let Some(other) = answer.answered_by().filter(|other| **other != *self.host) {
+            self.layer.pauses.pause(&other, time, now);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+-- Guava's limiter in microseconds: stored permits, and when the next request may go. diana-core's `smooth` tells how it
+-- works; here are its operations, on the same doubles and in the same order, so that the results are the same to the bit.
+--
+-- KEYS   PARAMETERS STORED NEXT_FREE AHEAD SINCE, where STORED has the 17 digits that tell every double, and AHEAD is how
+--        far ahead of its time NEXT_FREE lay when it was written, in whole seconds, rounded up. As with a moment
+--        (lib/gcra.lua), one that lies further ahead was written by a clock that has since been put back.
+-- ARGV   1     the most that is stored
+--        2     microseconds of idleness that store one permit
+--        3     what a new key has in store: the most, or what that came to when the rate changed in this microsecond
+--        take, charge:  4     microseconds for which the key is kept at least
+--                       5     microseconds between two permits in a steady flow
+--                       6     the cost
+--                       7     the patience in microseconds; charge: unused
+--                       8...  what stored permits cost, as the algorithm's file tells
+--        refund:        4, 5  the stored permits and the next free time from before the grant
+--                       6, 7  what they were after it
+-- seen   the stored permits, the next free time
+local guava = {}
+
+-- Java's `(long)` of what is never negative, as far as time goes.
+function guava.whole_micros(micros)
+  if not (micros >= 1) then return 0 end
+  if micros >= END then return END end
+  return floor(micros)
+end
+
+local function read(key, parameters, place)
+  local raw = redis.pcall('GET', key)
+  if not raw then return tonumber(argv[place + 3]), now, argv[place - 1] end
+  if type(raw) == 'table' or sub(raw, 1, #parameters + 1) ~= parameters .. ' ' then return end
+  local stored, next_free, ahead, since = match(raw, '^(%S+) (%d+) (%d+) (%S+)$', #parameters + 2)
+  if not tonumber(stored) then return end
+  local furthest = now + ahead * 1000000
+  next_free = tonumber(next_free)
+  if next_free > furthest then next_free, put_back = furthest, true end
+  return tonumber(stored), next_free, since
+end
+
+local function stored_after(stored, idle, place)
+  return math.min(tonumber(argv[place + 1]), stored + idle / tonumber(argv[place + 2]))
+end
+
+-- Turns idle time into stored permits.
+local function settled(stored, next_free, place)
+  if now <= next_free then return stored, next_free end
+  return stored_after(stored, now - next_free, place), now
+end
+
+-- The microsecond from which on the store is full. The product and the quotient that fills the store may be rounded to
+-- either side of a microsecond.
+local function full_at(stored, next_free, place)
+  local most, interval = tonumber(argv[place + 1]), tonumber(argv[place + 2])
+  local idle = guava.whole_micros(ceil((most - stored) * interval))
+  -- Scaled by a change of the rate, a store may lie above its maximum, until the next microsecond cuts it.
+  if stored_after(stored, idle, place) < most or stored > most then idle = idle + 1 end
+  return math.min(next_free + idle, END)
+end
+
+local function text(parameters, stored, next_free, since)
+  -- In this order: the larger of -0 and 0 is the first, and -0 is no text that is read.
+  local ahead = math.max(0, ceil((next_free - now) / 1000000))
+  return format('%s %.17g %.0f %.0f %s', parameters, stored, next_free, ahead, since)
+end
+
+-- The algorithm in which `price_of_stored(stored, taken, stable_interval, place)` is what stored permits cost, in whole
+-- microseconds.
+function guava.algorithm(price_of_stored)
+  local function spend(parameters, place, stored, next_free, since)
+    stored, next_free = settled(stored, next_free, place)
+    local interval, required = tonumber(argv[place + 5]), tonumber(argv[place + 6])
+    local from_store = math.min(required, stored)
+    local price = guava.whole_micros((required - from_store) * interval)
+    price = price + price_of_stored(stored, from_store, interval, place)
+    stored, next_free = stored - from_store, math.min(next_free + price, END)
+    local fresh_at = math.max(full_at(stored, next_free, place), math.min(now + tonumber(argv[place + 4]), END))
+    return text(parameters, stored, next_free, since), fresh_at
+  end
+
+  local algorithm = {}
+
+  function algorithm.take(key, parameters, place)
+    local stored, next_free, since = read(key, parameters, place)
+    if not stored then return end
+    local seen = { format('%.17g', stored), next_free }
+    if next_free - tonumber(argv[place + 7]) > now then return false, seen end
+    return true, seen, spend(parameters, place, stored, next_free, since)
+  end
+
+  function algorithm.charge(key, parameters, place)
+    local stored, next_free, since = read(key, parameters, place)
+    if not stored then return end
+    return true, nil, spend(parameters, place, stored, next_free, since)
+  end
+
+  function algorithm.mend(key, parameters, place)
+    local stored, next_free, since = read(key, parameters, place)
+    return text(parameters, stored, next_free, since), full_at(stored, next_free, place)
+  end
+
+  -- Puts back the state from before the grant, while nothing has happened to the key since, and while time has not given
+  -- it back already.
+  function algorithm.refund(key, parameters, place)
+    local stored, next_free, since = read(key, parameters, place)
+    if not stored then return end
+    local is_last = stored == tonumber(argv[place + 6]) and next_free == tonumber(argv[place + 7])
+    if not is_last or next_free >= END then return true end
+    local before, before_free = tonumber(argv[place + 4]), tonumber(argv[place + 5])
+    local then_stored, then_free = settled(before, before_free, place)
+    local now_stored, now_free = settled(stored, next_free, place)
+    if then_stored == now_stored and then_free == now_free then return true end
+    -- Not dropped at once: within the microsecond of a change, a new key may have something else in store than a full one.
+    local fresh_at = math.max(full_at(before, before_free, place), now + 1)
+    return true, nil, text(parameters, before, before_free, since), fresh_at
+  end
+
+  return algorithm
+end

@@ -1,0 +1,105 @@
+//! What Guava's two limiters share on Redis: `scripts/lib/guava.lua`.
+
+use crate::args::Args;
+use crate::rational_time::END;
+use crate::scripted::{Asking, Body, Numbers, Written};
+use diana_core::{Algorithm, Receipt, SmoothRate, SmoothState, Timestamp};
+
+/// Half of what a script can count, in microseconds; the other half is left to the clock.
+const LONGEST: f64 = (END / 2) as f64;
+
+/// Why such a limiter can't be kept.
+pub(super) fn why_not(smooth: &SmoothRate) -> Option<String> {
+    let rate = smooth.rate_given();
+    if rate.is_infinite() || smooth.max_permits().is_infinite() {
+        return Some(format!("{rate:?}/s lets everything pass, which modules no shared count; count it in process"));
+    }
+    let fills = smooth.max_permits() * smooth.cool_down_interval_micros();
+    // Written so that what is no number is too long as well.
+    let is_short = smooth.stable_interval_micros() < LONGEST && fills < LONGEST;
+    (!is_short).then(|| format!("{rate:?}/s takes more than 140 years to give a permit, or to fill its store"))
+}
+
+pub(super) fn take_args(smooth: &SmoothRate, args: &mut Args, asking: &Asking) {
+    push(smooth, args, asking.stored);
+    args.push(asking.keeps.as_micros().min(u128::from(END / 2)));
+    args.push(format_args!("{:?}", smooth.stable_interval_micros()));
+    args.push(asking.cost.get());
+    args.push((asking.max_wait.as_nanos() / 1_000).min(END));
+    if let Some((threshold, slope)) = smooth.threshold_and_slope() {
+        args.push(format_args!("{threshold:?}"));
+        args.push(format_args!("{slope:?}"));
+    }
+}
+
+/// The state before the grant, and what the grant made of it: the script only compares and puts back.
+pub(super) fn refund_args(smooth: &SmoothRate, args: &mut Args, receipt: &Receipt) {
+    let before = SmoothState::before(receipt);
+    let mut after = before;
+    smooth.acquire(&mut after, before.next_free_micros(), receipt.cost());
+    push(smooth, args, None);
+    for state in [before, after] {
+        args.push(format_args!("{:?}", state.stored_permits()));
+        args.push(state.next_free_micros().min(END));
+    }
+}
+
+pub(super) fn seen(numbers: Numbers<'_>) -> Option<SmoothState> {
+    Some(SmoothState::new(numbers.real(0)?, numbers.whole(1)?))
+}
+
+/// A state as the script writes it, put back if the clock was.
+pub(super) fn read(body: &Body, now: Timestamp) -> Option<SmoothState> {
+    let Body::Text(text) = body else { return None };
+    let mut fields = text.split(' ');
+    let stored: f64 = fields.next()?.parse().ok()?;
+    let next_free: u64 = fields.next()?.parse().ok()?;
+    let ahead: u64 = fields.next()?.parse().ok()?;
+    let furthest = now.as_micros().saturating_add(ahead.saturating_mul(1_000_000));
+    Some(SmoothState::new(stored, next_free.min(furthest)))
+}
+
+/// A state as the script reads it.
+pub(super) fn write<A: Algorithm<State = SmoothState>>(algorithm: &A, state: &SmoothState, now: Timestamp) -> Written {
+    let next_free = state.next_free_micros().min(END);
+    let ahead = next_free.saturating_sub(now.as_micros()).div_ceil(1_000_000);
+    // It resets when it is paid and full, which is when it is as good as new.
+    let fresh_at = (now + algorithm.status(state, now).reset).as_nanos().div_ceil(1_000).min(END);
+    let body = Body::Text(format!("{:?} {next_free} {ahead}", state.stored_permits()));
+    Written { body: (!algorithm.is_fresh(state, now)).then_some(body), fresh_at: Some(fresh_at) }
+}
+
+/// The rate of one of `instances`.
+#[allow(clippy::cast_precision_loss, reason = "nobody has 2^53 instances")]
+pub(super) fn divided_rate(smooth: &SmoothRate, instances: u64) -> f64 {
+    smooth.rate_given() / instances.max(1) as f64
+}
+
+/// What a key has in store that is carried over from `old` in the moment of the change, without having a state.
+pub(super) fn stored_after_change(smooth: &SmoothRate, old: &SmoothRate, stored: Option<f64>, at: Timestamp) -> f64 {
+    let mut state = old.fresh(at.as_micros());
+    if let Some(stored) = stored {
+        state = SmoothState::new(stored, state.next_free_micros());
+    }
+    smooth.set_rate(&mut state, old, at.as_micros());
+    state.stored_permits()
+}
+
+/// What a state of `old` comes to. One that is as good as none goes, and is carried over as if it had not been there.
+pub(super) fn carried<A>(algorithm: &A, old: &A, body: &Body, now: Timestamp) -> Option<Written>
+where
+    A: Algorithm<State = SmoothState>,
+{
+    let mut state = read(body, now)?;
+    if old.is_fresh(&state, now) {
+        return Some(Written { body: None, fresh_at: None });
+    }
+    algorithm.rescale(&mut state, old, now);
+    Some(write(algorithm, &state, now))
+}
+
+fn push(smooth: &SmoothRate, args: &mut Args, stored: Option<f64>) {
+    args.push(format_args!("{:?}", smooth.max_permits()));
+    args.push(format_args!("{:?}", smooth.cool_down_interval_micros()));
+    args.push(format_args!("{:?}", stored.unwrap_or(smooth.max_permits())));
+}

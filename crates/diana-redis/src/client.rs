@@ -1,0 +1,382 @@
+//! The store's contract on Redis, without any comforts: each request is one script call, for keys on one node.
+
+use crate::batch::Batches;
+use crate::key::slot;
+use crate::limit_config::{LimitConfig, LimitConfigs};
+use crate::link::CallError;
+use crate::migrate::{self, Dump, push_swap};
+use crate::options::{Batching, Options};
+use crate::request::{Item, Op, Reply, Request, Timing, answers};
+use crate::script_runner::{CallContext, ScriptRunner};
+use crate::scripted::{Asking, Effect, LeaseCall, Numbers};
+use diana_core::{Answer, Ask, Cost, Decision, Limit, MaxWait, Receipt, Status, StoreError, Timestamp};
+use redis::Value;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// How often a state is tried to be carried over while others write it, before its old parameters are gone by once more.
+const CARRIES: usize = 4;
+
+/// Redis as a store.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) runner: Arc<ScriptRunner>,
+    pub(crate) configs: LimitConfigs,
+    pub(crate) prefix: String,
+    batches: Option<Batches>,
+    /// The upper half of this instance's tickets, and how many it gave out.
+    tickets: (u64, AtomicU64),
+    /// For how long a permit of a concurrency limit is held at most.
+    pub(crate) permits_for: Duration,
+    /// Where what is done behind a request is done.
+    pub(crate) runtime: Handle,
+}
+
+/// By which parameters a state goes on that was written under others than ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Under {
+    /// Ours: it is carried over.
+    Ours,
+    /// Its own: what comes late must not undo a change that others made meanwhile.
+    Found,
+}
+
+/// Something that was taken: the plan, the name of the state, and the receipt.
+pub(crate) type Taken = (Arc<LimitConfig>, Vec<u8>, Receipt);
+
+/// The asks of a request, each count once.
+#[derive(Debug)]
+pub(crate) struct Items {
+    pub(crate) items: SmallVec<[Item; 2]>,
+    /// For each ask, which of the items is its own.
+    places: SmallVec<[usize; 4]>,
+}
+
+impl Items {
+    /// The decision over the asks, from that over the items.
+    pub(crate) fn spread(&self, decision: &Decision) -> Decision {
+        Decision::new(self.places.iter().filter_map(|place| decision.answers().get(*place).copied()))
+    }
+
+    /// The decision over the items, from that over the asks.
+    pub(crate) fn gather(&self, decision: &Decision) -> Decision {
+        let first = |item| self.places.iter().position(|place| *place == item);
+        Decision::new((0..self.items.len()).filter_map(|item| decision.answers().get(first(item)?).copied()))
+    }
+}
+
+impl Client {
+    pub(crate) fn new(runner: ScriptRunner, options: &Options, instance: u64) -> Self {
+        let Options { prefix, batching, permits_for, .. } = options;
+        let runner = Arc::new(runner);
+        // A cluster's script can't leave its slot.
+        let batches = *batching == Batching::On && !runner.link.is_cluster();
+        let batches = batches.then(|| Batches::new(Arc::clone(&runner)));
+        let tickets = (instance, AtomicU64::new(0));
+        let (configs, prefix, runtime) = (LimitConfigs::new(prefix), prefix.clone(), Handle::current());
+        Self { runner, configs, prefix, batches, tickets, permits_for: *permits_for, runtime }
+    }
+
+    /// The asks as items: each count once, at the largest cost and with the least maximum wait.
+    pub(crate) fn items(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Items, StoreError> {
+        // In whole microseconds, as Redis counts: what is finer would be granted here and denied there.
+        let whole = |max_wait: MaxWait| MaxWait::up_to(Duration::from_micros(max_wait.as_nanos() / 1_000));
+        let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
+        for ask in asks {
+            let max_wait = whole(ask.max_wait.min(max_wait));
+            let config = self.configs.find(ask.limit, Some(now))?;
+            let name = config.keys.name(ask.key);
+            // Two limits of one name are one on Redis.
+            if let Some(place) = items.iter().position(|item| item.name == name) {
+                if let Some(item) = items.get_mut(place) {
+                    item.asking.cost = item.asking.cost.max(ask.cost);
+                    item.asking.max_wait = item.asking.max_wait.min(max_wait);
+                }
+                places.push(place);
+                continue;
+            }
+            places.push(items.len());
+            let (ticket, permits_for) = (self.ticket(), self.permits_for);
+            let stored = config.stored_at(now);
+            let asking =
+                Asking { cost: ask.cost, max_wait, about: now, ticket, permits_for, stored, keeps: config.keeps };
+            items.push(Item { config, name, asking, seen: None });
+        }
+        Ok(Items { items, places })
+    }
+
+    /// A number that no other instance gives out, and this one never again.
+    pub(crate) fn ticket(&self) -> u128 {
+        u128::from(self.tickets.0) << 64 | u128::from(self.tickets.1.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The budget of a request that begins now, at the caller's `now`.
+    pub(crate) fn moment(&self, now: Timestamp) -> CallContext {
+        CallContext { now, budget: self.runner.link.budget() }
+    }
+
+    /// Whether all parts of Redis are up that keep these items.
+    pub(crate) fn is_up(&self, items: &[Item]) -> bool {
+        items.iter().all(|item| self.runner.link.is_up(self.runner.link.part(&item.name)))
+    }
+
+    /// Whether one call can't carry `items`: a cluster's script can't leave its slot.
+    pub(crate) fn is_across(&self, items: &[Item]) -> bool {
+        self.runner.link.is_cluster() && items.windows(2).any(|two| slot(&two[0].name) != slot(&two[1].name))
+    }
+
+    /// Sorts `all` into groups that one call can carry each.
+    pub(crate) fn groups<'a, T>(
+        &self,
+        all: &'a mut [T],
+        name: impl Fn(&T) -> &[u8] + 'a,
+    ) -> impl Iterator<Item = &'a mut [T]> {
+        let is_cluster = self.runner.link.is_cluster();
+        let slot_of = move |one: &T| if is_cluster { slot(name(one)) } else { 0 };
+        all.sort_by_cached_key(&slot_of);
+        all.chunk_by_mut(move |a, b| slot_of(a) == slot_of(b))
+    }
+
+    /// Takes all of `items`, or looks at them. They are on one node.
+    pub(crate) async fn ask(
+        &self,
+        op: Op,
+        items: &mut [Item],
+        moment: CallContext,
+    ) -> Result<SmallVec<[Answer; 8]>, CallError> {
+        for _ in 0..=items.len() * CARRIES {
+            let (now, mut part) = self.run(op, Request::asks(op, items), moment).await?;
+            match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
+                Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
+                Reply::Changed(index) => {
+                    let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
+                    item.config = self.bring_over(&item.config, &item.name, Under::Ours, moment).await?;
+                }
+                Reply::Done { granted, seen } => {
+                    let effect = if granted && op == Op::Take { Effect::Taken } else { Effect::None };
+                    let answers = answers(items, seen, now, effect).ok_or_else(CallError::nonsense)?;
+                    let agrees = answers.iter().all(Answer::is_granted) == granted;
+                    return if agrees { Ok(answers) } else { Err(CallError::disagreement()) };
+                }
+            }
+        }
+        Err(CallError::busy())
+    }
+
+    /// Charges `items`, which are on one node, without asking: a receipt for each, where there is one.
+    pub(crate) async fn charge(
+        &self,
+        items: &mut [Item],
+        under: Under,
+        moment: CallContext,
+    ) -> Result<Vec<Option<Receipt>>, CallError> {
+        for _ in 0..=CARRIES {
+            let (now, mut part) = self.run(Op::Charge, Request::asks(Op::Charge, items), moment).await?;
+            match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
+                Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
+                Reply::Done { seen, .. } => {
+                    let receipts = items.iter().zip(&*seen).map(|(item, seen)| match seen {
+                        Value::Array(numbers) => item.config.erased.charged(Numbers(numbers), &item.asking, now),
+                        _ => None,
+                    });
+                    return Ok(receipts.collect());
+                }
+                // Of many keys each may have parameters of its own, and to find out takes longer than one call has.
+                Reply::Changed(_) if items.len() > 1 => return Err(CallError::busy()),
+                Reply::Changed(index) => {
+                    let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
+                    item.config = self.bring_over(&item.config, &item.name, under, moment).await?;
+                }
+            }
+        }
+        Err(CallError::busy())
+    }
+
+    /// One ask, for a state whose name is known.
+    pub(crate) fn item(&self, config: Arc<LimitConfig>, name: Vec<u8>, cost: Cost, now: Timestamp) -> Item {
+        let (ticket, permits_for, stored) = (self.ticket(), self.permits_for, config.stored_at(now));
+        let asking =
+            Asking { cost, max_wait: MaxWait::NONE, about: now, ticket, permits_for, stored, keeps: config.keeps };
+        Item { config, name, asking, seen: None }
+    }
+
+    /// Gives back what the receipts say, or holds it for as long again: as much of it as can be. An error if something could
+    /// not be, if possible one that may pass.
+    pub(crate) async fn hand_in(
+        &self,
+        op: Op,
+        receipts: &mut [Taken],
+        under: Under,
+        moment: CallContext,
+    ) -> Result<(), CallError> {
+        let mut all = Ok(());
+        for group in self.groups(receipts, |(_, name, _)| name) {
+            let mut done = self.hand_in_at_once(op, group, under, moment).await;
+            if group.len() > 1 && matches!(&done, Err(error) if error.is_of_keys()) {
+                // One of them is no reason to keep the others.
+                done = Ok(());
+                for one in group.chunks_mut(1) {
+                    done = both(done, self.hand_in_at_once(op, one, under, moment).await);
+                }
+            }
+            all = both(all, done);
+        }
+        all
+    }
+
+    async fn hand_in_at_once(
+        &self,
+        op: Op,
+        receipts: &mut [Taken],
+        under: Under,
+        moment: CallContext,
+    ) -> Result<(), CallError> {
+        for _ in 0..=receipts.len() * CARRIES {
+            let (_, mut part) = self.run(op, Request::receipts(op, receipts, self.permits_for), moment).await?;
+            match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
+                Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
+                Reply::Done { .. } => return Ok(()),
+                Reply::Changed(index) => {
+                    let (config, name, _) = receipts.get_mut(index).ok_or_else(CallError::nonsense)?;
+                    *config = self.bring_over(config, name, under, moment).await?;
+                }
+            }
+        }
+        Err(CallError::busy())
+    }
+
+    /// Leases a block of one of the sizes that `lease` names: how many permits it has, and where the state stands then.
+    /// `None` if the state was written under other parameters.
+    pub(crate) async fn lease(
+        &self,
+        config: &LimitConfig,
+        name: &[u8],
+        lease: &LeaseCall<'_>,
+        moment: CallContext,
+    ) -> Result<Option<(u64, Status)>, CallError> {
+        let (now, mut part) = self.run(Op::Lease, Request::lease(config, name.to_vec(), lease), moment).await?;
+        match Reply::read(&mut part).ok_or_else(CallError::nonsense)? {
+            Reply::Failed(reason) => Err(CallError::Unanswerable(reason.to_owned())),
+            Reply::Changed(_) => Ok(None),
+            Reply::Done { seen, .. } => {
+                let Some(Value::Array(numbers)) = seen.first() else { return Err(CallError::nonsense()) };
+                let numbers = Numbers(numbers);
+                // The size comes last.
+                let size = numbers.0.len().checked_sub(1).and_then(|last| numbers.whole(last));
+                let leased = size.zip(config.erased.status(numbers, now));
+                leased.map(Some).ok_or_else(CallError::nonsense)
+            }
+        }
+    }
+
+    /// Makes a key as good as new.
+    pub(crate) async fn reset(&self, config: &LimitConfig, key: &[u8], moment: CallContext) -> Result<(), CallError> {
+        let name = config.keys.name(key);
+        let mut cmd = redis::cmd("UNLINK");
+        cmd.arg(&name);
+        self.runner.link.call(self.runner.link.part(&name), &cmd, moment.budget).await.map(drop)
+    }
+
+    /// The plan of a limit.
+    pub(crate) fn config(&self, limit: &Limit) -> Result<Arc<LimitConfig>, StoreError> {
+        self.configs.find(limit, None)
+    }
+
+    /// Carries the state at `name` over to `config`, or goes by the state's own parameters if those are newer, or meant: the plan
+    /// to ask again with.
+    async fn bring_over(
+        &self,
+        config: &Arc<LimitConfig>,
+        name: &[u8],
+        under: Under,
+        moment: CallContext,
+    ) -> Result<Arc<LimitConfig>, CallError> {
+        let (runner, part) = (&self.runner, self.runner.link.part(name));
+        let mut last = None;
+        for _ in 0..CARRIES {
+            let value = runner.script(&runner.scripts.dump, part, moment.budget, |cmd| {
+                cmd.arg(1).arg(name);
+            });
+            let value = value.await?;
+            let (redis_now, text) = dumped(&value).ok_or_else(CallError::nonsense)?;
+            let Some(text) = text else { return Ok(Arc::clone(config)) };
+            let foreign = |reason| CallError::Unanswerable(format!("key `{}`: {reason}", name.escape_ascii()));
+            let dump = Dump::read(&text).map_err(foreign)?;
+            let handed_in = runner.handed_in(moment);
+            let now = Timestamp::from_micros(handed_in.unwrap_or(redis_now));
+            if dump.erased.parameters() == config.erased.parameters() {
+                // Somebody was faster; or it only looks like one of ours.
+                return if dump.makes_sense(now) { Ok(Arc::clone(config)) } else { Err(foreign(migrate::foreign())) };
+            }
+            if let Some(newer) = self.configs.adopt(config, &dump.erased, &dump.since) {
+                return Ok(newer);
+            }
+            if under == Under::Found {
+                return Ok(Arc::new(config.as_written(&dump.erased, &dump.since)));
+            }
+            let written = dump.carried(config, now).ok_or_else(|| foreign(migrate::foreign()))?;
+            let swapped = runner.script(&runner.scripts.swap, part, moment.budget, |cmd| {
+                cmd.arg(1).arg(name);
+                push_swap(cmd, &text, config, &dump, &written, handed_in.is_some());
+            });
+            if swapped.await? == Value::Int(1) {
+                return Ok(Arc::clone(config));
+            }
+            last = Some(dump);
+        }
+        // Others write this key all the time. For this once, its old parameters will do.
+        let dump = last.ok_or_else(CallError::busy)?;
+        Ok(Arc::new(config.as_written(&dump.erased, &dump.since)))
+    }
+
+    /// Runs decide.lua for one request: Redis's time, and what became of it.
+    async fn run(&self, op: Op, request: Request, moment: CallContext) -> Result<(Timestamp, Value), CallError> {
+        match self.run_once(op, request.clone(), moment).await {
+            // The answer is here, so it was not late: Redis's clock was set. By now it is known to be.
+            Err(CallError::Late) => self.run_once(op, request, moment).await,
+            Err(CallError::Failed(reason)) => {
+                let names = request.names().iter().map(|name| format!("`{}`", name.escape_ascii()));
+                let names = names.collect::<Vec<_>>().join(", ");
+                let hint = "delete it if Diana did not write it, or give Diana another prefix";
+                Err(CallError::Unanswerable(format!("key {names}: {reason}; {hint}")))
+            }
+            other => other,
+        }
+    }
+
+    async fn run_once(&self, op: Op, request: Request, moment: CallContext) -> Result<(Timestamp, Value), CallError> {
+        if let Some(batches) = self.batches.as_ref().filter(|_| op == Op::Take) {
+            return batches.take(request, moment).await;
+        }
+        // A refund that comes late is still right.
+        let part = request.names().first().map_or(0, |name| self.runner.link.part(name));
+        let deadline = if op == Op::Refund { None } else { self.runner.deadline(part, moment) };
+        let timing = Timing { now: self.runner.handed_in(moment), deadline };
+        let (now, replies) = self.runner.decide(op, &[request], part, timing, moment.budget).await?;
+        replies.into_iter().next().map(|reply| (now, reply)).ok_or_else(CallError::nonsense)
+    }
+}
+
+/// Of two failures the one that may pass.
+fn both(one: Result<(), CallError>, other: Result<(), CallError>) -> Result<(), CallError> {
+    match (one, other) {
+        (Err(one), Err(other)) => Err(if one.may_pass() { one } else { other }),
+        (one, other) => one.and(other),
+    }
+}
+
+/// Redis's time, and the text of a state if there is one.
+fn dumped(value: &Value) -> Option<(u64, Option<Cow<'_, str>>)> {
+    let Value::Array(parts) = value else { return None };
+    let [Value::Int(now), text] = &parts[..] else { return None };
+    let text = match text {
+        // What Diana writes is always text.
+        Value::BulkString(text) => Some(String::from_utf8_lossy(text)),
+        _ => None,
+    };
+    Some((u64::try_from(*now).ok()?, text))
+}

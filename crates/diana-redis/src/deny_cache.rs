@@ -1,0 +1,254 @@
+//! The deny cache: requests that Redis is known to deny are denied without asking.
+//!
+//! Kept is, by name, the last state that Redis reported. A request is answered from it only if the states of *all* its limits
+//! are known and one of them denies it. Then the algorithms compute the whole report from the states, at the current time: so
+//! it says of every limit what Redis would say, the longest retry included, as long as no other process changes a state.
+//!
+//! ```text
+//!   {A, B} ──▶ A known? B known? ──▶ both, and A denies ──▶ denied here: A retry after 3 s, B 47 left
+//!                     │                        │
+//!                     ▼ one is not             ▼ neither denies
+//!                  ask Redis               ask Redis
+//! ```
+//!
+//! What always holds (`tests/it/differential.rs`, `tests/it/deny_cache.rs`):
+//! - Nobody is denied whom Redis would grant: other processes can only take. What gives back is time, which is computed, and a
+//!   refund, a reset or a change of the limit, after which the state is forgotten.
+//! - What this process takes or charges is in the reports at once. What other processes take appears within [`LONGEST`].
+//! - A limit whose permits are held until they are released denies only when Redis says so: any process may release.
+//!
+//! States enter when a request is denied, and when a grant takes the last permits: of a flood not even the first request needs
+//! to be denied by Redis. Afterwards every reply about a name that is kept refreshes it.
+//!
+//! The time of a state counts from when the question was sent, which is before Redis answered it: so a denial ends a little too
+//! early, never too late.
+
+use crate::limit_config::LimitConfig;
+use crate::request::{Item, ScriptView};
+use crate::scripted::Recalled;
+use diana_core::{Decision, Retry, Timestamp};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const SHARDS: usize = 16;
+/// The most states that are kept: those that don't fit cost a trip, nothing else.
+const MOST: usize = 65_536;
+/// The most bytes that names and states take, over all shards.
+const MOST_BYTES: usize = 64 << 20;
+/// What an entry takes beside its name and what its state keeps on the heap.
+const ENTRY_BYTES: usize = 256;
+/// How long a state is believed, since another process may refund or reset.
+const LONGEST: Duration = Duration::from_secs(1);
+/// How often a full shard is searched for states that are too old.
+const SWEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// The last known states, by their names.
+#[derive(Debug)]
+pub(crate) struct DenyCache {
+    clocks: Clocks,
+    hasher: RandomState,
+    shards: [Mutex<Shard>; SHARDS],
+    /// How often each shard was told to forget something: a reply to a question that was sent before may be older than that.
+    forgotten: [AtomicU64; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    states: HashMap<Vec<u8>, Known>,
+    bytes: usize,
+    swept: Timestamp,
+}
+
+/// One state, as Redis reported it.
+#[derive(Debug)]
+struct Known {
+    /// The parameters that it is kept under.
+    config: Arc<LimitConfig>,
+    state: Arc<Recalled>,
+    /// When it was so, by Redis's clock.
+    at: Timestamp,
+    /// When the question was sent, by the clock of this process.
+    asked: Timestamp,
+    bytes: usize,
+}
+
+/// When a question was sent, so that its reply can be compared with what happened since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    at: Timestamp,
+    forgotten: [u64; SHARDS],
+}
+
+/// Whose clocks the states are timed by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// One server's.
+    One,
+    /// Those of a cluster's nodes, which may differ.
+    Several,
+}
+
+impl DenyCache {
+    pub(crate) fn new(clocks: Clocks) -> Self {
+        Self {
+            clocks,
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            forgotten: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// The whole report on `items`, if it is known that they are denied.
+    pub(crate) fn denial(&self, items: &[Item], here: Timestamp) -> Option<Decision> {
+        let known = items.iter().map(|item| {
+            let shard = self.shard(&item.name).lock();
+            let known = shard.states.get(&item.name).filter(|known| known.is_believed(&item.config, here))?;
+            Some((Arc::clone(&known.state), known.at + here.since(known.asked)))
+        });
+        let mut known = known.collect::<Option<SmallVec<[_; 4]>>>()?;
+        if self.clocks == Clocks::One {
+            // Each of them is no earlier than it is on Redis, so the earliest is nearest. And limits that come back at the same
+            // time are reported so.
+            let now = known.iter().map(|(_, now)| *now).min()?;
+            known.iter_mut().for_each(|known| known.1 = now);
+        }
+        let mut is_denied = false;
+        let answers = items.iter().zip(&known).map(|(item, (state, now))| {
+            let answer = item.config.erased.recall(state, &item.asking, *now)?;
+            match answer.retry() {
+                // Any process may release at any time.
+                Some(Retry::WhenReturned) => return None,
+                Some(_) if item.config.erased.holds() => return None,
+                Some(_) => is_denied = true,
+                None => {}
+            }
+            Some(answer)
+        });
+        let answers = answers.collect::<Option<SmallVec<_>>>()?;
+        is_denied.then(|| Decision::from(answers))
+    }
+
+    /// Notes that a question is sent now.
+    pub(crate) fn asking(&self, here: Timestamp) -> Asked {
+        Asked { at: here, forgotten: std::array::from_fn(|place| self.forgotten[place].load(Ordering::Acquire)) }
+    }
+
+    /// Learns the states from a reply to the question that was sent at `asked`.
+    pub(crate) fn learn(&self, items: &[Item], decision: &Decision, asked: &Asked) {
+        let is_worth_keeping = is_denied_next(items, decision);
+        for item in items {
+            let place = self.place(&item.name);
+            let mut shard = self.shards[place].lock();
+            let is_kept = shard.states.contains_key(&item.name);
+            if !is_kept && !is_worth_keeping {
+                continue;
+            }
+            let Some(seen) = &item.seen else { continue };
+            if self.forgotten[place].load(Ordering::Acquire) != asked.forgotten[place] {
+                // Maybe this one, and the reply may be from before.
+                shard.remove(&item.name);
+                continue;
+            }
+            match item.config.erased.remember(seen, &item.asking) {
+                Some(state) => shard.put(item, state, seen.at, asked.at),
+                None => shard.remove(&item.name),
+            }
+        }
+    }
+
+    /// Forgets what is known of the state with this name.
+    pub(crate) fn forget(&self, name: &[u8]) {
+        let place = self.place(name);
+        let mut shard = self.shards[place].lock();
+        self.forgotten[place].fetch_add(1, Ordering::AcqRel);
+        shard.remove(name);
+    }
+
+    /// Forgets what is known of a state of which permits are released. Replies that are under way are learned all the same:
+    /// such a limit never denies from here, and releases are too frequent to throw away what is learned of others meanwhile.
+    pub(crate) fn forget_released(&self, name: &[u8]) {
+        self.shard(name).lock().remove(name);
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        for (shard, forgotten) in self.shards.iter().zip(&self.forgotten) {
+            let mut shard = shard.lock();
+            forgotten.fetch_add(1, Ordering::AcqRel);
+            *shard = Shard::default();
+        }
+    }
+
+    fn place(&self, name: &[u8]) -> usize {
+        usize::from(self.hasher.hash_one(name).to_le_bytes()[7]) % SHARDS
+    }
+
+    fn shard(&self, name: &[u8]) -> &Mutex<Shard> {
+        &self.shards[self.place(name)]
+    }
+}
+
+/// Whether the same request is denied if it comes again at once, by a limit that time gives back.
+fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
+    let is_granted = decision.is_granted();
+    items.iter().zip(decision.answers()).filter(|(item, _)| !item.config.erased.holds()).any(|(item, answer)| {
+        if !is_granted {
+            return !answer.is_granted();
+        }
+        if answer.status.remaining >= item.asking.cost.get() {
+            return false;
+        }
+        let next = |seen: &ScriptView| {
+            let erased = &item.config.erased;
+            erased.recall(&erased.remember(seen, &item.asking)?, &item.asking, seen.at)
+        };
+        item.seen.as_ref().and_then(next).is_some_and(|next| !next.is_granted())
+    })
+}
+
+impl Known {
+    fn is_believed(&self, config: &Arc<LimitConfig>, here: Timestamp) -> bool {
+        Arc::ptr_eq(&self.config, config) && self.asked <= here && here.since(self.asked) < LONGEST
+    }
+}
+
+impl Shard {
+    fn put(&mut self, item: &Item, state: Recalled, at: Timestamp, asked: Timestamp) {
+        if self.states.get(&item.name).is_some_and(|known| Arc::ptr_eq(&known.config, &item.config) && known.at > at) {
+            // Replies may overtake each other.
+            return;
+        }
+        self.remove(&item.name);
+        let bytes = ENTRY_BYTES + item.name.len() + state.heap_bytes();
+        if !self.has_room(bytes) {
+            if asked.since(self.swept) < SWEEP_EVERY {
+                return;
+            }
+            self.swept = asked;
+            self.states.retain(|_, known| asked.since(known.asked) < LONGEST);
+            self.bytes = self.states.values().map(|known| known.bytes).sum();
+            if !self.has_room(bytes) {
+                return;
+            }
+        }
+        self.bytes += bytes;
+        let known = Known { config: Arc::clone(&item.config), state: Arc::new(state), at, asked, bytes };
+        self.states.insert(item.name.clone(), known);
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.states.len() < MOST / SHARDS && self.bytes + bytes <= MOST_BYTES / SHARDS
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if let Some(known) = self.states.remove(name) {
+            self.bytes -= known.bytes;
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A scripted algorithm without its type, so that limits of different kinds stand in one list.
+
+use crate::args::Args;
+use crate::request::ScriptView;
+use crate::scripted::{Asking, Body, Effect, LeaseCall, Leasing, Numbers, Recalled, Remembered, Scripted, Written};
+use crate::scripts::{Module, ModuleSet};
+use diana_core::{Answer, Limit, Receipt, Status, Timestamp};
+use std::any::Any;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// A [`Scripted`] algorithm, and the text of its parameters.
+#[derive(Debug)]
+pub(crate) struct Erased<A> {
+    algorithm: A,
+    parameters: String,
+    modules: ModuleSet,
+}
+
+impl<A: Scripted> Erased<A> {
+    pub(crate) fn new(algorithm: A, kind: usize) -> Self {
+        let parameters = format!("{}{}", A::MODULE.letter, algorithm.parameters());
+        Self { algorithm, parameters, modules: ModuleSet::one(kind) }
+    }
+}
+
+/// Any [`Erased`] algorithm.
+pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
+    fn module(&self) -> &'static Module;
+    fn modules(&self) -> ModuleSet;
+    fn parameters(&self) -> &str;
+    fn take(&self, args: &mut Args, asking: &Asking);
+    fn charge(&self, args: &mut Args, asking: &Asking);
+    /// The receipt for a charge, by what the script saw before it.
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt>;
+    fn refund(&self, args: &mut Args, receipt: &Receipt);
+    fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
+    fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
+    /// What the deny cache keeps of what a script saw, and of what the ask then took.
+    fn remember(&self, seen: &ScriptView, asking: &Asking) -> Option<Recalled>;
+    /// What is answered from that at `now`, without effect. `None` if it does not tell.
+    fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer>;
+    /// What `other`, a state of which is written as `body`, comes to under these parameters.
+    fn carry(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<Written>;
+    /// What a key without a state has in store in the moment `at` of a change from `other`, under which it had `stored`.
+    fn stored_after_change(&self, other: &dyn ErasedAlgorithm, stored: Option<f64>, at: Timestamp) -> Option<f64>;
+    fn algorithm(&self) -> &dyn Any;
+    /// How many permits are in use in the state that is written as `body`.
+    fn used(&self, body: &Body, now: Timestamp) -> Option<u64>;
+    fn leasing(&self) -> Leasing;
+    /// Whether permits are held until they are given back, rather than used up.
+    fn holds(&self) -> bool;
+    fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>);
+    /// Where the state that a script saw stands.
+    fn status(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Status>;
+    /// The limit with the share of one of `instances`.
+    fn divided(&self, limit: &Limit, instances: u64) -> Limit;
+}
+
+impl<A: Scripted> ErasedAlgorithm for Erased<A> {
+    fn module(&self) -> &'static Module {
+        &A::MODULE
+    }
+
+    fn modules(&self) -> ModuleSet {
+        self.modules
+    }
+
+    fn parameters(&self) -> &str {
+        &self.parameters
+    }
+
+    fn take(&self, args: &mut Args, asking: &Asking) {
+        self.algorithm.take_args(args, asking);
+    }
+
+    fn charge(&self, args: &mut Args, asking: &Asking) {
+        self.algorithm.charge_args(args, asking);
+    }
+
+    fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
+        self.algorithm.charged(numbers, asking, now)
+    }
+
+    fn refund(&self, args: &mut Args, receipt: &Receipt) {
+        self.algorithm.refund_args(args, receipt);
+    }
+
+    fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration) {
+        self.algorithm.extend_args(args, receipt, permits_for);
+    }
+
+    fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
+        self.algorithm.answer_to(numbers, asking, now, effect)
+    }
+
+    fn remember(&self, seen: &ScriptView, asking: &Asking) -> Option<Recalled> {
+        let remembered = self.algorithm.remembered(Numbers(&seen.numbers), asking, seen.at, seen.effect)?;
+        let heap_bytes = match &remembered {
+            Remembered::State(state) => self.algorithm.heap_bytes(state),
+            Remembered::Report(_) => 0,
+        };
+        Some(Recalled::new(remembered, heap_bytes))
+    }
+
+    fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer> {
+        match known.get::<A::State>()? {
+            Remembered::State(state) => Some(Answer {
+                outcome: self.algorithm.peek(state, now, asking.cost, asking.max_wait),
+                status: self.algorithm.status(state, now),
+            }),
+            Remembered::Report(report) => report.answer(asking, now),
+        }
+    }
+
+    fn carry(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<Written> {
+        match other.algorithm().downcast_ref::<A>() {
+            Some(old) => self.algorithm.carried(old, body, now),
+            // Of another kind: what is in use is all that both understand.
+            None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
+        }
+    }
+
+    fn stored_after_change(&self, other: &dyn ErasedAlgorithm, stored: Option<f64>, at: Timestamp) -> Option<f64> {
+        self.algorithm.stored_after_change(other.algorithm().downcast_ref::<A>()?, stored, at)
+    }
+
+    fn algorithm(&self) -> &dyn Any {
+        &self.algorithm
+    }
+
+    fn used(&self, body: &Body, now: Timestamp) -> Option<u64> {
+        let status = self.algorithm.status(&self.algorithm.read(body, now)?, now);
+        Some(status.limit.saturating_sub(status.remaining))
+    }
+
+    fn leasing(&self) -> Leasing {
+        self.algorithm.leasing()
+    }
+
+    fn holds(&self) -> bool {
+        A::HOLDS
+    }
+
+    fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>) {
+        self.algorithm.lease_args(args, lease);
+    }
+
+    fn status(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Status> {
+        Some(self.algorithm.status(&self.algorithm.seen(numbers, now)?, now))
+    }
+
+    fn divided(&self, limit: &Limit, instances: u64) -> Limit {
+        limit.changed_to(self.algorithm.divided(instances))
+    }
+}

@@ -1,0 +1,54 @@
+//! Permits that were taken for somebody who still waits, and go back if nobody comes for them.
+
+use super::SharedLimiter;
+use diana_core::{Answer, Decision, Outcome, Retry};
+
+/// A decision whose permits go back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    limiter: SharedLimiter,
+    key: Vec<u8>,
+    decision: Option<Decision>,
+}
+
+impl Reservation {
+    pub(super) fn new(limiter: &SharedLimiter, key: &[u8], decision: Decision) -> Self {
+        Self { limiter: limiter.clone(), key: key.to_vec(), decision: Some(decision) }
+    }
+
+    pub(super) fn decision(&self) -> &Decision {
+        static NONE: std::sync::LazyLock<Decision> = std::sync::LazyLock::new(|| Decision::new([]));
+        self.decision.as_ref().unwrap_or(&NONE)
+    }
+
+    /// Somebody has come for them.
+    pub(super) fn keep(mut self) -> Decision {
+        self.decision.take().unwrap_or_else(|| Decision::new([]))
+    }
+
+    /// The same as a denial: others stand in line, so what would be granted is not for this one.
+    pub(super) fn denied(self) -> Self {
+        let denied = |answer: &Answer| Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, ..*answer };
+        let decision = Decision::new(self.decision().answers().iter().map(denied));
+        Self::new(&self.limiter, &self.key, decision)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(decision) = self.decision.take().filter(Decision::is_granted) {
+            give_back(&self.limiter, &self.key, &decision);
+        }
+    }
+}
+
+/// Gives back in the background, for those who drop something and can't wait for Redis. Who asks after this, in this process,
+/// is answered as if it were done.
+pub(super) fn give_back(limiter: &SharedLimiter, key: &[u8], decision: &Decision) {
+    let refund = limiter.start_giving_back(key, decision);
+    limiter.store.runtime().spawn(async move {
+        if let Err(error) = refund.await {
+            tracing::debug!(%error, "permits could not be given back; time will do it");
+        }
+    });
+}

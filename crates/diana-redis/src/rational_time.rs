@@ -1,0 +1,113 @@
+//! Times as scripts have them: microseconds, and a numerator over a denominator that a whole limit shares.
+//!
+//! diana-core counts a rate's moments in ticks, `scale` to a nanosecond. A tick is then `1 / (1000 × scale)` of a
+//! microsecond, and the moments that a script ever sees are whole multiples of one permit's interval after a whole
+//! microsecond. So the interval in lowest terms has the denominator that is needed, which is often 1.
+
+/// Microseconds that scripts tell apart from the end of time: the year 2255.
+pub(crate) const END: u64 = 9_000_000_000_000_000;
+
+/// The largest denominator: two numerators must add up to less than 2^53.
+const LARGEST: u64 = 1 << 52;
+
+/// A time in microseconds and a fraction of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Time {
+    pub(crate) micros: u64,
+    pub(crate) numerator: u64,
+}
+
+/// What turns ticks into [`Time`]s and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fractions {
+    /// Ticks in a microsecond.
+    ticks: u128,
+    /// Numerators in a microsecond.
+    denominator: u64,
+}
+
+impl Fractions {
+    /// For intervals of `interval / scale` nanoseconds; `None` if a double can't count that finely.
+    pub(crate) fn new((interval, scale): (u64, u64)) -> Option<Self> {
+        let ticks = u128::from(scale) * 1_000;
+        let denominator = ticks / gcd(ticks, u128::from(interval));
+        let denominator = u64::try_from(denominator).ok().filter(|denominator| *denominator <= LARGEST)?;
+        Some(Self { ticks, denominator })
+    }
+
+    pub(crate) fn denominator(&self) -> u64 {
+        self.denominator
+    }
+
+    /// Ticks as a time, rounded down; the end of time at most.
+    pub(crate) fn time(&self, ticks: u128) -> Time {
+        let micros = u64::try_from(ticks / self.ticks).unwrap_or(u64::MAX);
+        if micros >= END {
+            return Time { micros: END, numerator: 0 };
+        }
+        let numerator = ticks % self.ticks / (self.ticks / u128::from(self.denominator));
+        Time { micros, numerator: u64::try_from(numerator).unwrap_or(0) }
+    }
+
+    /// Ticks as a time, rounded up: for a moment that comes from other parameters, and may lie between two numerators.
+    ///
+    /// All that it is ever compared with is whole numerators (times, prices, capacities, maximum wait in microseconds), so
+    /// whatever fits behind the moment itself fits behind this one, and nothing else does.
+    pub(crate) fn time_from(&self, ticks: u128) -> Time {
+        let numerator = self.ticks / u128::from(self.denominator);
+        self.time(ticks.div_ceil(numerator).saturating_mul(numerator))
+    }
+
+    /// A time as ticks.
+    pub(crate) fn ticks(&self, time: Time) -> u128 {
+        u128::from(time.micros) * self.ticks + u128::from(time.numerator) * (self.ticks / u128::from(self.denominator))
+    }
+
+    /// Nanoseconds as ticks.
+    pub(crate) fn of_nanos(&self, nanos: u64) -> u128 {
+        u128::from(nanos) * (self.ticks / 1_000)
+    }
+}
+
+fn gcd(mut a: u128, mut b: u128) -> u128 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_of_a_second_counts_thirds() {
+        let thirds = Fractions::new((1_000_000_000, 3)).unwrap();
+        assert_eq!(thirds.denominator(), 3);
+        let time = thirds.time(1_000_000_000);
+        assert_eq!(time, Time { micros: 333_333, numerator: 1 });
+        assert_eq!(thirds.ticks(time), 1_000_000_000);
+    }
+
+    #[test]
+    fn whole_microseconds_need_no_fraction() {
+        assert_eq!(Fractions::new((10_000_000, 1)).map(|fractions| fractions.denominator()), Some(1));
+        assert_eq!(Fractions::new((1, 1)).map(|fractions| fractions.denominator()), Some(1_000));
+        assert_eq!(Fractions::new((1, 1 << 53)), None);
+    }
+
+    #[test]
+    fn a_moment_from_elsewhere_is_not_moved_to_the_past() {
+        let halves = Fractions::new((500, 1)).unwrap();
+        let rounded = [1_000, 1_001, 1_500, 1_501].map(|ticks| halves.time_from(ticks));
+        let halves = [(1, 0), (1, 1), (1, 1), (2, 0)].map(|(micros, numerator)| Time { micros, numerator });
+        assert_eq!(rounded, halves);
+    }
+
+    #[test]
+    fn nothing_lies_beyond_the_end_of_time() {
+        let whole = Fractions::new((1_000, 1)).unwrap();
+        assert_eq!(whole.time(u128::MAX), Time { micros: END, numerator: 0 });
+        assert_eq!(whole.time_from(u128::MAX), Time { micros: END, numerator: 0 });
+    }
+}

@@ -1,0 +1,146 @@
+//! The scripts' files, and how those that a request needs become one script.
+//!
+//! Redis runs one script at a time and gives it no way to call another. So what is sent is one text: the prelude, the
+//! libraries and algorithms that the request needs, and the driver. Only what is needed, since Redis runs all of the text
+//! each time, and each function that is defined costs; there are few combinations in a process, and each is put together once.
+
+use crate::kind::KINDS;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// One algorithm's file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Module {
+    /// What requests call it: the name of the file.
+    pub(crate) name: &'static str,
+    /// What the parameters of its states begin with.
+    pub(crate) letter: char,
+    pub(crate) source: &'static str,
+    pub(crate) libraries: &'static [Library],
+}
+
+/// A file that several algorithms use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Library {
+    source: &'static str,
+}
+
+impl Library {
+    pub(crate) const QUEUE: Self = Self { source: include_str!("../scripts/lib/queue.lua") };
+    pub(crate) const GCRA: Self = Self { source: include_str!("../scripts/lib/gcra.lua") };
+    pub(crate) const FIELDS: Self = Self { source: include_str!("../scripts/lib/fields.lua") };
+    pub(crate) const SET: Self = Self { source: include_str!("../scripts/lib/set.lua") };
+    pub(crate) const GUAVA: Self = Self { source: include_str!("../scripts/lib/guava.lua") };
+    const DUMP: Self = Self { source: include_str!("../scripts/lib/dump.lua") };
+}
+
+/// Which algorithms a script needs: one bit for each of [`KINDS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct ModuleSet(u16);
+
+impl ModuleSet {
+    pub(crate) fn one(kind: usize) -> Self {
+        Self(1 << kind)
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    fn modules(self) -> impl Iterator<Item = &'static Module> {
+        KINDS.iter().enumerate().filter(move |(kind, _)| self.0 & (1 << kind) != 0).map(|(_, kind)| kind.module)
+    }
+}
+
+/// A script as Redis knows it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) text: String,
+    pub(crate) sha: String,
+}
+
+impl Script {
+    fn new(text: String) -> Self {
+        let sha = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, sha }
+    }
+}
+
+/// The scripts that were put together so far.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    decide: RwLock<HashMap<(ModuleSet, Driver), Arc<Script>>>,
+    pub(crate) dump: Script,
+    pub(crate) swap: Script,
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        let with_dump = |source: &str| Script::new(format!("{}\n{source}", Library::DUMP.source));
+        Self {
+            decide: RwLock::default(),
+            dump: with_dump(include_str!("../scripts/dump.lua")),
+            swap: with_dump(include_str!("../scripts/swap.lua")),
+        }
+    }
+}
+
+impl Scripts {
+    /// The script that decides over these algorithms.
+    pub(crate) fn decide(&self, modules: ModuleSet, driver: Driver) -> Arc<Script> {
+        if let Some(script) = self.decide.read().get(&(modules, driver)) {
+            return Arc::clone(script);
+        }
+        let script = Arc::new(Script::new(compose(modules, driver)));
+        Arc::clone(self.decide.write().entry((modules, driver)).or_insert(script))
+    }
+}
+
+/// What of a script asks the algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Driver {
+    /// Any requests: decide.lua.
+    Many,
+    /// One ask that takes, by Redis's clock, which most are: decide_one.lua, at two thirds of the cost.
+    One,
+}
+
+fn compose(modules: ModuleSet, driver: Driver) -> String {
+    let mut text = match driver {
+        Driver::Many => include_str!("../scripts/head.lua"),
+        Driver::One => include_str!("../scripts/head_one.lua"),
+    }
+    .to_owned();
+    text.push_str(include_str!("../scripts/prelude.lua"));
+    text.push_str(include_str!("../scripts/lib/write.lua"));
+    let mut libraries: Vec<Library> = Vec::new();
+    for library in modules.modules().flat_map(|module| module.libraries) {
+        if !libraries.contains(library) {
+            libraries.push(*library);
+            text.push_str(library.source);
+        }
+    }
+    if driver == Driver::Many {
+        text.push_str("\nlocal algorithms = {}\n");
+    }
+    for Module { name, source, .. } in modules.modules() {
+        // Writing to a `String` does not fail.
+        let _ = match driver {
+            Driver::Many => write!(text, "\nalgorithms.{name} = (function()\n{source}\nend)()\n"),
+            Driver::One => write!(text, "\nlocal algorithm = (function()\n{source}\nend)()\n"),
+        };
+    }
+    text.push_str(match driver {
+        Driver::Many => include_str!("../scripts/decide.lua"),
+        Driver::One => include_str!("../scripts/decide_one.lua"),
+    });
+    without_comments(&text)
+}
+
+/// What Redis need not read: comments on lines of their own, and indentation.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
+    lines.collect::<Vec<_>>().join("\n")
+}

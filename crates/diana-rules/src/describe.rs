@@ -1,0 +1,155 @@
+//! Rules in words, for people who want to know what their file means.
+//!
+//! What is said is taken from what the rule came to, not from its text: whoever reads it sees what will happen.
+
+mod gateway;
+mod limit;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use crate::rule::{CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Rule};
+pub use gateway::describe_gateway;
+use std::fmt;
+pub use store::describe_store;
+pub use table::table;
+
+/// One rule in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RuleDescription {
+    /// Whom it counts: `each account`, `everyone together`.
+    pub who: String,
+    /// Which requests it is about: `GET /search/**`.
+    pub what: String,
+    /// How much is allowed: `at most 100 a second (200 at once), and at most 20000 an hour`.
+    pub limit: String,
+    /// What happens beyond: `refused with 429`.
+    pub beyond: String,
+    /// What else is to be known: who is let through, who has other limits, what a request costs.
+    pub notes: Vec<String>,
+}
+
+/// What a rule means, in words.
+///
+/// ```
+/// use diana_rules::{Document, Registry, RuleFile, describe};
+///
+/// let document = Document::new("diana.yaml", "rules: [{name: a, by: ip/24, limit: {rate: 100/s, burst: 200}, status: 429}]");
+/// let file = RuleFile::read(&document, &Registry::default())?;
+/// assert_eq!(
+///     describe(&file.rules[0]).to_string(),
+///     "each /24 network or IPv6 /64, all requests: at most 100 a second (200 at once); beyond that refused with 429",
+/// );
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+pub fn describe(rule: &Rule) -> RuleDescription {
+    RuleDescription {
+        who: rule.by.describe(),
+        what: rule.matches.to_string(),
+        limit: limit::of_rule(rule),
+        beyond: beyond(rule),
+        notes: notes(rule),
+    }
+}
+
+impl fmt::Display for RuleDescription {
+    /// As one sentence, with the notes behind it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, what, limit, beyond, notes } = self;
+        write!(f, "{who}, {what}: {limit}; beyond that {beyond}")?;
+        notes.iter().try_for_each(|note| write!(f, "; {note}"))
+    }
+}
+
+fn beyond(rule: &Rule) -> String {
+    if rule.mode == Mode::Shadow {
+        return "only reported (shadow)".to_owned();
+    }
+    let refuses = !rule.limits.is_empty() || rule.adaptive || rule.load.is_some() || !rule.deny.is_empty();
+    let refuses = refuses || rule.missing == Missing::Deny;
+    let end = match &rule.over {
+        _ if !refuses => return "slowed down".to_owned(),
+        OverLimit::Deny => {
+            let words = if rule.answer.is_some() { ", in your own words" } else { "" };
+            format!("refused with {}{words}", rule.status)
+        }
+        OverLimit::Divert(upstream) => format!("goes to {upstream}"),
+    };
+    match (rule.wait, rule.queue) {
+        (None, _) => end,
+        (Some(wait), None) => format!("waits, at most {}; then {end}", units::time(wait)),
+        (Some(wait), Some(queue)) => format!("waits in line, at most {queue} for {}; then {end}", units::time(wait)),
+    }
+}
+
+fn notes(rule: &Rule) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &rule.cost {
+        CostOf::Request => {}
+        CostOf::Fixed(cost) if cost.get() == 1 => {}
+        CostOf::Fixed(cost) => notes.push(format!("each request costs {}", cost.get())),
+        CostOf::Expression(expression) => {
+            let least = match rule.cost_min {
+                0 => ", and is not counted if that is 0".to_owned(),
+                1 => String::new(),
+                least => format!(", at least {least}"),
+            };
+            let failed = match rule.cost_default {
+                Some(cost) => format!("{} if that fails", cost.get()),
+                None => "refused with 400 if that fails".to_owned(),
+            };
+            notes.push(format!("a request costs what `{expression}` says{least}; {failed}"));
+        }
+    }
+    if rule.held_until == HeldUntil::UpstreamDone {
+        notes.push("a place is held until the upstream is done, even if the client leaves".to_owned());
+    }
+    let list = |list: &KeyList| some(list.written().iter().cloned(), ", ");
+    if !rule.allow.is_empty() {
+        notes.push(format!("not counted: {}", list(&rule.allow)));
+    }
+    if !rule.deny.is_empty() {
+        notes.push(format!("refused at once: {}", list(&rule.deny)));
+    }
+    if !rule.overrides.is_empty() {
+        let each = rule.overrides.iter().map(|own| {
+            // Whoever names an address of IPv6 names the customer's /64.
+            let whose =
+                rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
+            format!("{whose} has {}", limit::all(&own.limits))
+        });
+        notes.push(some(each, "; "));
+    }
+    let paths = &rule.matches.paths;
+    let is_in_path = |name: &str| !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name));
+    if let Some(missing) = rule.by.may_be_missing(is_in_path) {
+        notes.push(match rule.missing {
+            Missing::Skip => format!("requests without {missing} are not limited by this rule"),
+            Missing::Deny => match rule.missing_status {
+                Some(status) => format!("requests without {missing} are refused with {status}"),
+                None => format!("requests without {missing} are refused"),
+            },
+            Missing::Shared => format!("requests without {missing} are counted together"),
+        });
+    }
+    if rule.home == CountedIn::Shared && !rule.limits.is_empty() {
+        notes.push("counted for all instances together".to_owned());
+    }
+    notes
+}
+
+/// The most of a list that is said.
+const MOST: usize = 5;
+
+/// The first few, and how many more there are.
+fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String {
+    let more = values.len().saturating_sub(MOST);
+    let mut said = values.take(MOST).collect::<Vec<_>>().join(between);
+    if more > 0 {
+        said.push_str(&format!("{between}and {more} more"));
+    }
+    said
+}

@@ -1,0 +1,155 @@
+//! How much is allowed, in words, for each algorithm.
+
+use super::units::{byte_rate, bytes, each, rate, time};
+use crate::algorithm::Configured;
+use crate::limit::LimitRule;
+use crate::rule::{Bandwidth, Bodies, Overload, Rule};
+use diana_core::{
+    Calendar, Concurrency, Edge, FixedWindow, InitialPermits, LeakyBucket, MinInterval, Quota, RefillingBucket,
+    SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket, Total, WindowStart,
+};
+use std::time::Duration;
+
+/// All that a rule allows.
+pub(super) fn of_rule(rule: &Rule) -> String {
+    let mut said = rule.limits.iter().map(one).collect::<Vec<_>>();
+    if rule.adaptive {
+        said.push("as many at a time as the latency of the answers allows".to_owned());
+    }
+    said.extend(rule.bandwidth.as_ref().map(bandwidth));
+    said.extend(rule.load.as_ref().map(load));
+    if said.is_empty() {
+        return "no limit, only who is refused at once".to_owned();
+    }
+    said.join(", and ")
+}
+
+/// Several limits, all at once.
+pub(super) fn all(limits: &[LimitRule]) -> String {
+    limits.iter().map(one).collect::<Vec<_>>().join(", and ")
+}
+
+fn one(limit: &LimitRule) -> String {
+    let LimitRule { configured, algorithm, written, .. } = limit;
+    let known = configured.words().map(str::to_owned);
+    let known = known.or_else(|| bucket(configured)).or_else(|| windows(configured)).or_else(|| simple(configured));
+    let known = known.or_else(|| smooth(configured, &limit.written));
+    known.unwrap_or_else(|| format!("{written} by `{algorithm}`"))
+}
+
+fn bucket(configured: &Configured) -> Option<String> {
+    if let Some(bucket) = configured.algorithm::<TokenBucket>() {
+        let quota = bucket.quota();
+        let burst =
+            if quota.burst() == quota.permits() { String::new() } else { format!(" ({} at once)", quota.burst()) };
+        return Some(format!("at most {}{burst}", rate(quota)));
+    }
+    if let Some(bucket) = configured.algorithm::<RefillingBucket>() {
+        let quota = bucket.quota();
+        return Some(format!(
+            "{} more every {}, at most {} at once",
+            quota.permits(),
+            each(quota.period()),
+            quota.burst()
+        ));
+    }
+    let bucket = configured.algorithm::<LeakyBucket>()?;
+    let quota = bucket.quota();
+    let even = match quota.interval() {
+        (nanos, 1) => format!("one every {}", each(Duration::from_nanos(nanos))),
+        _ => format!("{}, evenly", rate(quota)),
+    };
+    Some(match (bucket.queue_length(), bucket.undelayed()) {
+        (0, _) => even,
+        (queue, None) => format!("{even}, {queue} more may come at once"),
+        (queue, Some(0)) => format!("{even}, {queue} may wait in line"),
+        (queue, Some(undelayed)) => format!("{even}, {queue} may wait in line, the first {undelayed} of them at once"),
+    })
+}
+
+fn windows(configured: &Configured) -> Option<String> {
+    if let Some(fixed) = configured.algorithm::<FixedWindow>() {
+        let (quota, permits) = (fixed.quota(), fixed.quota().permits());
+        if let Some((unit, zone)) = fixed.dates() {
+            let unit = match unit {
+                Calendar::Day => "day",
+                Calendar::Week => "week, from Monday on,",
+                Calendar::Month => "month",
+            };
+            return Some(format!("{permits} in each {unit} of {zone}"));
+        }
+        return Some(match fixed.window_start() {
+            Some(WindowStart::FirstRequest) => {
+                format!("{permits} in each {} from the first request on", each(quota.period()))
+            }
+            _ => format!("{permits} in each {} by the clock", each(quota.period())),
+        });
+    }
+    if let Some(sliding) = configured.algorithm::<SlidingWindow>() {
+        let (quota, step) = (sliding.quota(), time(sliding.precision()));
+        // Where the precision does not divide it, the window is longer than asked.
+        let nanos = sliding.precision().as_nanos().saturating_mul(u128::from(sliding.buckets()));
+        let window = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let (permits, window) = (quota.permits(), each(window));
+        return Some(match sliding.edge() {
+            Edge::Loose => {
+                format!("{permits} in a sliding {window}, in steps of {step}; over an edge up to twice that")
+            }
+            Edge::Weighted => format!("{permits} in a sliding {window}, in steps of {step}, the oldest in proportion"),
+            Edge::Strict => format!("at most {permits} in any {window}, in steps of {step}"),
+        });
+    }
+    let log = configured.algorithm::<SlidingLog>()?;
+    let windows =
+        log.windows().iter().map(|quota| format!("at most {} in any {}", quota.permits(), each(quota.period())));
+    Some(windows.collect::<Vec<_>>().join(" and "))
+}
+
+fn simple(configured: &Configured) -> Option<String> {
+    let apart = configured.algorithm::<MinInterval>().map(|every| format!("at least {} apart", time(every.interval())));
+    let total = || configured.algorithm::<Total>().map(|total| format!("{} in all, until reset", total.limit()));
+    let places = || {
+        let places = configured.algorithm::<Concurrency>()?;
+        let more = match places.capacity() - places.limit() {
+            0 => String::new(),
+            burst => format!(", {burst} more after a wait ({} at first)", time(places.first_delay())),
+        };
+        Some(format!("{} at a time{more}", places.limit()))
+    };
+    apart.or_else(total).or_else(places)
+}
+
+/// These know their rate in permits a second only, so that it is said as it is written.
+fn smooth(configured: &Configured, written: &str) -> Option<String> {
+    let rate = written.parse::<Quota>().map_or_else(|_| written.to_owned(), rate);
+    if let Some(bursty) = configured.algorithm::<SmoothBursty>() {
+        let start = if bursty.initial_permits() == InitialPermits::Empty { ", nothing at the start" } else { "" };
+        return Some(format!("{rate}, evenly; what is unused for {} s is saved up{start}", bursty.burst_seconds()));
+    }
+    let warming = configured.algorithm::<SmoothWarmingUp>()?;
+    let (factor, warm_up) = (warming.cold_factor(), time(warming.warm_up()));
+    Some(format!("{rate}, evenly; after a pause {factor} times slower, warm after {warm_up}"))
+}
+
+fn bandwidth(bandwidth: &Bandwidth) -> String {
+    let Bandwidth { rate, after, of } = bandwidth;
+    let of = match of {
+        Bodies::Response => "responses",
+        Bodies::Request => "bodies of requests",
+        Bodies::Both => "requests and responses together",
+    };
+    let burst =
+        if rate.burst() == rate.permits() { String::new() } else { format!(" ({} at once)", bytes(rate.burst())) };
+    let after = if *after == 0 { String::new() } else { format!(", after the first {} of each", bytes(*after)) };
+    format!("{of} at {}{burst}{after}", byte_rate(*rate))
+}
+
+fn load(load: &Overload) -> String {
+    let said = [
+        load.cpu.map(|share| format!("processors up to {share}")),
+        load.memory.map(|share| format!("memory up to {share}")),
+        load.connections.map(|count| format!("{count} connections")),
+        load.traffic.map(|traffic| format!("{} of traffic", byte_rate(traffic))),
+    ];
+    format!("this machine busy: {}", said.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,78 @@
+//! How much one client may ask of the gateway: `bounds: {header: 32KiB, body: 100MiB}`.
+
+use crate::bytes;
+use crate::document::node::Node;
+use crate::map_reader::MapReader;
+use crate::problem::Problem;
+use crate::scalar;
+
+/// How much is taken before it is refused, whatever the rules say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GatewayLimits {
+    /// The bytes of a request's head: 8 KiB to 1 MiB.
+    pub header: usize,
+    /// The fields of a request's head.
+    pub headers: usize,
+    /// The bytes of a request's body; any number, if it does not say.
+    pub body: Option<u64>,
+    /// The connections that are open at once.
+    pub connections: usize,
+    /// The streams of one HTTP/2 connection that are open at once.
+    pub streams: u32,
+    /// The bytes that all HTTP/2 connections together may hold in memory: heads of requests, and bodies on their way.
+    pub memory: usize,
+}
+
+pub(crate) const BOUNDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
+
+/// How long a head may be said to be: below, hardly a browser gets through; above, a head is a body.
+const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
+/// The most fields of a head: each is looked at.
+const MOST_HEADERS: u64 = 1_000;
+/// More connections than a machine has.
+const MOST_CONNECTIONS: u64 = 100_000_000;
+/// Less than two connections may hold each.
+const LEAST_MEMORY: u64 = 1 << 20;
+/// The most streams that a connection can tell apart.
+const MOST_STREAMS: u64 = (1 << 31) - 1;
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self { header: 32 << 10, headers: 100, body: None, connections: 10_000, streams: 100, memory: 1 << 30 }
+    }
+}
+
+impl GatewayLimits {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`bounds`", BOUNDS, problems)?;
+        let header = |text: &str| {
+            let bytes = bytes::amount(text)?;
+            HEADER.contains(&bytes).then_some(bytes).ok_or_else(|| "8KiB to 1MiB".to_owned())
+        };
+        let header = fields.take("header").and_then(|node| scalar::parsed(node, "`header`", header, problems));
+        let body = fields.take("body").and_then(|node| scalar::parsed(node, "`body`", bytes::amount, problems));
+        let memory = |text: &str| {
+            let bytes = bytes::amount(text)?;
+            (bytes >= LEAST_MEMORY).then_some(bytes).ok_or_else(|| "at least 1MiB".to_owned())
+        };
+        let memory = fields.take("memory").and_then(|node| scalar::parsed(node, "`memory`", memory, problems));
+        let [headers, connections, streams] =
+            [("headers", MOST_HEADERS), ("connections", MOST_CONNECTIONS), ("streams", MOST_STREAMS)].map(
+                |(name, most)| {
+                    fields.take(name).and_then(|node| scalar::within(node, &format!("`{name}`"), 1..=most, problems))
+                },
+            );
+        fields.finish(problems);
+        let usual = Self::default();
+        let size = |number: Option<u64>, usual| number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usual);
+        Some(Self {
+            header: size(header, usual.header),
+            headers: size(headers, usual.headers),
+            body,
+            connections: size(connections, usual.connections),
+            streams: streams.and_then(|number| u32::try_from(number).ok()).unwrap_or(usual.streams),
+            memory: size(memory, usual.memory),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! Rules that no request can reach, since an earlier one says the same or refuses everybody first.
+
+use crate::algorithm::Configured;
+use crate::document::node::Span;
+use crate::key::KeySpec;
+use crate::limit::LimitRule;
+use crate::matching::Match;
+use crate::problem::Problem;
+use crate::rule::{Bandwidth, CostOf, CountedIn, HeldUntil, Missing, Mode, OverLimit, Overload, Rule};
+use diana_core::Cost;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Tells rules that can never refuse anybody. (What a single rule says about itself, such as a `when` that never holds, has
+/// been told where it was read.) A rule that is not `sound` has been read in part, so it is like no other.
+pub(super) fn check(
+    rules: &[Rule],
+    sound: impl Fn(&Rule) -> bool,
+    place: impl Fn(&Rule) -> Span,
+    problems: &mut Vec<Problem>,
+) {
+    let enforced = |rule: &&Rule| rule.mode == Mode::Enforced;
+    let closed = rules
+        .iter()
+        .filter(enforced)
+        .find(|rule| rule.matches.is_everything() && rule.deny.networks.is_everything() && rule.allow.is_empty());
+    if let Some(closed) = closed {
+        for rule in rules.iter().filter(|rule| rule.span > closed.span && rule.matches.call.is_none()) {
+            let what = format!("no request can reach rule `{}`: `{}` denies every address", rule.name, closed.name);
+            problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+        }
+        return;
+    }
+    // Where nothing is limited, there is nothing to compare.
+    let limits = |rule: &&Rule| {
+        !rule.limits.is_empty()
+            || rule.adaptive
+            || rule.bandwidth.is_some()
+            || rule.load.is_some()
+            || !rule.deny.is_empty()
+    };
+    // By all that they say, so that a hundred thousand rules are not compared pairwise, whatever they differ in. Behind each
+    // text stand those that only look the same, which are very few.
+    let mut known: HashMap<String, Vec<(&Rule, Says<'_>)>> = HashMap::new();
+    // Calls name the one that they mean.
+    let is_for_requests = |rule: &&Rule| rule.matches.call.is_none();
+    for rule in rules.iter().filter(enforced).filter(limits).filter(is_for_requests).filter(|rule| sound(rule)) {
+        let says = Says::of(rule);
+        let alike = known.entry(says.looks()).or_default();
+        if let Some((twin, _)) = alike.iter().find(|(_, earlier)| *earlier == says) {
+            let what = format!("rule `{}` can never refuse anybody: `{}` says the same", rule.name, twin.name);
+            problems.push(Problem::new(place(rule), what).expected("leave one of the two out"));
+        } else {
+            alike.push((rule, says));
+        }
+    }
+}
+
+/// All by which a rule refuses requests: not how it is called, what it answers and where it stands.
+#[derive(PartialEq)]
+struct Says<'a> {
+    by: &'a KeySpec,
+    matches: &'a Match,
+    limits: Vec<&'a Configured>,
+    adaptive: bool,
+    held_until: HeldUntil,
+    bandwidth: Option<&'a Bandwidth>,
+    load: Option<&'a Overload>,
+    cost: (&'a CostOf, Option<u64>, u64),
+    allow: &'a [String],
+    deny: &'a [String],
+    overrides: Vec<(&'a str, Vec<&'a Configured>)>,
+    wait: Option<Duration>,
+    queue: Option<u64>,
+    over: &'a OverLimit,
+    missing: Missing,
+    home: CountedIn,
+}
+
+impl<'a> Says<'a> {
+    fn of(rule: &'a Rule) -> Self {
+        // All of them by name: whoever adds one has to think of this.
+        let Rule {
+            name: _,
+            span: _,
+            status: _,
+            missing_status: _,
+            answer: _,
+            mode: _,
+            by,
+            matches,
+            limits,
+            adaptive,
+            held_until,
+            bandwidth,
+            load,
+            cost,
+            cost_default,
+            cost_min,
+            allow,
+            deny,
+            overrides,
+            wait,
+            queue,
+            over,
+            missing,
+            home,
+        } = rule;
+        let configured =
+            |limits: &'a [LimitRule]| limits.iter().map(|limit| &limit.configured).collect::<Vec<&'a Configured>>();
+        Self {
+            by,
+            matches,
+            limits: configured(limits),
+            adaptive: *adaptive,
+            held_until: *held_until,
+            bandwidth: bandwidth.as_ref(),
+            load: load.as_ref(),
+            cost: (cost, cost_default.map(Cost::get), *cost_min),
+            // With the same `by`, what is written the same is the same.
+            allow: allow.written(),
+            deny: deny.written(),
+            overrides: overrides.iter().map(|own| (&*own.written, configured(&own.limits))).collect(),
+            wait: *wait,
+            queue: *queue,
+            over,
+            missing: *missing,
+            home: *home,
+        }
+    }
+
+    /// The same as a text.
+    fn looks(&self) -> String {
+        let Self {
+            by,
+            matches,
+            limits,
+            adaptive,
+            held_until,
+            bandwidth,
+            load,
+            cost,
+            allow,
+            deny,
+            overrides,
+            wait,
+            queue,
+            over,
+            missing,
+            home,
+        } = self;
+        // In words, since a registered matcher may print as it likes.
+        format!(
+            "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} \
+             {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {home:?}"
+        )
+    }
+}

@@ -1,0 +1,293 @@
+//! Whom a limit counts: `by: account`, `by: [account, ip]`, `by: ip/24`, `by: header(x-api-key)`.
+
+mod bytes;
+mod describe;
+pub(crate) mod parse;
+mod part;
+
+use crate::attributes::{Attribute, Attributes};
+pub use bytes::KeyBytes;
+use ipnet::IpNet;
+use part::{MissingKey, Part};
+use std::convert::Infallible;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Whom a limit counts: everyone together, or each combination of what its parts say.
+///
+/// ```
+/// use diana_rules::{Attribute, Attributes, KeySpec, Document, KeyBytes, Registry};
+/// use std::borrow::Cow;
+///
+/// struct Request;
+///
+/// impl Attributes for Request {
+///     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+///         match attribute {
+///             Attribute::Ip => Some("203.0.113.77".into()),
+///             Attribute::Header(name) if &**name == "x-plan" => Some("free".into()),
+///             _ => None,
+///         }
+///     }
+/// }
+///
+/// let by = |text: &str| KeySpec::read(&Document::new("by.yaml", text).parse().unwrap(), &Registry::default(), &mut Vec::new()).unwrap();
+/// let mut key = KeyBytes::new();
+/// assert!(by("ip/24").key(&Request, &mut key).is_ok());
+/// assert_eq!(key, b"203.0.113.0");
+/// key.clear();
+/// assert!(by("[header(X-Plan), ip/24]").key(&Request, &mut key).is_ok());
+/// assert_eq!(key, b"4:free11:203.0.113.0");
+/// assert!(by("account").key(&Request, &mut key).is_err(), "it has no account");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeySpec {
+    parts: Vec<Part>,
+}
+
+/// Whether the expressions in a call's key came out well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyExpressions {
+    Well,
+    Failed,
+}
+
+/// What a request lacks, so that nobody can tell whose it is.
+#[derive(Clone, Copy, Debug)]
+pub struct MissingKeyPart<'a> {
+    part: &'a Part,
+    missing: MissingKey,
+}
+
+impl MissingKeyPart<'_> {
+    /// Whether an expression failed, rather than the request having no such thing.
+    pub fn is_failure(&self) -> bool {
+        self.missing == MissingKey::Failed
+    }
+
+    /// Whether the request has what is asked for, such as a token, but nobody can tell what it says.
+    pub fn is_doubt(&self) -> bool {
+        matches!(self.missing, MissingKey::Several | MissingKey::Unverified | MissingKey::Rejected)
+    }
+}
+
+impl KeySpec {
+    /// Everyone together.
+    pub const fn everyone() -> Self {
+        Self { parts: Vec::new() }
+    }
+
+    /// Writes the key of a request behind what is in `key`. If the request lacks something, `key` stays as it is.
+    ///
+    /// A single part stands for itself; of several, each is written with its length, so that no two combinations give the
+    /// same key.
+    pub fn key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
+        self.write_key(key, |part, key| part.write(request, key))
+    }
+
+    /// As [`key`](Self::key), but a part that comes from a token which can't be believed is written as one that all such requests
+    /// share: `(several)`, `(unverified)`, or `(rejected)` and what it claims.
+    pub(crate) fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
+        self.write_key(key, |part, key| part.write_doubtful(request, key))
+    }
+
+    #[inline]
+    fn write_key(
+        &self,
+        key: &mut KeyBytes,
+        write: impl Fn(&Part, &mut KeyBytes) -> Result<(), MissingKey>,
+    ) -> Result<(), MissingKeyPart<'_>> {
+        let before = key.len();
+        for part in &self.parts {
+            let written = match self.parts.len() {
+                1 => write(part, key),
+                _ => bytes::with_length(key, |key| write(part, key)),
+            };
+            if let Err(missing) = written {
+                key.truncate(before);
+                return Err(MissingKeyPart { part, missing });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the key of a call behind what is in `key`. What the call does not tell has a mark of its own in its place, which
+    /// no text is written like, so that one part that is not known does not throw all calls together. Says whether an
+    /// expression failed.
+    pub(crate) fn key_of_call(&self, call: &dyn Attributes, key: &mut KeyBytes) -> KeyExpressions {
+        let mut told = KeyExpressions::Well;
+        for part in &self.parts {
+            let mut write = |key: &mut KeyBytes| {
+                if let Err(missing) = part.write_told(call, key) {
+                    key.push(bytes::UNKNOWN);
+                    if missing == MissingKey::Failed {
+                        told = KeyExpressions::Failed;
+                    }
+                }
+            };
+            match self.parts.len() {
+                1 => write(key),
+                _ => {
+                    let written = bytes::with_length(key, |key| {
+                        write(key);
+                        Ok::<_, Infallible>(())
+                    });
+                    let Ok(()) = written;
+                }
+            }
+        }
+        told
+    }
+
+    /// Whether something of a key is not known, because a call did not tell it.
+    pub fn is_unknown(&self, key: &[u8]) -> bool {
+        let is_it = |part: &[u8]| part == [bytes::UNKNOWN];
+        if self.parts.len() < 2 { is_it(key) } else { bytes::parts(key).any(is_it) }
+    }
+
+    /// A key as people read it: its parts, with a comma between them. What is not known is `(nobody)`.
+    ///
+    /// ```
+    /// use diana_rules::{Document, Registry, RuleFile};
+    ///
+    /// let document = Document::new("diana.yaml", "rules: [{name: a, by: [account, ip], limit: 5/s}]");
+    /// let file = RuleFile::read(&document, &Registry::default())?;
+    /// assert_eq!(file.rules[0].by.shown(b"5:alice9:192.0.2.1"), "alice, 192.0.2.1");
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn shown(&self, key: &[u8]) -> String {
+        let shown = |part: &[u8]| match part {
+            [bytes::UNKNOWN] => "(nobody)".to_owned(),
+            known => String::from_utf8_lossy(known).into_owned(),
+        };
+        if self.parts.len() < 2 {
+            return shown(key);
+        }
+        bytes::parts(key).map(shown).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Writes the key that stands for `values`, one for each part, as a file writes them.
+    pub(crate) fn key_of(&self, values: &[&str]) -> KeyBytes {
+        let mut key = KeyBytes::new();
+        for (part, value) in self.parts.iter().zip(values) {
+            match self.parts.len() {
+                1 => part.write_value(value, &mut key),
+                _ => {
+                    let written = bytes::with_length(&mut key, |key| {
+                        part.write_value(value, key);
+                        Ok::<_, Infallible>(())
+                    });
+                    let Ok(()) = written;
+                }
+            }
+        }
+        key
+    }
+
+    /// Hands each part of a request's key to `look`, until it says that it has seen enough.
+    pub(crate) fn any_part(&self, request: &dyn Attributes, mut look: impl FnMut(&[u8]) -> bool) -> bool {
+        let mut one = KeyBytes::new();
+        self.parts.iter().any(|part| {
+            one.clear();
+            part.write_doubtful(request, &mut one).is_ok() && look(&one)
+        })
+    }
+
+    /// Hands each of these values to `look`, as this rule's keys have it, and as an address where it is one.
+    pub(crate) fn any_value(&self, values: &[&str], look: impl Fn(Option<IpAddr>, &[u8]) -> bool) -> bool {
+        self.parts.iter().zip(values).any(|(part, value)| {
+            let mut key = KeyBytes::new();
+            part.write_value(value, &mut key);
+            let address = value.split('/').next().filter(|_| part.is_address());
+            look(address.and_then(|address| address.parse().ok()), &key)
+        })
+    }
+
+    /// A value as each part would write it, to be compared with parts of keys.
+    pub(crate) fn part_of(&self, value: &str) -> KeyBytes {
+        let mut key = KeyBytes::new();
+        match self.parts.first() {
+            Some(part) if self.parts.len() == 1 => part.write_value(value, &mut key),
+            _ => key.extend_from_slice(value.as_bytes()),
+        }
+        key
+    }
+
+    /// Checks that values which a file names, one for each part, can be a key; else which can't, what is wrong with it, and
+    /// what would do.
+    pub(crate) fn check_key(&self, values: &[&str]) -> Result<(), (usize, String, String)> {
+        for (nth, (part, value)) in self.parts.iter().zip(values).enumerate() {
+            part.check_value(value).map_err(|(what, expected)| (nth, what, expected))?;
+        }
+        Ok(())
+    }
+
+    /// The network whose count a key shares that a file names by an address of it: `2001:db8::/64` for `2001:db8::7`.
+    pub(crate) fn network_of(&self, key: &str) -> Option<IpNet> {
+        let [part] = &*self.parts else { return None };
+        part.network_of(key)
+    }
+
+    /// Whether all that it counts are addresses.
+    pub(crate) fn is_of_addresses(&self) -> bool {
+        !self.parts.is_empty() && self.parts.iter().all(Part::is_address)
+    }
+
+    /// Whether an address is among what it counts.
+    pub(crate) fn has_address(&self) -> bool {
+        self.parts.iter().any(Part::is_address)
+    }
+
+    /// How many parts a key has.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether everyone has one count together.
+    pub fn is_everyone(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Whether each request has a count of its own.
+    pub fn is_each_request(&self) -> bool {
+        self.parts.contains(&Part::Request)
+    }
+
+    /// Whether somebody else's function is asked, who may want to know anything.
+    pub(crate) fn asks_anything(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Registered(..)))
+    }
+
+    /// What must be known about a request.
+    pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
+        self.parts.iter().flat_map(Part::attributes)
+    }
+}
+
+impl fmt::Display for KeySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.parts.is_empty() {
+            return f.write_str("global");
+        }
+        for (index, part) in self.parts.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{part}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for MissingKeyPart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.missing {
+            MissingKey::Absent => write!(f, "it has no {}", self.part),
+            MissingKey::Failed => write!(f, "{} failed", self.part),
+            MissingKey::Several => write!(f, "it has several values, so its {} is unknown", self.part),
+            MissingKey::Unverified => write!(f, "its token can't be verified, so its {} is unknown", self.part),
+            MissingKey::Rejected => write!(f, "its token is expired or not for us, so its {} is unknown", self.part),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Whom a limit counts, in words.
+
+use super::KeySpec;
+use super::bytes::Share;
+use super::part::Part;
+use crate::attributes::Attribute;
+
+impl KeySpec {
+    /// As `each account`, `everyone together`, `each combination of account and address`.
+    pub(crate) fn describe(&self) -> String {
+        let nouns = self.parts.iter().map(noun).collect::<Vec<_>>();
+        match &*nouns {
+            [] => "everyone together".to_owned(),
+            _ if self.is_each_request() => "each request on its own".to_owned(),
+            [one] => format!("each {one}"),
+            [first @ .., last] => format!("each combination of {} and {last}", first.join(", ")),
+        }
+    }
+
+    /// What a request may lack, in words: what every request has is left out, and parameters that every path of the rule has.
+    pub(crate) fn may_be_missing(&self, is_in_path: impl Fn(&str) -> bool) -> Option<String> {
+        let may_be = |part: &&Part| match part {
+            Part::Address(_) | Part::Request | Part::Of(Attribute::Path | Attribute::Method | Attribute::Host) => false,
+            Part::Of(Attribute::Param(name)) => !is_in_path(name),
+            _ => true,
+        };
+        let missing = self.parts.iter().filter(may_be).map(noun).collect::<Vec<_>>();
+        (!missing.is_empty()).then(|| missing.join(" or "))
+    }
+}
+
+fn noun(part: &Part) -> String {
+    match part {
+        Part::Of(attribute) => match attribute {
+            Attribute::Ip => "address".to_owned(),
+            Attribute::Path => "path".to_owned(),
+            Attribute::Header(name) => format!("header {name}"),
+            Attribute::Cookie(name) => format!("cookie {name}"),
+            Attribute::Query(name) => format!("query parameter {name}"),
+            Attribute::Jwt(name) => format!("{name} of the token"),
+            Attribute::Param(name) => format!("{{{name}}} of the path"),
+            Attribute::Method | Attribute::Host | Attribute::Named(_) => attribute.to_string(),
+        },
+        Part::Named(name, _) => name.to_string(),
+        Part::Address(Share { v4, v6 }) => {
+            let network = if *v4 == 32 { "address".to_owned() } else { format!("/{v4} network") };
+            if *v6 == 128 { network } else { format!("{network} or IPv6 /{v6}") }
+        }
+        Part::Expression(expression) => format!("value of `{expression}`"),
+        Part::Registered(name, _) => (*name).to_owned(),
+        Part::Request => "request".to_owned(),
+    }
+}

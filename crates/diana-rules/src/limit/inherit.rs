@@ -1,0 +1,90 @@
+//! How a rule's limit is written, and what the limits of single keys have from it.
+//!
+//! An override that gives one limit without an algorithm has the rule's algorithm and options, in whichever form it is written.
+//! What belongs to the rule's rate stays with it: the burst, and how many tokens a refill brings.
+
+use super::{LIMITS, LimitRule, one, several};
+use crate::document::node::{Node, Value};
+use crate::map_reader::MapReader;
+use crate::problem::Problem;
+use crate::registry::Registry;
+use std::borrow::Cow;
+
+/// How a rule's single limit is written: its algorithm and options.
+#[derive(Debug, Default)]
+pub(crate) struct LimitStyle<'a> {
+    given: Vec<(&'a str, Cow<'a, Node>)>,
+}
+
+/// Options that say the same in two ways: who gives one does not want the other.
+const INSTEAD: [[&str; 2]; 3] = [["buckets", "precision"], ["delay", "nodelay"], ["opens", "time_zone"]];
+
+impl<'a> LimitStyle<'a> {
+    pub(super) fn new(limit: Option<&'a Node>, beside: &[(&'a str, &'a Node)]) -> Self {
+        let own = match limit.map(|node| &node.value) {
+            // With several there is no telling whose.
+            None | Some(Value::List(_)) => return Self::default(),
+            Some(Value::Map(entries)) => entries.iter().map(|entry| (&*entry.key, &entry.node)).collect(),
+            Some(_) => Vec::new(),
+        };
+        let others = beside.iter().filter(|(name, _)| !own.iter().any(|(known, _)| known == name));
+        let given = own.iter().chain(others).filter(|(name, _)| !["rate", "burst"].contains(name));
+        Self { given: given.map(|(name, node)| (*name, of_any_rate(name, node))).collect() }
+    }
+
+    /// What a limit has from this style: nothing if it names an algorithm of its own.
+    pub(super) fn for_limit(&self, limit: &Node, beside: &[(&str, &Node)]) -> Vec<(&str, &Node)> {
+        let in_limit =
+            |name: &str| matches!(&limit.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name));
+        let has = |name: &str| in_limit(name) || beside.iter().any(|(known, _)| *known == name);
+        if has("algorithm") {
+            return Vec::new();
+        }
+        let is_replaced = |name: &str| {
+            let instead = INSTEAD.iter().filter(|pair| pair.contains(&name));
+            has(name) || instead.flatten().any(|other| has(other))
+        };
+        self.given.iter().filter(|(name, _)| !is_replaced(name)).map(|(name, node)| (*name, &**node)).collect()
+    }
+
+    /// Reads limits that take the place of a rule's own.
+    pub(crate) fn read_override(
+        &self,
+        node: &Node,
+        registry: &Registry,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<LimitRule> {
+        match &node.value {
+            Value::List(items) => several(node, items, registry, problems),
+            Value::Map(entries) if entries.iter().any(|entry| LIMITS.contains(&&*entry.key)) => {
+                let fields = MapReader::of(node, "an override", LimitRule::fields(registry), problems);
+                let Some(mut fields) = fields else { return Vec::new() };
+                let limits = self.read_fields(&mut fields, registry, problems);
+                fields.finish(problems);
+                limits
+            }
+            _ => one(node, &self.for_limit(node, &[]), registry, problems).into_iter().collect(),
+        }
+    }
+
+    /// The same from the fields of an override.
+    pub(crate) fn read_fields(
+        &self,
+        fields: &mut MapReader<'_>,
+        registry: &Registry,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<LimitRule> {
+        LimitRule::read_in_style(fields, self, registry, problems).0
+    }
+}
+
+/// An option without what belongs to one rate alone: of a refill, how many tokens it brings.
+fn of_any_rate<'a>(name: &str, node: &'a Node) -> Cow<'a, Node> {
+    match &node.value {
+        Value::Map(entries) if name == "refill" => {
+            let kept = entries.iter().filter(|entry| entry.key != "tokens").cloned().collect();
+            Cow::Owned(Node { value: Value::Map(kept), span: node.span })
+        }
+        _ => Cow::Borrowed(node),
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading a map field by field, and finding what nobody asked for.
+
+use crate::document::node::{Entry, Node, Span, Value};
+use crate::problem::Problem;
+
+/// The fields of one map, as they are taken out one by one. What is left in the end is unknown.
+///
+/// ```
+/// use diana_rules::{Document, MapReader};
+///
+/// let document = Document::new("diana.yaml", "limit: 100/s\nbrust: 5\n");
+/// let tree = document.parse()?;
+/// let mut problems = Vec::new();
+///
+/// let mut rule = MapReader::of(&tree, "a rule", ["limit", "burst"], &mut problems).unwrap();
+/// assert_eq!(rule.take("limit").and_then(|limit| limit.text()), Some("100/s"));
+/// assert!(rule.take("burst").is_none());
+/// rule.finish(&mut problems);
+///
+/// assert_eq!(document.problems(problems).to_string(), "\
+/// diana.yaml:2:1: `brust` is no field of a rule
+///   2 | brust: 5
+///     | ^^^^^ did you mean `burst`?
+/// ");
+/// # Ok::<(), diana_rules::Problems>(())
+/// ```
+#[derive(Debug)]
+pub struct MapReader<'a> {
+    of: &'static str,
+    known: Vec<&'static str>,
+    span: Span,
+    left: Vec<&'a Entry>,
+}
+
+impl<'a> MapReader<'a> {
+    /// The fields of `node`, which is called `of` in errors and may have those that are `known`. A problem if it is no map, and
+    /// for each field without a value: whoever forgets what stands behind `limit:` must not be left without a limit.
+    pub fn of(
+        node: &'a Node,
+        of: &'static str,
+        known: impl Into<Vec<&'static str>>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let known = known.into();
+        match &node.value {
+            Value::Map(entries) => {
+                for entry in entries.iter().filter(|entry| known.contains(&&*entry.key)) {
+                    empty(entry, problems);
+                }
+                Some(Self { of, known, span: node.span, left: entries.iter().collect() })
+            }
+            other => {
+                let what = format!("{of} is a map, but this is {}", other.kind());
+                problems.push(Problem::new(node.span, what).expected(format!("fields such as {}", examples(&known))));
+                None
+            }
+        }
+    }
+
+    /// The value of a field, if it is there and not empty.
+    pub fn take(&mut self, name: &str) -> Option<&'a Node> {
+        self.take_entry(name).map(|entry| &entry.node)
+    }
+
+    /// The value of a field that stays, for whoever takes it later.
+    pub(crate) fn peek(&self, name: &str) -> Option<&'a Node> {
+        self.left.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+    }
+
+    /// A field, if it is there and not empty.
+    pub(crate) fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
+        debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");
+        let place = self.left.iter().position(|entry| entry.key == name)?;
+        let entry = self.left.remove(place);
+        (entry.node.value != Value::Null).then_some(entry)
+    }
+
+    /// The value of a field that must be there.
+    pub fn require(&mut self, name: &str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
+        // One that is there without a value has been told already, and one with a typo will be.
+        let meant = |entry: &&Entry| {
+            entry.key == name || !self.known.contains(&&*entry.key) && nearest(&entry.key, &self.known) == Some(name)
+        };
+        if !self.left.iter().any(meant) {
+            problems.push(Problem::new(self.first_line(), format!("{} has no `{name}`", self.of)));
+        }
+        self.take(name)
+    }
+
+    /// Tells what is left: fields that nobody knows.
+    pub fn finish(self, problems: &mut Vec<Problem>) {
+        for entry in &self.left {
+            let what = format!("`{}` is no field of {}", entry.key, self.of);
+            let expected = match nearest(&entry.key, &self.known) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("expected one of {}", all(&self.known)),
+            };
+            problems.push(Problem::new(entry.span, what).expected(expected));
+        }
+    }
+
+    /// Where the map stands.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// The name of its first field, where a whole map would be too much to point at.
+    fn first_line(&self) -> Span {
+        self.left.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
+    }
+}
+
+/// Tells a field without a value.
+pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
+    if entry.node.value == Value::Null {
+        let problem = Problem::new(entry.span, format!("`{}` has no value", entry.key));
+        problems.push(problem.expected("a value, or leave it out"));
+    }
+}
+
+/// The longest word whose meaning is guessed.
+const LONGEST_TYPO: usize = 64;
+
+/// The word of `known` that was probably meant by `word`.
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    if word.len() > LONGEST_TYPO {
+        return None;
+    }
+    let distance = |other: &str| strsim::osa_distance(&word.to_lowercase(), other);
+    let nearest = known.iter().map(|other| (distance(other), *other)).min()?;
+    // A third of the letters may be wrong, and one of short words.
+    (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
+}
+
+pub(crate) fn all(known: &[&str]) -> String {
+    known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn examples(known: &[&str]) -> String {
+    all(known.get(..3.min(known.len())).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typos_are_understood() {
+        let known = ["name", "limit", "burst", "algorithm"];
+        assert_eq!(nearest("nmae", &known), Some("name"));
+        assert_eq!(nearest("Limit", &known), Some("limit"));
+        assert_eq!(nearest("algoritm", &known), Some("algorithm"));
+        assert_eq!(nearest("upstream", &known), None);
+        assert_eq!(nearest("", &known), None);
+    }
+}

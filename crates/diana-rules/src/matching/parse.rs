@@ -1,0 +1,220 @@
+//! Reading `match`.
+
+use super::glob::Glob;
+use super::hints;
+use super::host::HostPattern;
+use super::networks::Networks;
+use super::{HeaderMatch, Match, OtherMatch};
+use crate::attributes::Attribute;
+use crate::document::node::{Node, Value};
+use crate::identity::no_name;
+use crate::map_reader::{MapReader, nearest};
+use crate::problem::Problem;
+use crate::scalar;
+use crate::scope::{Scope, Wanted};
+
+/// The fields of `match` that are always there.
+pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];
+/// Those that only requests have.
+const OF_REQUESTS: [&str; 4] = ["path", "method", "host", "header"];
+/// What means something else where a function names a rule.
+const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
+/// Those that say where a request goes.
+pub(crate) const PLACE: [&str; 2] = ["host", "path"];
+/// The methods that are not worth a second look.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+
+impl Match {
+    /// The fields of `match`.
+    pub(crate) fn fields(vocabulary: &Scope<'_>) -> Vec<&'static str> {
+        FIELDS.into_iter().chain(vocabulary.registry.matchers()).collect()
+    }
+
+    /// Reads `match`. What is wrong is told in `problems`, and left out.
+    pub(crate) fn read(node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`match`", Self::fields(vocabulary), problems)?;
+        let (mut own, before) = (Self::default(), problems.len());
+        if let Some(node) = fields.take("call") {
+            own.call = Some(call(node, problems));
+            for name in OF_REQUESTS {
+                if let Some(node) = fields.take(name) {
+                    let problem = Problem::new(node.span, format!("a call has no `{name}`"));
+                    problems.push(
+                        problem.expected(format!("leave it out; or leave out `call`, for requests with this `{name}`")),
+                    );
+                }
+            }
+        }
+        if let Some(node) = fields.take("path") {
+            own.paths = each(node, "`path`", problems, hints::path);
+        }
+        // What a path that can't be read would name, nobody knows.
+        let is_known = problems.len() == before;
+        if let Some(node) = fields.take("method") {
+            own.methods = each(node, "`method`", problems, method);
+        }
+        if let Some(node) = fields.take("host") {
+            own.hosts = each(node, "`host`", problems, HostPattern::read);
+        }
+        if let Some(node) = fields.take("header") {
+            own.headers = headers(node, problems);
+        }
+        if let Some(node) = fields.take("ip") {
+            let networks = each(node, "`ip`", problems, |text| {
+                let wrong =
+                    || (format!("`{text}` is no address and no network"), "10.0.0.7, 10.0.0.0/8 or 2001:db8::/32");
+                Networks::read(text).ok_or_else(wrong)
+            });
+            own.networks = networks.into_iter().collect();
+        }
+        let words = vocabulary.of_rule(is_known.then_some(&own));
+        let when = fields
+            .take("when")
+            .and_then(|node| words.expression(node, "`when`", Wanted::Truth, problems).map(|when| (node, when)))
+            .and_then(|(node, when)| {
+                match when.constant() {
+                    Some(false) => {
+                        let problem = Problem::new(node.span, "`when` never holds, so no request can reach this rule");
+                        problems.push(problem.expected("leave the rule out"));
+                        None
+                    }
+                    // What always holds need not be asked.
+                    Some(true) => None,
+                    None => Some(when),
+                }
+            });
+        own.when = when;
+        for (name, build) in vocabulary.registry.each_matcher() {
+            let Some(node) = fields.take(name) else { continue };
+            if let Some(matcher) = build(node, problems) {
+                own.others.push(OtherMatch { name, written: written(node), matcher });
+            }
+        }
+        fields.finish(problems);
+        Some(own)
+    }
+
+    /// Reads a `match` that goes by host and path alone.
+    pub(crate) fn read_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "the `match` of a route", PLACE, problems)?;
+        let mut own = Self::default();
+        if let Some(node) = fields.take("host") {
+            own.hosts = each(node, "`host`", problems, HostPattern::read);
+        }
+        if let Some(node) = fields.take("path") {
+            own.paths = each(node, "`path`", problems, hints::path);
+        }
+        fields.finish(problems);
+        Some(own)
+    }
+}
+
+/// What calls tell that name the rule: nothing (`true`), or values by these names.
+fn call(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
+    match node.value {
+        Value::Bool(true) => return Vec::new(),
+        Value::Bool(false) => {
+            let problem = Problem::new(node.span, "`call` is only for rules that are about calls");
+            problems.push(problem.expected("leave it out, or `call: true`"));
+            return Vec::new();
+        }
+        _ => {}
+    }
+    if matches!(&node.value, Value::List(items) if items.is_empty()) {
+        let problem = Problem::new(node.span, "`call` names nothing that calls tell");
+        problems.push(problem.expected("`call: true` for those that tell nothing"));
+        return Vec::new();
+    }
+    each(node, "`call`", problems, |text| match no_name(text) {
+        // Options of the attribute.
+        _ if OPTIONS.contains(&text) => Err((format!("no call can tell `{text}`"), "another name")),
+        None => Ok(text.into()),
+        Some((wrong, expected)) => Err((wrong, expected)),
+    })
+}
+
+/// A text or a list of texts, each read by `read`.
+pub(crate) fn each<T, E: Into<String>>(
+    node: &Node,
+    what: &str,
+    problems: &mut Vec<Problem>,
+    read: impl Fn(&str) -> Result<T, (String, E)>,
+) -> Vec<T> {
+    let nodes = match &node.value {
+        Value::List(items) => items.iter().collect::<Vec<_>>(),
+        _ => vec![node],
+    };
+    if nodes.is_empty() {
+        problems.push(
+            Problem::new(node.span, format!("{what} is empty, so no request can reach this rule"))
+                .expected("leave it out for all requests"),
+        );
+    }
+    let mut values = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let Some(text) = scalar::text(node, what, problems) else { continue };
+        match read(text) {
+            Ok(value) => values.push(value),
+            Err((wrong, expected)) => problems.push(Problem::new(node.span, wrong).expected(expected)),
+        }
+    }
+    values
+}
+
+fn method(text: &str) -> Result<Box<str>, (String, String)> {
+    if METHODS.contains(&text) {
+        return Ok(text.into());
+    }
+    let upper = text.to_ascii_uppercase();
+    if METHODS.contains(&&*upper) {
+        return Err((
+            format!("methods are told apart by case, so `{text}` would never match"),
+            format!("did you mean `{upper}`?"),
+        ));
+    }
+    let is_token =
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+    match nearest(&upper, &METHODS.map(str::to_ascii_lowercase).each_ref().map(String::as_str)) {
+        Some(meant) => {
+            Err((format!("`{text}` is no method"), format!("did you mean `{}`?", meant.to_ascii_uppercase())))
+        }
+        // There are more methods than the usual ones: PROPFIND, PURGE, anybody's own.
+        None if is_token => Ok(text.into()),
+        None => Err((format!("`{text}` is no method"), "a word such as GET or POST".to_owned())),
+    }
+}
+
+fn headers(node: &Node, problems: &mut Vec<Problem>) -> Vec<HeaderMatch> {
+    let Value::Map(entries) = &node.value else {
+        let what = format!("`header` is a map, but this is {}", node.value.kind());
+        problems.push(Problem::new(node.span, what).expected("values by name, as in {x-plan: free, x-kind: [a, b*]}"));
+        return Vec::new();
+    };
+    let mut headers = Vec::new();
+    for entry in entries {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if entry.key.is_empty() || !entry.key.bytes().all(is_token) {
+            let problem = Problem::new(entry.span, format!("`{}` is no name of a header", entry.key));
+            problems.push(problem.expected("a name such as x-plan"));
+            continue;
+        }
+        let what = format!("header `{}`", entry.key);
+        let values = each(&entry.node, &what, problems, |text| Ok::<_, (String, String)>(Glob::new(text)));
+        headers.push(HeaderMatch { header: Attribute::Header(entry.key.to_ascii_lowercase().into()), values });
+    }
+    headers
+}
+
+/// A value as people wrote it, roughly.
+fn written(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(text) | Value::Text(text) => text.clone(),
+        Value::List(items) => format!("[{}]", items.iter().map(written).collect::<Vec<_>>().join(", ")),
+        Value::Map(entries) => {
+            let entries = entries.iter().map(|entry| format!("{}: {}", entry.key, written(&entry.node)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        }
+    }
+}

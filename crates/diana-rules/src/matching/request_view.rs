@@ -1,0 +1,199 @@
+//! What the rules have seen of one request: what the index looks up is asked for once.
+
+use super::Match;
+use super::host::normalised;
+use super::networks::canonical;
+use super::path::PathPattern;
+use crate::attributes::{Attribute, Attributes, Doubt};
+use crate::rule::Rule;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// One request, and what has been asked about it.
+pub(crate) struct RequestView<'a> {
+    pub(crate) request: &'a dyn Attributes,
+    path: Option<Cow<'a, str>>,
+    other_paths: &'a [String],
+    host: Option<Cow<'a, str>>,
+}
+
+/// What rules look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Looks {
+    path: bool,
+    /// At the other forms of the path, too.
+    other_paths: bool,
+    host: bool,
+}
+
+impl Looks {
+    /// At everything.
+    pub(crate) const AT_ALL: Self = Self { path: true, other_paths: true, host: true };
+
+    /// What one of these looks at, or both.
+    #[must_use]
+    pub(crate) fn and(self, own: &Match) -> Self {
+        let other_paths = !own.paths.is_empty() || own.when.is_some() || !own.others.is_empty();
+        Self {
+            path: self.path || !own.paths.is_empty(),
+            other_paths: self.other_paths || other_paths,
+            host: self.host || !own.hosts.is_empty(),
+        }
+    }
+
+    /// The same, and what the lists of a rule look at: `allow` and `deny` compare keys, which may be paths.
+    #[must_use]
+    pub(crate) fn and_lists_of(self, rule: &Rule) -> Self {
+        let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
+        Self { other_paths: self.other_paths || has_lists, ..self }
+    }
+}
+
+impl<'a> RequestView<'a> {
+    pub(crate) fn new(request: &'a dyn Attributes, looks: Looks) -> Self {
+        let path = if looks.path { request.get(&Attribute::Path) } else { None };
+        let other_paths = if looks.other_paths { request.other_paths() } else { &[] };
+        let host = if looks.host { request.get(&Attribute::Host).map(as_compared) } else { None };
+        Self { request, path, other_paths, host }
+    }
+
+    /// A request as routes see it: by one form of its path, in which escaped separators are kept.
+    pub(crate) fn for_routes(request: &'a dyn Attributes, looks: Looks) -> Self {
+        let mut seen = Self::new(request, looks);
+        if let Some(literal) = std::mem::take(&mut seen.other_paths).first() {
+            seen.path = Some(Cow::Borrowed(literal));
+        }
+        seen
+    }
+
+    /// Every form of the path: first the decoded one, then the [others](Attributes::other_paths).
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.path.as_deref().into_iter().chain(self.other_paths())
+    }
+
+    /// The forms of the path but for the first.
+    pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
+        self.other_paths.iter().map(String::as_str)
+    }
+
+    /// Whether the path has other forms.
+    pub(crate) fn has_other_paths(&self) -> bool {
+        !self.other_paths.is_empty()
+    }
+
+    /// The host as it is compared.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        self.request.ip().map(canonical)
+    }
+}
+
+fn as_compared(host: Cow<'_, str>) -> Cow<'_, str> {
+    match host {
+        Cow::Borrowed(host) => normalised(host),
+        Cow::Owned(host) => Cow::Owned(normalised(&host).into_owned()),
+    }
+}
+
+/// A request whose host, path and address are as they are compared, so that nobody gets round a rule by spelling them otherwise.
+pub(crate) struct Normalised<'a>(pub(crate) &'a dyn Attributes);
+
+impl Normalised<'_> {
+    /// Whether it says something else about this than the request itself.
+    fn is_about(attribute: &Attribute) -> bool {
+        matches!(attribute, Attribute::Host | Attribute::Path | Attribute::Ip)
+    }
+}
+
+impl Attributes for Normalised<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Host => self.0.get(attribute).map(as_compared),
+            Attribute::Path => self.0.get(attribute).map(merged),
+            Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
+            _ => self.0.get(attribute),
+        }
+    }
+
+    fn other_paths(&self) -> &[String] {
+        self.0.other_paths()
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.0.doubt(attribute)
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.0.ip().map(canonical)
+    }
+}
+
+/// A path with one slash where there are several, as nginx takes it.
+fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
+    if !path.contains("//") {
+        return path;
+    }
+    let mut merged = String::with_capacity(path.len());
+    for character in path.chars() {
+        if character != '/' || !merged.ends_with('/') {
+            merged.push(character);
+        }
+    }
+    Cow::Owned(merged)
+}
+
+/// A request as one rule sees it: with the parameters of its path, and its host as it is compared.
+pub(crate) struct WithParameters<'a, 's> {
+    pub(crate) seen: &'a RequestView<'s>,
+    pub(crate) paths: &'a [PathPattern],
+    /// The form of the path that is meant, where it is not the first.
+    pub(crate) form: Option<&'a str>,
+}
+
+impl WithParameters<'_, '_> {
+    /// Whether it says something else about this than the request itself.
+    pub(crate) fn is_about(attribute: &Attribute) -> bool {
+        Normalised::is_about(attribute) || matches!(attribute, Attribute::Param(_))
+    }
+}
+
+impl Attributes for WithParameters<'_, '_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Param(name) => {
+                let of_form = |path| {
+                    let pattern =
+                        self.paths.iter().find(|pattern| pattern.has_parameter(name) && pattern.matches(path))?;
+                    pattern.parameter(name, path).map(Cow::Borrowed)
+                };
+                match self.form {
+                    Some(form) => of_form(form),
+                    // The rule may match another form than the first: `/projects/{id}` and `/projects/group%2Fname`.
+                    None => self.seen.paths().find_map(of_form),
+                }
+            }
+            Attribute::Host => self.seen.request.get(attribute).map(as_compared),
+            Attribute::Path => match self.form {
+                Some(form) => Some(merged(Cow::Borrowed(form))),
+                None => self.seen.request.get(attribute).map(merged),
+            },
+            Attribute::Ip => self.ip().map(|address| Cow::Owned(address.to_string())),
+            other => self.seen.request.get(other),
+        }
+    }
+
+    fn other_paths(&self) -> &[String] {
+        if self.form.is_some() { &[] } else { self.seen.request.other_paths() }
+    }
+
+    fn doubt(&self, attribute: &Attribute) -> Option<Doubt<'_>> {
+        self.seen.request.doubt(attribute)
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.seen.ip()
+    }
+}

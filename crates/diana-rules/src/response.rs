@@ -1,0 +1,54 @@
+//! What a refusal says in the user's own words: `answer: {type: text/plain, text: 'slow down'}`.
+
+use crate::document::node::Node;
+use crate::map_reader::MapReader;
+use crate::problem::Problem;
+use crate::scalar;
+use std::sync::Arc;
+
+/// The body of a refusal, in the user's own words. (What a limit answers is [`diana_core::Answer`].)
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CustomResponse {
+    /// What it is: `text/plain; charset=utf-8`. It can be sent in a header as it is.
+    pub content_type: String,
+    /// The body itself, of 64 KiB at most.
+    pub text: String,
+}
+
+pub(crate) const FIELDS: [&str; 2] = ["type", "text"];
+/// The longest text: it is sent again and again, when there is the least time for it.
+pub(crate) const LONGEST: usize = 64 << 10;
+
+impl CustomResponse {
+    pub(crate) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Arc<Self>> {
+        let mut fields = MapReader::of(node, "`answer`", FIELDS, problems)?;
+        let content_type = fields.require("type", problems);
+        let content_type = content_type.and_then(|node| scalar::parsed(node, "`type`", media_type, problems));
+        let text = fields.require("text", problems).and_then(|node| text(node, problems));
+        fields.finish(problems);
+        Some(Arc::new(Self { content_type: content_type?, text: text? }))
+    }
+}
+
+fn text(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
+    let text = scalar::text(node, "`text`", problems)?;
+    if text.len() > LONGEST {
+        let problem = Problem::new(node.span, format!("this answer has {} bytes", text.len()));
+        problems.push(problem.expected(format!("at most {LONGEST}")));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// `type/subtype`, with parameters or without.
+fn media_type(text: &str) -> Result<String, String> {
+    let is_token = |text: &str| {
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !text.is_empty() && text.bytes().all(is_good)
+    };
+    let (kind, parameters) = text.split_once(';').unwrap_or((text, ""));
+    let is_type = kind.trim_end().split_once('/').is_some_and(|(kind, own)| is_token(kind) && is_token(own));
+    let is_good = is_type && parameters.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    is_good.then(|| text.to_owned()).ok_or_else(|| "a media type such as text/plain or application/json".to_owned())
+}

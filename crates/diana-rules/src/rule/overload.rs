@@ -1,0 +1,81 @@
+//! How busy the machine may be: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
+
+use super::bytes;
+use crate::document::node::Node;
+use crate::map_reader::MapReader;
+use crate::problem::Problem;
+use crate::scalar;
+use diana_core::Quota;
+use std::fmt;
+
+/// How busy the machine may be before requests are refused.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Overload {
+    /// Of all processors.
+    pub cpu: Option<Percent>,
+    /// Of all memory.
+    pub memory: Option<Percent>,
+    /// How many connections are open.
+    pub connections: Option<u64>,
+    /// How much data flows.
+    pub traffic: Option<Quota>,
+}
+
+/// A share of a whole, in tenths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Percent(u16);
+
+impl Percent {
+    /// The share, from 0 to 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.0) / 1_000.0
+    }
+
+    /// Reads `85%` or `99.5%`.
+    fn read(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
+        let number = node.text().and_then(|text| text.trim().strip_suffix('%')).map(str::trim_end);
+        let tenths = number.and_then(|number| {
+            let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
+            let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            let is_good = is_number(whole) && is_number(tenth) && tenth.len() == 1;
+            let whole = Some(whole).filter(|_| is_good)?.parse::<u16>().ok()?;
+            whole.checked_mul(10)?.checked_add(tenth.parse().ok()?)
+        });
+        let percent = tenths.filter(|tenths| (1..=1_000).contains(tenths)).map(Self);
+        if percent.is_none() {
+            let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
+            problems.push(
+                Problem::new(node.span, format!("{what} can't be {shown}")).expected("a share such as 85% or 99.5%"),
+            );
+        }
+        percent
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 % 10 {
+            0 => write!(f, "{}%", self.0 / 10),
+            tenth => write!(f, "{}.{tenth}%", self.0 / 10),
+        }
+    }
+}
+
+pub(crate) const FIELDS: [&str; 4] = ["cpu", "memory", "connections", "traffic"];
+
+impl Overload {
+    pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
+        let mut fields = MapReader::of(node, "`load`", FIELDS, problems)?;
+        let cpu = fields.take("cpu").and_then(|node| Percent::read(node, "`cpu`", problems));
+        let memory = fields.take("memory").and_then(|node| Percent::read(node, "`memory`", problems));
+        let connections = fields.take("connections").and_then(|node| scalar::count(node, "`connections`", 1, problems));
+        let traffic = fields.take("traffic").and_then(|node| scalar::parsed(node, "`traffic`", bytes::rate, problems));
+        let is_empty = matches!(&node.value, crate::Value::Map(entries) if entries.is_empty());
+        if is_empty {
+            problems.push(Problem::new(node.span, "`load` says nothing").expected("as in {cpu: 85%, memory: 90%}"));
+        }
+        fields.finish(problems);
+        Some(Self { cpu, memory, connections, traffic })
+    }
+}

@@ -1,0 +1,358 @@
+//! Reading a rule.
+
+use super::{
+    Bandwidth, Bodies, CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Overload, Override, Rule, bytes,
+};
+use crate::document::node::{Entry, Node, Value};
+use crate::file::Upstream;
+use crate::key::KeySpec;
+use crate::limit::{LimitRule, LimitStyle, concurrent};
+use crate::map_reader::{MapReader, nearest};
+use crate::matching::Match;
+use crate::problem::Problem;
+use crate::response::CustomResponse;
+use crate::scalar;
+use crate::scope::{Scope, Wanted};
+use diana_core::{Cost, LeakyBucket};
+use std::sync::Arc;
+
+/// The fields of a rule that have nothing to do with its limits.
+pub(crate) const FIELDS: [&str; 19] = [
+    "name",
+    "by",
+    "match",
+    "bandwidth",
+    "load",
+    "cost",
+    "cost_default",
+    "cost_min",
+    "allow",
+    "deny",
+    "overrides",
+    "wait",
+    "queue",
+    "over",
+    "shadow",
+    "status",
+    "answer",
+    "missing",
+    "store",
+];
+/// The fields of `bandwidth`.
+pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
+/// The fields of `over`, where it is more than a word.
+pub(crate) const OVER: [&str; 1] = ["divert"];
+/// The fields of `missing`, where it is more than a word.
+pub(crate) const MISSING: [&str; 1] = ["deny"];
+/// The fields by which a rule limits something; one of them must be there.
+pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
+/// The least that a request costs, unless the rule says otherwise: no client can make its requests free.
+const LEAST_COST: u64 = 1;
+/// The longest name of a rule.
+const LONGEST_NAME: usize = 128;
+
+/// What the file says outside of its rules that they go by.
+pub(crate) struct Defaults<'a> {
+    pub(crate) status: u16,
+    pub(crate) answer: Option<&'a Arc<CustomResponse>>,
+    /// Whether there is a shared store.
+    pub(crate) has_shared: bool,
+}
+
+impl Rule {
+    /// The fields of a rule.
+    pub(crate) fn fields(vocabulary: &Scope<'_>) -> Vec<&'static str> {
+        FIELDS.into_iter().chain(LimitRule::fields(vocabulary.registry)).collect()
+    }
+
+    /// Reads a rule. What is wrong is told in `problems`; `None` if nothing can be made of it.
+    pub(crate) fn read(
+        node: &Node,
+        vocabulary: &Scope<'_>,
+        defaults: &Defaults<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let mut fields = MapReader::of(node, "a rule", Self::fields(vocabulary), problems)?;
+        let name = fields.require("name", problems).and_then(|node| name(node, problems));
+        let before = problems.len();
+        let matches = match fields.take("match") {
+            Some(node) => Match::read(node, vocabulary, problems),
+            None => Some(Match::default()),
+        };
+        // What a path that can't be read would name, nobody knows.
+        let vocabulary = &vocabulary.of_rule(matches.as_ref().filter(|_| problems.len() == before));
+        let by = match fields.take("by") {
+            Some(node) => KeySpec::read_with(node, vocabulary, problems),
+            None => Some(KeySpec::everyone()),
+        };
+        let adaptive = adaptive(&mut fields, problems);
+        let places = fields.peek("concurrent").into_iter();
+        let places = places.chain(fields.peek("overrides").into_iter().flat_map(concurrent::of_overrides));
+        let held_until = concurrent::held_until(places);
+        let (limits, style) =
+            LimitRule::read_in_style(&mut fields, &LimitStyle::default(), vocabulary.registry, problems);
+        // Keys are checked against everyone's, if nobody can tell whose they are.
+        let whose = by.clone().unwrap_or_else(KeySpec::everyone);
+        let mut lists = ["allow", "deny"].map(|name| {
+            let node = fields.take(name).filter(|_| by.is_some());
+            node.map_or_else(KeyList::default, |node| KeyList::read(node, &format!("`{name}`"), &whose, problems))
+        });
+        let (deny, allow) = (std::mem::take(&mut lists[1]), std::mem::take(&mut lists[0]));
+        let overrides = fields.take("overrides").filter(|_| by.is_some());
+        let overrides = overrides
+            .map(|node| Override::read(node, &whose, &style, vocabulary.registry, problems))
+            .unwrap_or_default();
+        let wait = fields.take("wait").and_then(|node| scalar::duration(node, "`wait`", problems));
+        let cost_default = fields.take("cost_default");
+        let cost_default = cost_default.and_then(|node| scalar::count(node, "`cost_default`", 1, problems));
+        let cost_min = fields.take("cost_min").and_then(|node| scalar::count(node, "`cost_min`", 0, problems));
+        let (missing, missing_status) =
+            fields.take("missing").and_then(|node| missing(node, problems)).unwrap_or_default();
+        let rule = Self {
+            name: name.clone().unwrap_or_default(),
+            by: whose,
+            matches: matches.clone().unwrap_or_default(),
+            limits,
+            adaptive,
+            held_until,
+            bandwidth: fields.take("bandwidth").and_then(|node| bandwidth(node, problems)),
+            load: fields.take("load").and_then(|node| Overload::read(node, problems)),
+            cost: fields.take("cost").and_then(|node| cost(node, vocabulary, problems)).unwrap_or_default(),
+            cost_default: cost_default.and_then(|cost| Cost::new(cost).ok()),
+            cost_min: cost_min.unwrap_or(LEAST_COST),
+            allow,
+            deny,
+            overrides,
+            wait,
+            queue: fields.take("queue").and_then(|node| scalar::count(node, "`queue`", 1, problems)),
+            over: fields.take("over").and_then(|node| over(node, problems)).unwrap_or_default(),
+            mode: match fields.take("shadow").and_then(|node| scalar::flag(node, "`shadow`", problems)) {
+                Some(true) => Mode::Shadow,
+                _ => Mode::Enforced,
+            },
+            status: fields.take("status").and_then(|node| status(node, problems)).unwrap_or(defaults.status),
+            answer: fields
+                .take("answer")
+                .and_then(|node| CustomResponse::read(node, problems))
+                .or_else(|| defaults.answer.cloned()),
+            missing,
+            missing_status,
+            home: home(fields.take("store"), defaults, problems),
+            span: node.span,
+        };
+        let is_whole = name.is_some() && by.is_some() && matches.is_some();
+        rule.check_together(node, is_whole, vocabulary, problems);
+        rule.check_sharing(vocabulary.registry, problems);
+        fields.finish(problems);
+        is_whole.then_some(rule)
+    }
+
+    /// What makes no sense together.
+    fn check_together(&self, node: &Node, is_whole: bool, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) {
+        let entry = |name: &str| match &node.value {
+            Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
+            _ => None,
+        };
+        let at = |name: &str| entry(name).map_or(node.span, |entry| entry.span);
+        let written = |names: &[&str]| names.iter().any(|name| entry(name).is_some());
+        let said = ["limit", "every", "total", "concurrent"];
+        let denies = entry("deny").is_some_and(|entry| entry.node.value != Value::List(Vec::new()));
+        let meant = |entry: &Entry| {
+            let known = Self::fields(vocabulary);
+            !known.contains(&&*entry.key) && nearest(&entry.key, &known).is_some_and(|meant| LIMITING.contains(&meant))
+        };
+        // Whoever writes `limt: 5/s` hears of that, and not that there is no limit.
+        let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(meant));
+        // Who has no account is refused: that is a rule too.
+        let denies = denies || self.missing == Missing::Deny;
+        if !written(&said) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
+            let whose = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
+            let problem = Problem::new(at("name"), format!("{whose} limits nothing"));
+            problems.push(
+                problem.expected("`limit: 100/s`, or `every`, `total`, `concurrent`, `bandwidth`, `load` or `deny`"),
+            );
+        }
+        let mut wrong = |name: &str, what: &str, expected: &str| {
+            problems.push(Problem::new(at(name), what).expected(expected));
+        };
+        if self.queue.is_some() && self.wait.is_none() && entry("wait").is_none() {
+            let leaks = self.limits.iter().any(|limit| limit.configured.algorithm::<LeakyBucket>().is_some());
+            if leaks {
+                let what = "`queue` bounds those who `wait`, but the line of a leaky bucket is its `burst`";
+                wrong("queue", what, "`burst` in place of `queue`");
+            } else {
+                wrong("queue", "`queue` bounds those who wait, but nobody does", "`wait: 2s` beside it");
+            }
+        }
+        if written(&["cost"]) && !written(&said) {
+            wrong("cost", "`cost` is what a limit counts, and there is none", "leave it out");
+        }
+        for name in ["cost_default", "cost_min"].into_iter().filter(|name| written(&[name])) {
+            let whole =
+                entry("cost").is_some_and(|entry| matches!(self.cost, CostOf::Request) && entry.node.text().is_some());
+            match self.cost {
+                CostOf::Expression(_) => {}
+                // What is wrong with the cost itself has been reported.
+                CostOf::Request if whole => {}
+                CostOf::Request => wrong(name, &format!("`{name}` bounds a `cost`, and there is none"), "leave it out"),
+                CostOf::Fixed(_) => {
+                    let what = format!("`{name}` is for a `cost` that is an expression: a number never fails");
+                    wrong(name, &what, "leave it out");
+                }
+            }
+        }
+        if self.cost_default.is_some_and(|cost| cost.get() < self.cost_min) {
+            wrong("cost_default", "`cost_default` is below `cost_min`", "at least as much");
+        }
+        if self.wait.is_some() && !written(&said) {
+            wrong("wait", "`wait` is for a limit, and there is none", "leave it out");
+        }
+        if is_whole && self.by.is_each_request() && written(&said) {
+            wrong(
+                "by",
+                "each request has a count of its own here, so this limit would never refuse one",
+                "another `by`; `request` is for `bandwidth`",
+            );
+        }
+        if is_whole && self.load.is_some() && !self.by.is_everyone() {
+            wrong("by", "`load` is the whole machine's", "`by: global`, or leave it out");
+        }
+        if is_whole && self.missing != Missing::Skip && self.by.is_everyone() {
+            wrong("missing", "a rule for everyone misses nothing", "leave it out");
+        }
+        let calls = self.matches.call.is_some();
+        if calls && self.adaptive {
+            wrong("concurrent", "an adaptive limit learns from answers, which calls have none of", "a number");
+        }
+        if calls && self.held_until == HeldUntil::UpstreamDone {
+            wrong("concurrent", "`until: upstream_done` is for requests, and a call has no upstream", "leave it out");
+        }
+        if calls && written(&["bandwidth"]) {
+            wrong("bandwidth", "a call has no body that could flow", "leave it out");
+        }
+        if self.allow.networks.is_everything() {
+            wrong("allow", "`allow` has every address, so no request can reach this rule", "leave the rule out");
+        }
+        if written(&["overrides"]) && !written(&said) {
+            wrong("overrides", "`overrides` take the place of a limit, and there is none", "leave them out");
+        }
+        let shared = entry("store").is_some_and(|entry| entry.node.text() == Some("shared"));
+        if shared && !written(&said) {
+            wrong("store", "bandwidth and load are always counted in process", "leave it out");
+        }
+        if shared && self.adaptive {
+            wrong("store", "an adaptive limit is each process's own", "leave it out");
+        }
+    }
+}
+
+/// Takes `concurrent: adaptive`, and says whether it is there.
+fn adaptive(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> bool {
+    const WORD: [&str; 1] = ["adaptive"];
+    let Some(node) = fields.peek("concurrent") else { return false };
+    if node.text().is_none_or(|text| nearest(text, &WORD).is_none()) {
+        return false;
+    }
+    fields.take("concurrent");
+    scalar::word(node, "`concurrent`", &WORD, problems).is_some()
+}
+
+fn name(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
+    let name = scalar::text(node, "`name`", problems)?;
+    let is_good = |character: char| character.is_alphanumeric() || "._-".contains(character);
+    if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_good) {
+        let problem = Problem::new(node.span, format!("`{name}` is no name of a rule"));
+        problems.push(problem.expected("letters, digits, `.`, `_` and `-`, at most 128 of them"));
+        return None;
+    }
+    Some(name.to_owned())
+}
+
+fn cost(node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<CostOf> {
+    let is_number = node.text().is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'_'));
+    if is_number || !matches!(node.value, Value::Text(_)) {
+        let count = scalar::count(node, "`cost`", 1, problems)?;
+        return Cost::new(count).ok().map(CostOf::Fixed);
+    }
+    vocabulary.expression(node, "`cost`", Wanted::Number, problems).map(CostOf::Expression)
+}
+
+/// What a refusal answers.
+pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
+    let digits = node.text().filter(|text| text.len() == 3);
+    let status = digits.and_then(|text| text.parse::<u16>().ok()).filter(|status| (400..=599).contains(status));
+    if status.is_none() {
+        let shown = node.text().map_or_else(|| node.value.kind().to_owned(), |text| format!("`{text}`"));
+        let problem = Problem::new(node.span, format!("a refusal can't answer {shown}"));
+        problems.push(problem.expected("a status from 400 to 599, such as 429 or 503"));
+    }
+    status
+}
+
+fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<OverLimit> {
+    if matches!(node.value, Value::Map(_)) {
+        let mut fields = MapReader::of(node, "`over`", OVER, problems)?;
+        let url = fields.require("divert", problems).and_then(|node| Upstream::read(node, "`divert`", problems));
+        fields.finish(problems);
+        return url.map(OverLimit::Divert);
+    }
+    match scalar::word(node, "`over`", &["deny", "divert"], problems)? {
+        0 => Some(OverLimit::Deny),
+        _ => {
+            problems.push(
+                Problem::new(node.span, "`divert` does not say where to").expected("{divert: http://127.0.0.1:3001}"),
+            );
+            None
+        }
+    }
+}
+
+/// `skip`, `deny` or `shared`; or `{deny: 401}`, with a status of its own.
+fn missing(node: &Node, problems: &mut Vec<Problem>) -> Option<(Missing, Option<u16>)> {
+    if matches!(node.value, Value::Map(_)) {
+        let mut fields = MapReader::of(node, "`missing`", MISSING, problems)?;
+        let status = fields.require("deny", problems).and_then(|node| status(node, problems));
+        fields.finish(problems);
+        return Some((Missing::Deny, status));
+    }
+    let missing = match scalar::word(node, "`missing`", &["skip", "deny", "shared"], problems)? {
+        1 => Missing::Deny,
+        2 => Missing::Shared,
+        _ => Missing::Skip,
+    };
+    Some((missing, None))
+}
+
+fn home(node: Option<&Node>, defaults: &Defaults<'_>, problems: &mut Vec<Problem>) -> CountedIn {
+    let default = if defaults.has_shared { CountedIn::Shared } else { CountedIn::Local };
+    let Some(node) = node else { return default };
+    match scalar::word(node, "`store`", &["local", "shared"], problems) {
+        Some(1) if !defaults.has_shared => {
+            let problem = Problem::new(node.span, "there is no store to share");
+            problems.push(problem.expected("`store: {redis: redis://127.0.0.1:6379}` at the top of the file"));
+            default
+        }
+        Some(1) => CountedIn::Shared,
+        Some(_) => CountedIn::Local,
+        None => default,
+    }
+}
+
+fn bandwidth(node: &Node, problems: &mut Vec<Problem>) -> Option<Bandwidth> {
+    if !matches!(node.value, Value::Map(_)) {
+        let rate = scalar::parsed(node, "`bandwidth`", bytes::rate, problems)?;
+        return Some(Bandwidth { rate, after: 0, of: Bodies::default() });
+    }
+    let mut fields = MapReader::of(node, "`bandwidth`", BANDWIDTH, problems)?;
+    let rate = fields.require("rate", problems).and_then(|node| scalar::parsed(node, "`rate`", bytes::rate, problems));
+    let burst = fields.take("burst").and_then(|node| scalar::parsed(node, "`burst`", bytes::amount, problems));
+    let after = fields.take("after").and_then(|node| scalar::parsed(node, "`after`", bytes::amount, problems));
+    let of = fields.take("of").and_then(|node| scalar::word(node, "`of`", &["response", "request", "both"], problems));
+    fields.finish(problems);
+    let rate = rate.and_then(|rate| match burst {
+        Some(burst) => rate.with_burst(burst).ok(),
+        None => Some(rate),
+    })?;
+    let of = [Bodies::Response, Bodies::Request, Bodies::Both][of.unwrap_or(0)];
+    Some(Bandwidth { rate, after: after.unwrap_or(0), of })
+}

@@ -1,0 +1,87 @@
+//! One key of a rule, named by hand rather than by a request.
+
+use super::compiled::{CompiledLimit, CompiledRule};
+use crate::key::KeyBytes;
+use crate::rule::Missing;
+use std::fmt;
+
+/// What was named is no key of the rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidKey {
+    what: String,
+    expected: String,
+}
+
+impl fmt::Display for InvalidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; expected {}", self.what, self.expected)
+    }
+}
+
+impl std::error::Error for InvalidKey {}
+
+/// A list of a rule that a key is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// `allow`: it is not counted.
+    Allow,
+    /// `deny`: it is refused at once.
+    Deny,
+}
+
+impl CompiledRule {
+    /// The list that a key is on, named as in [`key_of`](Self::key_of). Addresses are looked for where the rule counts by
+    /// address; who else is listed by address can't be told by the key.
+    pub fn list_of(&self, values: &[&str]) -> Option<Listed> {
+        let rule = self.rule();
+        if rule.allow.contains_values(&rule.by, values) {
+            return Some(Listed::Allow);
+        }
+        rule.deny.contains_values(&rule.by, values).then_some(Listed::Deny)
+    }
+
+    /// The key that these values stand for, one for each part of the rule's `by`, written as in `overrides`. None at all stand
+    /// for everyone together, or for those who are counted together because they lack the key (`missing: shared`).
+    ///
+    /// ```
+    /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
+    ///
+    /// let document = Document::new("diana.yaml", "rules: [{name: a, by: ip/24, limit: 5/s}]");
+    /// let rules = RuleSet::new(&RuleFile::read(&document, &Registry::default())?);
+    /// let rule = rules.named("a").unwrap();
+    /// assert_eq!(rule.key_of(&["203.0.113.7"]).unwrap(), b"203.0.113.0");
+    /// assert!(rule.key_of(&["somebody"]).is_err());
+    /// # Ok::<(), diana_rules::Problems>(())
+    /// ```
+    pub fn key_of(&self, values: &[&str]) -> Result<KeyBytes, InvalidKey> {
+        let (rule, by) = (self.rule(), &self.rule().by);
+        let wrong = |what: String, expected: String| Err(InvalidKey { what, expected });
+        if by.is_each_request() {
+            let expected = "a rule that counts somebody".to_owned();
+            return wrong(format!("each request is its own key in `{}`", rule.name), expected);
+        }
+        if values.is_empty() && rule.missing == Missing::Shared {
+            return Ok(KeyBytes::new());
+        }
+        if values.len() != by.len() {
+            let what = match values.len() {
+                0 => "no key was named".to_owned(),
+                1 => format!("`{}` is one value", values[0]),
+                many => format!("these are {many} values"),
+            };
+            let expected = match by.len() {
+                0 => format!("no key: `{}` counts everyone together", rule.name),
+                1 => format!("one value: `{}` counts by {by}", rule.name),
+                parts => format!("{parts} values: `{}` counts by {by}", rule.name),
+            };
+            return wrong(what, expected);
+        }
+        by.check_key(values).map_err(|(_, what, expected)| InvalidKey { what, expected })?;
+        Ok(by.key_of(values))
+    }
+
+    /// The limits that a key has: its own, if there is an override for it, else the rule's.
+    pub fn limits_of_key(&self, key: &[u8]) -> &[CompiledLimit] {
+        self.limits_at(self.limits_of(key))
+    }
+}

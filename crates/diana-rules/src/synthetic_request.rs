@@ -1,0 +1,88 @@
+//! A request that is described by hand.
+
+use crate::attributes::{Attribute, Attributes};
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// A request that is described by hand: for explanations, tests and simulations.
+///
+/// ```
+/// use diana_rules::{Attribute, Attributes, SyntheticRequest};
+///
+/// let request = SyntheticRequest::new("GET", "/search?q=shoes").header("X-Plan", "free").ip([203, 0, 113, 7]);
+/// assert_eq!(request.get(&Attribute::Path).as_deref(), Some("/search"));
+/// assert_eq!(request.get(&Attribute::Query("q".into())).as_deref(), Some("shoes"));
+/// assert_eq!(request.get(&Attribute::Header("x-plan".into())).as_deref(), Some("free"));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SyntheticRequest {
+    ip: Option<IpAddr>,
+    known: Vec<(Attribute, String)>,
+}
+
+impl SyntheticRequest {
+    /// A request with this method for this path, perhaps with a query.
+    pub fn new(method: impl Into<String>, path: &str) -> Self {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut request = Self::default().with(Attribute::Method, method).with(Attribute::Path, path);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            request = request.with(Attribute::Query(name.into()), value);
+        }
+        request
+    }
+
+    /// With this header.
+    #[must_use]
+    pub fn header(self, name: &str, value: impl Into<String>) -> Self {
+        let name = name.to_ascii_lowercase();
+        let value = value.into();
+        let mut request = self;
+        if name == "cookie" {
+            for cookie in value.split(';').filter_map(|cookie| cookie.trim().split_once('=')) {
+                request = request.with(Attribute::Cookie(cookie.0.into()), cookie.1);
+            }
+        }
+        if name == "host" {
+            request = request.host(value.clone());
+        }
+        request.with(Attribute::Header(name.into()), value)
+    }
+
+    /// For this host.
+    #[must_use]
+    pub fn host(self, host: impl Into<String>) -> Self {
+        self.with(Attribute::Host, host)
+    }
+
+    /// From this address.
+    #[must_use]
+    pub fn ip(self, ip: impl Into<IpAddr>) -> Self {
+        Self { ip: Some(ip.into()), ..self }
+    }
+
+    /// With what a front end would know by itself, such as `account`.
+    #[must_use]
+    pub fn named(self, name: &str, value: impl Into<String>) -> Self {
+        self.with(Attribute::Named(name.into()), value)
+    }
+
+    fn with(mut self, attribute: Attribute, value: impl Into<String>) -> Self {
+        self.known.retain(|(known, _)| *known != attribute);
+        self.known.push((attribute, value.into()));
+        self
+    }
+}
+
+impl Attributes for SyntheticRequest {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        if *attribute == Attribute::Ip {
+            return self.ip.map(|ip| ip.to_string().into());
+        }
+        self.known.iter().find(|(known, _)| known == attribute).map(|(_, value)| Cow::Borrowed(&**value))
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.ip
+    }
+}

@@ -1,0 +1,114 @@
+//! Who may ask, and what every answer carries.
+
+use super::AdminState;
+use super::response::{Answer, Problem};
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+
+/// How long an answer may take.
+const TIME: Duration = Duration::from_secs(30);
+
+/// What a browser may do with the page: nothing that is not from here, and nobody may frame it.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// What holds for every request.
+pub(super) async fn every(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
+    let mut response = match from_here(&state, &request) {
+        Err(problem) => problem.into_response(),
+        Ok(()) => match tokio::time::timeout(TIME, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "it took too long").into_response(),
+        },
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Lets those pass who know the token, if there is one.
+pub(super) async fn token(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Answer {
+    if let Some(token) = &state.token {
+        let sent = bearer(request.headers()).unwrap_or_default();
+        // The time that this takes tells nobody how much of a guess is right.
+        if !bool::from(sent.as_bytes().ct_eq(token.reveal().as_bytes())) {
+            let detail = "the file's `admin` has a token: send `Authorization: Bearer TOKEN`";
+            return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
+        }
+    }
+    Ok(next.run(request).await)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Where there is no token, keeps out what a browser sends for a page of somebody else.
+fn from_here(state: &AdminState, request: &Request) -> Result<(), Problem> {
+    if state.token.is_some() {
+        return Ok(());
+    }
+    let headers = request.headers();
+    let wrong_host = || {
+        let detail = "without a token, the host must be an address or `localhost`";
+        Problem::new(StatusCode::MISDIRECTED_REQUEST, detail)
+    };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or_else(wrong_host)?;
+    if !is_address(host) {
+        return Err(wrong_host());
+    }
+    if !request.method().is_safe() {
+        let origin = headers.get(header::ORIGIN).map(HeaderValue::as_bytes);
+        let is_own = |origin: &[u8]| origin.strip_prefix(b"http://") == Some(host.as_bytes());
+        let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let is_foreign = site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));
+        if is_foreign || !origin.is_none_or(is_own) {
+            return Err(Problem::new(StatusCode::FORBIDDEN, "another page may change nothing here"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a `Host` names an address or this machine, and not a name that anybody can make lead here.
+fn is_address(host: &str) -> bool {
+    let Some(authority) = host.parse::<Authority>().ok().filter(|_| !host.contains('@')) else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_this_machine_are_hosts() {
+        for good in ["127.0.0.1:9090", "127.0.0.1", "[::1]:9090", "[::1]", "localhost:9090", "LocalHost", "10.1.2.3:80"]
+        {
+            assert!(is_address(good), "{good}");
+        }
+        for bad in [
+            "",
+            "example.com",
+            "127.0.0.1.example.com",
+            "localhost.example.com:9090",
+            "a@127.0.0.1",
+            "127.0.0.1/x",
+            "1",
+        ] {
+            assert!(!is_address(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A request's head as an upstream gets it. The client's own stays as it came, so that another upstream can be asked the same.
+
+use super::{ends_here, names};
+use crate::gateway::conn_info::{ConnInfo, ForwardedHeaders, PeerTrust};
+use diana_rules::{Scheme, Upstream};
+use http::header::{CONTENT_LENGTH, COOKIE, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, TE};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery};
+use http::{Request, Uri, Version};
+use std::borrow::Cow;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// A request's head as an upstream gets it.
+#[derive(Clone, Copy)]
+pub(in crate::gateway) struct UpstreamRequest<'a> {
+    /// As the client sent it, without what its `Connection` names.
+    pub(in crate::gateway) head: &'a Parts,
+    /// Who the client is.
+    pub(in crate::gateway) conn_info: &'a ConnInfo,
+    /// What the client wants its connection to become.
+    pub(in crate::gateway) upgrade: Option<&'a HeaderValue>,
+}
+
+/// Who is told the fields of a request.
+pub(in crate::gateway) trait HeaderSink {
+    fn field(&mut self, name: &HeaderName, value: &[u8]);
+
+    /// Who asks, if that is all that is known: the peer and what it speaks.
+    fn forwarded(&mut self, forwarded: &ForwardedHeaders) {
+        self.field(&X_FORWARDED_FOR, forwarded.forwarded_for.as_bytes());
+        self.field(&FORWARDED, forwarded.forwarded.as_bytes());
+        self.field(&X_FORWARDED_PROTO, forwarded.proto.as_bytes());
+    }
+}
+
+impl HeaderSink for HeaderMap {
+    fn field(&mut self, name: &HeaderName, value: &[u8]) {
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            self.append(name, value);
+        }
+    }
+}
+
+/// What becomes of a client's header.
+enum HeaderHandling {
+    GoesOn,
+    Ends,
+    /// Who frames the body tells it.
+    Length,
+    /// It is told otherwise than the client does.
+    Cookie,
+    Te,
+    /// What a trusted proxy may say about the client.
+    Said,
+}
+
+impl HeaderHandling {
+    fn of(name: &HeaderName, trust: PeerTrust) -> Self {
+        match name.as_str() {
+            // These have been told, or are told by who frames the message.
+            "host" => Self::Ends,
+            "content-length" => Self::Length,
+            "cookie" => Self::Cookie,
+            "te" => Self::Te,
+            // The gateway tells the client to go on, as soon as the upstream wants the body.
+            "expect" => Self::Ends,
+            // The hop is added to these lists.
+            "x-forwarded-for" | "forwarded" => Self::Ends,
+            "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" | "x-real-ip" => Self::Said,
+            _ if ends_here(name) => Self::Ends,
+            // Many services take `_` for `-`, and so one header for another. nginx ends them, too.
+            name if trust == PeerTrust::Nobody && name.as_bytes().contains(&b'_') => Self::Ends,
+            _ => Self::GoesOn,
+        }
+    }
+}
+
+/// Whether what a client says under this name goes on as it is.
+pub(in crate::gateway) fn goes_on(name: &HeaderName, trust: PeerTrust) -> bool {
+    matches!(HeaderHandling::of(name, trust), HeaderHandling::GoesOn)
+}
+
+impl UpstreamRequest<'_> {
+    /// Where on the upstream it goes.
+    pub(in crate::gateway) fn target(&self) -> Cow<'_, str> {
+        match self.head.uri.path_and_query().map(PathAndQuery::as_str) {
+            None | Some("") => Cow::Borrowed("/"),
+            // An absolute address may have a query and no path.
+            Some(query) if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+            Some(target) => Cow::Borrowed(target),
+        }
+    }
+
+    /// The host that the client asks for. What an absolute address says counts, whatever `Host` says.
+    fn host(&self) -> Option<&[u8]> {
+        let of_address = self.head.uri.authority().map(|authority| authority.as_str().as_bytes());
+        of_address.or_else(|| self.head.headers.get(HOST).map(HeaderValue::as_bytes))
+    }
+
+    /// Tells every field that an upstream gets, the `Host` first, but for those that frame the body. Without a host, as HTTP/1.0
+    /// may be, the upstream's own name is told. Returns the length of the body, as the client said it.
+    pub(in crate::gateway) fn tell(&self, own: &[u8], told: &mut impl HeaderSink) -> Option<&HeaderValue> {
+        let Self { head, conn_info, upgrade } = self;
+        let host = self.host();
+        told.field(&HOST, host.unwrap_or(own));
+        let mut said = Said::default();
+        let (mut has_cookie, mut length) = (false, None);
+        for (name, value) in &head.headers {
+            match HeaderHandling::of(name, conn_info.trust) {
+                HeaderHandling::GoesOn => told.field(name, value.as_bytes()),
+                HeaderHandling::Cookie if head.version != Version::HTTP_2 => told.field(name, value.as_bytes()),
+                // HTTP/2 may send them in several headers, which compress better; HTTP/1 has them in one.
+                HeaderHandling::Cookie if !has_cookie => {
+                    has_cookie = true;
+                    told.field(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
+                }
+                HeaderHandling::Said if conn_info.trust == PeerTrust::Trusted => {
+                    said.note(name);
+                    told.field(name, value.as_bytes());
+                }
+                HeaderHandling::Te if !said.te && names(&head.headers, TE, "trailers") => {
+                    said.te = true;
+                    told.field(&TE, b"trailers");
+                }
+                HeaderHandling::Length => length = Some(value),
+                HeaderHandling::Ends | HeaderHandling::Cookie | HeaderHandling::Said | HeaderHandling::Te => {}
+            }
+        }
+        self.tell_who(host, said, told);
+        if let Some(upgrade) = upgrade {
+            told.field(&http::header::CONNECTION, b"upgrade");
+            told.field(&http::header::UPGRADE, upgrade.as_bytes());
+        }
+        length
+    }
+
+    /// Tells who asks.
+    fn tell_who(&self, host: Option<&[u8]>, said: Said, told: &mut impl HeaderSink) {
+        let (headers, forwarded) = (&self.head.headers, self.conn_info.forwarded());
+        if self.conn_info.trust == PeerTrust::Nobody {
+            told.forwarded(forwarded);
+        } else {
+            for (list, own) in [(&X_FORWARDED_FOR, &forwarded.forwarded_for), (&FORWARDED, &forwarded.forwarded)] {
+                let before = joined(headers, list, b", ");
+                if before.is_empty() {
+                    told.field(list, own.as_bytes());
+                } else {
+                    told.field(list, &[&before, &b", "[..], own.as_bytes()].concat());
+                }
+            }
+            if !said.proto {
+                told.field(&X_FORWARDED_PROTO, forwarded.proto.as_bytes());
+            }
+        }
+        if let Some(host) = host.filter(|_| !said.host) {
+            told.field(&X_FORWARDED_HOST, host);
+        }
+    }
+
+    /// The same request as HTTP/2 has it: the host is part of the address.
+    pub(in crate::gateway) fn for_http2<B>(&self, upstream: &Upstream, body: B) -> Request<B> {
+        let (mut head, ()) = Request::new(()).into_parts();
+        let authority = self.host().and_then(|host| Authority::try_from(host).ok());
+        let mut uri = http::uri::Parts::default();
+        let is_tls = upstream.scheme == Scheme::Https;
+        uri.scheme = Some(if is_tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
+        uri.authority = authority.or_else(|| Authority::try_from(upstream.authority()).ok());
+        uri.path_and_query = PathAndQuery::try_from(&*self.target()).ok();
+        head.uri = Uri::from_parts(uri).unwrap_or_default();
+        head.method = self.head.method.clone();
+        head.version = Version::HTTP_2;
+        head.headers = HeaderMap::with_capacity(self.head.headers.len() + 4);
+        let without_upgrade = Self { upgrade: None, ..*self };
+        let length = without_upgrade.tell(b"", &mut head.headers);
+        head.headers.remove(HOST);
+        if let Some(length) = length {
+            head.headers.insert(CONTENT_LENGTH, length.clone());
+        }
+        Request::from_parts(head, body)
+    }
+}
+
+/// What has been told already.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    te: bool,
+    proto: bool,
+    host: bool,
+}
+
+impl Said {
+    fn note(&mut self, name: &HeaderName) {
+        self.proto |= *name == X_FORWARDED_PROTO;
+        self.host |= *name == X_FORWARDED_HOST;
+    }
+}
+
+/// All values of a header in one.
+fn joined(headers: &HeaderMap, name: &HeaderName, between: &[u8]) -> Vec<u8> {
+    headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(between)
+}

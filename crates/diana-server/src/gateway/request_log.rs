@@ -1,0 +1,167 @@
+//! One request's way through the gateway, from its head to the last byte of its answer: what is noted about it.
+
+use super::request_body::BodyProgress;
+use super::service::Connection;
+use super::upstream::Endpoint;
+use crate::access_log::Entry;
+use crate::metrics::Outcome;
+use diana::core::{Clock, SystemClock, Timestamp};
+use http::header::{HOST, HeaderValue, REFERER, USER_AGENT};
+use http::request::Parts;
+use http::{Method, Uri, Version};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One request's way through the gateway. When it is dropped, the request is done with: it is counted, logged, and its
+/// connection is free for the next.
+pub(super) struct RequestTracker {
+    connection: Arc<Connection>,
+    began: Timestamp,
+    pub(super) outcome: Outcome,
+    /// Only if there is an access log.
+    told: Option<Box<LogFields>>,
+}
+
+/// What is logged of a request whose client went away before it was answered; nginx's number for it.
+const CLIENT_GONE: u16 = 499;
+
+/// What the access log tells.
+struct LogFields {
+    client: IpAddr,
+    method: Method,
+    uri: Uri,
+    version: Version,
+    host: Option<HeaderValue>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    status: u16,
+    rule: Option<String>,
+    wait: Duration,
+    upstream: Option<Arc<Endpoint>>,
+    upstream_took: Option<Duration>,
+    bytes_out: u64,
+    body: Option<Arc<BodyProgress>>,
+}
+
+impl RequestTracker {
+    pub(super) fn begin(connection: &Arc<Connection>, head: &Parts) -> Self {
+        connection.phase.begin();
+        let began = SystemClock.now();
+        let told = connection.worker.log.is_some().then(|| {
+            let header = |name| head.headers.get(name).cloned();
+            Box::new(LogFields {
+                // Of a request that is rejected, nothing else is believed.
+                client: connection.conn_info.peer,
+                method: head.method.clone(),
+                uri: head.uri.clone(),
+                version: head.version,
+                host: header(HOST),
+                referer: header(REFERER),
+                user_agent: header(USER_AGENT),
+                status: CLIENT_GONE,
+                rule: None,
+                wait: Duration::ZERO,
+                upstream: None,
+                upstream_took: None,
+                bytes_out: 0,
+                body: None,
+            })
+        });
+        Self { connection: Arc::clone(connection), began, outcome: Outcome::Gone, told }
+    }
+
+    /// Who asks.
+    pub(super) fn client(&mut self, client: IpAddr) {
+        if let Some(told) = &mut self.told {
+            told.client = client;
+        }
+    }
+
+    /// What the rules said, now; the wait that they ask for is over, and is no part of the time that they took.
+    pub(super) fn decided(&mut self, verdict: &diana::Verdict) {
+        let wait = verdict.wait().unwrap_or_default() + verdict.stood();
+        let took = SystemClock.now().since(self.began).saturating_sub(wait);
+        self.connection.worker.metrics.decision(took);
+        if let Some(told) = &mut self.told {
+            told.wait = wait;
+            told.rule = verdict.refused_by().or_else(|| verdict.waited_for()).map(|rule| rule.name.clone());
+        }
+    }
+
+    /// How its body comes.
+    pub(super) fn body(&mut self, ending: Option<&Arc<BodyProgress>>) {
+        if let Some(told) = &mut self.told {
+            told.body = ending.cloned();
+        }
+    }
+
+    /// Who answered, and how long that took.
+    pub(super) fn answered_by(&mut self, upstream: &Arc<Endpoint>, took: Duration) {
+        self.connection.worker.metrics.upstream(took);
+        if let Some(told) = &mut self.told {
+            told.upstream = Some(Arc::clone(upstream));
+            told.upstream_took = Some(took);
+        }
+    }
+
+    /// What is answered.
+    pub(super) fn status(&mut self, status: http::StatusCode) {
+        if let Some(told) = &mut self.told {
+            told.status = status.as_u16();
+        }
+    }
+
+    /// The upstream broke off in the middle of its answer.
+    pub(super) fn broke_off(&mut self) {
+        self.connection.worker.metrics.upstream_failed();
+        self.outcome = Outcome::Failed;
+    }
+
+    /// The client has left before it was answered.
+    pub(super) fn client_left(&mut self) {
+        self.outcome = Outcome::Gone;
+        if let Some(told) = &mut self.told {
+            told.status = CLIENT_GONE;
+        }
+    }
+
+    /// So many bytes of the answer are ready to go out.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        if let Some(told) = &mut self.told {
+            told.bytes_out += bytes as u64;
+        }
+    }
+}
+
+impl Drop for RequestTracker {
+    fn drop(&mut self) {
+        let Connection { worker, phase, .. } = &*self.connection;
+        let took = SystemClock.now().since(self.began);
+        phase.end();
+        worker.metrics.request(self.outcome, took);
+        let (Some(told), Some(log)) = (&self.told, &worker.log) else { return };
+        // The host that rules compare: of an absolute address, if it is one.
+        let host = told.uri.authority().map(|host| host.as_str().as_bytes());
+        let upstream = told.upstream.as_ref().map(|endpoint| endpoint.upstream.to_string());
+        log.log(&Entry {
+            at: self.began,
+            client: Some(told.client),
+            method: told.method.as_str(),
+            target: told.uri.path_and_query().map_or("*", |target| target.as_str()),
+            host: host.or_else(|| told.host.as_ref().map(HeaderValue::as_bytes)),
+            version: told.version,
+            status: told.status,
+            bytes_out: told.bytes_out,
+            bytes_in: told.body.as_ref().map_or(0, |body| body.come()),
+            took,
+            referer: told.referer.as_ref().map(HeaderValue::as_bytes),
+            user_agent: told.user_agent.as_ref().map(HeaderValue::as_bytes),
+            outcome: self.outcome,
+            rule: told.rule.as_deref(),
+            wait: told.wait,
+            upstream: upstream.as_deref(),
+            upstream_took: told.upstream_took,
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! The body of an answer to a client, and what is noted when it has gone out.
+
+use super::request_log::RequestTracker;
+use super::upstream::{BodyError, UpstreamBody};
+use super::worker_state::Store;
+use bytes::Bytes;
+use diana_http::PermitBody;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The body of an answer to a client. When it is dropped, sent or not, the [`RequestTracker`] is over.
+pub(super) struct ResponseBody {
+    body: Kind,
+    tracker: RequestTracker,
+    /// Whether the rest is read if the client leaves, and for how long.
+    read_to_end: Option<Duration>,
+}
+
+enum Kind {
+    /// The gateway's own.
+    Own(Full<Bytes>),
+    /// The gateway's own, for a request that passed.
+    ResponseClass(PermitBody<Full<Bytes>, Store>),
+    Upstream(PermitBody<UpstreamBody, Store>),
+    Rerouted(UpstreamBody),
+}
+
+impl ResponseBody {
+    /// If the client leaves, the rest is read and dropped: what the request holds is held until the upstream is done. After so
+    /// long the connection to the upstream is closed.
+    pub(super) fn read_to_end_within(&mut self, time: Duration) {
+        self.read_to_end = Some(time);
+    }
+
+    /// The client has left before it had any of it.
+    pub(super) fn client_left(&mut self) {
+        self.tracker.client_left();
+    }
+
+    pub(super) fn own(body: Full<Bytes>, tracker: RequestTracker) -> Self {
+        Self { body: Kind::Own(body), tracker, read_to_end: None }
+    }
+
+    pub(super) fn answered(body: PermitBody<Full<Bytes>, Store>, tracker: RequestTracker) -> Self {
+        Self { body: Kind::ResponseClass(body), tracker, read_to_end: None }
+    }
+
+    pub(super) fn upstream(body: PermitBody<UpstreamBody, Store>, tracker: RequestTracker) -> Self {
+        Self { body: Kind::Upstream(body), tracker, read_to_end: None }
+    }
+
+    pub(super) fn diverted(body: UpstreamBody, tracker: RequestTracker) -> Self {
+        Self { body: Kind::Rerouted(body), tracker, read_to_end: None }
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = match &mut self.body {
+            Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::ResponseClass(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::Upstream(body) => Pin::new(body).poll_frame(context),
+            Kind::Rerouted(body) => Pin::new(body).poll_frame(context),
+        };
+        match &frame {
+            Poll::Ready(Some(Ok(frame))) => self.tracker.sent(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(Some(Err(_))) => self.tracker.broke_off(),
+            _ => {}
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.body {
+            Kind::Own(body) => body.is_end_stream(),
+            Kind::ResponseClass(body) => body.is_end_stream(),
+            Kind::Upstream(body) => body.is_end_stream(),
+            Kind::Rerouted(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.body {
+            Kind::Own(body) => body.size_hint(),
+            Kind::ResponseClass(body) => body.size_hint(),
+            Kind::Upstream(body) => body.size_hint(),
+            Kind::Rerouted(body) => body.size_hint(),
+        }
+    }
+}
+
+/// A frame of a body that can't fail.
+fn surely(frame: Option<Result<Frame<Bytes>, Infallible>>) -> Option<Result<Frame<Bytes>, BodyError>> {
+    frame.map(|frame| frame.map_err(|never| match never {}))
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        let Some(time) = self.read_to_end else { return };
+        let Kind::Upstream(body) = &mut self.body else { return };
+        if body.is_end_stream() {
+            return;
+        }
+        let Kind::Upstream(mut body) = std::mem::replace(&mut self.body, Kind::Own(Full::default())) else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let read = async { while let Some(Ok(_)) = body.frame().await {} };
+                let _ = tokio::time::timeout(time, read).await;
+            });
+        }
+    }
+}

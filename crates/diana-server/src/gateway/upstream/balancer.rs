@@ -1,0 +1,311 @@
+//! Upstreams that serve the same requests, in turn; and all that a worker knows.
+
+use super::endpoint::{ConnAge, Endpoint, PooledConn};
+use super::http1::{self, Http1};
+use super::http2;
+use super::{Connector, Health, UpstreamBody, UpstreamError, WireError};
+use crate::gateway::deadlines::Deadlines;
+use crate::gateway::head::UpstreamRequest;
+use crate::gateway::http2::StreamHandle;
+use crate::gateway::request_body::RequestBodyStream;
+use crate::metrics::Shard;
+use diana_rules::Upstream;
+use http::{Method, Response, StatusCode};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+/// How often a request is tried on one upstream that refuses its streams.
+const MOST_TRIES: u32 = 3;
+
+/// All upstreams, as one worker knows them.
+pub(in crate::gateway) struct Upstreams {
+    connector: Connector,
+    deadlines: Arc<Deadlines>,
+    /// How long the head of an answer may take, and the time between two pieces of its body.
+    timeout: Duration,
+    /// Shared by all workers.
+    health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
+    metrics: Arc<Shard>,
+    endpoints: Mutex<HashMap<Upstream, Arc<Endpoint>>>,
+}
+
+/// Upstreams that serve the same requests, in turn.
+pub(in crate::gateway) struct Balancer {
+    endpoints: Vec<Arc<Endpoint>>,
+    next: AtomicUsize,
+}
+
+/// An answer, and who gave it.
+pub(in crate::gateway) struct Answer {
+    pub(in crate::gateway) response: Response<UpstreamBody>,
+    pub(in crate::gateway) from: Arc<Endpoint>,
+}
+
+impl Upstreams {
+    pub(in crate::gateway) fn new(
+        connector: Connector,
+        deadlines: Arc<Deadlines>,
+        timeout: Duration,
+        health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
+        metrics: Arc<Shard>,
+    ) -> Self {
+        Self { connector, deadlines, timeout, health, metrics, endpoints: Mutex::default() }
+    }
+
+    /// The upstreams of a route.
+    pub(in crate::gateway) fn balancer(&self, upstreams: &[Upstream]) -> Balancer {
+        let endpoints = upstreams.iter().map(|upstream| self.endpoint(upstream)).collect::<Vec<_>>();
+        Balancer { endpoints, next: AtomicUsize::new(0) }
+    }
+
+    fn endpoint(&self, upstream: &Upstream) -> Arc<Endpoint> {
+        let mut endpoints = self.endpoints.lock();
+        if let Some(endpoint) = endpoints.get(upstream) {
+            return Arc::clone(endpoint);
+        }
+        let health = Arc::clone(self.health.lock().entry(upstream.clone()).or_default());
+        let endpoint = Arc::new(Endpoint::new(upstream.clone(), health, Arc::clone(&self.metrics)));
+        endpoints.insert(upstream.clone(), Arc::clone(&endpoint));
+        endpoint
+    }
+
+    /// Closes connections that nobody has used for long.
+    pub(in crate::gateway) fn tidy(&self) {
+        let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
+        endpoints.iter().for_each(|endpoint| endpoint.tidy(self.deadlines.now()));
+    }
+
+    /// Sends a request to one upstream, which a rule names.
+    pub(in crate::gateway) async fn send_to(
+        &self,
+        upstream: &Upstream,
+        request: UpstreamRequest<'_>,
+        body: RequestBodyStream,
+    ) -> Result<Answer, UpstreamError> {
+        let balancer = Balancer { endpoints: vec![self.endpoint(upstream)], next: AtomicUsize::new(0) };
+        self.send(&balancer, request, body).await
+    }
+
+    /// Sends a request to the next of a group, or to another one if nothing of it has gone out yet.
+    pub(in crate::gateway) async fn send(
+        &self,
+        balancer: &Balancer,
+        request: UpstreamRequest<'_>,
+        body: RequestBodyStream,
+    ) -> Result<Answer, UpstreamError> {
+        if balancer.endpoints.is_empty() {
+            return Err(UpstreamError::Nowhere);
+        }
+        let endpoint = balancer.next(self.deadlines.now());
+        let now = self.deadlines.now();
+        let ready = poll_fn(|context| Poll::Ready(endpoint.free(context, now))).await;
+        // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
+        // is light.
+        let (ready, body, repeat) = if let Some(PooledConn::Http1(connection, reused)) = ready {
+            let sent = self.send_over_http1(endpoint, connection, reused, request, body).await;
+            match sent {
+                Ok(answer) => {
+                    endpoint.succeeded();
+                    return Ok(answer);
+                }
+                // Closed meanwhile, which is no failure.
+                Err(SendError::Untouched(body, _)) => (None, body, Repeat::Once),
+                Err(SendError::Closed(_)) => (None, RequestBodyStream::empty(), Repeat::Done),
+                Err(SendError::Failed(failure)) => {
+                    endpoint.failed(&failure, self.deadlines.now());
+                    return Err(failure);
+                }
+            }
+        } else {
+            (ready, body, Repeat::Once)
+        };
+        Box::pin(self.send_with_care(balancer, endpoint, ready, request, body, repeat)).await
+    }
+
+    /// Sends a request to a member of a group, beginning with a connection that may be closed, and to the others if nothing of
+    /// it has gone out yet.
+    async fn send_with_care(
+        &self,
+        balancer: &Balancer,
+        first: &Arc<Endpoint>,
+        ready: Option<PooledConn>,
+        request: UpstreamRequest<'_>,
+        body: RequestBodyStream,
+        mut repeat: Repeat,
+    ) -> Result<Answer, UpstreamError> {
+        let (mut endpoint, mut ready, mut body) = (first, ready, body);
+        let mut left = balancer.endpoints.len();
+        loop {
+            let unsent = match self.send_by(endpoint, ready.take(), request, body, &mut repeat).await {
+                Ok(answer) => {
+                    endpoint.succeeded();
+                    return Ok(answer);
+                }
+                Err(unsent) => unsent,
+            };
+            endpoint.failed(unsent.failure(), self.deadlines.now());
+            left -= 1;
+            match unsent {
+                SendError::Untouched(again, _) if left > 0 => body = again,
+                SendError::Untouched(_, failure) | SendError::Closed(failure) | SendError::Failed(failure) => {
+                    return Err(failure);
+                }
+            }
+            endpoint = balancer.next(self.deadlines.now());
+        }
+    }
+
+    /// Sends a request to one upstream. A connection that turns out to be closed, or to take no more streams, is no failure:
+    /// another is used.
+    async fn send_by(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        ready: Option<PooledConn>,
+        request: UpstreamRequest<'_>,
+        body: RequestBodyStream,
+        repeat: &mut Repeat,
+    ) -> Result<Answer, SendError> {
+        let (mut body, mut refused) = (body, 0);
+        let mut ready = match ready {
+            Some(ready) => Ok(ready),
+            None if *repeat == Repeat::Once => endpoint.ready(&self.connector, &self.deadlines).await,
+            None => endpoint.connect(&self.connector, &self.deadlines).await,
+        };
+        loop {
+            let (sent, reused) = match ready {
+                Ok(PooledConn::Http1(connection, reused)) => {
+                    (self.send_over_http1(endpoint, connection, reused, request, body).await, reused)
+                }
+                Ok(PooledConn::Http2(slot, reused)) => {
+                    (self.send_over_http2(endpoint, slot, reused, request, body).await, reused)
+                }
+                Err(failure) => return Err(SendError::Untouched(body, failure)),
+            };
+            let unsent = match sent {
+                Err(unsent) if reused == ConnAge::Before => unsent,
+                sent => return sent,
+            };
+            tracing::debug!("a connection to {} was of no use: {}", endpoint.upstream, unsent.failure());
+            body = match unsent {
+                SendError::Untouched(body, failure) => {
+                    // A connection that is gone is not found again, so there is an end to these.
+                    refused += u32::from(failure.is_stream_reset());
+                    if refused == MOST_TRIES {
+                        return Err(SendError::Untouched(body, failure));
+                    }
+                    body
+                }
+                SendError::Closed(_) if *repeat == Repeat::Once => {
+                    *repeat = Repeat::Done;
+                    RequestBodyStream::empty()
+                }
+                unsent => return Err(unsent),
+            };
+            ready = endpoint.connect(&self.connector, &self.deadlines).await;
+        }
+    }
+
+    async fn send_over_http1(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        mut connection: Box<Http1>,
+        reused: ConnAge,
+        request: UpstreamRequest<'_>,
+        body: RequestBodyStream,
+    ) -> Result<Answer, SendError> {
+        let had_body = !body.is_empty();
+        match connection.send(request, endpoint.authority.as_bytes(), body, self.timeout).await {
+            http1::Sent::ResponseClass(response) => {
+                let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                let mut response = response.map(|()| UpstreamBody::http1(connection, endpoint));
+                if !is_switching {
+                    response.body_mut().give_back_at_end();
+                }
+                Ok(Answer { response, from: Arc::clone(endpoint) })
+            }
+            http1::Sent::Untouched(body, failure) => Err(SendError::Untouched(body, failure)),
+            http1::Sent::Failed(failure) => {
+                // What an upstream answers badly it would answer badly again.
+                let is_broken = matches!(failure, UpstreamError::Broken(WireError::Closed | WireError::Io(_)));
+                let is_closed = reused == ConnAge::Before && is_broken && connection.is_silent();
+                Err(SendError::new(failure, is_closed && !had_body && is_harmless(request)))
+            }
+        }
+    }
+
+    async fn send_over_http2(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        slot: http2::Slot,
+        reused: ConnAge,
+        request: UpstreamRequest<'_>,
+        body: RequestBodyStream,
+    ) -> Result<Answer, SendError> {
+        let had_body = !body.is_empty();
+        let client = request.head.extensions.get::<StreamHandle>();
+        let asked = request.for_http2(&endpoint.upstream, body);
+        let sent = http2::send(slot, asked, self.deadlines.add(), self.timeout, client).await;
+        match sent {
+            http2::Sent::ResponseClass(response) => {
+                Ok(Answer { response: response.map(UpstreamBody::http2), from: Arc::clone(endpoint) })
+            }
+            http2::Sent::Untouched(body, failure) => Err(SendError::Untouched(body, failure)),
+            http2::Sent::Failed(failure) => {
+                // A stream that the upstream resets is its answer to the request, and no closed connection.
+                let is_broken = matches!(&failure, UpstreamError::Broken(WireError::Http2(error)) if error.is_io());
+                let is_closed = reused == ConnAge::Before && is_broken;
+                Err(SendError::new(failure, is_closed && !had_body && is_harmless(request)))
+            }
+        }
+    }
+}
+
+/// A request that was not answered.
+enum SendError {
+    /// The upstream has not begun with it; its body can be sent elsewhere.
+    Untouched(RequestBodyStream, UpstreamError),
+    /// A connection that was kept open turned out to be closed. It does no harm to send the request again.
+    Closed(UpstreamError),
+    Failed(UpstreamError),
+}
+
+impl SendError {
+    fn new(failure: UpstreamError, may_be_repeated: bool) -> Self {
+        if may_be_repeated { Self::Closed(failure) } else { Self::Failed(failure) }
+    }
+
+    fn failure(&self) -> &UpstreamError {
+        match self {
+            Self::Untouched(_, failure) | Self::Closed(failure) | Self::Failed(failure) => failure,
+        }
+    }
+}
+
+/// Whether a request that an upstream may have seen can be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeat {
+    Once,
+    /// It has been.
+    Done,
+}
+
+impl Balancer {
+    /// Whose turn it is, among those that are well.
+    fn next(&self, now: u64) -> &Arc<Endpoint> {
+        let length = self.endpoints.len();
+        let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let turn = (0..length).map(|nth| &self.endpoints[(first.wrapping_add(nth)) % length]);
+        turn.clone().find(|endpoint| endpoint.is_well(now)).unwrap_or(&self.endpoints[first % length])
+    }
+}
+
+/// Whether a request without a body may be sent twice: an upstream may close a connection just when it is used again.
+fn is_harmless(request: UpstreamRequest<'_>) -> bool {
+    // An upgrade is the client's connection itself, of which there is one.
+    request.upgrade.is_none() && matches!(request.head.method, Method::GET | Method::HEAD | Method::OPTIONS)
+}

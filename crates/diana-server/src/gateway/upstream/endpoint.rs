@@ -1,0 +1,205 @@
+//! One upstream: its free connections, and whether it is well.
+//!
+//! # Ejection
+//! An upstream that fails [`FAILURES`] times in a row (it can't be reached, breaks off, or takes too long) is left out for a while,
+//! longer each time. After that one request tries it. If all are left out, all are tried: a guess is better than nothing.
+
+use super::connector::Protocol;
+use super::http1::Http1;
+use super::http2;
+use super::{Connector, UpstreamError};
+use crate::gateway::deadlines::Deadlines;
+use crate::metrics::Shard;
+use diana_rules::{Scheme, Upstream};
+use parking_lot::Mutex;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
+
+/// So many failures in a row are too many.
+const FAILURES: u32 = 3;
+/// How long an upstream is left out at first, in milliseconds; and at most.
+const LEFT_OUT: u64 = 5_000;
+const LEFT_OUT_AT_MOST: u64 = 60_000;
+/// How many free connections a worker keeps, and for how long.
+const MOST_FREE: usize = 4_096;
+const LONGEST_FREE: u64 = 30_000;
+
+/// Whether an upstream is well, as far as all workers together know.
+#[derive(Debug, Default)]
+pub(in crate::gateway) struct Health {
+    /// In a row.
+    failures: AtomicU32,
+    /// When it may be tried again, in milliseconds since the gateway began.
+    left_out_until: AtomicU64,
+}
+
+impl Health {
+    fn is_well(&self, now: u64) -> bool {
+        self.left_out_until.load(Ordering::Relaxed) <= now
+    }
+
+    fn succeeded(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            self.left_out_until.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a failure; returns whether it was well until now, and is left out from now on.
+    fn failed(&self, now: u64) -> bool {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
+        let time = LEFT_OUT.saturating_mul(1 << beyond.min(8)).min(LEFT_OUT_AT_MOST);
+        self.left_out_until.swap(now + time, Ordering::Relaxed) <= now
+    }
+}
+
+/// One upstream, as a worker knows it.
+pub(in crate::gateway) struct Endpoint {
+    pub(in crate::gateway) upstream: Upstream,
+    health: Arc<Health>,
+    metrics: Arc<Shard>,
+    /// Its own name, for a request that names no host.
+    pub(super) authority: String,
+    #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
+    free: Mutex<Vec<Box<Http1>>>,
+    http2: Arc<http2::Pool>,
+}
+
+/// A connection that is ready for a request.
+pub(super) enum PooledConn {
+    /// Whether it was used before, in which case the upstream may be closing it just now.
+    Http1(Box<Http1>, ConnAge),
+    Http2(http2::Slot, ConnAge),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnAge {
+    Before,
+    Never,
+}
+
+impl Endpoint {
+    pub(super) fn new(upstream: Upstream, health: Arc<Health>, metrics: Arc<Shard>) -> Self {
+        let authority = upstream.authority();
+        let http2 = Arc::new(http2::Pool::default());
+        if upstream.scheme == Scheme::H2c {
+            http2.know();
+        }
+        Self { upstream, health, metrics, authority, free: Mutex::default(), http2 }
+    }
+
+    pub(super) fn is_well(&self, now: u64) -> bool {
+        self.health.is_well(now)
+    }
+
+    pub(super) fn succeeded(&self) {
+        self.health.succeeded();
+    }
+
+    pub(super) fn failed(&self, failure: &UpstreamError, now: u64) {
+        if matches!(failure, UpstreamError::ByClient) {
+            return;
+        }
+        if matches!(failure, UpstreamError::Busy) {
+            tracing::debug!("upstream {}: {failure}", self.upstream);
+            return;
+        }
+        self.metrics.upstream_failed();
+        if self.health.failed(now) {
+            tracing::warn!("upstream {} is left out for a while: {failure}", self.upstream);
+        } else {
+            tracing::debug!("upstream {} failed: {failure}", self.upstream);
+        }
+    }
+
+    /// A connection that is ready: a free one, or a new one.
+    pub(super) async fn ready(
+        &self,
+        connector: &Connector,
+        deadlines: &Arc<Deadlines>,
+    ) -> Result<PooledConn, UpstreamError> {
+        let now = deadlines.now();
+        if let Some(ready) = poll_fn(|context| Poll::Ready(self.free(context, now))).await {
+            return Ok(ready);
+        }
+        self.connect(connector, deadlines).await
+    }
+
+    /// A new connection.
+    pub(super) async fn connect(
+        &self,
+        connector: &Connector,
+        deadlines: &Arc<Deadlines>,
+    ) -> Result<PooledConn, UpstreamError> {
+        // Many requests share an HTTP/2 connection, so they wait for one that is being made.
+        let _connecting = if self.http2.is_known() {
+            match self.http2.wait(|| deadlines.now(), connector.timeout()).await? {
+                http2::Turn::Ready(slot) => return Ok(PooledConn::Http2(slot, ConnAge::Before)),
+                http2::Turn::Connect(connecting) => Some(connecting),
+                http2::Turn::Wait => None,
+            }
+        } else {
+            None
+        };
+        let (io, speaks) = connector.connect(&self.upstream).await?;
+        Ok(match speaks {
+            Protocol::Http1 => PooledConn::Http1(Box::new(Http1::new(io, deadlines.add())), ConnAge::Never),
+            Protocol::Http2 => {
+                let slot = self.http2.add(io, connector.timeout(), deadlines.now()).await?;
+                PooledConn::Http2(slot, ConnAge::Never)
+            }
+        })
+    }
+
+    /// A free connection, if there is one.
+    pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<PooledConn> {
+        // The one that was used last is the least likely to be closed by now.
+        while let Some(mut connection) = { self.free.lock().pop() } {
+            if connection.is_free(context) {
+                return Some(PooledConn::Http1(connection, ConnAge::Before));
+            }
+        }
+        if !self.http2.is_known() {
+            return None;
+        }
+        self.http2.free(now).map(|slot| PooledConn::Http2(slot, ConnAge::Before))
+    }
+
+    /// Takes a connection back whose answer is over.
+    pub(super) fn give_back(self: &Arc<Self>, mut connection: Box<Http1>) {
+        if !connection.is_reusable() {
+            return;
+        }
+        // The answer came before the upstream had all of the request, whose client is still sending.
+        if connection.is_sending() {
+            let endpoint = Arc::clone(self);
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    if let Some(connection) = connection.sent().await {
+                        endpoint.give_back(connection);
+                    }
+                });
+            }
+            return;
+        }
+        connection.used = connection.deadline().all().now();
+        connection.deadline().clear();
+        let mut free = self.free.lock();
+        if free.len() < MOST_FREE {
+            free.push(connection);
+        }
+    }
+
+    /// Closes what nobody has used for long.
+    pub(super) fn tidy(&self, now: u64) {
+        self.http2.tidy(now, LONGEST_FREE);
+        let mut free = self.free.lock();
+        let old = free.iter().take_while(|connection| now.saturating_sub(connection.used) > LONGEST_FREE).count();
+        let gone: Vec<_> = free.drain(..old).collect();
+        drop(free);
+        drop(gone);
+    }
+}

@@ -1,0 +1,50 @@
+//! How long an answer is waited for.
+
+use super::{UpstreamError, WireError};
+use crate::gateway::deadlines::Deadline;
+use crate::gateway::request_body::{BodyProgress, RequestBodyStream};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long an answer is waited for: the upstream's time begins when it has the whole request.
+pub(super) struct ResponseTimeout {
+    body: Option<Arc<BodyProgress>>,
+    seen: u64,
+    timeout: Duration,
+}
+
+impl ResponseTimeout {
+    pub(super) fn new(body: &RequestBodyStream, timeout: Duration) -> Self {
+        Self { body: body.ending(), seen: 0, timeout }
+    }
+
+    /// Whose fault it is that no answer came: an upstream that is sent half a request can't help it.
+    pub(super) fn blame(&self, failure: UpstreamError) -> UpstreamError {
+        let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
+        let is_by_client = match &failure {
+            UpstreamError::Broken(WireError::Body) => true,
+            // The gateway has reset the stream itself, since the request can't be sent to its end.
+            UpstreamError::Broken(WireError::Http2(error)) if error.is_reset() => {
+                !error.is_remote() && !error.is_library()
+            }
+            _ => false,
+        };
+        if has_fault || is_by_client { UpstreamError::ByClient } else { failure }
+    }
+
+    /// Ready when it is over. It begins now, if it has not begun.
+    pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
+        if !deadline.is_set() {
+            deadline.set(self.timeout);
+        }
+        if deadline.poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        if self.body.as_ref().is_some_and(|body| body.is_under_way(&mut self.seen)) {
+            deadline.set(self.timeout);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}

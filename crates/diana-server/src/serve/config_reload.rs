@@ -1,0 +1,62 @@
+//! Rules that are put in force as they come, and a word about what is not.
+
+use diana::Reloader;
+use diana::redis::RedisStore;
+use diana_rules::{Admin, Apply, Document, Gateway, Problems, RemoteSection, RuleFile, StoreSection};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Puts rules in force as they come, and tells what of a changed file waits for the next start.
+#[derive(Debug)]
+pub(super) struct ConfigReload {
+    follower: Arc<Reloader<RedisStore>>,
+    /// What the file said about the machine when it was first read.
+    started: Mutex<Option<Machine>>,
+}
+
+/// What a file says about the machine.
+#[derive(Clone, Debug, PartialEq)]
+struct Machine {
+    gateway: Option<Gateway>,
+    admin: Option<Admin>,
+    store: StoreSection,
+    remote: Option<RemoteSection>,
+}
+
+impl Machine {
+    fn of(file: &RuleFile) -> Self {
+        let file = file.clone();
+        Self { gateway: file.gateway, admin: file.admin, store: file.store, remote: file.remote }
+    }
+
+    /// The sections that differ.
+    fn changes(&self, other: &Self) -> Vec<&'static str> {
+        let sections = [
+            ("`gateway`", self.gateway != other.gateway),
+            ("`admin`", self.admin != other.admin),
+            ("`store`", self.store != other.store),
+            ("`remote`", self.remote != other.remote),
+        ];
+        sections.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+}
+
+impl ConfigReload {
+    pub(super) fn new(follower: Arc<Reloader<RedisStore>>) -> Arc<Self> {
+        Arc::new(Self { follower, started: Mutex::default() })
+    }
+}
+
+impl Apply for ConfigReload {
+    fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems> {
+        self.follower.apply(local, remote)?;
+        let Some(file) = self.follower.file() else { return Ok(()) };
+        let now = Machine::of(&file);
+        let mut started = self.started.lock();
+        let changes = started.get_or_insert_with(|| now.clone()).changes(&now);
+        if !changes.is_empty() {
+            tracing::warn!("the rules are in force; what has changed in {} takes a restart", changes.join(", "));
+        }
+        Ok(())
+    }
+}

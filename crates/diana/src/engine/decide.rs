@@ -1,0 +1,200 @@
+//! The steps of a decision: what is known at once, what the shared store says, and the shadows.
+
+use super::future::{NextStep, RefundGuard};
+use super::queries::{Queries, Scope};
+use super::record::Shadow;
+use super::shared_query::{InFlightQuery, SharedResult};
+use super::{Engine, Verdict};
+use diana_core::{Decision, LocalStore, MaxWait, Store};
+use diana_rules::{Attributes, CompiledRule, CountedIn, DenyReason, MatchedRule, Mode, RuleNotCallable};
+
+/// What somebody does whose turn has not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WhenFull {
+    /// Stands in line, where the rule lets it.
+    #[cfg(feature = "wait")]
+    Queue,
+    /// Goes away.
+    Deny,
+}
+
+impl<S: Store + 'static> Engine<S> {
+    /// All that can be said about a request without waiting for anything.
+    pub(super) fn first_look(&self, request: &dyn Attributes, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
+        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
+        verdict.find(request);
+        self.look_at(verdict, in_line)
+    }
+
+    /// All that can be said about a call by the rule that it names, without waiting for anything.
+    pub(super) fn first_look_by(
+        &self,
+        rule: &str,
+        call: &dyn Attributes,
+        in_line: WhenFull,
+    ) -> Result<(RefundGuard<'_>, NextStep), RuleNotCallable> {
+        let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
+        verdict.find_by(rule, call)?;
+        Ok(self.look_at(verdict, in_line))
+    }
+
+    fn look_at(&self, mut verdict: Verdict, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
+        if verdict.rules().has_load() {
+            self.shed(&mut verdict);
+        }
+        for nth in 0..verdict.found().refused().len() {
+            let refused = verdict.found().refused()[nth];
+            let Some(rule) = verdict.rules().rule(refused.rule) else { continue };
+            if rule.rule().mode == Mode::Enforced {
+                verdict.refuse(refused);
+                return (RefundGuard::new(&self.counts, verdict), NextStep::Nothing);
+            }
+        }
+        // Most of the time nobody waits for anything.
+        #[cfg(feature = "wait")]
+        if !self.counts.lines.is_empty()
+            && let Some(line) = self.others(&verdict, None, verdict.at())
+        {
+            return self.behind(verdict, &line, in_line);
+        }
+        self.decide_local(&mut verdict);
+        let mut begun = RefundGuard::new(&self.counts, verdict);
+        let verdict = begun.verdict();
+        if verdict.found().applied().is_empty() {
+            return (begun, NextStep::Nothing);
+        }
+        if !verdict.is_granted() {
+            let next = self.after_a_denial(verdict, in_line);
+            return (begun, next);
+        }
+        if self.is_shared(verdict) {
+            return (begun, NextStep::AskShared);
+        }
+        if verdict.found().has_shadows() {
+            self.ask_shadows_here(begun.verdict_mut());
+        }
+        (begun, NextStep::Nothing)
+    }
+
+    /// What has to be done about a request that was denied.
+    #[cfg_attr(not(feature = "wait"), allow(clippy::unused_self, reason = "without lines there is nothing to do"))]
+    fn after_a_denial(&self, verdict: &Verdict, in_line: WhenFull) -> NextStep {
+        match in_line {
+            #[cfg(feature = "wait")]
+            WhenFull::Queue if self.line_after(verdict, verdict.at()).is_some() => NextStep::StandInLine,
+            #[cfg(feature = "wait")]
+            WhenFull::Queue => NextStep::Nothing,
+            WhenFull::Deny => {
+                let _ = verdict;
+                NextStep::Nothing
+            }
+        }
+    }
+
+    /// All that has to be waited for.
+    pub(super) async fn carry_on(&self, mut begun: RefundGuard<'_>, next: NextStep, in_line: WhenFull) -> Verdict {
+        if next == NextStep::AskShared {
+            if self.ask_shared(&mut begun).await {
+                return begun.done();
+            }
+            if self.after_a_denial(begun.verdict(), in_line) == NextStep::Nothing {
+                return begun.done();
+            }
+        }
+        #[cfg(feature = "wait")]
+        return self.stand_in_line(begun).await;
+        #[cfg(not(feature = "wait"))]
+        begun.done()
+    }
+
+    /// Whether a rule that is about the request is counted by many.
+    pub(super) fn is_shared(&self, verdict: &Verdict) -> bool {
+        let is_shared = |applied: &MatchedRule| applied.home == CountedIn::Shared;
+        self.shared.is_some() && verdict.found().applied().iter().any(is_shared)
+    }
+
+    /// Whether a rule that is counted by many is about the request, but did not count it, since it seemed to cost nothing.
+    pub(super) fn is_free_shared(&self, verdict: &Verdict) -> bool {
+        self.shared.is_some() && verdict.found().free().iter().any(|applied| applied.home == CountedIn::Shared)
+    }
+
+    /// Lets the rules with `load` refuse what is too much for the machine.
+    #[cold]
+    fn shed(&self, verdict: &mut Verdict) {
+        for nth in 0..verdict.found().applied().len() {
+            let number = verdict.found().applied()[nth].rule;
+            let Some(rule) = verdict.rules().rule(number).map(CompiledRule::rule) else { continue };
+            if rule.load.is_none() {
+                continue;
+            }
+            if let Some(resource) = self.sheddings.refuses(&rule.name, &self.load) {
+                verdict.made_mut().found.refuse(number, DenyReason::Overloaded(resource));
+            }
+        }
+    }
+
+    /// Asks the shared store, and if it grants, the shadows; says whether it grants. If it does not, what was taken here is
+    /// given back.
+    pub(super) async fn ask_shared(&self, begun: &mut RefundGuard<'_>) -> bool {
+        let said = match &self.shared {
+            Some(shared) if self.is_shared(begun.verdict()) => {
+                let asking = InFlightQuery::new(shared, &self.counts, begun.lend(), &self.behind);
+                let (verdict, said) = asking.answer().await;
+                begun.put_back(verdict);
+                said
+            }
+            _ => SharedResult::default(),
+        };
+        let is_granted = said.is_granted();
+        begun.verdict_mut().made_mut().shared = said.enforced;
+        if !is_granted {
+            begun.give_back_local();
+        } else if begun.verdict().found().has_shadows() {
+            self.ask_shadows_here(begun.verdict_mut());
+            said.shadows.into_iter().for_each(|shadow| begun.verdict_mut().add_shadow(shadow));
+        }
+        is_granted
+    }
+
+    /// Asks each shadow rule that is counted here as if it were in force.
+    fn ask_shadows_here(&self, verdict: &mut Verdict) {
+        let mut shadows = verdict.shadows_of(CountedIn::Local);
+        if self.shared.is_none() {
+            shadows.extend(verdict.shadows_of(CountedIn::Shared));
+        }
+        for nth in shadows {
+            if let Some(decision) = self.decide_here(verdict, Scope::Shadow(nth)) {
+                verdict.add_shadow(Shadow { nth, decision, here: true });
+            }
+        }
+    }
+
+    /// Asks the counts of this process for all that is decided here.
+    pub(super) fn decide_local(&self, verdict: &mut Verdict) {
+        // One ask needs no list, and is what most requests are.
+        if !verdict.rules().has_reserved()
+            && let Some(ask) = Queries::only(verdict)
+        {
+            let decision = LocalStore::decide(self.local(), &[ask], verdict.at(), MaxWait::FOREVER);
+            verdict.made_mut().local = Some(decision);
+        } else {
+            verdict.made_mut().local = self.decide_here(verdict, verdict.made().here);
+        }
+    }
+
+    /// What the counts of this process say; nothing if they are not asked.
+    fn decide_here(&self, verdict: &Verdict, part: Scope) -> Option<Decision> {
+        let mut asks = Queries::of(verdict, part);
+        if asks.is_empty() {
+            return None;
+        }
+        if !verdict.rules().has_reserved() {
+            return Some(LocalStore::decide(self.local(), &asks, verdict.at(), MaxWait::FOREVER));
+        }
+        let mut reserved = self.counts.reserved.lock();
+        reserved.bound(&self.counts, verdict, part, &mut asks);
+        let decision = LocalStore::decide(self.local(), &asks, verdict.at(), MaxWait::FOREVER);
+        reserved.keep(&self.counts, verdict, part, &decision);
+        Some(decision)
+    }
+}

@@ -1,0 +1,92 @@
+//! What a call tells the rule that is on its function.
+
+use crate::limited::Caller;
+use diana_rules::{Attribute, Attributes};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+use std::net::IpAddr;
+
+/// What a call tells, by name: texts one behind the other, in memory of the stack where they are short.
+#[derive(Clone, Debug, Default)]
+pub struct Args {
+    texts: SmallVec<[u8; 64]>,
+    /// Each name, and where its text begins.
+    names: SmallVec<[(&'static str, usize); 4]>,
+}
+
+impl Args {
+    /// Nothing.
+    #[inline]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins the text of this name.
+    #[inline]
+    pub fn name(&mut self, name: &'static str) {
+        self.names.push((name, self.texts.len()));
+    }
+
+    /// Text that is the same for all calls.
+    #[inline]
+    pub fn text(&mut self, text: &str) {
+        self.texts.extend_from_slice(text.as_bytes());
+    }
+
+    /// What stands in one pair of braces.
+    #[inline]
+    pub fn part(&mut self, part: impl fmt::Display) {
+        // A `Display` that fails has written what it has.
+        let _failed = write!(self, "{part}");
+    }
+
+    fn in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&'static str> {
+        self.names.iter().map(|(name, _)| *name).find(|name| !is_asked(name))
+    }
+
+    fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        let nth = self.names.iter().position(|(known, _)| *known == name)?;
+        let (_, begin) = *self.names.get(nth)?;
+        let end = self.names.get(nth + 1).map_or(self.texts.len(), |(_, begin)| *begin);
+        self.texts.get(begin..end).map(String::from_utf8_lossy)
+    }
+}
+
+impl Write for Args {
+    #[inline]
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text(text);
+        Ok(())
+    }
+}
+
+/// A call, as a rule sees it.
+pub(super) struct Call<'a> {
+    pub(super) told: &'a Args,
+    pub(super) caller: Option<&'a Caller>,
+    pub(super) function: &'static str,
+}
+
+impl Attributes for Call<'_> {
+    fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
+        match attribute {
+            Attribute::Named(name) => {
+                let of_caller = || self.caller.and_then(|caller| caller.get(name)).map(Cow::Borrowed);
+                self.told.get(name).or_else(of_caller)
+            }
+            Attribute::Ip => self.ip().map(|ip| Cow::Owned(ip.to_string())),
+            // What a request asks for is a path; what a call asks for is a function.
+            Attribute::Path => Some(Cow::Borrowed(self.function)),
+            _ => None,
+        }
+    }
+
+    fn told_in_vain(&self, is_asked: &dyn Fn(&str) -> bool) -> Option<&str> {
+        self.told.in_vain(is_asked)
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.caller.and_then(Caller::ip)
+    }
+}

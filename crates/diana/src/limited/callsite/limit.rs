@@ -1,0 +1,70 @@
+//! The counts of one attribute in this process.
+
+use super::Key;
+use super::spec::{Counting, Keys, Spec};
+use crate::limited::Cause;
+use diana_core::{Answer, Clock, InvalidCost, KeyedLimiter, Limiter, TableOptions};
+use std::time::Duration;
+
+/// The counts of one attribute: one for all calls, or one for each key.
+#[derive(Debug)]
+pub(in crate::limited) enum Limit {
+    One(Limiter),
+    Many(KeyedLimiter<Key<'static>>),
+}
+
+impl Limit {
+    pub(super) fn new(says: &Spec, options: TableOptions) -> Result<Self, Cause> {
+        Ok(match (says.keys, says.counting()?) {
+            (Keys::One, Counting::Rate(smooth)) => Self::One(Limiter::with_algorithm(smooth)),
+            (Keys::One, Counting::Count(window)) => Self::One(Limiter::with_algorithm(window)),
+            (Keys::Many, Counting::Rate(smooth)) => Self::Many(KeyedLimiter::with_options(smooth, options)),
+            (Keys::Many, Counting::Count(window)) => Self::Many(KeyedLimiter::with_options(window, options)),
+        })
+    }
+
+    /// The same, unused, on another clock.
+    pub(in crate::limited) fn with_clock(self, clock: impl Clock) -> Self {
+        match self {
+            Self::One(limiter) => Self::One(limiter.with_clock(clock)),
+            Self::Many(limiter) => Self::Many(limiter.with_clock(clock)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn check(&self, key: &Key<'_>) -> Answer {
+        match self {
+            Self::One(limiter) => limiter.check(),
+            Self::Many(limiter) => limiter.check(key),
+        }
+    }
+
+    pub(super) fn try_acquire(&self, key: &Key<'_>, timeout: Duration) -> Result<Answer, InvalidCost> {
+        match self {
+            Self::One(limiter) => limiter.try_acquire(1, timeout),
+            Self::Many(limiter) => limiter.try_acquire(key, 1, timeout),
+        }
+    }
+
+    pub(super) async fn try_acquire_async(&self, key: &Key<'_>, timeout: Duration) -> Result<Answer, InvalidCost> {
+        match self {
+            Self::One(limiter) => limiter.try_acquire_async(1, timeout).await,
+            Self::Many(limiter) => limiter.try_acquire_async(key, 1, timeout).await,
+        }
+    }
+
+    /// Bytes that the keys take.
+    pub(in crate::limited) fn memory_used(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(limiter) => limiter.memory_used(),
+        }
+    }
+
+    /// Drops the keys that equal a fresh one.
+    pub(in crate::limited) fn reclaim(&self) {
+        if let Self::Many(limiter) = self {
+            limiter.reclaim();
+        }
+    }
+}

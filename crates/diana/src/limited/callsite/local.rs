@@ -1,0 +1,89 @@
+//! An attribute that counts in this process.
+
+use super::cache::Cache;
+use super::limit::Limit;
+use super::spec::unusable;
+use super::{Key, Spec};
+use crate::limited::{Cause, Limited, Limits};
+use diana_core::{Answer, Outcome, Retry};
+use std::sync::Arc;
+
+/// An attribute that counts in this process.
+#[derive(Debug)]
+pub struct LocalSite {
+    says: Spec,
+    found: Cache<Arc<Limit>>,
+}
+
+impl LocalSite {
+    /// An attribute that has not been called yet.
+    pub const fn new(says: Spec) -> Self {
+        Self { says, found: Cache::new() }
+    }
+
+    /// Takes one permit, now or not at all.
+    #[inline]
+    pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+        let check = |limit: &Arc<Limit>| limit.check(key);
+        match self.found.ask(self.says.instance, |limits| self.look_up(limits), check) {
+            Ok(answer) => self.told(key, answer),
+            Err(cause) => Err(self.says.limited(key, cause)),
+        }
+    }
+
+    /// Takes one permit, blocking this thread for at most the attribute's time-out.
+    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+        // Who need not wait need not hold the counts either.
+        match self.check(key) {
+            Err(limited) if self.is_worth_waiting(&limited) => {}
+            answered => return answered,
+        }
+        match self.limit(key)?.try_acquire(key, self.says.timeout) {
+            Ok(answer) => self.told(key, answer),
+            Err(error) => Err(self.says.limited(key, unusable(error))),
+        }
+    }
+
+    /// Takes one permit, waiting for at most the attribute's time-out. Dropped, it gives its permit back if it is the last.
+    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+        match self.check(&key) {
+            Err(limited) if self.is_worth_waiting(&limited) => {}
+            answered => return answered,
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(self.says.limited(&key, Cause::NoRuntime));
+        }
+        let limit = self.limit(&key)?;
+        match limit.try_acquire_async(&key, self.says.timeout).await {
+            Ok(answer) => self.told(&key, answer),
+            Err(error) => Err(self.says.limited(&key, unusable(error))),
+        }
+    }
+
+    /// Whether the time-out is long enough. If another call comes in between, it is asked again anyway.
+    fn is_worth_waiting(&self, limited: &Limited) -> bool {
+        limited.retry_after().is_some_and(|wait| wait <= self.says.timeout)
+    }
+
+    #[inline]
+    fn told(&self, key: &Key<'_>, answer: Answer) -> Result<(), Limited> {
+        match answer.outcome {
+            Outcome::Granted { .. } => Ok(()),
+            Outcome::Denied { retry } => Err(self.refused(key, retry)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, key: &Key<'_>, retry: Retry) -> Limited {
+        self.says.limited(key, Cause::Used { retry })
+    }
+
+    fn limit(&'static self, key: &Key<'_>) -> Result<Arc<Limit>, Limited> {
+        let found = self.found.ask(self.says.instance, |limits| self.look_up(limits), Arc::clone);
+        found.map_err(|cause| self.says.limited(key, cause))
+    }
+
+    fn look_up(&'static self, limits: &Limits) -> Result<Arc<Limit>, Cause> {
+        limits.of_site(std::ptr::from_ref(self).addr(), |options| Limit::new(&self.says, options))
+    }
+}

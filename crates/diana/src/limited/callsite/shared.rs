@@ -1,0 +1,97 @@
+//! An attribute whose counts many processes share.
+
+use super::{Key, Spec};
+#[cfg(feature = "redis")]
+use crate::limited::Limits;
+use crate::limited::{Cause, Limited};
+#[cfg(feature = "redis")]
+use {
+    super::block_on,
+    super::cache::Cache,
+    super::spec::{Counting, unusable},
+    diana_core::{Decision, Retry},
+    diana_redis::{AcquireError, SharedLimiter},
+    tokio::runtime::Handle,
+};
+
+/// An attribute whose counts many processes share.
+#[derive(Debug)]
+pub struct SharedSite {
+    says: Spec,
+    #[cfg(feature = "redis")]
+    found: Cache<SharedLimiter>,
+}
+
+#[cfg(feature = "redis")]
+impl SharedSite {
+    /// An attribute that has not been called yet.
+    pub const fn new(says: Spec) -> Self {
+        Self { says, found: Cache::new() }
+    }
+
+    /// Takes one permit, blocking this thread for at most the attribute's time-out.
+    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+        let limiter = self.limiter(key)?;
+        let asking = limiter.try_acquire(key.to_bytes(), 1, self.says.timeout);
+        match block_on::on(Some(limiter.store().runtime()), asking) {
+            Ok(answered) => self.told(key, answered),
+            Err(cause) => Err(self.says.limited(key, cause)),
+        }
+    }
+
+    /// Takes one permit, waiting for at most the attribute's time-out. Dropped, it gives its permit back.
+    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+        if Handle::try_current().is_err() {
+            return Err(self.says.limited(&key, Cause::NoRuntime));
+        }
+        let limiter = self.limiter(&key)?;
+        self.told(&key, limiter.try_acquire(key.to_bytes(), 1, self.says.timeout).await)
+    }
+
+    fn told(&self, key: &Key<'_>, answered: Result<Decision, AcquireError>) -> Result<(), Limited> {
+        let cause = match answered {
+            Ok(decision) if decision.is_granted() => return Ok(()),
+            Ok(decision) => Cause::Used { retry: decision.retry().unwrap_or(Retry::Never) },
+            Err(error) => unusable(error),
+        };
+        Err(self.says.limited(key, cause))
+    }
+
+    fn limiter(&'static self, key: &Key<'_>) -> Result<SharedLimiter, Limited> {
+        let found = self.found.ask(self.says.instance, |limits| self.look_up(limits), Clone::clone);
+        found.map_err(|cause| self.says.limited(key, cause))
+    }
+
+    fn look_up(&'static self, limits: &Limits) -> Result<SharedLimiter, Cause> {
+        let store = limits.shared().ok_or(Cause::NotShared)?;
+        // Other processes know it by its name, which is all that they have in common.
+        limits.claim(self.says.name, std::ptr::from_ref(self).addr())?;
+        let limiter = match self.says.counting()? {
+            Counting::Rate(smooth) => SharedLimiter::new(store, self.says.name, smooth),
+            Counting::Count(window) => SharedLimiter::new(store, self.says.name, window),
+        };
+        Ok(match self.says.expire {
+            Some(expire) => limiter.keeping_keys_for(expire),
+            None => limiter,
+        })
+    }
+}
+
+/// Without Redis there is nothing to share by, and calls are told so.
+#[cfg(not(feature = "redis"))]
+impl SharedSite {
+    /// An attribute that has not been called yet.
+    pub const fn new(says: Spec) -> Self {
+        Self { says }
+    }
+
+    /// Takes nothing.
+    pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
+        Err(self.says.limited(key, Cause::NotShared))
+    }
+
+    /// Takes nothing.
+    pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
+        self.wait(&key)
+    }
+}

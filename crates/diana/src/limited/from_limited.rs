@@ -1,0 +1,37 @@
+//! How a function says that a call was refused.
+
+use super::Limited;
+
+/// What a function returns, if that can say that a call was [`Limited`]: a `Result` whose error takes it in.
+///
+/// ```
+/// use diana::limited::FromLimited;
+///
+/// #[diana::rate_limit(rate = 1)]
+/// fn search() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+///     Ok(())
+/// }
+///
+/// let error = search().unwrap_err(); // nothing is installed
+/// assert!(error.is::<diana::Limited>());
+/// let again = Result::<(), diana::Limited>::limited(*error.downcast().unwrap());
+/// assert!(again.is_err());
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't say that a call is limited",
+    label = "no `Result` with an error that a `diana::Limited` turns into, and there is no `on_limit`",
+    note = "return `Result<_, E>` with an `E: From<diana::Limited>`",
+    note = "or write `on_limit = path` in the attribute, for a `fn(diana::Limited) -> {Self}`"
+)]
+pub trait FromLimited {
+    /// The answer to a call that was refused.
+    fn limited(limited: Limited) -> Self;
+}
+
+// The compiler then says the above, and not only what the error lacks.
+#[diagnostic::do_not_recommend]
+impl<T, E: From<Limited>> FromLimited for Result<T, E> {
+    fn limited(limited: Limited) -> Self {
+        Err(limited.into())
+    }
+}

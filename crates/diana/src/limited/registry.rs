@@ -1,0 +1,298 @@
+//! Where the counts of limited functions live.
+
+use super::Cause;
+use super::callsite::{Limit, Rules};
+use super::installed;
+use crate::engine::Engine;
+use diana_core::{Clock, Store, TableOptions, Timestamp};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the counts of limited functions live: one table of keys for each function, with a ceiling on its memory, and a clock.
+/// If functions have limits that many processes share, or rules, it knows the [store](Self::with_shared) and the
+/// [engine](Self::with_rules) as well.
+///
+/// Functions count in the one that is [installed](Self::install), or in one that they [name](Self::install_as) with `in`. A clone is
+/// another handle to the same counts.
+///
+/// ```
+/// use diana::core::ManualClock;
+/// use diana::limited::Limits;
+/// use std::time::Duration;
+///
+/// #[diana::rate_limit(rate = 2.0, burst = "0s")]
+/// fn tick() -> Result<(), diana::Limited> {
+///     Ok(())
+/// }
+///
+/// let clock = ManualClock::new();
+/// Limits::new().with_clock(clock.clone()).install();
+///
+/// assert!(tick().is_ok());
+/// assert_eq!(tick().unwrap_err().retry_after(), Some(Duration::from_millis(500)));
+/// clock.advance(Duration::from_millis(500));
+/// assert!(tick().is_ok());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    set: Set,
+    /// By where the attribute's static is: two functions may have the same path, as methods of different types have.
+    sites: Mutex<HashMap<usize, Arc<Limit>>>,
+    /// Where the static is whose function has this name, of those whose counts are shared.
+    #[cfg(feature = "redis")]
+    names: Mutex<HashMap<&'static str, usize>>,
+}
+
+/// How it is set up.
+#[derive(Clone, Debug, Default)]
+struct Set {
+    options: TableOptions,
+    clock: Option<SharedClock>,
+    #[cfg(feature = "redis")]
+    shared: Option<diana_redis::RedisStore>,
+    rules: Option<Arc<dyn Rules>>,
+}
+
+impl From<Set> for Limits {
+    fn from(set: Set) -> Self {
+        Self { inner: Arc::new(Inner { set, ..Inner::default() }) }
+    }
+}
+
+impl Limits {
+    /// Nothing counted yet, by the system's clock, with 64 MiB at most for the keys of each function.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same, unused, with other options for the table of each function. The ceiling on memory is each table's own, so the
+    /// program's is that times the number of its attributes; a function that has one key takes next to nothing.
+    ///
+    /// ```
+    /// use diana::core::TableOptions;
+    /// use diana::limited::Limits;
+    ///
+    /// Limits::new().with_options(TableOptions::default().memory(1 << 20)).install();
+    /// ```
+    #[must_use]
+    pub fn with_options(self, options: TableOptions) -> Self {
+        Set { options, ..self.inner.set.clone() }.into()
+    }
+
+    /// The same, unused, on another clock. For functions that wait asynchronously that is tokio's, whose timer wakes them:
+    /// [`TokioClock`](diana_core::TokioClock) in tests with paused time. Rules and shared counts have clocks of their own.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Clock) -> Self {
+        Set { clock: Some(SharedClock(Arc::new(clock))), ..self.inner.set.clone() }.into()
+    }
+
+    /// The same, unused, with a store for the attributes that say `store = shared`: all processes that have a function of the
+    /// same path (and `prefix`) on the same Redis count it together.
+    ///
+    /// While Redis is away, calls are answered as the store's [`when_down`](diana_redis::Options::when_down) says: by default
+    /// by counts of this process.
+    ///
+    /// ```no_run
+    /// use diana::limited::Limits;
+    /// use diana::redis::{Options, RedisStore};
+    ///
+    /// #[diana::rate_limit(rate = 5.0, by = user, store = shared)]
+    /// async fn export() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::connect("redis://127.0.0.1:6379", Options::default()).await?;
+    /// Limits::new().with_shared(store).install();
+    /// export().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn with_shared(self, store: diana_redis::RedisStore) -> Self {
+        Set { shared: Some(store), ..self.inner.set.clone() }.into()
+    }
+
+    /// The same, unused, with the rules that `#[limited("name")]` names. What changes in the engine's rules counts from the next
+    /// call on.
+    ///
+    /// ```
+    /// use diana::Engine;
+    /// use diana::limited::Limits;
+    /// use diana::rules::{Document, Registry, RuleFile};
+    /// use std::sync::Arc;
+    ///
+    /// #[diana::limited("sms", phone = "{phone}")]
+    /// fn send_code(phone: &str) -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// let file = Document::new("diana.yaml", "rules: [{name: sms, match: {call: phone}, by: phone, limit: 1/min}]");
+    /// let engine = Engine::new(&RuleFile::read(&file, &Registry::default())?);
+    /// Limits::new().with_rules(Arc::new(engine)).install();
+    ///
+    /// assert!(send_code("555-1234").is_ok());
+    /// assert!(send_code("555-1234").is_err());
+    /// # Ok::<(), diana::rules::Problems>(())
+    /// ```
+    #[must_use]
+    pub fn with_rules<S: Store + 'static>(self, engine: Arc<Engine<S>>) -> Self {
+        Set { rules: Some(Arc::new(engine)), ..self.inner.set.clone() }.into()
+    }
+
+    /// Makes this the one that the program's functions count in, in place of the one before. Calls that wait go on waiting
+    /// for the turn that they were promised.
+    pub fn install(&self) {
+        installed::install(None, self.clone());
+    }
+
+    /// Makes this the one that functions with `in = "name"` count in, in place of the one before.
+    ///
+    /// ```
+    /// use diana::limited::Limits;
+    ///
+    /// #[diana::count_limit(limit = 1, period = "1day", in = "mail")]
+    /// fn newsletter() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// Limits::new().install_as("mail");
+    /// assert!(newsletter().is_ok());
+    /// assert!(newsletter().is_err());
+    ///
+    /// Limits::new().install_as("mail"); // another one, which has counted nothing
+    /// assert!(newsletter().is_ok());
+    /// ```
+    pub fn install_as(&self, name: &str) {
+        installed::install(Some(name), self.clone());
+    }
+
+    /// Runs plain code in which all limited functions count here, whichever instance they name: for tests, which run side by
+    /// side and would count in what the others install.
+    ///
+    /// ```
+    /// use diana::core::ManualClock;
+    /// use diana::limited::Limits;
+    ///
+    /// #[diana::count_limit(limit = 1, period = "1h")]
+    /// fn export() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// Limits::new().with_clock(ManualClock::new()).enter(|| {
+    ///     assert!(export().is_ok());
+    ///     assert!(export().is_err());
+    /// });
+    /// Limits::new().enter(|| assert!(export().is_ok()));
+    /// ```
+    pub fn enter<R>(&self, run: impl FnOnce() -> R) -> R {
+        installed::enter(self.clone(), run)
+    }
+
+    /// Runs a future in which all limited functions count here, as [`enter`](Self::enter) does. Tasks that are spawned inside
+    /// count in what is installed.
+    ///
+    /// ```
+    /// use diana::core::TokioClock;
+    /// use diana::limited::Limits;
+    ///
+    /// #[diana::rate_limit(rate = 1, burst = "0s", timeout = "5s")]
+    /// async fn tick() -> Result<(), diana::Limited> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), diana::Limited> {
+    /// let began = tokio::time::Instant::now();
+    /// let limits = Limits::new().with_clock(TokioClock::new());
+    /// limits.scope(async { tick().await.and(tick().await) }).await?;
+    /// assert_eq!(began.elapsed().as_millis(), 1_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+        installed::scope(self.clone(), future)
+    }
+
+    /// How many attributes have counted here so far, but for those whose counts are elsewhere.
+    pub fn len(&self) -> usize {
+        self.inner.sites.lock().len()
+    }
+
+    /// Whether nothing has counted here so far.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that all keys take; a function without keys takes none.
+    pub fn memory_used(&self) -> usize {
+        self.inner.sites.lock().values().map(|limit| limit.memory_used()).sum()
+    }
+
+    /// Looks at every key and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
+    pub fn reclaim(&self) {
+        let limits: Vec<_> = self.inner.sites.lock().values().cloned().collect();
+        limits.iter().for_each(|limit| limit.reclaim());
+    }
+
+    /// The counts of the attribute whose static is at `place`, made by `make` if this is the first call.
+    pub(super) fn of_site(
+        &self,
+        place: usize,
+        make: impl FnOnce(TableOptions) -> Result<Limit, Cause>,
+    ) -> Result<Arc<Limit>, Cause> {
+        let mut sites = self.inner.sites.lock();
+        if let Some(limit) = sites.get(&place) {
+            return Ok(Arc::clone(limit));
+        }
+        let limit = make(self.inner.set.options)?;
+        let limit = match &self.inner.set.clock {
+            Some(clock) => limit.with_clock(clock.clone()),
+            None => limit,
+        };
+        let limit = Arc::new(limit);
+        sites.insert(place, Arc::clone(&limit));
+        Ok(limit)
+    }
+
+    /// The rules that functions name.
+    pub(super) fn rules(&self) -> Option<&Arc<dyn Rules>> {
+        self.inner.set.rules.as_ref()
+    }
+
+    /// The store that many processes share.
+    #[cfg(feature = "redis")]
+    pub(super) fn shared(&self) -> Option<&diana_redis::RedisStore> {
+        self.inner.set.shared.as_ref()
+    }
+
+    /// Gives a name of shared counts to the attribute whose static is at `place`, unless another one has it.
+    #[cfg(feature = "redis")]
+    pub(super) fn claim(&self, name: &'static str, place: usize) -> Result<(), Cause> {
+        let owner = *self.inner.names.lock().entry(name).or_insert(place);
+        if owner == place { Ok(()) } else { Err(Cause::NameTaken) }
+    }
+}
+
+/// One clock for many limiters.
+#[derive(Clone, Debug)]
+struct SharedClock(Arc<dyn Clock>);
+
+impl Clock for SharedClock {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn park(&self, at_most: Duration) {
+        self.0.park(at_most);
+    }
+}
