@@ -1,9 +1,10 @@
-//! Programs that show Diana at work. Each is started with `cargo run --example NAME`, explains itself, and is tested.
+//! Programs that show how to use Diana. Each is started with `cargo run --example NAME`, explains itself, and is
+//! tested.
 //!
 //! | example | what it shows |
 //! |---|---|
-//! | `axum_service` | a web shop with all that Diana has for a service |
+//! | `axum_service` | a web shop with everything that Diana offers a service |
 //! | `queue_consumer` | messages at an even rate, the costly ones later |
-//! | `polite_crawler` | a limit for each host, and heeding what hosts say |
+//! | `polite_crawler` | a limit for each host, and obeying the limits that hosts report |
 //! | `upload` | a file at 50 KiB/s, with a progress bar |
 //! | `two_processes` | one limit for two processes, on Redis |

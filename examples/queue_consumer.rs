@@ -1,8 +1,8 @@
-//! The consumer of a queue that may send mail to so many a second, whatever waits in the queue.
+//! A queue consumer that sends mail at a limited rate, however full the queue is.
 //!
-//! `cargo run --example queue_consumer` takes two seconds, and says when each mail
-//! goes. A mail costs as many permits as it has recipients. The large one has more than may ever go at once: it is paid for in
-//! instalments, and is late by as much.
+//! `cargo run --example queue_consumer` takes two seconds, and prints when each mail is sent. A mail costs as many
+//! permits as it has recipients. The large one costs more than the burst: it is paid for in instalments, and is delayed
+//! accordingly.
 
 use diana::core::{InvalidQuota, Limiter, Quota};
 use diana::pace::StreamExt as _;
@@ -15,22 +15,22 @@ pub(crate) struct Mail {
     pub(crate) recipients: u64,
 }
 
-/// Ten recipients a second, evenly.
+/// Ten recipients per second, evenly.
 pub(crate) fn rate() -> Result<Quota, InvalidQuota> {
     Quota::per_second(10)?.with_burst(1)
 }
 
-/// A queue into which somebody has put a lot at once.
+/// Returns a queue that was filled at once.
 pub(crate) fn queue() -> impl Stream<Item = Mail> {
     let (sender, receiver) = mpsc::unbounded_channel();
     for recipients in [1, 1, 1, 5, 1, 1, 1, 10] {
-        // The receiver is there, so this can't fail.
+        // The receiver exists, so this can't fail.
         let _ = sender.send(Mail { recipients });
     }
     stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) })
 }
 
-/// Handles what comes out of the queue, each when its turn has come.
+/// Handles each item of the queue when the limiter allows it.
 pub(crate) async fn consume(queue: impl Stream<Item = Mail>, limiter: Limiter, mut handle: impl FnMut(Mail)) {
     let mut mails = Box::pin(queue.rate_limited(limiter).cost(|mail| mail.recipients));
     while let Some(mail) = mails.next().await {

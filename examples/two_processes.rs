@@ -5,8 +5,8 @@
 //! cargo run --example two_processes -- redis://127.0.0.1:6379
 //! ```
 //!
-//! Without a URL it starts a `redis-server` of its own. Each process asks as fast as it can for three seconds, and says what
-//! it got. Together they get the limit: 50 at once, and 100 a second.
+//! Without a URL it starts its own `redis-server`. Each process sends requests as fast as it can for three seconds, and
+//! prints how many were allowed. Together they get the limit: 50 at once, and 100 per second.
 
 use diana::core::{Clock, Quota, SystemClock, TokenBucket};
 use diana::redis::{Leases, Options, RedisStore, SharedLimiter};
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Starts two processes, and adds up what they got.
+/// Starts two processes, and adds up their results.
 fn both(url: &str) -> Result<(), Box<dyn Error>> {
     let start = |name| Command::new(std::env::current_exe()?).args([name, url]).stdout(Stdio::piped()).spawn();
     let mut granted = 0;
@@ -45,7 +45,7 @@ fn both(url: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Asks as fast as it can.
+/// Sends requests as fast as it can.
 async fn one(name: &str, url: &str) -> Result<(), Box<dyn Error>> {
     let store = RedisStore::connect(url, Options::default().leases(Leases::Auto)).await?;
     let limiter = SharedLimiter::new(&store, "example", TokenBucket::new("100/s burst 50".parse::<Quota>()?));

@@ -1,10 +1,10 @@
-//! The CPU time of another process, as the kernel counts it, and on which cores things run.
+//! The CPU time of another process, as the kernel counts it, and CPU affinity.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::PathBuf;
 
-/// The CPU time that the process `pid` has used, user and system, all its threads together, in nanoseconds. Exact while it
-/// sleeps; the time of threads that have ended is not in it.
+/// Returns the CPU time of the process `pid`, user and system, over all threads, in nanoseconds. Exact while it sleeps;
+/// the time of ended threads is not included.
 pub fn nanos(pid: u32) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_thread = |path: PathBuf| {
@@ -15,10 +15,10 @@ pub fn nanos(pid: u32) -> u64 {
     threads.map(|thread| of_thread(thread.path())).sum()
 }
 
-/// One core for what is measured; this process, and all that it starts from now on, is kept to the others.
+/// Reserves one core for the measured program; this process and its later children run on the others.
 ///
-/// Gives the words under which a program runs on that core: `taskset -c 0`. None on a machine with a single core, where
-/// all share it.
+/// Returns the command prefix that runs a program on that core: `taskset -c 0`. Empty on a machine with a single core,
+/// which all share.
 pub fn one_apart() -> Vec<String> {
     let mine = sched_getaffinity(None).unwrap_or_default();
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| mine.is_set(core)).collect();

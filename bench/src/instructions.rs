@@ -1,15 +1,15 @@
-//! Instructions of one operation, by callgrind: the same on every machine, whoever else is on it.
+//! Instructions per operation, by callgrind: the same on every machine, independent of its load.
 //!
-//! A bench runs itself under valgrind, which counts only what happens within `measured_operations`.
+//! A bench runs itself under valgrind, which counts only instructions within `measured_operations`.
 
 use std::hint::black_box;
 use std::process::Command;
 
-/// How many operations are counted.
+/// The number of counted operations.
 const OPERATIONS: u64 = 2_000;
 
-/// The instructions of one operation of what the bench does when it is started with `--count` and `what`; what is in the way,
-/// if they can't be counted.
+/// Returns the instructions per operation of the bench started with `--count` and `what`; an error if they can't be
+/// counted.
 pub fn count(what: &[&str]) -> Result<f64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut valgrind = Command::new("valgrind");
@@ -24,19 +24,19 @@ pub fn count(what: &[&str]) -> Result<f64, String> {
     collected.map(|all| all / OPERATIONS as f64).ok_or_else(|| format!("valgrind counted nothing: {text}"))
 }
 
-/// What to count, if the bench was started for that.
+/// Returns what to count, if the bench was started for that.
 pub fn wanted() -> Option<Vec<String>> {
     let mut args = std::env::args().skip(1);
     (args.next()? == "--count").then(|| args.collect())
 }
 
-/// Does what is counted. What is done only once is done before.
+/// Runs the counted operations, after a warm-up.
 pub fn run(check: &dyn Fn() -> bool) {
     assert!(check());
     measured_operations(check);
 }
 
-/// Valgrind knows it by its name.
+/// Valgrind finds it by its name.
 #[inline(never)]
 fn measured_operations(check: &dyn Fn() -> bool) {
     for _ in 0..OPERATIONS {

@@ -1,6 +1,6 @@
-//! What the benches share: the table that they print, and a reading of time, wall and CPU.
+//! Shared by the benches: the table that they print, and measuring time, wall and CPU.
 //!
-//! Each bench is a binary of its own: `core` is the library in process, `pace` streams and bytes at an even rate, `redis` the
+//! Each bench is a binary: `core` is the library in process, `pace` streams and bytes at an even rate, `redis` the
 //! store on Redis, `rules` the engine, `gateway` the program.
 
 #![allow(clippy::missing_panics_doc, reason = "a bench stops with the line that failed")]
@@ -12,16 +12,16 @@ pub mod instructions;
 pub mod report;
 pub mod rounds;
 
-/// How much is measured.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Enough to see that it runs, and where it stands.
+    /// Enough for a smoke test and a rough result.
     Quick,
-    /// Enough to believe.
+    /// Enough for a reliable result.
     Full,
 }
 
-/// What the command line of the bench `name` says; what is wrong with it is shown.
+/// Parses the command line of the bench `name`; reports errors.
 pub fn length(name: &str) -> Option<Length> {
     let mut length = Length::Full;
     for argument in std::env::args().skip(1) {
@@ -36,13 +36,13 @@ pub fn length(name: &str) -> Option<Length> {
     Some(length)
 }
 
-/// The time, for durations.
+/// Returns the current time, for durations.
 #[allow(clippy::disallowed_methods, reason = "a bench measures real time; limiters have their own clocks")]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The middle one.
+/// Returns the median.
 pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]

@@ -1,15 +1,15 @@
-//! The table that is printed: what was measured, Diana, the peer, the ratio, the goal, and whether it is met.
+//! The printed table: the subject, Diana, the peer, the ratio, the goal, and whether it is met.
 
-/// What a ratio should be.
+/// The goal for a ratio.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     /// This or less.
     AtMost(f64),
     /// This or more.
     AtLeast(f64),
-    /// 1, give or take so many percent.
+    /// 1, plus or minus this many percent.
     Within(f64),
-    /// None: the line is there to be known.
+    /// None: the line is for information.
     Information,
 }
 
@@ -33,14 +33,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// A heading, also shown on stderr as progress.
+    /// Adds a heading, also shown on stderr as progress.
     pub fn section(&mut self, title: &str) {
         eprintln!("measuring: {title}");
         self.section = title.to_owned();
         self.push(title, String::new(), String::new(), None, Goal::Information, "#");
     }
 
-    /// A comparison.
+    /// Adds a comparison.
     pub fn compare(&mut self, what: &str, diana: String, peer: String, ratio: f64, goal: Goal) {
         let verdict = match goal {
             Goal::AtMost(most) if ratio <= most => "met",
@@ -52,7 +52,7 @@ impl Report {
         self.push(what, diana, peer, Some(ratio), goal, verdict);
     }
 
-    /// A figure of Diana's alone.
+    /// Adds a figure of Diana alone.
     pub fn figure(&mut self, what: &str, diana: String, remark: String) {
         self.push(what, diana, remark, None, Goal::Information, "");
     }
@@ -101,7 +101,7 @@ impl Report {
     }
 }
 
-/// Nanoseconds, as they are read.
+/// Formats nanoseconds.
 pub fn ns(nanos: f64) -> String {
     match nanos {
         0.0..1_000.0 => format!("{nanos:.1} ns"),

@@ -1,10 +1,9 @@
-//! How time is measured: every contender has a slice in every round, and only slices of one round are compared.
+//! Time measurement: every contender has a slice in every round, and only slices of one round are compared.
 //!
-//! The machine is shared and its speed changes from second to second. Two slices that lie beside each other see the same
-//! machine, so their ratio is worth something where neither time is; the median over rounds drops the rounds in which
-//! somebody else's compiler came in between. The order rotates, so that nobody always comes first, and every round has its
-//! stack elsewhere: where stack and data fall in the same place of a page, a loop of 10 ns can take 15, by the luck of
-//! one process.
+//! The machine is shared and its speed changes from second to second. Two consecutive slices see the same machine, so
+//! their ratio is meaningful where neither time is; the median over rounds removes the rounds that other processes
+//! disturbed. The order rotates, so that no contender is always first, and every round has its stack at another
+//! address: where stack and data have the same page offset, a loop of 10 ns can take 15, at random for each process.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts and times of one run fit")]
 
@@ -20,7 +19,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// What a quick run takes, or one to believe.
+    /// Returns the effort of a quick run, or of a full one.
     pub fn of(length: Length) -> Self {
         match length {
             Length::Quick => Self { rounds: 9, slice: Duration::from_millis(8) },
@@ -28,30 +27,30 @@ impl Effort {
         }
     }
 
-    /// The same rounds with slices `times` as long, for work that has to warm the caches first.
+    /// Returns the same rounds with slices `times` as long, for work that has to warm the caches first.
     pub fn longer(self, times: u32) -> Self {
         Self { slice: self.slice * times, ..self }
     }
 }
 
-/// What a contender's checks must come to; a bench that measures something else than it says is worse than none.
+/// The expected results of a contender's checks; a run that measures something else must fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     Granted,
     Denied,
-    /// No more than one in a thousand denied.
+    /// At most one in a thousand denied.
     MostlyGranted,
     Anything,
 }
 
-/// Somebody who takes part: a loop of so many checks that tells how many were granted.
+/// A measured implementation: a loop of checks that returns how many were allowed.
 pub struct Contender<'a> {
     name: &'static str,
     run: Box<dyn FnMut(u64) -> u64 + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// A contender whose every operation is `check`.
+    /// Creates a contender whose every operation is `check`.
     pub fn new(name: &'static str, mut check: impl FnMut() -> bool + 'a) -> Self {
         let run = move |ops| {
             let mut granted = 0;
@@ -64,30 +63,30 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// The nanoseconds of an operation, by contender and round.
+/// Nanoseconds per operation, by contender and round.
 pub struct Times {
     by_contender: Vec<Vec<f64>>,
     granted: Vec<f64>,
 }
 
 impl Times {
-    /// The median time of a contender.
+    /// Returns the median time of a contender.
     pub fn ns(&self, contender: usize) -> f64 {
         median(self.by_contender[contender].clone())
     }
 
-    /// The median over rounds of one contender's time in another's.
+    /// Returns the median over rounds of one contender's time relative to another's.
     pub fn ratio(&self, contender: usize, peer: usize) -> f64 {
         median(self.by_contender[contender].iter().zip(&self.by_contender[peer]).map(|(a, b)| a / b).collect())
     }
 
-    /// The share of a contender's checks that were granted.
+    /// Returns the share of a contender's checks that were allowed.
     pub fn granted(&self, contender: usize) -> f64 {
         self.granted[contender]
     }
 }
 
-/// Measures `contenders` in turns. Panics if their checks do not come to what is expected.
+/// Measures `contenders` in turns. Panics if the results of their checks are not as expected.
 pub fn measure(effort: Effort, expect: Expect, mut contenders: Vec<Contender<'_>>) -> Times {
     let ops: Vec<u64> = contenders.iter_mut().map(|contender| calibrate(contender, effort.slice)).collect();
     let count = contenders.len();
@@ -129,7 +128,7 @@ fn further_down(steps: usize, run: &mut dyn FnMut(u64) -> u64, ops: u64) -> u64 
     granted
 }
 
-/// How many operations fill a slice. Warms up on the way.
+/// Returns the number of operations that fill a slice. Also warms up.
 fn calibrate(contender: &mut Contender<'_>, slice: Duration) -> u64 {
     let mut ops = 64;
     loop {

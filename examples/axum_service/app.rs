@@ -1,4 +1,4 @@
-//! The service: its routes, the rules before them, and what limited functions count in.
+//! The service: its routes, the rules in front of them, and the limits of functions.
 
 use crate::{database::Database, feed, partner::Partner, shop};
 use axum::Router;
@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The service, and what watches its rules.
+/// The service, and the watcher of its rules.
 pub(crate) struct App {
     router: Router,
     _watching: WatchHandle,
 }
 
-/// What handlers share.
+/// The state shared by handlers.
 #[derive(Clone)]
 struct Parts {
     database: Database,
@@ -60,14 +60,14 @@ pub(crate) async fn start(rules: &Path, redis: Option<&str>) -> Result<App, Box<
         .route("/feed", get(feed::lines))
         .route("/film", get(feed::film))
         .with_state(parts)
-        // A layer is around what was added before it. It also tells the functions inside who asks.
+        // A layer wraps the routes added before it. It also provides the client's identity to limited functions inside.
         .layer(RateLimitLayer::with_engine(engine));
     Ok(App { router, _watching: watching })
 }
 
 impl App {
     pub(crate) async fn serve(self, listener: TcpListener) -> io::Result<()> {
-        // This is what tells Diana who is connected.
+        // Provides the client's address to Diana.
         axum::serve(listener, self.router.into_make_service_with_connect_info::<SocketAddr>()).await
     }
 }
@@ -98,7 +98,7 @@ async fn rates(State(parts): State<Parts>) -> Result<String, Busy> {
     Ok(parts.partner.rates().await?)
 }
 
-/// Somebody behind us has no room: the database, or the partner.
+/// A dependency is overloaded: the database, or the partner.
 struct Busy(Box<dyn Error + Send + Sync>);
 
 impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Busy {

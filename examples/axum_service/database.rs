@@ -1,15 +1,15 @@
-//! A pool of connections to a database that takes so many at a time, and not one more.
+//! A connection pool of a database with a fixed maximum of connections.
 
 use diana::core::{ConcurrencyLimiter, InvalidQuota, NoPermit, Permit};
 use std::time::Duration;
 
-/// A database of which each answer takes a while.
+/// A database with slow responses.
 #[derive(Clone)]
 pub(crate) struct Database {
     connections: ConcurrencyLimiter,
 }
 
-/// A connection, which goes back when it is dropped.
+/// A connection, returned to the pool when dropped.
 pub(crate) struct Connection {
     _permit: Permit,
 }
@@ -19,7 +19,7 @@ impl Database {
         Ok(Self { connections: ConcurrencyLimiter::new("orders database", 2)?.max_waiting(20) })
     }
 
-    /// A connection, first come, first served. Who has none after two seconds hears which resource it was.
+    /// Returns a connection, first come, first served. After two seconds without one, the error names the resource.
     pub(crate) async fn connection(&self) -> Result<Connection, NoPermit> {
         let permit = self.connections.try_acquire_async(1, Duration::from_secs(2)).await?;
         Ok(Connection { _permit: permit })

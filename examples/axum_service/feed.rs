@@ -1,4 +1,4 @@
-//! What flows: lines at an even rate, and bytes.
+//! Streams: lines at an even rate, and bytes.
 
 use axum::body::{Body, Bytes};
 use diana::core::{Limiter, Quota};
@@ -8,7 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use http::StatusCode;
 use std::convert::Infallible;
 
-/// Five lines a second for each who listens, none of them early: the burst is one.
+/// Sends five lines per second to each listener, none of them early: the burst is one.
 pub(crate) async fn lines() -> Result<Body, StatusCode> {
     let quota = Quota::per_second(5).and_then(|quota| quota.with_burst(1));
     let limiter = Limiter::new(quota.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?);
@@ -17,7 +17,7 @@ pub(crate) async fn lines() -> Result<Body, StatusCode> {
     Ok(Body::from_stream(lines))
 }
 
-/// 200 KiB at 50 KiB/s: each piece costs its bytes. An address may begin two a second.
+/// Sends 200 KiB at 50 KiB/s: each chunk costs its bytes. An address may start two per second.
 #[diana::rate_limit(rate = 2, by = ip)]
 pub(crate) async fn film() -> Result<Body, LimitedResponse> {
     let Ok(quota) = Quota::per_second(50 << 10).and_then(|quota| quota.with_burst(4 << 10)) else {

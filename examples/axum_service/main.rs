@@ -1,12 +1,12 @@
-//! A web shop with all that Diana has for a service:
+//! A web shop with everything that Diana offers a service:
 //!
 //! | where | what |
 //! |---|---|
-//! | `app.rs` | rules of a file before all handlers, watched while the program runs |
+//! | `app.rs` | rules of a file in front of all handlers, watched while the program runs |
 //! | `shop.rs` | limits on functions: by account, by address, by argument, by a rule of the file |
-//! | `database.rs` | a pool of connections, with a line before it |
-//! | `feed.rs` | a stream at an even rate, and a download at so many bytes a second |
-//! | `partner.rs` | calls to somebody else's service, as many as that allows |
+//! | `database.rs` | a connection pool with a wait queue |
+//! | `feed.rs` | a stream at an even rate, and a download with a bandwidth limit |
+//! | `partner.rs` | calls to another service, within its limit |
 //!
 //! ```text
 //! cargo run --example axum_service                     # counts in this process
@@ -23,7 +23,7 @@ use std::error::Error;
 use std::path::Path;
 use tokio::net::TcpListener;
 
-/// What to try, and how.
+/// Commands to try, and what they show.
 const TRY: [(&str, &str); 9] = [
     ("each client has a limit, and hears where it stands", "curl -i URL/"),
     (

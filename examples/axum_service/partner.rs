@@ -1,4 +1,5 @@
-//! A partner's service, which allows two calls a second and says so. We wait for our turn, and heed what it says.
+//! A partner's service, which allows two calls per second and reports that limit. The client queues calls, and obeys
+//! the reported limit.
 
 use axum::Router;
 use axum::routing::get;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt};
 
-/// Calls to the partner. Clones share the limit.
+/// A client of the partner. Clones share the limit.
 #[derive(Clone)]
 pub(crate) struct Partner {
     client: RetryAfter<Client<HttpConnector, Empty<Bytes>>, Limiter>,
@@ -23,7 +24,7 @@ pub(crate) struct Partner {
 }
 
 impl Partner {
-    /// Starts a partner of our own, so that the example needs nobody else's.
+    /// Starts a local partner, so that the example needs no other service.
     pub(crate) async fn start() -> Result<Self, Box<dyn Error>> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/", listener.local_addr()?);
@@ -37,7 +38,7 @@ impl Partner {
         Ok(Self { client, url })
     }
 
-    /// Asks for its rates, when our turn has come.
+    /// Requests its rates, within the limit.
     pub(crate) async fn rates(&self) -> Result<String, Box<dyn Error + Send + Sync>> {
         let request = Request::get(&self.url).body(Empty::new())?;
         let response = self.client.clone().ready().await?.call(request).await?;

@@ -1,5 +1,5 @@
-//! What the shop does, with limits on its functions. None of them knows of HTTP: who asks comes with the task, and a refusal
-//! becomes the function's own error.
+//! The functions of the shop, with limits. None of them knows of HTTP: the client's identity comes with the task, and a
+//! denial becomes the function's own error.
 
 use diana::{count_limit, limited, rate_limit};
 use diana_http::LimitedResponse;

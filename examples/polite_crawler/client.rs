@@ -1,4 +1,4 @@
-//! The client: who waits for what before a request goes out.
+//! The client: the limits that delay a request before it is sent.
 
 use diana::core::{KeyedLimiter, Quota};
 use diana_http::{ClientRateLimitLayer, RequestHost, RetryAfterLayer};
@@ -18,11 +18,11 @@ pub(crate) fn polite(quota: Quota) -> reqwest::Result<ClientWithMiddleware> {
 }
 // docs: end
 
-/// When a call went out, after all that it waited for.
+/// The time at which a call was sent, after all waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Departed(pub(crate) Instant);
 
-/// Notes when each call goes out. It stands behind the others, and so comes after them.
+/// Records when each call is sent. It is the last middleware, and so runs after the others.
 struct Departures;
 
 #[async_trait::async_trait]

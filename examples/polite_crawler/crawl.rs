@@ -1,4 +1,4 @@
-//! What is asked for: breadth first, each page once, so many at a time, and again if it was refused.
+//! The crawl: breadth first, each page once, with bounded concurrency, and a retry if it was denied.
 
 use super::fetch::{Fetched, Outcome, fetch};
 use super::robots::Robots;
@@ -11,12 +11,12 @@ use std::error::Error;
 use std::io::{self, Write};
 use tokio::task::JoinSet;
 
-/// How many calls to a host are under way, or wait, at a time: one that pauses does not keep the others waiting.
+/// The maximum number of active or waiting calls per host: a paused host does not block the others.
 const AT_A_TIME: usize = 2;
-/// How often a page is asked for, if its host refuses.
+/// The maximum number of attempts for a page that its host denies.
 const ATTEMPTS: u32 = 3;
 
-/// Crawls the hosts of `roots`, no more than `most` pages, and tells of each call.
+/// Crawls the hosts of `roots`, at most `most` pages, and reports each call.
 pub(crate) async fn crawl(
     client: &ClientWithMiddleware,
     roots: Vec<Url>,
@@ -32,10 +32,10 @@ pub(crate) async fn crawl(
 }
 
 struct Crawl {
-    /// The hosts that are crawled; no other is asked for anything.
+    /// The hosts that are crawled; no other is contacted.
     hosts: HashMap<String, Host>,
     most: usize,
-    /// All pages that ever were in the queue.
+    /// All pages that were ever queued.
     known: HashSet<Url>,
     queue: VecDeque<Call>,
     summary: Summary,
@@ -71,7 +71,7 @@ impl Crawl {
         }
     }
 
-    /// The first in the queue whose host has room.
+    /// Returns the first queued page whose host is below its maximum.
     fn next(&mut self) -> Option<Call> {
         let has_room = |call: &Call| self.hosts.get(&host(&call.url)).is_some_and(|host| host.under_way < AT_A_TIME);
         let call = self.queue.iter().position(has_room).and_then(|place| self.queue.remove(place))?;
@@ -87,17 +87,17 @@ impl Crawl {
         self.summary.add(&name, &fetched);
         writeln!(out, "{}", self.summary.line(&fetched))?;
         match fetched.outcome {
-            Outcome::ResponseClass(_, links) => self.add(links),
-            // The client does not send it before the host wants it.
-            Outcome::Denial(_) if attempt < ATTEMPTS => {
+            Outcome::Answered(_, links) => self.add(links),
+            // The client delays it until the host accepts requests again.
+            Outcome::Denied(_) if attempt < ATTEMPTS => {
                 self.queue.push_front(Call { url: fetched.url, attempt: attempt + 1 });
             }
-            Outcome::Denial(_) | Outcome::Overloaded(_) | Outcome::Failed(_) => self.summary.given_up += 1,
+            Outcome::Denied(_) | Outcome::Overloaded(_) | Outcome::Failed(_) => self.summary.given_up += 1,
         }
         Ok(())
     }
 
-    /// Puts pages into the queue: those that are new, on these hosts, and for crawlers, while there is room.
+    /// Queues pages: those that are new, on these hosts, and allowed for crawlers, up to the maximum.
     fn add(&mut self, urls: Vec<Url>) {
         for url in urls {
             let is_welcome = self.hosts.get(&host(&url)).is_some_and(|host| host.robots.allows(&url));
@@ -108,7 +108,7 @@ impl Crawl {
     }
 }
 
-/// The name that the limits go by.
+/// Returns the host name that keys the limits.
 fn host(url: &Url) -> String {
     Request::new(Method::GET, url.clone()).host().unwrap_or_default()
 }

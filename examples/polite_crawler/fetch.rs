@@ -1,4 +1,4 @@
-//! One page, and what became of the call for it.
+//! One page, and the outcome of the call for it.
 
 use super::client::Departed;
 use super::links;
@@ -10,32 +10,32 @@ use reqwest_middleware::{ClientWithMiddleware, Error};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Of a page that is longer, only this much is read.
+/// The maximum number of bytes that are read of a page.
 const BYTES: usize = 1 << 20;
 
-/// What became of a call.
+/// The result of a call.
 pub(crate) struct Fetched {
     pub(crate) url: Url,
     pub(crate) outcome: Outcome,
-    /// When it went out, and how long it had waited for that; nothing if it was not sent.
+    /// When it was sent, and how long it had waited; `None` if it was not sent.
     pub(crate) sent: Option<(Instant, Duration)>,
 }
 
 pub(crate) enum Outcome {
-    /// A page, an error, or a redirect; with where it leads.
-    ResponseClass(StatusCode, Vec<Url>),
-    /// The host wants to be left alone for now. The client knows until when.
-    Denial(StatusCode),
-    /// Its turn would not have come soon enough, and it was not sent.
+    /// A page, an error, or a redirect; with its links.
+    Answered(StatusCode, Vec<Url>),
+    /// The host denied it. The client knows when to retry.
+    Denied(StatusCode),
+    /// The wait would have been too long, and it was not sent.
     Overloaded(Overloaded),
-    /// The host can't be reached, or does not speak HTTP.
+    /// The host is unreachable, or does not speak HTTP.
     Failed(String),
 }
 
 pub(crate) async fn fetch(client: ClientWithMiddleware, url: Url) -> Fetched {
     let (asked, mut extensions) = (Instant::now(), Extensions::new());
     let outcome = outcome(&client, &url, &mut extensions).await.unwrap_or_else(|error| match error {
-        // This is how an error of the limits is told from others.
+        // Distinguishes an error of the limits from others.
         Error::Middleware(error) => match error.downcast::<Overloaded>() {
             Ok(busy) => Outcome::Overloaded(busy),
             Err(other) => Outcome::Failed(other.to_string()),
@@ -51,7 +51,7 @@ async fn outcome(client: &ClientWithMiddleware, url: &Url, extensions: &mut Exte
     let response = client.execute_with_extensions(request, extensions).await?;
     let (status, headers) = (response.status(), response.headers());
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        return Ok(Outcome::Denial(status));
+        return Ok(Outcome::Denied(status));
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let is_page = text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html"));
@@ -60,10 +60,10 @@ async fn outcome(client: &ClientWithMiddleware, url: &Url, extensions: &mut Exte
         None if is_page => links::of(url, &body(response).await?),
         None => Vec::new(),
     };
-    Ok(Outcome::ResponseClass(status, links))
+    Ok(Outcome::Answered(status, links))
 }
 
-/// The beginning of a body.
+/// Reads the beginning of a body.
 pub(crate) async fn body(mut response: Response) -> Result<String, Error> {
     let mut bytes = Vec::new();
     while bytes.len() < BYTES

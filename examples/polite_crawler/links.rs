@@ -1,8 +1,8 @@
-//! Where a page leads. A crawler for work would use a parser of HTML.
+//! The links of a page. A real crawler would use an HTML parser.
 
 use reqwest::Url;
 
-/// The addresses in `href="..."`, without the parts behind `#`.
+/// Returns the URLs in `href="..."`, without fragments.
 pub(crate) fn of(page: &Url, html: &str) -> Vec<Url> {
     let quoted = html.split("href=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0));
     let urls = quoted.filter_map(|link| page.join(link).ok()).filter(|url| matches!(url.scheme(), "http" | "https"));

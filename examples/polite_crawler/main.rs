@@ -1,18 +1,18 @@
-//! A crawler that is a good guest: so many requests a second at each host, and none while a host asks to be left alone.
+//! A polite crawler: a request rate per host, and no requests while a host asks for a pause.
 //!
 //! ```text
 //! cargo run --example polite_crawler
 //! cargo run --example polite_crawler -- http://127.0.0.1:3000/
 //! ```
 //!
-//! Without an address it crawls a small site of its own, on two ports. One says now and then that nothing is left
-//! (`RateLimit`), the other refuses (429 with `Retry-After`). With an address it crawls that host, 50 pages at most. For `https`
-//! reqwest needs one of its TLS features, which this example leaves out.
+//! Without a URL it crawls a small built-in site, on two ports. One reports now and then that its quota is used up
+//! (`RateLimit`), the other denies (429 with `Retry-After`). With a URL it crawls that host, at most 50 pages. For
+//! `https` reqwest needs one of its TLS features, which this example leaves out.
 //!
-//! - `client.rs`: the client with its limits. This is the part that you want to copy.
-//! - `crawl.rs`: what is asked for, in which order, and how often.
-//! - `fetch.rs`, `links.rs`, `robots.rs`: one page, where it leads, and where nobody should go.
-//! - `summary.rs`: what is told in the end. `site.rs`: the site of its own.
+//! - `client.rs`: the client with its limits. This is the part to copy.
+//! - `crawl.rs`: which pages are requested, in which order, and how often.
+//! - `fetch.rs`, `links.rs`, `robots.rs`: one page, its links, and the paths that are disallowed.
+//! - `summary.rs`: the summary at the end. `site.rs`: the built-in site.
 
 mod client;
 mod crawl;
@@ -29,9 +29,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// How many pages of a site that is not its own are looked at.
+/// The maximum number of pages of a site other than the built-in one.
 const PAGES: usize = 50;
-/// How many requests a second each host gets at most.
+/// The maximum request rate per host.
 const EACH_HOST: &str = "20/s burst 1";
 
 #[tokio::main(flavor = "current_thread")]
@@ -66,7 +66,7 @@ async fn own_site() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Crawls the hosts of these addresses, and tells of it.
+/// Crawls the hosts of these URLs, and reports the results.
 pub(crate) async fn run(roots: Vec<Url>, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let client = client::polite(EACH_HOST.parse::<Quota>()?)?;
     let summary = crawl::crawl(&client, roots, PAGES, out).await?;

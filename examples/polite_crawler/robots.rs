@@ -1,14 +1,14 @@
-//! Where a host wants no crawlers: the `Disallow` lines of its `robots.txt` that are for everybody.
+//! The paths that a host disallows: the `Disallow` lines of its `robots.txt` for all user agents.
 
 use super::fetch::body;
 use reqwest::Url;
 use reqwest_middleware::ClientWithMiddleware;
 
-/// The beginnings of paths that are not for crawlers.
+/// The prefixes of disallowed paths.
 pub(crate) struct Robots(Vec<String>);
 
 impl Robots {
-    /// Asks a host. One that has no such file allows everything.
+    /// Fetches the file from a host. A host without one allows everything.
     pub(crate) async fn ask(client: &ClientWithMiddleware, root: &Url) -> Result<Self, Box<dyn std::error::Error>> {
         let response = client.get(root.join("/robots.txt")?).send().await?;
         let text = if response.status().is_success() { body(response).await? } else { String::new() };

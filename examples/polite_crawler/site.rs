@@ -1,4 +1,4 @@
-//! A small site on two ports, whose pages lead to each other. Both hosts want to be left alone now and then.
+//! A small site on two ports, whose pages link to each other. Both hosts ask for a pause now and then.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::TcpListener;
 
-/// How many pages there are: the even ones on the first host, the odd ones on the second.
+/// The number of pages: the even ones on the first host, the odd ones on the second.
 pub(crate) const PAGES: usize = 40;
 
 pub(crate) struct Site {
@@ -21,20 +21,20 @@ pub(crate) struct Site {
     asked: Arc<[AtomicUsize; 2]>,
 }
 
-/// What one host needs to know to answer.
+/// The state of one host.
 struct Host {
     manner: Manner,
     hosts: [SocketAddr; 2],
-    /// How many requests each host has seen.
+    /// The number of requests that each host received.
     asked: Arc<[AtomicUsize; 2]>,
 }
 
-/// How a host says that it wants to be left alone.
+/// How a host asks for a pause.
 #[derive(Clone, Copy)]
 enum Manner {
-    /// Serves every tenth request, too, and says that nothing is left for a second.
+    /// Serves every tenth request, too, and reports that nothing remains for a second.
     Tells = 0,
-    /// Refuses every ninth request, and says when to come again.
+    /// Denies every ninth request, with `Retry-After`.
     Refuses = 1,
 }
 
@@ -51,17 +51,17 @@ impl Site {
         Ok(Self { hosts, asked })
     }
 
-    /// Where to begin.
+    /// Returns the start pages.
     pub(crate) fn roots(&self) -> Result<Vec<Url>, Box<dyn Error>> {
         Ok(vec![self.address(0).parse()?, self.address(1).parse()?])
     }
 
-    /// Where a page is.
+    /// Returns the URL of a page.
     pub(crate) fn address(&self, page: usize) -> String {
         address(self.hosts, page)
     }
 
-    /// How many requests each host has seen.
+    /// Returns the number of requests that each host received.
     pub(crate) fn asked(&self) -> [usize; 2] {
         [self.asked[0].load(Ordering::Relaxed), self.asked[1].load(Ordering::Relaxed)]
     }
@@ -91,7 +91,7 @@ async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
     }
 }
 
-/// A page that leads to three others, back to the first, and to where crawlers are not welcome.
+/// Returns a page with links to three others, to the first, and to a disallowed path.
 fn html(hosts: [SocketAddr; 2], page: usize) -> String {
     let mut html =
         format!("<h1>Page {page}</h1> <a href=\"{}\">home</a> <a href=\"/private\">.</a>", address(hosts, 0));

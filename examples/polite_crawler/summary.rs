@@ -1,4 +1,4 @@
-//! What is told: a line for each call, and in the end what it came to.
+//! The output: a line for each call, and a summary at the end.
 
 use super::fetch::{Fetched, Outcome};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub(crate) struct Summary {
     hosts: BTreeMap<String, Sent>,
 }
 
-/// What a host saw: how many calls, and when the first and the last.
+/// The calls to a host: how many, and when the first and the last.
 struct Sent {
     calls: u32,
     first: Instant,
@@ -30,8 +30,8 @@ impl Summary {
 
     pub(crate) fn add(&mut self, host: &str, fetched: &Fetched) {
         match &fetched.outcome {
-            Outcome::ResponseClass(status, _) if status.is_success() => self.pages += 1,
-            Outcome::Denial(_) => self.refusals += 1,
+            Outcome::Answered(status, _) if status.is_success() => self.pages += 1,
+            Outcome::Denied(_) => self.refusals += 1,
             _ => {}
         }
         let Some((at, waited)) = fetched.sent else { return };
@@ -44,7 +44,7 @@ impl Summary {
     /// ` 0.35 s  429  http://127.0.0.1:4001/page/7  (waited 0.05 s)`
     pub(crate) fn line(&self, fetched: &Fetched) -> String {
         let what = match &fetched.outcome {
-            Outcome::ResponseClass(status, _) | Outcome::Denial(status) => status.as_str().to_owned(),
+            Outcome::Answered(status, _) | Outcome::Denied(status) => status.as_str().to_owned(),
             Outcome::Overloaded(busy) => format!("not sent, as {busy}"),
             Outcome::Failed(error) => format!("failed: {error}"),
         };

@@ -1,4 +1,4 @@
-//! How many bytes passed, and a number that tells whether they are the same: FNV-1a.
+//! The number of bytes, and a checksum to compare them: FNV-1a.
 
 use std::fmt;
 

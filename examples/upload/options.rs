@@ -1,4 +1,4 @@
-//! What is typed: a file, a rate, and where to.
+//! The command line: a file, a rate, and a target.
 
 use diana::core::Quota;
 use diana::rules::parse_byte_rate;
@@ -12,7 +12,7 @@ upload [FILE] [--rate RATE] [--to HOST:PORT]
   --to HOST:PORT    where to, as plain bytes over TCP; to a receiver of its own on this machine if you don't say
 ";
 
-/// An upload.
+/// The options of an upload.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) file: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What `args` say; `None` if they ask for help. An error to show, if they make no sense.
+    /// Parses `args`; `None` if they ask for help. Fails with a message if they are invalid.
     pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let mut args = args.into_iter();
         let (mut file, mut to, mut rate_as_given) = (None, None, "50KiB/s".to_owned());
@@ -38,7 +38,7 @@ impl Options {
             }
         }
         let rate = parse_byte_rate(&rate_as_given).map_err(|wrong| format!("--rate: {wrong}"))?;
-        // Evenly from the beginning: at once goes what the rate gives in 20 ms, and not a second's worth.
+        // Even from the start: the burst is 20 ms of the rate, not a second's worth.
         let burst = u128::from(rate.permits()) * 20_000_000 / rate.period().as_nanos();
         let burst = u64::try_from(burst).unwrap_or(u64::MAX).max(1);
         let rate = rate.with_burst(burst).map_err(|wrong| format!("--rate: {wrong}"))?;

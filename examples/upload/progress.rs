@@ -1,11 +1,11 @@
-//! How far it is: a bar on a terminal, and a line a second elsewhere.
+//! Progress: a bar on a terminal, and a line per second elsewhere.
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use std::io::Write;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is told while an upload goes on.
+/// The progress output of an upload.
 pub(crate) struct Progress {
     sent: u64,
     length: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Progress {
 
 enum Shown {
     Bar(ProgressBar),
-    WaitQueues { out: Box<dyn Write>, began: Instant, last: Instant },
+    Lines { out: Box<dyn Write>, began: Instant, last: Instant },
 }
 
 impl Progress {
@@ -23,13 +23,13 @@ impl Progress {
         Self { sent: 0, length: 0, shown: Shown::Bar(ProgressBar::hidden()) }
     }
 
-    /// A line a second, for logs.
+    /// A line per second, for logs.
     pub(crate) fn lines(out: impl Write + 'static) -> Self {
         let now = Instant::now();
-        Self { sent: 0, length: 0, shown: Shown::WaitQueues { out: Box::new(out), began: now, last: now } }
+        Self { sent: 0, length: 0, shown: Shown::Lines { out: Box::new(out), began: now, last: now } }
     }
 
-    /// `length` bytes are about to go; `about` says where to.
+    /// Starts an upload of `length` bytes; `about` describes it.
     pub(crate) fn begin(&mut self, length: u64, about: &str) {
         self.length = length;
         match &mut self.shown {
@@ -40,20 +40,20 @@ impl Progress {
                 );
                 *bar = ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             }
-            Shown::WaitQueues { out, began, last } => {
+            Shown::Lines { out, began, last } => {
                 (*began, *last) = (Instant::now(), Instant::now());
-                // Nobody is worse off if a line of progress can't be written.
+                // A failed write of progress is not an error.
                 let _ = writeln!(out, "{about}");
             }
         }
     }
 
-    /// So many more are gone.
+    /// Adds sent bytes.
     pub(crate) fn moved(&mut self, bytes: usize) {
         self.sent += u64::try_from(bytes).unwrap_or(0);
         match &mut self.shown {
             Shown::Bar(bar) => bar.set_position(self.sent),
-            Shown::WaitQueues { out, began, last } => {
+            Shown::Lines { out, began, last } => {
                 let now = Instant::now();
                 if now - *last < Duration::from_secs(1) && self.sent < self.length {
                     return;
@@ -71,20 +71,20 @@ impl Progress {
         }
     }
 
-    /// There is nothing more to tell.
+    /// Ends the output.
     pub(crate) fn end(&mut self) {
         if let Shown::Bar(bar) = &self.shown {
             bar.abandon();
         }
     }
 
-    /// How much is gone.
+    /// Returns the number of sent bytes.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 }
 
-/// Bytes, as they are read.
+/// Formats a number of bytes.
 pub(crate) fn size(bytes: u64) -> String {
     BinaryBytes(bytes).to_string()
 }

@@ -1,4 +1,4 @@
-//! The other side: takes one upload on this machine, and says what arrived.
+//! The receiver: accepts one upload on this machine, and reports what arrived.
 
 use super::checksum::Checksum;
 use std::io;
@@ -7,14 +7,14 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Waits for one upload.
+/// Accepts one upload.
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     task: JoinHandle<io::Result<Checksum>>,
 }
 
 impl Receiver {
-    /// Listens on a port of this machine that is free.
+    /// Listens on a free local port.
     pub(crate) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -31,7 +31,7 @@ impl Receiver {
         Ok(Self { address, task })
     }
 
-    /// What has arrived when the sender is done.
+    /// Waits for the end of the upload. Returns the checksum of what arrived.
     pub(crate) async fn finish(self) -> io::Result<Checksum> {
         self.task.await.map_err(io::Error::other)?
     }

@@ -1,20 +1,21 @@
 //! Replays runs of Guava 31.1's RateLimiter on Diana's smooth limiters.
 //!
-//! The clock is moved by hand, in microseconds, and only a scenario's own steps and waits move it. It may run up to
-//! Java's last microsecond, which no `Timestamp` can tell, so all of it goes through [`SmoothRate`]. As far as a store can
-//! keep such a limiter and tell the time, the store is asked as well ([`kept`]), and it is the store's answers that count.
+//! The clock is simulated, in microseconds, and only a scenario's own steps and waits advance it. It may reach Java's
+//! last microsecond, which a `Timestamp` can't represent, so every step uses [`SmoothRate`] directly. As far as a store
+//! supports such a limiter and the time, the store is queried as well ([`kept`]), and its answers are the ones that are
+//! compared.
 //!
 //! # Guava's own faults
-//! Diana does not copy these, and a scenario that runs into one counts as matching when Diana stays clear of it:
+//! Diana does not copy these, and a scenario with one of them counts as matching if Diana avoids it:
 //!
-//! | fault | told by | Diana |
+//! | fault | cause | Diana |
 //! |---|---|---|
-//! | the store is NaN, and everything passes | a warm-up of zero; a burst of zero or without end at an infinite rate | refuses the arguments |
-//! | the store is infinite, and all or nothing passes | a rate is set at which the store times its new maximum is beyond a double | fills the store |
-//! | a price wraps below zero, and the next one passes | the price of an ask does not fit a `long` | stops at the end of time: the next one is denied |
+//! | the store is NaN, and every request is granted | a warm-up of zero; a burst of zero or infinity at an infinite rate | rejects the arguments |
+//! | the store is infinite, and all or no requests are granted | a new rate at which the store times its new maximum overflows a double | fills the store |
+//! | a price wraps below zero, and the next request is granted | the price of an ask does not fit into a `long` | stops at the end of time: the next request is denied |
 //!
-//! A warm-up of zero is harmless as long as the limiter never idles, and some recorded runs are such. Whether it will idle
-//! can't be known when it is made, so Diana refuses it always, and that counts as matching too.
+//! A warm-up of zero is harmless as long as the limiter is never idle, and some recorded runs are like that. Whether it
+//! will be idle is unknown when it is created, so Diana always rejects it, and that counts as matching too.
 
 use super::store::{Counts, Stop};
 use super::{Mismatch, Replay};
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 mod kept;
 
-/// The last microsecond there is: Java's `Long.MAX_VALUE`.
+/// The last microsecond: Java's `Long.MAX_VALUE`.
 const END: u64 = i64::MAX.unsigned_abs();
 
 /// A limiter of either kind.
@@ -36,27 +37,27 @@ enum Limiter {
     WarmingUp(SmoothWarmingUp),
 }
 
-/// A limiter, its state, and the clock that both are shown.
+/// A limiter, its state, and the clock.
 struct Run<'a> {
     limiter: Limiter,
     state: SmoothState,
     clock: u64,
     course: Course,
-    /// The same limiter on a store, or why it is there no longer.
+    /// The same limiter on a store, or why the store is no longer used.
     kept: Result<Kept<'a>, String>,
 }
 
-/// Whether the recorded answers are still those of a limiter.
+/// Whether the recorded answers are still valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Course {
     Sound,
-    /// A price has wrapped in Guava: from here on nobody should pass, and the record shows who did.
+    /// A price has wrapped in Guava: from then on every request should be denied, and the record contains grants.
     Wrapped,
-    /// A rate was set at which Guava's store is no number any more: nothing is left to compare.
-    OverLimit,
+    /// A rate was set at which Guava's store is not finite any more: nothing is left to compare.
+    Done,
 }
 
-/// What a step answered.
+/// The answer of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Done,
@@ -66,7 +67,7 @@ enum Answer {
     BadArgument,
 }
 
-/// A double that equals another with the same bits; every NaN is the same one, as in Java's `doubleToLongBits`.
+/// A double that equals another with the same bits; all NaNs are equal, as in Java's `doubleToLongBits`.
 #[derive(Clone, Copy)]
 struct Double(f64);
 
@@ -102,10 +103,10 @@ pub(crate) fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, St
     Ok(replay)
 }
 
-/// What was expected and what came instead, if they differ.
+/// The expected and the actual value, if they differ.
 type Difference = Option<(String, String)>;
 
-/// What a store can't keep is no problem, but a reason to go on without it.
+/// An unsupported limiter is not a problem, but a reason to continue without the store.
 fn unless_problem<T>(result: Result<T, Stop>) -> Result<Result<T, String>, String> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -115,7 +116,7 @@ fn unless_problem<T>(result: Result<T, Stop>) -> Result<Result<T, String>, Strin
 }
 
 impl Run<'_> {
-    /// Does one step, and compares its answer and the clock after it.
+    /// Runs one step, and compares its answer and the clock after it.
     fn step(&mut self, op: &Value) -> Result<Difference, String> {
         let (before, recorded_clock) = (self.course, micros(op, "clock")?);
         let (expected, actual) = (Answer::recorded(op)?, self.perform(op)?);
@@ -124,7 +125,7 @@ impl Run<'_> {
         }
         let is_ask = matches!(expected, Answer::Waited(_) | Answer::Denied);
         let difference = match before {
-            Course::Sound if self.course == Course::OverLimit => None,
+            Course::Sound if self.course == Course::Done => None,
             Course::Sound => {
                 let differs = expected != actual || recorded_clock != self.clock;
                 differs.then(|| (format!("{expected} at {recorded_clock}"), format!("{actual} at {}", self.clock)))
@@ -133,9 +134,9 @@ impl Run<'_> {
                 let passed = actual != Answer::Denied && self.clock < END;
                 passed.then(|| ("no pass before the end of time".to_owned(), format!("{actual} at {}", self.clock)))
             }
-            Course::Wrapped | Course::OverLimit => None,
+            Course::Wrapped | Course::Done => None,
         };
-        self.clock = recorded_clock; // one mismatch is told once, and not with every step that follows
+        self.clock = recorded_clock; // one mismatch is reported once, and not with every later step
         Ok(difference)
     }
 
@@ -147,12 +148,12 @@ impl Run<'_> {
                 Ok(Answer::Done)
             }
             "acquire" => self.ask(op, END),
-            // A time-out below zero is none.
+            // A negative timeout is zero.
             "try_acquire" => self.ask(op, u64::try_from(integer(op, "timeout_micros")?).unwrap_or(0)),
             "set_rate" => match self.limiter.with_rate(double(op, "rate")?) {
                 Ok(limiter) => {
                     if overflows(&smooth, limiter.smooth(), smooth.settled(self.state, self.clock)) {
-                        self.course = Course::OverLimit;
+                        self.course = Course::Done;
                     }
                     limiter.smooth().set_rate(&mut self.state, &smooth, self.clock);
                     self.limiter = limiter;
@@ -162,7 +163,7 @@ impl Run<'_> {
                 }
                 Err(refusal) => {
                     if is_fault_of_guava(&refusal) {
-                        self.course = Course::OverLimit;
+                        self.course = Course::Done;
                     }
                     Ok(Answer::BadArgument)
                 }
@@ -173,7 +174,7 @@ impl Run<'_> {
     }
 
     fn ask(&mut self, op: &Value, timeout: u64) -> Result<Answer, String> {
-        // What is below zero can't even be written as a number of permits.
+        // A negative number of permits can't be represented.
         let permits = u64::try_from(integer(op, "permits")?).unwrap_or(0);
         let Ok(cost) = Cost::new(permits) else { return Ok(Answer::BadArgument) };
         let smooth = self.limiter.smooth();
@@ -187,7 +188,7 @@ impl Run<'_> {
         Ok(on_store.unwrap_or(wait).map_or(Answer::Denied, Answer::Waited))
     }
 
-    /// Does something to the limiter on the store, if it is still there.
+    /// Applies `act` to the limiter on the store, if it is still used.
     fn on_store<T>(&mut self, act: impl FnOnce(&mut Kept<'_>) -> Result<T, Stop>) -> Result<Option<T>, String> {
         let Ok(kept) = &mut self.kept else { return Ok(None) };
         match unless_problem(act(kept))? {
@@ -199,7 +200,7 @@ impl Run<'_> {
         }
     }
 
-    /// Compares what is left after the last step.
+    /// Compares the final state.
     fn end(&self, end: &Value) -> Result<Difference, String> {
         if self.course != Course::Sound {
             return Ok(None);
@@ -219,7 +220,7 @@ impl Run<'_> {
             self.state.next_free_micros(),
             [self.state.stored_permits(), smooth.max_permits(), smooth.stable_interval_micros()],
         );
-        // Shown with their bits, doubles that differ at all are shown differently.
+        // Formatted with their bits, doubles that differ have different texts.
         if expected != actual {
             return Ok(Some((expected, actual)));
         }
@@ -266,7 +267,7 @@ impl Limiter {
     }
 }
 
-/// Whether Guava takes these arguments, and then lets everything pass.
+/// Returns `true` if Guava accepts these arguments, and then grants every request.
 fn is_fault_of_guava(refusal: &InvalidSmooth) -> bool {
     match refusal {
         InvalidSmooth::WarmUp(warm_up) => warm_up.is_zero(),
@@ -275,7 +276,7 @@ fn is_fault_of_guava(refusal: &InvalidSmooth) -> bool {
     }
 }
 
-/// Whether `setRate` leaves an infinite store in Guava where the new maximum is finite.
+/// Returns `true` if `setRate` leaves an infinite store in Guava where the new maximum is finite.
 fn overflows(old: &SmoothRate, new: &SmoothRate, settled: SmoothState) -> bool {
     let scales = old.max_permits().is_finite() && new.max_permits().is_finite();
     scales && (settled.stored_permits() * new.max_permits()).is_infinite()
@@ -343,7 +344,7 @@ fn micros(object: &Value, field: &str) -> Result<u64, String> {
     u64::try_from(integer(object, field)?).map_err(|_| format!("`{field}` is below zero"))
 }
 
-/// The double in `field`: its bits where they are given beside it, else the number or its name.
+/// Returns the double in `field`: from its bits if they are recorded, else from the number or its name.
 fn double(object: &Value, field: &str) -> Result<f64, String> {
     let problem = || format!("`{field}` is not a number");
     if let Some(bits) = object.get(format!("{field}_bits")).and_then(Value::as_str) {

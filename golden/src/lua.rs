@@ -1,7 +1,7 @@
-//! Replays the Lua scripts of the seed documents on Diana's algorithms, as a store keeps them.
+//! Replays the Lua scripts of the seed documents on Diana's algorithms, on a store.
 //!
-//! A step says what the script was asked (`keys`, `argv`, `now_ms`), what it answered on Redis (`reply`), and what it
-//! means to answer (`intended`). The scripts have bugs, so:
+//! A step contains the script's input (`keys`, `argv`, `now_ms`), its answer on Redis (`reply`), and the intended
+//! answer (`intended`). The scripts have bugs, so:
 //!
 //! ```text
 //!  step     0 ──────────────── first_divergence ─────────▶ end
@@ -9,7 +9,7 @@
 //!  answer   │◀──────── as `intended`, every field ──────────▶│
 //! ```
 //!
-//! What each script is in Diana's terms is in [`scripts`]; how its arguments are read, in [`values`].
+//! [`scripts`] maps each script to Diana's terms; [`values`] parses its arguments.
 
 use super::store::{Counts, Stop};
 use super::{Mismatch, Replay};
@@ -29,7 +29,7 @@ struct Call<'a> {
     params: &'a Value,
 }
 
-/// Replays one scenario; an error if it is not in the format that is known here.
+/// Replays one scenario. Returns an error if its format is unknown.
 pub(crate) fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, String> {
     let name = scenario.get("script").and_then(Value::as_str).unwrap_or_default();
     let mut script = Script::named(name)?;
@@ -56,7 +56,7 @@ pub(crate) fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, St
         }
         let before_divergence = u64::try_from(index).is_ok_and(|index| index < diverges);
         if let Some(reply) = step.get("reply").filter(|_| before_divergence) {
-            // A reply that is an error decides nothing.
+            // An error reply is not a decision.
             if script.decision(reply).is_some_and(|passed| passed != passes(&script, &answer)) {
                 report("the decision of", reply);
             }

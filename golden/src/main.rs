@@ -1,8 +1,8 @@
-//! `cargo xtask golden [--store STORE] FILE...`: replays what real systems answered, and prints where Diana answers
-//! otherwise.
+//! `cargo xtask golden [--store STORE] FILE...`: replays recorded answers of real systems, and prints where Diana's
+//! differ.
 //!
-//! A file has one scenario a line, in JSON. What it was recorded from tells how it is replayed: `kind` is a limiter of
-//! Guava's, `script` a Lua script of the seed documents.
+//! A file has one scenario per line, in JSON. Its source determines how it is replayed: `kind` is a Guava limiter,
+//! `script` a Lua script of the seed documents.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,30 +23,30 @@ Replays recorded answers of real systems, prints mismatches, and exits with 1 if
   --store redis    on Redis, which is started for it; what can't be kept there is left out, and told
 ";
 
-/// One answer that is not the recorded one.
+/// An answer that differs from the recorded one.
 #[derive(Debug, PartialEq, Eq)]
 struct Mismatch {
-    /// Which step of the scenario, counted from 0; `None` for its end.
+    /// The step's index in the scenario; `None` for its end.
     step: Option<usize>,
-    /// What was recorded.
+    /// The recorded answer.
     expected: String,
-    /// What Diana answers.
+    /// Diana's answer.
     actual: String,
 }
 
-/// How one file fared.
+/// The result of one file.
 #[derive(Debug, Default)]
 struct Report {
     scenarios: usize,
-    /// Those that were compared.
+    /// Steps that were compared.
     steps: usize,
-    /// Scenarios and steps that were not, by why.
+    /// Scenarios and steps that were not compared, by reason.
     left_out: BTreeMap<String, (usize, usize)>,
-    /// The scenario (its line, counted from 1) and what went wrong in it.
+    /// The scenario's line number, and the mismatch.
     mismatches: Vec<(usize, Mismatch)>,
 }
 
-/// Replays what the arguments name, prints a line for each file and every mismatch; success if there is none.
+/// Replays the files in the arguments; prints a line for each file, and every mismatch. Succeeds if there is none.
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The name of the store, and the files.
+/// Parses the name of the store, and the files.
 fn arguments(args: &[String]) -> Result<(&str, Vec<&str>), String> {
     let (mut store, mut files) = ("memory", Vec::new());
     let mut args = args.iter().map(String::as_str);
@@ -116,17 +116,17 @@ fn replay_file(file: &Path, stores: &Stores) -> Result<Report, String> {
     Ok(report)
 }
 
-/// How one scenario fared.
+/// The result of one scenario.
 #[derive(Debug, Default)]
 struct Replay {
-    /// Those that were compared.
+    /// Steps that were compared.
     steps: usize,
-    /// Why the rest of them was not, and how many that are.
+    /// Why the remaining steps were not compared, and how many there are.
     left_out: Option<(String, usize)>,
     mismatches: Vec<Mismatch>,
 }
 
-/// Replays one scenario; an error if it is not in a format that is known here.
+/// Replays one scenario. Returns an error if its format is unknown.
 fn replay(scenario: &Value, counts: &Counts<'_>) -> Result<Replay, String> {
     if scenario.get("kind").is_some() {
         guava::replay(scenario, counts)

@@ -1,6 +1,7 @@
-//! Where the counts of a replay are kept: in process, or on a Redis of its own.
+//! The store of a replay: in process, or on a separate Redis.
 //!
-//! All that differs between the two is here. Each scenario has an empty store, and hands in the time of each step.
+//! This module contains all differences between the two. Each scenario has an empty store, and provides the time of
+//! each step.
 
 use diana_core::{Answer, Ask, Decision, MaxWait, MemoryStore, Store, StoreError, Timestamp};
 use diana_redis::{DenyCache, Health, Options, RedisStore, Times, WhenDown};
@@ -9,17 +10,17 @@ use std::cell::Cell;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// What `--store` may say.
+/// The values of `--store`.
 pub(crate) const NAMES: &str = "memory or redis";
 
-/// One kind of store, of which each scenario gets an empty one.
+/// A kind of store, of which each scenario gets an empty one.
 #[derive(Debug)]
 pub(crate) enum Stores {
     Memory,
     Redis(Box<Server>),
 }
 
-/// A Redis that was started for the replay, and goes with it.
+/// A Redis that was started for the replay, and is stopped with it.
 #[derive(Debug)]
 pub(crate) struct Server {
     redis: RedisServer,
@@ -34,12 +35,12 @@ pub(crate) enum Counts<'a> {
     Redis(RedisStore, &'a Runtime),
 }
 
-/// Why a scenario does not go on.
+/// Why a scenario is stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The store has no way to keep such a limit, and says why: what follows is left out.
+    /// The store does not support such a limit, for this reason: the remaining steps are skipped.
     NotKept(String),
-    /// The scenario, or the store, is not as it should be.
+    /// The scenario or the store is invalid.
     Problem(String),
 }
 
@@ -65,7 +66,7 @@ impl From<StoreError> for Stop {
 }
 
 impl Stores {
-    /// The kind of this name. For `redis`, a server is started.
+    /// Returns the kind with this name. Starts a server for `redis`.
     pub(crate) fn named(name: &str) -> Result<Self, String> {
         match name {
             "memory" => Ok(Self::Memory),
@@ -78,13 +79,13 @@ impl Stores {
         }
     }
 
-    /// An empty store.
+    /// Creates an empty store.
     pub(crate) fn empty(&self) -> Result<Counts<'_>, String> {
         let Self::Redis(server) = self else { return Ok(Counts::Memory(MemoryStore::default())) };
         let Server { redis, runtime, scenarios } = &**server;
         scenarios.set(scenarios.get() + 1);
         let options = Options::default().prefix(format!("golden-{}", scenarios.get())).times(Times::OfCaller);
-        // Only what Redis answers is of interest, and that in any case.
+        // Only Redis's own answers matter, however long they take.
         let options = options.deny_cache(DenyCache::Off).when_down(WhenDown::Deny).timeout(Duration::from_secs(10));
         let store = runtime.block_on(RedisStore::connect(&redis.url(), options)).map_err(|error| error.to_string())?;
         Ok(Counts::Redis(store, runtime))
@@ -101,7 +102,7 @@ impl Counts<'_> {
         self.checked(decision)
     }
 
-    /// What [`decide`](Self::decide) would answer, without the effect.
+    /// Returns the answer of [`decide`](Self::decide), without the effect.
     pub(crate) fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, Stop> {
         let decision = match self {
             Self::Memory(store) => diana_core::LocalStore::peek(store, asks, now, max_wait),
@@ -110,13 +111,13 @@ impl Counts<'_> {
         self.checked(decision)
     }
 
-    /// Takes what one ask asks for.
+    /// Takes one ask.
     pub(crate) fn decide_one(&self, ask: Ask<'_>, now: Timestamp, max_wait: MaxWait) -> Result<Answer, Stop> {
         let decision = self.decide(&[ask], now, max_wait)?;
         decision.answers().first().copied().ok_or_else(|| "one was asked, and none answered".into())
     }
 
-    /// What was answered without Redis is no answer of Redis.
+    /// Returns an error for an answer that was made without Redis.
     fn checked(&self, decision: Decision) -> Result<Decision, Stop> {
         match self {
             Self::Redis(store, _) if store.link().health != Health::Healthy => Err("Redis went away".into()),

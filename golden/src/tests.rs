@@ -25,7 +25,7 @@ fn a_store_that_is_not_there_is_told() {
     assert_eq!(problem, "there is no store `mysql`: it is memory or redis");
 }
 
-/// The golden files.
+/// Returns the golden files.
 fn files() -> Vec<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../golden");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -43,7 +43,7 @@ fn it_is_redis_that_answers() {
         let scenario: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         let counts = stores.empty().unwrap();
         assert_eq!(replay(&scenario, &counts).unwrap().mismatches, [], "{file}");
-        // Once more on the same keys, it finds what the first time left there, and nowhere else is that kept.
+        // A second replay on the same keys finds the state of the first one, which is only in this store.
         let again = replay(&scenario, &counts);
         assert!(again.is_err() || again.is_ok_and(|replay| !replay.mismatches.is_empty()), "{file}");
     }
@@ -59,6 +59,6 @@ fn what_was_recorded_is_what_redis_answers_too() {
         steps += report.steps;
         left_out += report.left_out.values().map(|(_, steps)| steps).sum::<usize>();
     }
-    // Of Guava's edge cases: rates without end, rates of less than a permit in 140 years, and times beyond the clock.
+    // From Guava's edge cases: infinite rates, rates of less than a permit in 140 years, and times beyond the clock.
     assert_eq!((steps, left_out), (51_545, 107));
 }

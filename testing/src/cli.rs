@@ -1,20 +1,22 @@
-//! `redis-cli`, for setting up and looking inside: slow beside a client library, but one more independent reader.
+//! `redis-cli`, for setup and inspection: slower than a client library, but an independent reader.
 
 use std::io;
 use std::process::{Command, Stdio};
 
-/// What a single command may take. A frozen server never answers, and `redis-cli` would wait for it forever.
+/// The timeout of a single command in seconds. A frozen server never answers, and `redis-cli` would wait for it
+/// forever.
 pub(crate) const COMMAND: &str = "10";
 
-/// What forming a cluster may take.
+/// The timeout of forming a cluster.
 pub(crate) const FORMING: &str = "60";
 
-/// Runs `redis-cli` with `args` for at most `seconds`; its output without the line's end, or its complaint as an error.
+/// Runs `redis-cli` with `args` for at most `seconds`. Returns its output without the trailing newline, or its error
+/// message as an error.
 pub(crate) fn redis_cli(seconds: &str, password: Option<&str>, args: &[&str]) -> io::Result<String> {
     let mut command = Command::new("timeout");
     command.args([seconds, "redis-cli"]).args(args).stdin(Stdio::null());
     if let Some(password) = password {
-        // Not as an argument: redis-cli warns of those, and every process could read it.
+        // Not as an argument: redis-cli warns about those, and every process could read it.
         command.env("REDISCLI_AUTH", password);
     }
     let output = command.output()?;

@@ -1,4 +1,4 @@
-//! One etcd server of its own, a cluster of one.
+//! A separate etcd server, a cluster of one node.
 //!
 //! ```no_run
 //! use diana_testing::EtcdServer;
@@ -23,7 +23,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What one call may take.
+/// The timeout of one call.
 const CALL: Duration = Duration::from_secs(10);
 
 /// An `etcd`, killed on drop.
@@ -38,7 +38,7 @@ pub struct EtcdServer {
     tls: Option<Tls>,
 }
 
-/// A second door, for those who speak TLS.
+/// A second listener, for TLS clients.
 #[derive(Debug)]
 struct Tls {
     port: Port,
@@ -52,7 +52,8 @@ impl EtcdServer {
         Self::start_with(None)
     }
 
-    /// The same, and it also listens on a [port](Self::tls_port) for TLS, with the certificate and the key in these files.
+    /// The same, and it also listens on a [port](Self::tls_port) for TLS, with the certificate and the key in these
+    /// files.
     pub fn start_with_tls(certificate: &Path, key: &Path) -> io::Result<Self> {
         Self::start_with(Some(Tls { port: Port::claim()?, certificate: certificate.into(), key: key.into() }))
     }
@@ -66,57 +67,59 @@ impl EtcdServer {
         Ok(server)
     }
 
-    /// The port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
+    /// Returns the port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// The port on 127.0.0.1 for TLS; none if it was started without.
+    /// Returns the port on 127.0.0.1 for TLS; `None` if it was started without.
     pub fn tls_port(&self) -> Option<u16> {
         self.tls.as_ref().map(|tls| tls.port.number())
     }
 
-    /// SIGKILL, and waits for the end: connections break, and new ones are refused. Nothing happens to a dead one.
+    /// Sends SIGKILL, and waits for the exit: connections break, and new ones are refused. No effect on an exited
+    /// process.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Kills it if it lives, and starts it again on the same port, with the data that it had. It has forgotten its tokens.
+    /// Kills it if it runs, and starts it again on the same port, with its previous data. Its tokens are invalid.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
         self.process = Self::spawn(&self.folder, &self.port, &self.peer, self.tls.as_ref())?;
         self.wait_until_it_answers()
     }
 
-    /// SIGSTOP: the kernel still accepts connections and bytes for it, but nobody answers. Returns once it has stopped.
+    /// Sends SIGSTOP: the kernel still accepts connections and bytes, but there is no answer. Returns once it has
+    /// stopped.
     pub fn freeze(&self) -> io::Result<()> {
         self.process.freeze()
     }
 
-    /// SIGCONT: goes on where [`freeze`](Self::freeze) stopped it, and answers what has piled up.
+    /// Sends SIGCONT: continues after [`freeze`](Self::freeze), and answers the pending requests.
     pub fn thaw(&self) -> io::Result<()> {
         self.process.thaw()
     }
 
-    /// Sets a key; the store's revision.
+    /// Sets a key. Returns the store's revision.
     pub fn put(&self, key: &str, value: &str) -> io::Result<u64> {
         let (key, value) = (STANDARD.encode(key), STANDARD.encode(value));
         let answer = self.call("/v3/kv/put", &format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}"))?;
         revision(&answer)
     }
 
-    /// Removes a key; the store's revision.
+    /// Removes a key. Returns the store's revision.
     pub fn delete(&self, key: &str) -> io::Result<u64> {
         let answer = self.call("/v3/kv/deleterange", &format!("{{\"key\":\"{}\"}}", STANDARD.encode(key)))?;
         revision(&answer)
     }
 
-    /// Forgets all revisions before this one: who watches from an earlier one is turned away.
+    /// Removes all revisions before this one: a watch from an earlier one is rejected.
     pub fn compact(&self, revision: u64) -> io::Result<()> {
         self.call("/v3/kv/compaction", &format!("{{\"revision\":\"{revision}\",\"physical\":true}}")).map(drop)
     }
 
-    /// From now on only the user `root` with this password may do anything; the calls of this value do.
+    /// Requires the user `root` with this password from now on; the calls of this value use it.
     pub fn require_password(&mut self, password: &str) -> io::Result<()> {
         self.call("/v3/auth/user/add", &format!("{{\"name\":\"root\",\"password\":\"{password}\"}}"))?;
         self.call("/v3/auth/role/add", "{\"name\":\"root\"}")?;
@@ -125,9 +128,9 @@ impl EtcdServer {
         self.log_in(password)
     }
 
-    /// Gets a new token, which a server that was started anew wants.
+    /// Gets a new token, which is necessary after a restart.
     pub fn log_in(&mut self, password: &str) -> io::Result<()> {
-        // With a token that it does not know it refuses this too.
+        // With an unknown token the server rejects this too.
         self.token = None;
         let request = format!("{{\"name\":\"root\",\"password\":\"{password}\"}}");
         let answer = self.call("/v3/auth/authenticate", &request)?;
@@ -135,7 +138,7 @@ impl EtcdServer {
         Ok(())
     }
 
-    /// One call of the JSON gateway; the body of its answer. An error reply is an error.
+    /// Makes one call to the JSON gateway. Returns the body of its answer; an error reply is an error.
     pub fn call(&self, path: &str, body: &str) -> io::Result<String> {
         let authorization = self.token.as_ref().map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
         let request = format!(
@@ -198,7 +201,7 @@ fn revision(answer: &str) -> io::Result<u64> {
     revision.ok_or_else(|| io::Error::other(format!("no revision: {answer}")))
 }
 
-/// The text under a name, wherever in the JSON it is.
+/// Returns the text of a field with this name, at any depth of the JSON.
 fn field(json: &str, name: &str) -> Option<String> {
     let (_, rest) = json.split_once(&format!("\"{name}\":\""))?;
     rest.split_once('"').map(|(value, _)| value.to_owned())

@@ -1,4 +1,4 @@
-//! An HTTP server with one document, which it serves well (`ETag`, 304, long polls) or badly, as it is told.
+//! An HTTP server with one document, which it serves correctly (`ETag`, 304, long polls) or misbehaves on demand.
 //!
 //! ```no_run
 //! use diana_testing::{HttpServer, Misbehave};
@@ -27,29 +27,29 @@ mod answer;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misbehave {
-    /// As it should.
+    /// Correctly.
     #[default]
     No,
-    /// As it should, but without an `ETag`.
+    /// Correctly, but without an `ETag`.
     NoEtag,
     /// With this status.
     Status(u16),
-    /// With these bytes, whatever they are.
+    /// With these bytes, valid or not.
     Bytes(Vec<u8>),
-    /// With a body that never ends.
+    /// With an endless body.
     Endless,
     /// Never.
     Silence,
-    /// With a redirect to there.
+    /// With a redirect to this URL.
     Redirect(String),
 }
 
-/// A server on a thread of its own; on drop its connections are closed and its port is free again.
+/// A server on a separate thread; on drop its connections are closed and its port is free again.
 #[derive(Debug)]
 pub struct HttpServer {
     port: Port,
     shared: Arc<Shared>,
-    /// None while it is stopped.
+    /// `None` while it is stopped.
     running: Option<Running>,
 }
 
@@ -59,11 +59,11 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
-/// What the thread and the test both see.
+/// The state that the thread and the test share.
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// The number of the document, which is its `ETag`; those who hold a long poll wait for another.
+    /// The number of the document, which is its `ETag`; pending long polls wait for a change.
     version: watch::Sender<u64>,
     requests: AtomicU64,
     unchanged: AtomicU64,
@@ -75,7 +75,7 @@ struct State {
     document: String,
     token: Option<String>,
     misbehave: Misbehave,
-    /// Of the last request, with their names in lower case.
+    /// The headers of the last request, with their names in lower case.
     headers: Vec<(String, String)>,
 }
 
@@ -94,17 +94,17 @@ impl HttpServer {
         Ok(server)
     }
 
-    /// The port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
+    /// Returns the port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Where the document is; it is the same at every path.
+    /// Returns the URL of the document; it is the same at every path.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}/rules.yaml", self.port())
     }
 
-    /// The document from now on; its `ETag` in quotes. Who holds a long poll is answered.
+    /// Sets the document. Returns its `ETag` in quotes. Pending long polls are answered.
     pub fn serve(&self, document: &str) -> String {
         document.clone_into(&mut self.shared.state.lock().document);
         self.shared.version.send_modify(|version| *version += 1);
@@ -116,36 +116,36 @@ impl HttpServer {
         self.shared.state.lock().token = Some(token.to_owned());
     }
 
-    /// How to answer from now on.
+    /// Sets how to answer from now on.
     pub fn misbehave(&self, how: Misbehave) {
         self.shared.state.lock().misbehave = how;
     }
 
-    /// How many requests came so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::SeqCst)
     }
 
-    /// How many of them were answered with 304.
+    /// Returns how many of them were answered with 304.
     pub fn unchanged(&self) -> u64 {
         self.shared.unchanged.load(Ordering::SeqCst)
     }
 
-    /// How many long polls are held now.
+    /// Returns the number of pending long polls.
     pub fn held(&self) -> u64 {
         self.shared.held.load(Ordering::SeqCst)
     }
 
-    /// A header of the last request, by its name in lower case.
+    /// Returns a header of the last request, by its name in lower case.
     pub fn last_header(&self, name: &str) -> Option<String> {
         let state = self.shared.state.lock();
         state.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.clone())
     }
 
-    /// Closes all connections, and refuses new ones from when this returns. Nothing happens to one that is stopped.
+    /// Closes all connections, and refuses new ones from when this returns. No effect if it is stopped.
     pub fn stop(&mut self) {
         let Some(Running { stop, thread }) = self.running.take() else { return };
-        // An error means that the thread has ended, which is what we want.
+        // An error means that the thread has ended already.
         let _ = stop.send(());
         let _ = thread.join();
     }
@@ -165,7 +165,7 @@ impl HttpServer {
                     _ = stopped => {}
                 }
             });
-            // With the runtime, all connections are dropped.
+            // Dropping the runtime drops all connections.
         })?;
         self.running = Some(Running { stop, thread });
         Ok(())

@@ -1,16 +1,16 @@
-//! Real servers for tests and benches: Redis alone, as a cluster, under sentinels; etcd; nginx; an HTTP server and a proxy
-//! that misbehave on demand; and wrk, which loads any of them.
+//! Real servers for tests and benches: Redis alone, as a cluster, under sentinels; etcd; nginx; an HTTP server and a
+//! proxy that misbehave on demand; and wrk, a load generator.
 //!
-//! A mock answers what its author thinks Redis answers. What matters here is what Redis does when it is frozen, killed,
+//! A mock answers what its author expects of Redis. The tests are about what Redis does when it is frozen, killed,
 //! full, moved or failed over, so these are the programs themselves (Redis 7 or later, on Linux): `redis-server`,
-//! `redis-sentinel`, `redis-cli`, `etcd`, `nginx` and `wrk` from the `PATH`. `cargo xtask test` installs them where they are missing.
+//! `redis-sentinel`, `redis-cli`, `etcd`, `nginx` and `wrk` from the `PATH`. `cargo xtask test` installs missing ones.
 //!
 //! # What always holds
-//! - Everything listens on loopback alone, on ports that no other value of this crate has, in this process or another.
-//! - A value that is dropped has killed its processes (those it started, by their ids), waited for them, and removed its
-//!   data. A value in a `static` is never dropped: don't put one there.
-//! - Nothing outlives its value; and a Redis that is started anew is empty, an etcd as it was.
-//! - Every wait is for a thing to happen, and bounded; what didn't happen in time is an error that names it.
+//! - Every server listens on loopback only, on ports that no other value of this crate has, in this process or another.
+//! - A dropped value has killed its processes (those it started, by their ids), waited for them, and removed its data.
+//!   A value in a `static` is never dropped: don't put one there.
+//! - No process or file outlives its value; a restarted Redis is empty, a restarted etcd has its previous data.
+//! - Every wait is for a condition, and bounded; a timeout is an error that names the condition.
 
 mod cli;
 mod etcd_server;

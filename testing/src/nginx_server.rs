@@ -1,4 +1,4 @@
-//! One nginx of its own: an upstream, or the peer that Diana is measured beside.
+//! A separate nginx: an upstream, or the peer that Diana is compared with.
 //!
 //! ```no_run
 //! use diana_testing::NginxServer;
@@ -27,19 +27,19 @@ pub struct NginxServer {
 }
 
 impl NginxServer {
-    /// Starts one, and waits until it listens. `http` gets the port and gives what stands in the block `http`.
+    /// Starts nginx, and waits until it listens. `http` gets the port and returns the content of the `http` block.
     ///
-    /// It logs neither requests nor what is less than critical, so that refusals cost no writing.
+    /// It logs neither requests nor messages below critical, so that denials cost no writes.
     pub fn start(http: impl FnOnce(u16) -> String) -> io::Result<Self> {
         Self::start_under(&[], http)
     }
 
-    /// The same under another program that becomes it: `&["taskset", "-c", "0"]`.
+    /// The same, started by another program that executes it: `&["taskset", "-c", "0"]`.
     pub fn start_under(words: &[&str], http: impl FnOnce(u16) -> String) -> io::Result<Self> {
         let port = Port::claim()?;
         let folder = tempfile::Builder::new().prefix("diana-nginx-").tempdir()?;
         std::fs::write(folder.path().join(CONFIG), config(folder.path(), &http(port.number())))?;
-        // Debian has it where only root looks.
+        // Debian installs it in a directory that is only in root's PATH.
         let program = if Path::new("/usr/sbin/nginx").is_file() { "/usr/sbin/nginx" } else { "nginx" };
         let mut all = words.to_vec();
         all.push(program);
@@ -50,17 +50,17 @@ impl NginxServer {
         Ok(server)
     }
 
-    /// The port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// `http://127.0.0.1:PORT`.
+    /// Returns `http://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port())
     }
 
-    /// The ids of the processes that serve; the one that started them only waits.
+    /// Returns the ids of the worker processes, without the master.
     pub fn workers(&self) -> io::Result<Vec<u32>> {
         wait_until("an nginx to have workers", LONG, || {
             let workers = self.process.children();
@@ -68,7 +68,7 @@ impl NginxServer {
         })
     }
 
-    /// SIGKILL to it and its workers, and waits for the end.
+    /// Sends SIGKILL to it and its workers, and waits for their exit.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
@@ -93,7 +93,7 @@ const CONFIG: &str = "nginx.conf";
 const LOG: &str = "error.log";
 
 fn config(folder: &Path, http: &str) -> String {
-    // Root starts its workers as somebody else, who may not enter the folder.
+    // As root, nginx starts its workers as another user, who can't access the folder.
     let user = if rustix::process::getuid().is_root() { "user root;" } else { "" };
     let folder = folder.display();
     format!(
@@ -116,5 +116,5 @@ fn config(folder: &Path, http: &str) -> String {
     )
 }
 
-/// How many files and connections a worker may have, if the machine lets it.
+/// The maximum number of files and connections of a worker, if the machine allows it.
 const FILES: u32 = 20_000;

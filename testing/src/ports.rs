@@ -1,10 +1,10 @@
-//! Ports that stay ours: also between the moment that one is found free and the moment that a server listens there, and
-//! while a killed server is to come back on the same one.
+//! Reserved ports: also between the check that a port is free and the start of a server on it, and while a killed
+//! server is to be restarted on the same one.
 //!
-//! "Bind to port 0, see what it was, let it go" leaves a gap in which another test, or any outgoing connection, takes the
-//! port. So ports are taken from below the range that the kernel gives to outgoing connections, and each is claimed by an
-//! abstract Unix socket of its number. The kernel lets one process have that name, in the same network namespace as the
-//! port itself, and takes it back when the process ends, however it ends. No file is left behind.
+//! "Bind to port 0, read the number, close it" leaves a gap in which another test, or any outgoing connection, takes
+//! the port. So ports are chosen below the kernel's range for outgoing connections, and each is claimed by an abstract
+//! Unix socket with its number as name. The kernel allows that name to one process, in the same network namespace as
+//! the port itself, and releases it when the process ends, however it ends. No file remains.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -12,26 +12,25 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The lowest port that is given out, and how many there are. With [`BUS`] above they end at 30,239; Linux's own range
-/// starts at 32,768.
+/// The lowest port, and the number of ports. With [`BUS`] added they end at 30,239; Linux's own range starts at 32,768.
 const LOWEST: u16 = 10_240;
 const COUNT: u16 = 10_000;
 
-/// A node of a cluster also listens so far above its port; as this is no less than [`COUNT`], no claim has to cover both.
+/// The offset of a cluster node's bus port; as it is at least [`COUNT`], no claim has to cover both.
 const BUS: u16 = 10_000;
 
-/// A free port of the loopback address, claimed for as long as this lives.
+/// A free port of the loopback address, claimed for as long as this value lives.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// Nobody ever writes to it; its name is the claim.
+    /// Never written to; its name is the claim.
     _claim: UnixDatagram,
 }
 
 impl Port {
-    /// Claims a port on which nothing listens, and on whose cluster bus (10,000 above) nothing does either.
+    /// Claims a port without a listener, also on its cluster bus port (10,000 above).
     pub fn claim() -> io::Result<Self> {
-        // Test programs that run side by side start at different places, so that they seldom try each other's ports.
+        // Concurrent test programs start at different offsets, so that they seldom try each other's ports.
         let start = RandomState::new().hash_one(()) % u64::from(COUNT);
         for step in 0..u64::from(COUNT) {
             let offset = u16::try_from((start + step) % u64::from(COUNT)).unwrap_or_default();
@@ -42,7 +41,7 @@ impl Port {
         Err(io::Error::new(io::ErrorKind::AddrInUse, "every port that tests may use is taken"))
     }
 
-    /// The port's number.
+    /// Returns the port's number.
     pub fn number(&self) -> u16 {
         self.number
     }

@@ -1,4 +1,4 @@
-//! A process that this one started: signals, CPU time, memory, and an end that is waited for.
+//! A child process: signals, CPU time, memory, and waiting for its exit.
 
 use crate::wait::{LONG, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,7 +7,7 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A running child; killed and waited for on drop. The servers of this crate are such; anything else can be one.
+/// A running child; killed and waited for on drop. Used for the servers of this crate, and for any other program.
 ///
 /// ```
 /// use diana_testing::Process;
@@ -36,28 +36,29 @@ impl Process {
         Ok(Self { child })
     }
 
-    /// Its id.
+    /// Returns its id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it could answer: it has neither ended nor been stopped.
+    /// Returns `true` if it could answer: it has neither exited nor been stopped.
     pub fn is_running(&self) -> bool {
         self.stat().is_ok_and(|stat| !matches!(stat.state, 'T' | 'Z' | 'X'))
     }
 
-    /// Whether it has ended by itself, or been killed.
+    /// Returns `true` if it has exited, or been killed.
     pub fn has_ended(&self) -> bool {
-        // An ended child stays a zombie until it is waited for, so its id can't have become another's.
+        // An exited child stays a zombie until it is waited for, so its id can't have been reused.
         self.stat().map_or(true, |stat| stat.has_ended())
     }
 
-    /// SIGKILL to it and to those it forked, and waits for their end. Does nothing to one that has ended.
+    /// Sends SIGKILL to it and its children, and waits for their exit. No effect on an exited process.
     ///
-    /// Redis forks to send a replica its data; such a child would outlive it, and write to a folder that is being removed.
+    /// Redis forks to send a replica its data; such a child would outlive it, and write to a folder that is being
+    /// removed.
     pub fn kill(&mut self) -> io::Result<()> {
-        // Stopped, it neither forks nor waits for its children, so that their ids stay theirs. If it can't be stopped it
-        // has ended.
+        // A stopped process neither forks nor waits for its children, so that their ids are not reused. If it can't be
+        // stopped it has exited.
         let forked = self.freeze().map(|()| self.forked()).unwrap_or_default();
         for &child in &forked {
             kill_process(child, Signal::KILL)?;
@@ -68,31 +69,31 @@ impl Process {
         wait_until("what a process forked to end", LONG, || forked.iter().all(gone).then_some(()))
     }
 
-    /// SIGSTOP, and waits until it has stopped: the signal alone lets it finish what it is at.
+    /// Sends SIGSTOP, and waits until it has stopped: the signal alone is asynchronous.
     pub fn freeze(&self) -> io::Result<()> {
         self.signal(Signal::STOP)?;
         let stopped = || self.stat().is_ok_and(|stat| stat.state == 'T').then_some(());
         wait_until("a process to stop", LONG, stopped)
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn thaw(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// User and system time of all its threads, in the kernel's ticks (10 ms as a rule).
+    /// Returns the user and system time of all its threads, in the kernel's ticks (usually 10 ms).
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let ticks = self.stat()?.ticks;
         let per_second = rustix::param::clock_ticks_per_second();
         Ok(Duration::from_millis(ticks.saturating_mul(1_000) / per_second))
     }
 
-    /// How many bytes of memory it has (resident), without its children's.
+    /// Returns its resident memory in bytes, without its children's.
     pub fn resident(&self) -> io::Result<u64> {
         resident(self.pid())
     }
 
-    /// The ids of the children that it has now.
+    /// Returns the ids of its current children.
     pub fn children(&self) -> Vec<u32> {
         self.forked().iter().filter_map(|child| u32::try_from(child.as_raw_nonzero().get()).ok()).collect()
     }
@@ -104,7 +105,7 @@ impl Process {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Its own children. Only its first thread forks.
+    /// Returns its own children. Only its first thread forks.
     fn forked(&self) -> Vec<Pid> {
         let pid = self.pid();
         let ids = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -118,21 +119,21 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // There is nobody to tell; an error here means that it has ended.
+        // Errors can't be reported in `drop`; one means that it has exited.
         let _ = self.kill();
     }
 }
 
-/// How many bytes of memory the process `pid` has (resident), be it ours or not.
+/// Returns the resident memory of the process `pid` in bytes, whether it is a child or not.
 pub fn resident(pid: u32) -> io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib =
         text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    // One that has ended has none.
+    // An exited process has none.
     kib.map(|kib| kib << 10).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} has ended")))
 }
 
-/// What we want of `/proc/PID/stat`; see proc(5).
+/// The required fields of `/proc/PID/stat`; see proc(5).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     state: char,
@@ -150,7 +151,7 @@ impl Stat {
     }
 
     fn parse(line: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, which may hold spaces and parentheses itself.
+        // The second field is the program's name in parentheses, which may contain spaces and parentheses itself.
         let (_, rest) = line.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
         let state = fields.next()?.chars().next()?;

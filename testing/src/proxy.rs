@@ -1,7 +1,7 @@
-//! A TCP proxy on loopback that behaves as networks do on their bad days: late, silent, broken, refusing.
+//! A TCP proxy on loopback that simulates network faults: delays, black holes, broken and refused connections.
 //!
-//! Killing a server shows what a client does when it is told of a fault at once; most faults are not told. With a proxy
-//! between, the server stays well and the way to it does not.
+//! Killing a server shows how a client handles a fault that is reported at once; most faults are not reported. With a
+//! proxy in between, the server works and the connection to it does not.
 //!
 //! ```no_run
 //! use diana_testing::{Proxy, RedisServer};
@@ -33,11 +33,11 @@ use traffic::{Mode, Traffic};
 pub struct Proxy {
     port: Port,
     traffic: Arc<Traffic>,
-    /// None while new connections are refused.
+    /// `None` while new connections are refused.
     door: Mutex<Option<Door>>,
 }
 
-/// Where connections come in.
+/// The listener and its thread.
 #[derive(Debug)]
 struct Door {
     listener: TcpListener,
@@ -46,68 +46,70 @@ struct Door {
 }
 
 impl Proxy {
-    /// A proxy that passes everything on to `port` of 127.0.0.1. Nothing has to listen there yet.
+    /// Creates a proxy that forwards everything to `port` of 127.0.0.1. The server may be started later.
     pub fn to(port: u16) -> io::Result<Self> {
         let proxy = Self { port: Port::claim()?, traffic: Arc::new(Traffic::to(port)), door: Mutex::new(None) };
         proxy.pass()?;
         Ok(proxy)
     }
 
-    /// The port on 127.0.0.1 where it listens.
+    /// Returns the port on 127.0.0.1 on which it listens.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// `redis://127.0.0.1:PORT`.
+    /// Returns `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
-    /// Back to normal: passes everything on at once, and accepts.
+    /// Resets the proxy: forwards everything at once, and accepts connections.
     ///
-    /// Connections that [`swallow`](Self::swallow) took bytes from are closed: no network delivers a stream with a hole.
+    /// Connections whose bytes [`swallow`](Self::swallow) dropped are closed: no network delivers a stream with a gap.
     pub fn pass(&self) -> io::Result<()> {
         self.open(Mode::Pass)
     }
 
-    /// Passes each chunk on so much later, in both directions, so that a request with its answer takes twice that.
+    /// Delays each chunk by `delay`, in both directions, so that a request with its answer takes twice that.
     ///
-    /// What arrives in the meantime waits, and is a chunk in its turn: on a busy connection a way takes up to twice as long.
+    /// Bytes that arrive in the meantime wait, and are the next chunk: on a busy connection one direction takes up to
+    /// twice as long.
     pub fn delay(&self, delay: Duration) -> io::Result<()> {
         self.open(Mode::Delay(delay))
     }
 
-    /// A black hole: takes connections and bytes, and passes on nothing, not even that the other end has closed.
+    /// A black hole: accepts connections and bytes, and forwards nothing, not even that the other end has closed.
     pub fn swallow(&self) -> io::Result<()> {
         self.open(Mode::Swallow)
     }
 
-    /// Refuses new connections, as a port does where nobody listens, from when this returns. Those that are open pass.
+    /// Refuses new connections, as a port without a listener does, from when this returns. Open connections are
+    /// forwarded.
     pub fn refuse(&self) -> io::Result<()> {
         self.traffic.set_mode(Mode::Pass);
         let Some(door) = self.door.lock().take() else { return Ok(()) };
-        // To close it would not do: a process that another thread is just starting has a copy until it runs its program,
-        // and with a copy the port still listens. This also wakes the thread that accepts.
+        // Closing it is not sufficient: a process that another thread is starting has a copy until it executes its
+        // program, and with a copy the port still listens. This also wakes the accepting thread.
         rustix::net::shutdown(&door.listener, rustix::net::Shutdown::Both)?;
         door.acceptor.join().map_err(|_| io::Error::other("the proxy's accepting thread panicked"))
     }
 
-    /// Closes all open connections. New ones fare as before.
+    /// Closes all open connections. New ones are handled as before.
     pub fn drop_connections(&self) {
         self.traffic.drop_connections();
     }
 
-    /// How many connections were accepted so far.
+    /// Returns how many connections were accepted so far.
     pub fn connections(&self) -> u64 {
         self.traffic.accepted()
     }
 
-    /// How many bytes were passed on to the server so far.
+    /// Returns how many bytes were forwarded to the server so far.
     pub fn bytes_to_server(&self) -> u64 {
         self.traffic.to_server()
     }
 
-    /// How many bytes were passed on to clients so far.
+    /// Returns how many bytes were forwarded to clients so far.
     pub fn bytes_to_clients(&self) -> u64 {
         self.traffic.to_clients()
     }
@@ -128,7 +130,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // If the door can't be closed it ends with the process; there is nobody to tell.
+        // If the listener can't be closed it ends with the process; errors can't be reported in `drop`.
         let _ = self.refuse();
         self.drop_connections();
     }

@@ -21,7 +21,8 @@ mod slot_move;
 use node::Node;
 pub use slot_move::SlotMove;
 
-/// After so long without a word a node is taken for dead, and its replica steps in. Short, so that tests are.
+/// The time without a heartbeat after which a node counts as failed, and its replica takes over. Short, to keep tests
+/// short.
 const NODE_TIMEOUT_MILLIS: &str = "1000";
 
 const NODES: usize = 6;
@@ -33,7 +34,7 @@ pub struct RedisCluster {
 }
 
 impl RedisCluster {
-    /// Starts six nodes, forms the cluster, and waits until it is whole. Takes some seconds.
+    /// Starts six nodes, forms the cluster, and waits until it is complete. Takes some seconds.
     pub fn start() -> io::Result<Self> {
         let builder =
             RedisServer::builder().arg("cluster-enabled", "yes").arg("cluster-node-timeout", NODE_TIMEOUT_MILLIS);
@@ -48,28 +49,28 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// The URLs of all nodes, dead ones too: a client's list is seldom up to date.
+    /// Returns the URLs of all nodes, including killed ones: a client's list is seldom up to date.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// All nodes, masters and replicas, in the order in which they were started.
+    /// Returns all nodes, masters and replicas, in the order in which they were started.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The same, for killing and restarting one.
+    /// The same, to kill and restart one.
     pub fn nodes_mut(&mut self) -> &mut [RedisServer] {
         &mut self.nodes
     }
 
-    /// The master that serves `key`, by what the running nodes say of themselves.
+    /// Returns the master that serves `key`, as the running nodes report.
     pub fn node_of(&self, key: &str) -> io::Result<&RedisServer> {
         let slot = self.slot_of(key)?;
         let mut owner: Option<(u64, &RedisServer)> = None;
         for server in self.running() {
             let itself = Node::parse_all(&server.cli(&["CLUSTER", "NODES"])?)?.into_iter().find(|node| node.is_myself);
-            // A master that slept through its own deposition claims its slots still, but in an older epoch.
+            // A master that was frozen during its failover still claims its slots, but in an older epoch.
             if let Some(node) = itself.filter(|node| node.serves(slot))
                 && owner.is_none_or(|(epoch, _)| epoch < node.epoch)
             {
@@ -80,14 +81,14 @@ impl RedisCluster {
         Ok(server)
     }
 
-    /// The slot of `key`.
+    /// Returns the slot of `key`.
     pub fn slot_of(&self, key: &str) -> io::Result<u16> {
         let slot = self.any()?.cli(&["CLUSTER", "KEYSLOT", key])?;
         slot.parse().map_err(|_| io::Error::other(format!("not a slot: {slot}")))
     }
 
-    /// Kills the master that serves `key`, and gives its port. Until its replica takes over (about two seconds; see
-    /// [`wait_until_whole`](Self::wait_until_whole)) its slots are served by nobody.
+    /// Kills the master that serves `key`, and returns its port. Until its replica takes over (about two seconds; see
+    /// [`wait_until_whole`](Self::wait_until_whole)) its slots are not served.
     pub fn kill_master_of(&mut self, key: &str) -> io::Result<u16> {
         let port = self.node_of(key)?.port();
         for node in self.nodes.iter_mut().filter(|node| node.port() == port) {
@@ -96,21 +97,21 @@ impl RedisCluster {
         Ok(port)
     }
 
-    /// Moves the slot of `key`, with all its keys, to another master; gives that one's port.
+    /// Moves the slot of `key`, with all its keys, to another master. Returns that master's port.
     pub fn move_slot_of(&self, key: &str) -> io::Result<u16> {
         let to = self.begin_move_of(key)?;
         to.carry_keys()?;
         to.finish()
     }
 
-    /// Begins to move the slot of `key` to another master, and leaves it between the two: what is not there any more, or
-    /// not yet, is answered with ASK.
+    /// Begins to move the slot of `key` to another master, and leaves the move incomplete: keys that are no longer, or
+    /// not yet, on a node are answered with ASK.
     pub fn begin_move_of(&self, key: &str) -> io::Result<SlotMove<'_>> {
         SlotMove::begin(self, key)
     }
 
-    /// Waits until every slot has a running master, every other running node is a replica in sync, and all running nodes
-    /// say the same about that.
+    /// Waits until every slot has a running master, every other running node is a replica in sync, and all running
+    /// nodes report the same.
     pub fn wait_until_whole(&self) -> io::Result<()> {
         wait_until("a cluster to be whole", LONG, || self.is_whole().ok()?.then_some(()))
     }
@@ -139,7 +140,7 @@ impl RedisCluster {
             }
         }
         let nodes = first.unwrap_or_default();
-        // A node that says it is a master without a slot has not heard yet that it is a replica.
+        // A node that reports itself as a master without a slot does not know yet that it is a replica.
         let settled = nodes.iter().all(|node| node.is_master() != node.slots.is_empty());
         let served: usize = nodes.iter().map(Node::slot_count).sum();
         Ok(settled && served == 16_384 && nodes.len() == running.len())

@@ -1,4 +1,4 @@
-//! A master and its replica, and three sentinels that watch them and fail over.
+//! A master and its replica, and three sentinels that monitor them and fail over.
 //!
 //! ```no_run
 //! use diana_testing::RedisSentinel;
@@ -14,32 +14,34 @@ use crate::redis_server::{RedisServer, RedisServerBuilder};
 use crate::wait::{LONG, wait_until};
 use std::io;
 
-/// What the sentinels call the master.
+/// The sentinels' name of the master.
 const NAME: &str = "diana";
 
-/// How many of the three sentinels must miss the master before one may act.
+/// How many of the three sentinels must miss the master before a failover.
 const QUORUM: usize = 2;
 const SENTINELS: usize = 3;
 
-/// After so long without a word the master counts as down; an attempt to fail over is given up after so long. A machine that is
-/// busy with other tests must not hold up a master that lives for as long, or it is deposed.
+/// The time without a reply after which the master counts as down, and the timeout of a failover. A machine that is
+/// busy with other tests must not delay a running master for as long, or it is failed over.
 const DOWN_AFTER_MILLIS: &str = "3000";
 const FAILOVER_TIMEOUT_MILLIS: &str = "2000";
 
-/// Sentinels greet each other every 2 s and look at the servers every 10 s, which no configuration changes but this does.
+/// By default sentinels send hello messages every 2 s and query the servers every 10 s; only these debug settings
+/// change that.
 ///
-/// The time between two pings has two bounds. It must be far below the time after which a master counts as down: the first ping
-/// comes one period after a sentinel got to know a server, but its silence counts from the start, so that every new master would
-/// be taken for dead, and at times deposed for one that has just come back empty. And five times the period must be far above a
-/// second: so old may the last look at a replica be when it is promoted, and while the master is down there is one look a second.
-/// With less than that no replica is good enough at most times (`-failover-abort-no-good-slave`), and the next attempt comes only
-/// after twice the failover timeout, again and again.
+/// The time between two pings has two bounds. It must be far below the time after which a master counts as down: the
+/// first ping is sent one period after a sentinel discovered a server, but its silence counts from the start, so that
+/// every new master would count as down, and sometimes be failed over to one that has just restarted empty. And five
+/// times the period must be far above a second: that is the maximum age of the last INFO from a replica when it is
+/// promoted, and while the master is down there is one INFO per second. With a shorter period usually no replica
+/// qualifies (`-failover-abort-no-good-slave`), and the next attempt follows only after twice the failover timeout,
+/// again and again.
 ///
-/// A sentinel that was held up for two seconds does nothing for the tilt period, which is half a minute by default.
+/// A sentinel that was delayed for two seconds does nothing for the tilt period, which is half a minute by default.
 const HURRY: [&str; 10] =
     ["SENTINEL", "DEBUG", "info-period", "200", "publish-period", "200", "ping-period", "500", "tilt-period", "1000"];
 
-/// Servers under the eyes of sentinels; all are killed on drop.
+/// Servers monitored by sentinels; all are killed on drop.
 #[derive(Debug)]
 pub struct RedisSentinel {
     servers: Vec<RedisServer>,
@@ -65,39 +67,41 @@ impl RedisSentinel {
         Ok(group)
     }
 
-    /// The URLs of the three sentinels.
+    /// Returns the URLs of the three sentinels.
     pub fn sentinel_urls(&self) -> Vec<String> {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
-    /// The name that clients ask the sentinels for.
+    /// Returns the master's name for queries to the sentinels.
     pub fn master_name(&self) -> &'static str {
         NAME
     }
 
-    /// The port of the master, by what the first running sentinel says: a dead one's until the failover is done.
+    /// Returns the port of the master, as the first running sentinel reports: that of a killed master until the
+    /// failover is done.
     pub fn master_port(&self) -> io::Result<u16> {
         let mut running = self.sentinels.iter().filter(|sentinel| sentinel.is_running());
         let sentinel = running.next().ok_or_else(|| io::Error::other("no sentinel is running"))?;
         master_named_by(sentinel)
     }
 
-    /// Master and replica, in the order in which they were started; a failover changes their parts, not their places.
+    /// Returns master and replica, in the order in which they were started; a failover changes their roles, not their
+    /// order.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The same, for killing and restarting one.
+    /// The same, to kill and restart one.
     pub fn servers_mut(&mut self) -> &mut [RedisServer] {
         &mut self.servers
     }
 
-    /// The three sentinels.
+    /// Returns the three sentinels.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// Kills the master, and gives its port.
+    /// Kills the master, and returns its port.
     pub fn kill_master(&mut self) -> io::Result<u16> {
         let port = self.master_port()?;
         for server in self.servers.iter_mut().filter(|server| server.port() == port) {
@@ -106,11 +110,11 @@ impl RedisSentinel {
         Ok(port)
     }
 
-    /// Waits until all running sentinels name a master that runs and knows that it is one, and gives its port.
+    /// Waits until all running sentinels report a running master that knows its role, and returns its port.
     ///
-    /// For after a master was killed or frozen; with one that is well it returns at once.
+    /// For use after a master was killed or frozen; with a healthy one it returns at once.
     pub fn wait_for_failover(&self) -> io::Result<u16> {
-        // Sentinels that vote for each other try again only after a while, and may do so more than once.
+        // Sentinels whose vote was split retry only after a while, possibly more than once.
         wait_until("sentinels to fail over", LONG * 4, || self.agreed_master().ok()?)
     }
 
@@ -131,7 +135,7 @@ impl RedisSentinel {
         for sentinel in &self.sentinels {
             let text = sentinel.cli(&["SENTINEL", "MASTER", NAME])?;
             let lines: Vec<&str> = text.lines().collect();
-            // Names and values in turn.
+            // Names and values alternate.
             let is = |name: &str, value: &str| lines.chunks_exact(2).any(|pair| pair == [name, value]);
             if !(is("flags", "master") && is("num-slaves", "1") && is("num-other-sentinels", &others)) {
                 return Ok(false);

@@ -1,4 +1,4 @@
-//! One Redis server of its own.
+//! A separate Redis server.
 //!
 //! ```no_run
 //! use diana_testing::RedisServer;
@@ -26,7 +26,7 @@ mod builder;
 
 pub use builder::RedisServerBuilder;
 
-/// A `redis-server` (or a sentinel, which is one as well), killed on drop.
+/// A `redis-server` (or a sentinel, which is the same program), killed on drop.
 #[derive(Debug)]
 pub struct RedisServer {
     // Fields are dropped in this order: first the process, then its folder and its port.
@@ -43,44 +43,46 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// For a server that needs a password, a ceiling for its memory, or any other line of `redis.conf`.
+    /// Returns a builder for a server with a password, a memory limit, or any other line of `redis.conf`.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::new("redis-server")
     }
 
-    /// The port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
+    /// Returns the port on 127.0.0.1. It stays the same over [`restart`](Self::restart).
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// `redis://127.0.0.1:PORT`, with the password if there is one (as it is: choose one that needs no escaping).
+    /// Returns `redis://127.0.0.1:PORT`, with the password if there is one (unescaped: choose one that needs no
+    /// escaping).
     pub fn url(&self) -> String {
         let user = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
         format!("redis://{user}127.0.0.1:{}", self.port())
     }
 
-    /// The process's id; another one after [`restart`](Self::restart).
+    /// Returns the process's id; it changes with [`restart`](Self::restart).
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Whether it is there to answer: neither killed nor frozen.
+    /// Returns `true` if it can answer: neither killed nor frozen.
     pub fn is_running(&self) -> bool {
         self.process.is_running()
     }
 
-    /// SIGKILL, and waits for the end: connections break, and new ones are refused. Nothing happens to a dead one.
+    /// Sends SIGKILL, and waits for the exit: connections break, and new ones are refused. No effect on an exited
+    /// process.
     pub fn kill(&mut self) -> io::Result<()> {
         self.process.kill()
     }
 
-    /// Kills it if it lives, and starts it again on the same port: empty, and with no script loaded.
+    /// Kills it if it runs, and starts it again on the same port: empty, and with no script loaded.
     ///
-    /// Its configuration is kept, also what it was told since by those who rewrite it: a node stays in its cluster, and
-    /// what sentinels made a master comes back as one.
+    /// Its configuration is preserved, including rewrites at run time: a node stays in its cluster, and a server that
+    /// sentinels promoted restarts as a master.
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
-        // A replica may keep on disk what its master sent it, and would come back with that.
+        // A replica may have its master's data on disk, and would load it.
         match std::fs::remove_file(self.folder.path().join("dump.rdb")) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -89,18 +91,19 @@ impl RedisServer {
         self.wait_until_it_answers()
     }
 
-    /// SIGSTOP: the kernel still accepts connections and bytes for it, but nobody answers. Returns once it has stopped.
+    /// Sends SIGSTOP: the kernel still accepts connections and bytes, but there is no answer. Returns once it has
+    /// stopped.
     pub fn freeze(&self) -> io::Result<()> {
         self.process.freeze()
     }
 
-    /// SIGCONT: goes on where [`freeze`](Self::freeze) stopped it, and answers what has piled up.
+    /// Sends SIGCONT: continues after [`freeze`](Self::freeze), and answers the pending requests.
     pub fn thaw(&self) -> io::Result<()> {
         self.process.thaw()
     }
 
-    /// Runs `redis-cli` against it; what it prints, without the last line's end. An error reply is an error, and so is
-    /// no answer within 10 s.
+    /// Runs `redis-cli` against it. Returns the output without the trailing newline. An error reply is an error, and so
+    /// is a timeout of 10 s.
     pub fn cli(&self, args: &[&str]) -> io::Result<String> {
         let port = self.port().to_string();
         let mut all = vec!["-p", &port, "-e"];
@@ -108,20 +111,20 @@ impl RedisServer {
         redis_cli(COMMAND, self.password.as_deref(), &all)
     }
 
-    /// One field of `INFO section`.
+    /// Returns one field of `INFO section`.
     pub fn info(&self, section: &str, field: &str) -> io::Result<String> {
         let text = self.cli(&["INFO", section])?;
         find_field(&text, field).ok_or_else(|| io::Error::other(format!("INFO {section} has no field {field}")))
     }
 
-    /// User and system time that the process has used since it started, all threads together.
+    /// Returns the user and system time of the process since its start, over all threads.
     ///
-    /// The kernel counts in ticks of (as a rule) 10 ms: compare before and after a run of seconds.
+    /// The kernel counts in ticks of (usually) 10 ms: compare before and after a run of seconds.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         self.process.cpu_time()
     }
 
-    /// Waits until this replica has all that its master had, and follows it.
+    /// Waits until this replica has all data of its master, and follows it.
     pub fn wait_until_in_sync(&self) -> io::Result<()> {
         let up = || (self.info("replication", "master_link_status").ok()? == "up").then_some(());
         wait_until("a replica to be in sync with its master", LONG, up)
@@ -132,7 +135,7 @@ impl RedisServer {
     }
 
     fn wait_until_it_answers(&self) -> io::Result<()> {
-        // Its own id, lest a stranger on the same port pass for it.
+        // Checks the process id, in case another server listens on the same port.
         let pid = self.pid().to_string();
         let answer = wait_until("a Redis server to answer", LONG, || {
             if self.process.has_ended() {
@@ -159,7 +162,7 @@ impl RedisServer {
 const CONFIG: &str = "redis.conf";
 const LOG: &str = "redis.log";
 
-/// The value of `field` in lines of the form `field:value`, as INFO and CLUSTER INFO print them.
+/// Returns the value of `field` in lines of the form `field:value`, as INFO and CLUSTER INFO print them.
 pub(crate) fn find_field(text: &str, field: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.trim_end().split_once(':'));
     pairs.find_map(|(name, value)| (name == field).then(|| value.to_owned()))

@@ -1,15 +1,15 @@
-//! Waiting for what another process does: it can't be told of our clock, so it is asked again and again.
+//! Waiting for other processes: they don't share the test's clock, so conditions are polled.
 
 use std::io;
 use std::time::Duration;
 
-/// Far longer than anything here takes, also on a busy machine: who waits this long waits for what will not come.
+/// Far longer than any wait in this crate takes, also on a busy machine: a longer wait would never succeed.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// How long between two questions: short beside what a server takes to start.
+/// The polling interval: short compared to the start of a server.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks until there is an answer, and gives it; an error that names `what` if there is none within `limit`.
+/// Polls until there is an answer, and returns it; an error that names `what` if there is none within `limit`.
 ///
 /// ```
 /// use std::time::Duration;

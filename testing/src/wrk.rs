@@ -1,4 +1,4 @@
-//! A load by `wrk`: so many connections, each with one request under way at any time, for so long.
+//! A load by `wrk`: a number of connections, each with one request in flight at any time, for a duration.
 //!
 //! ```no_run
 //! use diana_testing::Wrk;
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What is asked, and how.
+/// The settings of a load.
 #[derive(Clone, Debug)]
 pub struct Wrk {
     url: String,
@@ -22,56 +22,56 @@ pub struct Wrk {
     headers: Vec<String>,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct WrkRun {
-    /// Answers, whatever they were.
+    /// All responses.
     pub answers: u64,
-    /// Answers with a status of 400 or more.
+    /// Responses with a status of 400 or more.
     pub refused: u64,
-    /// Connections that failed, answers that broke off, and those that did not come in time.
+    /// Failed connections, incomplete responses, and timeouts.
     pub errors: u64,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
-    /// Half of the answers came within this.
+    /// The median latency.
     pub p50: Duration,
-    /// 99 of 100 answers came within this.
+    /// The 99th percentile of the latency.
     pub p99: Duration,
 }
 
 impl WrkRun {
-    /// Answers a second.
+    /// Returns the responses per second.
     pub fn rate(&self) -> f64 {
         self.answers as f64 / self.took.as_secs_f64()
     }
 }
 
 impl Wrk {
-    /// A load of 64 connections for one second on the server at `url`, which has no path.
+    /// Creates a load of 64 connections for one second on the server at `url`, which has no path.
     pub fn new(url: &str) -> Self {
         Self { url: url.to_owned(), connections: 64, duration: Duration::from_secs(1), headers: Vec::new() }
     }
 
-    /// With so many connections.
+    /// Sets the number of connections.
     #[must_use]
     pub fn connections(self, connections: u32) -> Self {
         Self { connections, ..self }
     }
 
-    /// For so long; wrk counts whole seconds, so a part of one is one.
+    /// Sets the duration; wrk counts whole seconds, so it is rounded up.
     #[must_use]
     pub fn duration(self, duration: Duration) -> Self {
         Self { duration, ..self }
     }
 
-    /// With this line in every request's head: `Connection: close`.
+    /// Adds this header line to every request: `Connection: close`.
     #[must_use]
     pub fn header(mut self, line: &str) -> Self {
         self.headers.push(line.to_owned());
         self
     }
 
-    /// Asks for `paths` in turn.
+    /// Runs the load; requests `paths` in turn.
     pub fn run(&self, paths: &[&str]) -> io::Result<WrkRun> {
         let mut script = tempfile::Builder::new().prefix("diana-wrk-").suffix(".lua").tempfile()?;
         script.write_all(self.script(paths).as_bytes())?;
@@ -93,7 +93,8 @@ impl Wrk {
         run.ok_or_else(|| io::Error::other(format!("wrk: {text}{}", String::from_utf8_lossy(&output.stderr))))
     }
 
-    /// Figures in one line; and the requests in turn, where there are several (a request from a script costs wrk more).
+    /// Returns a script that prints the figures in one line, and makes the requests in turn if there are several paths
+    /// (a scripted request costs wrk more).
     fn script(&self, paths: &[&str]) -> String {
         let mut script = SUMMARY.to_owned();
         if paths.len() > 1 {
@@ -114,7 +115,7 @@ impl WrkRun {
     }
 }
 
-/// What the line with the figures begins with.
+/// The prefix of the line with the figures.
 const MARK: &str = "figures: ";
 
 const SUMMARY: &str = r#"

@@ -1,13 +1,13 @@
-//! `cargo xtask bench NAME [--quick]`: builds one of the `bench` package's binaries as users would build it, and runs it.
-//! One that measures programs gets them first: Diana's own is built, others are installed where they are missing.
+//! `cargo xtask bench NAME [--quick]`: builds one of the `bench` package's binaries in release mode, and runs it.
+//! Programs that it measures come first: Diana's own is built, missing ones are installed.
 //!
-//! The binaries only report: noise on a shared machine must not fail anybody's build, so a missed goal is a word in the
-//! table and not an exit code.
+//! The binaries only report: noise on a shared machine must not fail a build, so a missed goal is a word in the table
+//! and not an exit code.
 
 use crate::install;
 use std::process::{Command, ExitCode};
 
-/// Each bench: its name, the binary that measures it, and what it is about.
+/// Each bench: its name, its binary, and its subject.
 const BENCHES: &[(&str, &str, &str)] = &[
     (
         "core",
@@ -44,7 +44,7 @@ const BENCHES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Runs the bench that is named first; the rest of `args` is its own.
+/// Runs the bench named by the first argument; the rest of `args` is passed to it.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     let Some((name, rest)) = args.split_first() else {
         print!("{}", list());
@@ -70,13 +70,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
     }
 }
 
-/// Sees to the programs that a bench starts; an error to show.
+/// Builds or installs the programs that a bench starts; fails with a message.
 fn programs(name: &str) -> Result<(), String> {
     if name != "gateway" {
         return Ok(());
     }
     install::these(&["nginx", "wrk", "redis-server", "redis-cli"])?;
-    // It lies beside the bench, which finds it there.
+    // It is built next to the bench, which looks for it there.
     let status =
         cargo().args(["build", "--quiet", "--release", "--package", "diana-server", "--bin", "diana"]).status();
     match status {

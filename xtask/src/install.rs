@@ -1,8 +1,8 @@
-//! Installs the programs that tests and benches start, where they are missing: Redis, etcd, nginx, and
-//! clients for the gateway, through apt; cargo-deny through cargo.
+//! Installs missing programs that tests and benches start: Redis, etcd, nginx, and clients for the gateway, through
+//! apt; cargo-deny through cargo.
 //!
-//! Tests that need a server and skip without one would pass on a machine where nothing was tested. So the servers are a
-//! part of what `cargo xtask test` sees to, and where it can't, it says what to type.
+//! Tests that skip without a server would pass on a machine where nothing was tested. So `cargo xtask test` installs
+//! the servers, and if it can't, it prints the command to run.
 
 use crate::test::cargo_command;
 use std::ffi::OsStr;
@@ -24,8 +24,8 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// Run as root, with the packages as arguments.
 ///
-/// Debian starts a service as soon as it is installed, and at each boot; the tests want the programs alone. `policy-rc.d`
-/// is where Debian asks whether it may; one that is there already is the machine's own word, and stays.
+/// Debian starts a service as soon as it is installed, and at each boot; the tests only need the programs.
+/// `policy-rc.d` controls that; an existing one belongs to the machine, and is kept.
 const SCRIPT: &str = r#"
 set -e
 policy=/usr/sbin/policy-rc.d
@@ -48,12 +48,12 @@ if command -v systemctl > /dev/null; then
 fi
 "#;
 
-/// Installs what is missing of all that tests start; an error that says what to type if that doesn't work.
+/// Installs all missing programs that tests start; fails with the command to run.
 pub(crate) fn programs() -> Result<(), String> {
     these(&PROGRAMS.iter().map(|(program, _)| *program).collect::<Vec<_>>())
 }
 
-/// The same, of these.
+/// Installs the missing ones of these.
 pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
     let missing = missing(programs);
     if missing.is_empty() {
@@ -70,7 +70,8 @@ pub(crate) fn these(programs: &[&str]) -> Result<(), String> {
 /// The version of cargo-deny that `deny.toml` is written for.
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
 
-/// Installs cargo-deny where it is missing. Without optimisation: it is built once, and its check takes seconds either way.
+/// Installs cargo-deny if it is missing. Without optimisation: it is built once, and its check takes seconds either
+/// way.
 pub(crate) fn cargo_deny() -> Result<(), String> {
     let is_there = Command::new("cargo").args(["deny", "--version"]).output();
     if is_there.is_ok_and(|output| output.status.success()) {
@@ -96,7 +97,7 @@ fn install(packages: &[&str]) -> Result<(), String> {
         Command::new("sh")
     } else if is_there("sudo") {
         let mut sudo = Command::new("sudo");
-        // Without asking for a password: nobody may be there to type it.
+        // Without a password prompt: the run may be unattended.
         sudo.args(["-n", "sh"]);
         sudo
     } else {
@@ -129,7 +130,7 @@ fn missing(programs: &[&str]) -> Vec<(&'static str, &'static str)> {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian has nginx where only root looks.
+    // Debian installs nginx into a folder that is only in root's `PATH`.
     is_in(&path, program) || is_in(OsStr::new("/usr/sbin"), program)
 }
 

@@ -1,4 +1,4 @@
-//! Everything that a person would otherwise type by hand.
+//! The project's development commands.
 
 use std::process::ExitCode;
 
@@ -36,8 +36,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the program that replays recorded answers. It is apart so that the other commands need not wait until the stores are
-/// built.
+/// Runs the program that replays recorded responses. It is a separate crate so that the other commands don't wait for
+/// the stores to be built.
 fn golden(args: &[String]) -> ExitCode {
     let run = ["run", "--quiet", "--package", "diana-golden", "--"];
     match test::cargo_command().args(run).args(args).status() {

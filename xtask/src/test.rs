@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a change lands, in the order in which it fails fastest.
+//! `cargo xtask test`: everything that must pass before a change is merged, ordered by how fast it fails.
 //! `cargo xtask test --quick`: format, lints and the tests of the crates that changed, for daily work.
 
 mod changed;
@@ -22,11 +22,11 @@ const CLIPPY: Step = Step {
     env: &[],
 };
 
-/// The model checkers replace the locks of the whole build, so each has a folder of its own, and optimised code, since
-/// it runs it a great many times.
+/// The model checkers replace the locks of the whole build, so each has its own target folder, and optimised code,
+/// since it runs a great many times.
 const STEPS: &[Step] = &[
     FORMAT,
-    // Licences, bans and sources are known from the crates themselves; advisories would need a database from elsewhere.
+    // Licences, bans and sources are known from the crates themselves; advisories would need an online database.
     Step {
         name: "cargo-deny",
         args: &["deny", "--log-level", "error", "check", "bans", "licenses", "sources"],
@@ -82,7 +82,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
 }
 
 fn full() -> Result<(), String> {
-    // First, though it is needed late: what can't be installed is better known now than after minutes of building.
+    // First, though it is needed late: it is better to learn now what can't be installed than after minutes of
+    // building.
     println!("=== servers and tools for the tests ===");
     install::programs()?;
     install::cargo_deny()?;
@@ -97,7 +98,7 @@ fn full() -> Result<(), String> {
     Ok(())
 }
 
-/// Format, clippy, and the tests of the crates that differ from `base` (committed or not).
+/// Runs format, clippy, and the tests of the crates that differ from `base` (committed or not).
 fn quick(base: &str) -> Result<(), String> {
     let packages = changed::packages(base)?;
     install::programs()?;
@@ -132,7 +133,7 @@ fn cargo(args: &[&str], env: &[(&str, &str)]) -> bool {
     }
 }
 
-/// The cargo that runs this program.
+/// Returns the cargo that runs this program.
 pub(crate) fn cargo_command() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

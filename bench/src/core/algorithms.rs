@@ -1,4 +1,4 @@
-//! Every algorithm through the same door, `KeyedLimiter::with_algorithm`, with a thousand keys.
+//! Every algorithm through the same API, `KeyedLimiter::with_algorithm`, with a thousand keys.
 
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Report, ns};
@@ -10,7 +10,7 @@ use diana_core::{
 use std::time::Duration;
 
 const KEYS: usize = 1_000;
-/// As many as no run uses up.
+/// More permits than a run uses.
 const PLENTY: u64 = u32::MAX as u64;
 
 pub(crate) fn run(report: &mut Report, effort: Effort) {
@@ -45,7 +45,7 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     }
 }
 
-/// `algorithm` as a contender, asked for one key after the other.
+/// Returns `algorithm` as a contender that checks one key after the other.
 fn of<'a>(keys: &'a [String], name: &'static str, algorithm: impl Algorithm) -> (&'static str, Contender<'a>) {
     let limiter = KeyedLimiter::<str>::with_algorithm(algorithm);
     let mut place = 0;

@@ -1,27 +1,27 @@
-//! An allocator that counts, so that "bytes a key" is what was asked for and not what a model says.
+//! An allocator that counts, so that "bytes per key" is measured and not modelled.
 //!
-//! It counts what programs ask for; the allocator's own headers (8 to 16 bytes for each block) come on top. They fall on
-//! whoever makes many small blocks.
+//! It counts requested bytes; the allocator's own headers (8 to 16 bytes per block) are not included, which favours
+//! code with many small blocks.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The system's allocator with a count of the bytes that are in use.
+/// The system's allocator with a count of the bytes in use.
 pub(crate) struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes in use now.
+/// Returns the bytes in use now.
 pub(crate) fn live() -> usize {
     LIVE.load(Ordering::Relaxed)
 }
 
 #[allow(unsafe_code, reason = "an allocator is unsafe to implement; every call is handed to the system's as it is")]
-// SAFETY: the system allocator does the work under the same contract; counting touches no memory of the caller's.
+// SAFETY: the system allocator does the work under the same contract; counting touches no memory of the caller.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s contract, which is the system's.
+        // SAFETY: the caller upholds `alloc`'s contract, which is the system's.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,4 +1,5 @@
-//! The floor: a token bucket in one atomic word and nothing else. No limiter that reads a clock and counts can be faster.
+//! The floor: a token bucket in one atomic word and nothing else. No limiter that reads a clock and counts can be
+//! faster.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,14 +12,14 @@ pub(crate) struct Bare {
 }
 
 impl Bare {
-    /// One permit each `interval` nanoseconds, `burst` at once.
+    /// Creates a bucket with one permit per `interval` nanoseconds, and a burst of `burst`.
     pub(crate) fn new(interval: u64, burst: u64) -> Self {
         let clock = quanta::Clock::new();
         let start = clock.raw();
         Self { clock, start, interval, capacity: interval * burst }
     }
 
-    /// Takes one permit from `full_at`, now or not at all.
+    /// Takes one permit from `full_at`, without waiting.
     #[inline]
     pub(crate) fn check(&self, full_at: &AtomicU64) -> bool {
         let now = self.clock.delta_as_nanos(self.start, self.clock.raw());

@@ -1,4 +1,4 @@
-//! One limit without keys: Diana's `Limiter` beside governor's, `ratelimit`'s, `leaky-bucket`'s, and the floor.
+//! One limit without keys: Diana's `Limiter` compared with governor's, `ratelimit`'s, `leaky-bucket`'s, and the floor.
 
 use super::setup::{ROOMY, Rate, USED_UP};
 use diana_bench::report::{Goal, Report, ns};
@@ -24,7 +24,7 @@ fn contest(report: &mut Report, effort: Effort, rate: Rate, expect: Expect) {
         .initial_available(u64::from(rate.burst))
         .build()
         .unwrap();
-    // It counts in milliseconds, so a faster rate is told as so many each.
+    // It counts in milliseconds, so a faster rate is set as several permits per tick.
     let tick = rate.interval.max(Duration::from_millis(1));
     let refill = (tick.as_nanos() / rate.interval.as_nanos()) as usize;
     let leaky = leaky_bucket::RateLimiter::builder()
@@ -34,7 +34,7 @@ fn contest(report: &mut Report, effort: Effort, rate: Rate, expect: Expect) {
         .interval(tick)
         .build();
     if expect == Expect::Denied {
-        // The one permit that there is.
+        // Takes the only permit.
         let taken = [
             diana.check().is_granted(),
             governor.check().is_ok(),

@@ -1,4 +1,4 @@
-//! One limit for each key: Diana's `KeyedLimiter` beside governor's on a DashMap, with one key and with a million.
+//! One limit for each key: Diana's `KeyedLimiter` compared with governor's on a DashMap, with one key and a million.
 
 use super::setup::{Dice, KEEPS, ROOMY, Rate, USED_UP, mix, user};
 use diana_bench::report::{Goal, Report, ns};
@@ -14,7 +14,7 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     one_key(report, "  String, granted", effort, ROOMY, Expect::Granted);
     one_key(report, "  String, denied", effort, USED_UP, Expect::Denied);
     report.section("1,000,000 keys at random");
-    // A slice must be long against filling the caches after somebody else's.
+    // A slice must be long compared to the time to refill the caches after another contender.
     million_texts(report, effort.longer(3));
     million_numbers(report, effort.longer(3));
 }
@@ -37,8 +37,8 @@ fn one_key(report: &mut Report, what: &str, effort: Effort, rate: Rate, expect: 
     line(report, &format!("{what}, whole answer"), &times, 2, 3, Goal::Information);
 }
 
-/// The keys lie in memory in the order in which they are asked for, so that reading them costs little: in a program a key
-/// has just come out of a request. Beside it for information, keys that have to be fetched from memory themselves.
+/// The keys are in memory in the order in which they are checked, so that reading them costs little: in a program a key
+/// was just parsed from a request. For information, the report also has keys that are not in the cache themselves.
 fn million_texts(report: &mut Report, effort: Effort) {
     let (diana, governor) = (KeyedLimiter::<str>::new(KEEPS.diana()), RateLimiter::keyed(KEEPS.governor()));
     for key in (0..MILLION).map(user) {
@@ -50,7 +50,7 @@ fn million_texts(report: &mut Report, effort: Effort) {
         order.swap(last, dice.below(last + 1));
     }
     let keys: Vec<String> = order.into_iter().map(user).collect();
-    // Everybody asks for other keys than whoever came just before: else the first would warm the cache for the second.
+    // Each contender checks other keys than the one before it: otherwise the first would warm the cache for the second.
     let (mut ours, mut theirs) = (keys.iter().cycle(), keys.iter().cycle().skip(MILLION / 2));
     let (mut ours_cold, mut theirs_cold) = (Dice::new(2), Dice::new(3));
     let times = measure(

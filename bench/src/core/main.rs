@@ -1,7 +1,8 @@
-//! `cargo xtask bench core [--quick]`: the library in process, beside its peers and its goals.
+//! `cargo xtask bench core [--quick]`: the library in process, compared with its peers and its goals.
 //!
-//! Each subject is a file of its own that adds its lines to the [`Report`](report::Report). How time is measured is in
-//! [`diana_bench::rounds`]: in turns, as ratios within a round, so that a shared machine still tells something.
+//! Each subject is a file that adds its lines to the [`Report`](report::Report). Time is measured as described in
+//! [`diana_bench::rounds`]: in turns, as ratios within a round, so that results from a shared machine are still
+//! meaningful.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]

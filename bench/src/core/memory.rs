@@ -1,6 +1,6 @@
-//! Bytes a key, as the allocator counts them, while a table grows key by key.
+//! Bytes per key, as the allocator counts them, while a table grows key by key.
 //!
-//! The average over many sizes is what counts: a table that doubles looks good just before and bad just after.
+//! The result is the average over many sizes: a table that doubles looks good just before and bad just after.
 
 use super::Length;
 use super::alloc::live;
@@ -14,7 +14,7 @@ const FROM: usize = 500_000;
 const TO: usize = 2_000_000;
 const STEP: usize = 100_000;
 
-/// Bytes a key at each size.
+/// Bytes per key at each size.
 struct Growth(Vec<(usize, f64)>);
 
 impl Growth {
@@ -39,7 +39,7 @@ pub(crate) fn run(report: &mut Report, length: Length) {
         Length::Full => (FROM..=TO).step_by(STEP).chain([5_000_000, 10_000_000]).collect(),
     };
     let whole = of_diana(KEEPS.diana(), &sizes);
-    // 7 in an hour: an interval that is no whole number of nanoseconds takes a wider state.
+    // 7 per hour: an interval that is not a whole number of nanoseconds takes a wider state.
     let fraction = of_diana(Quota::per_hour(7).unwrap().with_burst(1_000).unwrap(), &sizes);
     let governor = of_governor(&sizes);
 
@@ -84,7 +84,7 @@ fn of_governor(sizes: &[usize]) -> Growth {
 fn grow(sizes: &[usize], before: usize, check: impl Fn(String) -> bool) -> Growth {
     let mut growth = Growth(Vec::with_capacity(sizes.len()));
     let mut keys = 0;
-    // What the notes themselves take is no key's.
+    // Subtracts the memory of the measurements themselves.
     let before = before + sizes.len() * size_of::<(usize, f64)>();
     for size in sizes {
         for index in keys..*size {

@@ -1,21 +1,21 @@
-//! What the contests share: quotas in each crate's own words, keys, and numbers that look random.
+//! Shared by the contests: quotas for each crate, keys, and pseudo-random numbers.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// A rate and a burst, told to each crate in its own words.
+/// A rate and a burst, converted to each crate's own type.
 #[derive(Clone, Copy)]
 pub(crate) struct Rate {
     pub(crate) interval: Duration,
     pub(crate) burst: u32,
 }
 
-/// Grants every check of a run: four thousand million at once, and a million a second come back. The interval is not
-/// 1 ns, so that divisions by it cost what they cost for everybody.
+/// Allows every check of a run: a burst of four thousand million, refilled at a million per second. The interval is not
+/// 1 ns, so that divisions by it have their usual cost.
 pub(crate) const ROOMY: Rate = Rate { interval: Duration::from_micros(1), burst: u32::MAX };
-/// Grants one, then denies for the rest of the run.
+/// Allows one check, then denies for the rest of the run.
 pub(crate) const USED_UP: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1 };
-/// Grants a thousand for each key, and keeps every key that was ever seen: nothing comes back within a run.
+/// Allows a thousand checks per key, and keeps every key: nothing is refilled within a run.
 pub(crate) const KEEPS: Rate = Rate { interval: Duration::from_secs(3_600), burst: 1_000 };
 
 impl Rate {
@@ -37,7 +37,7 @@ pub(crate) fn user(index: usize) -> String {
     format!("user-{index:07}")
 }
 
-/// Numbers that look random, the same in every run (SplitMix64).
+/// Pseudo-random numbers, the same in every run (SplitMix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -51,7 +51,7 @@ impl Dice {
         mix(self.0)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     #[inline]
     pub(crate) fn below(&mut self, end: usize) -> usize {
         ((self.next() >> 32) as usize * end) >> 32

@@ -1,4 +1,4 @@
-//! What the in-process store adds to a limit: one ask, and three that are granted together or not at all.
+//! The overhead of the in-process store over a limit: one query, and three that are allowed together or not at all.
 
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Report, ns};
@@ -43,7 +43,7 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     }
 }
 
-/// One of a thousand keys after the other.
+/// Returns a thousand keys one after the other, in a cycle.
 fn next<'a>(keys: &'a [String], place: &mut usize) -> &'a str {
     *place = (*place + 1) % KEYS;
     &keys[*place]

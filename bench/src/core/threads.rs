@@ -1,4 +1,4 @@
-//! Two threads: on keys of their own, where nothing should be in each other's way, and on one, where everything is.
+//! Two threads: on separate keys, without contention, and on one key, with full contention.
 
 use super::setup::{ROOMY, user};
 use diana_bench::report::{Goal, Report};
@@ -11,9 +11,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Keys of each thread, where each has many.
+/// The keys of each thread, where each has many.
 const KEYS: usize = 1_024;
-/// Operations between two looks at whether time is up.
+/// Operations between two checks of the clock.
 const STRIDE: usize = 256;
 
 pub(crate) fn run(report: &mut Report, effort: Effort) {
@@ -24,15 +24,16 @@ pub(crate) fn run(report: &mut Report, effort: Effort) {
     one_limit(report, effort);
 }
 
-/// The floor has its slots side by side, each thread's apart from the other's. A table with locks can't have that: both
-/// threads come to every shard, so its lines travel between the cores, unless each thread has one key only.
+/// The floor has the slots of the threads on separate cache lines. A table with locks can't: both threads use every
+/// shard, so its lines travel between the cores, unless each thread has one key only.
 fn different_keys(report: &mut Report, effort: Effort, each: usize) {
     let keys: Vec<String> = (0..2 * KEYS).map(user).collect();
     let slots: Vec<AtomicU64> = (0..2 * KEYS).map(|_| AtomicU64::new(0)).collect();
     let place = |thread: usize, step: usize| thread * KEYS + step % each;
     let (mut gain, mut their_gain, mut floor_gain) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..effort.rounds {
-        // Made anew, since keys fall into shards by chance: in one round in 64 both threads' keys share one.
+        // Recreated in each round, since keys are assigned to shards by hash: in one round in 64 both threads' keys
+        // share one.
         let (diana, governor) = (KeyedLimiter::<str>::new(ROOMY.diana()), RateLimiter::keyed(ROOMY.governor()));
         let bare = ROOMY.bare();
         slots.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
@@ -92,7 +93,8 @@ fn versus(
     report.compare(what, diana, peer, median(rounds.iter().map(|(a, b)| a / b).collect()), goal);
 }
 
-/// Checks a second, over all of `threads`. Each check is told its thread and how many came before it there.
+/// Returns checks per second, over all of `threads`. Each check gets its thread and the number of checks before it in
+/// that thread.
 fn rate(threads: usize, slice: Duration, check: impl Fn(usize, usize) -> bool + Sync) -> f64 {
     let (stop, start) = (AtomicBool::new(false), Barrier::new(threads));
     let work = &|thread: usize| {
@@ -103,7 +105,7 @@ fn rate(threads: usize, slice: Duration, check: impl Fn(usize, usize) -> bool + 
                 granted += usize::from(check(thread, step));
             }
             done += STRIDE;
-            // The first thread keeps the time; a clock reading in 256 checks costs nothing.
+            // The first thread reads the clock; one reading in 256 checks costs nothing.
             if thread == 0 && began.elapsed() >= slice {
                 stop.store(true, Ordering::Relaxed);
             }

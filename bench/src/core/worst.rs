@@ -1,9 +1,8 @@
-//! The longest that a single decision takes, on a table that turns over: new keys all the time, old ones come back in
-//! full.
+//! The longest time of a single decision, on a table with turnover: new keys all the time, old ones reset.
 //!
 //! Every decision is timed. On a shared machine the scheduler's interruptions are longer than anything a table does, so
-//! the same loop is run several times, the smallest maximum is shown (interruptions only ever add), and a bare atomic in
-//! the same loop shows what the machine alone does.
+//! the same loop runs several times, the smallest maximum is reported (interruptions only ever add), and a bare atomic
+//! in the same loop shows the share of the machine.
 
 use super::Length;
 use super::setup::{Dice, Rate, mix};
@@ -15,12 +14,12 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// A key is as good as new 10 ms after one request, 20 ms after two.
+/// A key is full again 10 ms after one request, 20 ms after two.
 const RATE: Rate = Rate { interval: Duration::from_millis(10), burst: 2 };
-/// Keys are drawn from a window of this many, which moves on by one every second decision: a key is in it for some
-/// 200,000 decisions, about 20 ms, and is drawn twice.
+/// Keys are drawn from a window of this many, which moves by one every second decision: a key is in it for some 200,000
+/// decisions, about 20 ms, and is drawn twice.
 const WINDOW: usize = 100_000;
-/// How often governor is told to drop what has come back, in decisions: about as often as the window is renewed.
+/// The number of decisions between two calls of governor's `retain_recent`: about one turnover of the window.
 const RETAIN_EVERY: usize = 200_000;
 
 /// The times of all decisions of one loop.
@@ -74,7 +73,7 @@ pub(crate) fn run(report: &mut Report, length: Length) {
     }
 }
 
-/// Runs as many decisions as `times` has places, and times each; `decide` is told the key and the number of the decision.
+/// Runs and times one decision per element of `times`; `decide` gets the key and the number of the decision.
 fn time_each(times: &mut [u64], decide: impl Fn(u64, usize) -> bool) -> Longest {
     let clock = quanta::Clock::new();
     let mut dice = Dice::new(3);

@@ -1,4 +1,4 @@
-//! Diana beside Diana: with one rule and with ten, with counts of its own and with shared ones.
+//! Diana compared with itself: one rule and ten rules, local and shared counts.
 
 use crate::beside::lines;
 use crate::options::Options;
@@ -8,12 +8,12 @@ use diana_bench::cpu;
 use diana_bench::report::{Goal, Report, ns};
 use diana_testing::RedisServer;
 
-/// By client address, and nobody reaches it.
+/// By client address, never reached.
 const ONE: &str = "
   - {name: each-client, by: ip, limit: 1000000/s}
 ";
 
-/// Each is about every request, by ten different keys.
+/// All match every request, by ten different keys.
 const TEN: &str = "
   - {name: each-client, by: ip, limit: 1000000/s}
   - {name: everyone, limit: 1000000/s}
@@ -27,7 +27,7 @@ const TEN: &str = "
   - {name: each-network-and-host, match: {path: '/{any}'}, by: [ip/16, host], limit: 1000000/s}
 ";
 
-/// One of them is about the requests that come.
+/// Only one of them matches the requests.
 fn one_of_ten() -> String {
     let others =
         (1..10).map(|n| format!("  - {{name: other-{n}, match: {{path: /other/{n}/**}}, by: ip, limit: 10/s}}\n"));
@@ -56,7 +56,7 @@ pub(crate) fn redis(report: &mut Report, stage: &Stage, options: &Options) {
         return;
     }
     let redis = RedisServer::start().unwrap();
-    // Patient, so that what is measured is Redis and not what happens without it on a busy machine.
+    // Long timeouts, so that Redis is measured and not the fallback on a busy machine.
     let shared = |name, lease| -> Gateway {
         let store = format!("store: {{redis: '{}', timeout: 1s, lease: {lease}}}", redis.url());
         stage.diana(name, &store, ONE)

@@ -1,11 +1,11 @@
-//! Diana beside nginx, by what becomes of the requests and how they come.
+//! Diana compared with nginx, by outcome and type of load.
 
 use crate::options::Options;
 use crate::setup::{SAME_AS_NGINX, Stage};
-use crate::turns::{Figure, LeaseGuard, Load, Measured, measure};
+use crate::turns::{ConnReuse, Figure, Load, Measured, measure};
 use diana_bench::report::{Goal, Report};
 
-/// Name, title, load, and what the CPU of a request should be beside nginx's.
+/// Name, title, load, and the goal for the CPU per request relative to nginx's.
 const SUBJECTS: &[(&str, &str, Load, Goal)] = &[
     ("forward", "all forwarded, 64 connections", Load::FORWARD, Goal::AtMost(1.0)),
     ("half", "half refused, half forwarded, 64 connections", Load::HALF, Goal::AtMost(1.0)),
@@ -13,13 +13,13 @@ const SUBJECTS: &[(&str, &str, Load, Goal)] = &[
     (
         "close-forward",
         "a connection for each request (Connection: close), all forwarded",
-        Load { keeping: LeaseGuard::Closed, ..Load::FORWARD },
+        Load { keeping: ConnReuse::Closed, ..Load::FORWARD },
         Goal::Information,
     ),
     (
         "close-refuse",
         "a connection for each request (Connection: close), all refused",
-        Load { keeping: LeaseGuard::Closed, ..Load::REFUSE },
+        Load { keeping: ConnReuse::Closed, ..Load::REFUSE },
         Goal::Information,
     ),
     (
@@ -45,7 +45,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     }
 }
 
-/// The four figures of one gateway beside a peer's.
+/// Reports the four figures of one gateway compared with a peer's.
 pub(crate) fn lines(report: &mut Report, measured: &Measured, (own, peer): (usize, usize), name: &str, goal: Goal) {
     for figure in [Figure::Cpu, Figure::Rate, Figure::P50, Figure::P99] {
         let [ours, theirs] = [own, peer].map(|gateway| figure.show(measured.median(gateway, figure)));

@@ -1,4 +1,4 @@
-//! Latency at half of the load that nginx can take: what clients see on a usual day.
+//! Latency at half of nginx's maximum load: what clients see under normal load.
 
 use crate::open_loop;
 use crate::options::Options;
@@ -31,7 +31,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     }
 }
 
-/// The nanoseconds within which half, and 99 of 100, were answered.
+/// Returns the median and the 99th percentile of the latency, in nanoseconds.
 fn percentiles(gateway: &Gateway, rate: f64, effort: Effort) -> (f64, f64) {
     let latencies = open_loop::run(gateway.port, rate, effort.slice);
     let at = |share: usize| latencies[latencies.len() * share / 100].as_nanos() as f64;

@@ -1,4 +1,4 @@
-//! Thousands of connections that are kept and say nothing: whether they are held, and what one takes.
+//! Thousands of idle keep-alive connections: whether they stay open, and the memory of each.
 
 use crate::open_loop::Connection;
 use crate::options::Options;
@@ -16,7 +16,7 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
         return;
     }
     report.section("8,000 idle connections");
-    // On both sides, and what a process has besides.
+    // The descriptors of both sides, and those that a process has anyway.
     let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if most < CONNECTIONS + 500 {
         return report.figure("  not measured", String::new(), format!("a process may open {most} files: ulimit -n"));
@@ -33,15 +33,15 @@ pub(crate) fn run(report: &mut Report, stage: &Stage, options: &Options) {
     );
 }
 
-/// The memory of one connection that was used once, and is held.
+/// Returns the memory of one idle connection that was used once.
 fn each(gateway: &Gateway) -> u64 {
-    // What it has anyhow, once it has worked, is not counted.
+    // Warms up first: the memory of a gateway under load is not counted.
     measure(Effort { rounds: 1, slice: Duration::from_secs(1) }, Load::FORWARD, &[gateway]);
     let before = resident(gateway.pid).unwrap();
     let mut held: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(gateway.port).unwrap()).collect();
     held.iter_mut().for_each(|connection| connection.call().unwrap());
     let bytes = resident(gateway.pid).unwrap().saturating_sub(before) / CONNECTIONS;
-    // They are there, every one.
+    // Checks that every connection is still open.
     held.iter_mut().for_each(|connection| connection.call().unwrap());
     bytes
 }

@@ -1,15 +1,15 @@
-//! `cargo xtask bench gateway [--quick] [--only NAME,...]`: `diana serve` beside nginx with `limit_req`, and beside its
-//! goals.
+//! `cargo xtask bench gateway [--quick] [--only NAME,...]`: `diana serve` compared with nginx with `limit_req`, and
+//! with its goals.
 //!
 //! ```text
 //!   core 0: the gateway            the other cores: wrk, the upstream (an nginx with a fixed answer), Redis
 //! ```
 //!
-//! Both have one worker, log nothing, keep their connections to the upstream, count by client address, and tell the
-//! upstream the same about the client. How it is measured is in [`turns`]: in turns, as ratios within a round, and CPU
-//! time as the kernel counts it.
+//! Both have one worker, log nothing, keep upstream connections alive, count by client address, and send the same
+//! forwarding headers to the upstream. The measurement is described in [`turns`]: in turns, as ratios within a round,
+//! with CPU time as the kernel counts it.
 //!
-//! The program that is measured is the `diana` beside this one, or the one that the variable `DIANA` names.
+//! The measured program is the `diana` next to this binary, or the one named by the variable `DIANA`.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]

@@ -1,8 +1,8 @@
-//! A load at a fixed rate, whatever the answers do: requests are due at their times, and an answer's latency counts from
-//! when its request was due. wrk has no such thing: it asks less when answers are slow, and so does not see what clients
-//! who come at their own times would.
+//! An open-loop load: requests are due at fixed times, independent of the responses, and latency counts from the time
+//! at which a request was due. wrk has a closed loop: it sends less when responses are slow, and so does not see the
+//! latency of independent clients.
 //!
-//! One thread asks and listens on all connections, as it must leave most of its core to the upstream.
+//! One thread sends and receives on all connections, since it must leave most of its core to the upstream.
 
 use crate::setup::BODY;
 use diana_bench::now;
@@ -11,10 +11,10 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// So many requests can be under way; what is due when all are waits for one of them, and its latency grows.
+/// The maximum number of active requests; a request that is due when all are active waits, and its latency grows.
 const CONNECTIONS: usize = 32;
 
-/// Asks for `/open` at `port` so many times a second, for so long: all latencies, sorted.
+/// Sends requests for `/open` to `port` at this rate, for this duration. Returns all latencies, sorted.
 pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
     let gap = Duration::from_secs_f64(1.0 / rate);
     let mut connections: Vec<Connection> = (0..CONNECTIONS).map(|_| Connection::open(port).unwrap()).collect();
@@ -32,7 +32,7 @@ pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
             due += gap;
             time = now();
         }
-        // Until the next is due, if it can be asked for.
+        // Until the next request is due, if it can be sent.
         let until = if due < end && !free.is_empty() { due.saturating_duration_since(time) } else { LONG };
         for index in readable(&connections, &free, until) {
             if connections[index].hear().unwrap() == Heard::Everything {
@@ -45,10 +45,10 @@ pub(crate) fn run(port: u16, rate: f64, duration: Duration) -> Vec<Duration> {
     latencies
 }
 
-/// Who waits this long for an answer waits for what will not come.
+/// The response timeout, after which the run fails.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Those of the connections, but for the free ones, that have something to be read, once there is one or the time is over.
+/// Returns the busy connections that are readable, as soon as there is one or the time has passed.
 fn readable(connections: &[Connection], free: &[usize], until: Duration) -> Vec<usize> {
     let busy: Vec<usize> = (0..connections.len()).filter(|index| !free.contains(index)).collect();
     let mut polled: Vec<PollFd<'_>> =
@@ -59,13 +59,13 @@ fn readable(connections: &[Connection], free: &[usize], until: Duration) -> Vec<
     busy.into_iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty()).map(|(index, _)| index).collect()
 }
 
-/// A connection that is kept, with one request under way at most.
+/// A keep-alive connection, with at most one active request.
 pub(crate) struct Connection {
     stream: TcpStream,
     heard: Vec<u8>,
 }
 
-/// How much of an answer has come.
+/// How much of a response was received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Heard {
     Something,
@@ -80,13 +80,13 @@ impl Connection {
         Ok(Self { stream, heard: Vec::new() })
     }
 
-    /// Asks for `/open`.
+    /// Sends a request for `/open`.
     pub(crate) fn ask(&mut self) -> io::Result<()> {
         self.heard.clear();
         self.stream.write_all(b"GET /open HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     }
 
-    /// Takes what has come of the answer, waits for something if there is nothing. An error if it is not the upstream's.
+    /// Reads the available part of the response, or waits for some. Fails if it is not the upstream's response.
     pub(crate) fn hear(&mut self) -> io::Result<Heard> {
         let mut buffer = [0; 4_096];
         let read = self.stream.read(&mut buffer)?;
@@ -98,7 +98,7 @@ impl Connection {
         Ok(if self.heard.ends_with(BODY.as_bytes()) { Heard::Everything } else { Heard::Something })
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends a request, and waits for the whole response.
     pub(crate) fn call(&mut self) -> io::Result<()> {
         self.ask()?;
         while self.hear()? != Heard::Everything {}

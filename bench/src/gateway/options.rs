@@ -1,4 +1,4 @@
-//! What the command line says: how long to measure, and what.
+//! The command line: how long to measure, and which subjects.
 
 use crate::turns::Effort;
 use std::time::Duration;
@@ -18,14 +18,14 @@ pub(crate) const SUBJECTS: &[&str] = &[
     "redis",
 ];
 
-/// How long to measure, and what.
+/// How long to measure, and which subjects.
 pub(crate) struct Options {
     pub(crate) effort: Effort,
     only: Vec<String>,
 }
 
 impl Options {
-    /// An error to show, if there is something else among `args`.
+    /// Parses `args`; fails with a message for unknown ones.
     pub(crate) fn read(args: impl Iterator<Item = String>) -> Result<Self, String> {
         // wrk counts in whole seconds.
         let mut effort = Effort { rounds: 9, slice: Duration::from_secs(2) };
@@ -46,7 +46,7 @@ impl Options {
         }
     }
 
-    /// Whether `subject` is to be measured.
+    /// Returns whether `subject` is to be measured.
     pub(crate) fn wants(&self, subject: &str) -> bool {
         debug_assert!(SUBJECTS.contains(&subject), "{subject}");
         self.only.is_empty() || self.only.iter().any(|name| name == subject)

@@ -1,7 +1,7 @@
-//! What the subjects share: the upstream, and gateways before it, Diana's and nginx's, that do the same.
+//! Shared by the subjects: the upstream, and equivalent gateways in front of it, Diana's and nginx's.
 //!
-//! What is asked for under `/open` passes, by a limit that nobody reaches; what is asked for under `/shut` is refused, by
-//! one that the first request has used up.
+//! Requests for `/open` are allowed, by a limit that is never reached; requests for `/shut` are denied, by a limit that
+//! the first request uses up.
 
 use diana_testing::{NginxServer, Port, Process, wait_until};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What the upstream answers.
+/// The body of the upstream's response.
 pub(crate) const BODY: &str = "Hello from the upstream: a small answer.";
 
 /// The rules that nginx has as well.
@@ -19,24 +19,24 @@ pub(crate) const SAME_AS_NGINX: &str = "
   - {name: shut, match: {path: /shut}, by: ip, limit: 1/min}
 ";
 
-/// What stands behind every gateway, and where gateways run.
+/// The upstream of every gateway, and the core on which gateways run.
 pub(crate) struct Stage {
     upstream: NginxServer,
     apart: Vec<String>,
 }
 
-/// A gateway that runs, until it is dropped.
+/// A running gateway; stopped when dropped.
 pub(crate) struct Gateway {
     pub(crate) name: &'static str,
     /// `http://127.0.0.1:PORT`.
     pub(crate) url: String,
     pub(crate) port: u16,
-    /// The process that serves.
+    /// The serving process.
     pub(crate) pid: u32,
     _alive: Alive,
 }
 
-/// What ends with a gateway.
+/// The resources that are released with a gateway.
 #[allow(dead_code, reason = "held for its drop")]
 enum Alive {
     Nginx(NginxServer),
@@ -45,7 +45,7 @@ enum Alive {
 }
 
 impl Stage {
-    /// Starts the upstream. Gateways run under the words `apart`.
+    /// Starts the upstream. Gateways run under the command prefix `apart`.
     pub(crate) fn set(apart: Vec<String>) -> Self {
         raise_the_bound_of_open_files();
         let upstream = NginxServer::start(|port| {
@@ -61,7 +61,7 @@ impl Stage {
         Self { upstream: upstream.unwrap(), apart }
     }
 
-    /// Whether gateways have a core of their own.
+    /// Returns whether gateways have their own core.
     pub(crate) fn is_apart(&self) -> bool {
         !self.apart.is_empty()
     }
@@ -75,7 +75,7 @@ impl Stage {
         Gateway { name: "nginx", url, port, pid, _alive: Alive::Nginx(nginx) }
     }
 
-    /// Diana with the items of `rules`, and whatever `more` says at the top of the file.
+    /// Starts Diana with the items of `rules`, and `more` at the top of the file.
     pub(crate) fn diana(&self, name: &'static str, more: &str, rules: &str) -> Gateway {
         let ports = [Port::claim().unwrap(), Port::claim().unwrap()];
         let (port, admin, upstream) = (ports[0].number(), ports[1].number(), self.upstream.port());
@@ -112,7 +112,8 @@ impl Stage {
     }
 }
 
-/// nginx as a gateway that does what Diana does: keeps its connections, counts by address, and tells the upstream who asks.
+/// nginx as an equivalent gateway: keeps connections alive, counts by address, and forwards the client's address to the
+/// upstream.
 const NGINX: &str = r#"
 limit_req_zone $binary_remote_addr zone=open:10m rate=1000000r/s;
 limit_req_zone $binary_remote_addr zone=shut:10m rate=1r/m;
@@ -137,7 +138,7 @@ server {
 }
 "#;
 
-/// The program that is measured.
+/// Returns the measured program.
 fn diana() -> PathBuf {
     let beside = || std::env::current_exe().unwrap().with_file_name("diana");
     let program = std::env::var_os("DIANA").map_or_else(beside, PathBuf::from);
@@ -156,10 +157,10 @@ pub(crate) fn version_of_nginx() -> String {
     text.rsplit(' ').next().unwrap_or_default().trim().to_owned()
 }
 
-/// As many open files as this user may have, for what is started as well: thousands of connections are held.
+/// Raises the limit of open files to the maximum, also for child processes: thousands of connections are held open.
 fn raise_the_bound_of_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let bound = getrlimit(Resource::Nofile);
-    // If it can't be raised, what is held is fewer, and told.
+    // If it can't be raised, fewer connections are held, and that is reported.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: bound.maximum, ..bound });
 }

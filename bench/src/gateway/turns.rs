@@ -1,7 +1,7 @@
-//! How it is measured: every gateway has a slice in every round, and only slices of one round are compared.
+//! The measurement: every gateway has a slice in every round, and only slices of one round are compared.
 //!
-//! The machine is shared and its speed changes from second to second; two slices that lie beside each other see the same
-//! machine. The order changes from round to round. The gateway's CPU is read off the process before and after each slice.
+//! The machine is shared and its speed changes from second to second; two consecutive slices see the same machine. The
+//! order changes from round to round. The gateway's CPU time is read before and after each slice.
 
 use crate::setup::Gateway;
 use diana_bench::report::ns;
@@ -16,31 +16,31 @@ pub(crate) struct Effort {
     pub(crate) slice: Duration,
 }
 
-/// What is asked.
+/// The load of a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    /// In turn.
+    /// Requested in turn.
     pub(crate) paths: &'static [&'static str],
     pub(crate) connections: u32,
-    pub(crate) keeping: LeaseGuard,
+    pub(crate) keeping: ConnReuse,
 }
 
-/// What becomes of a connection after a request.
+/// Whether connections are reused.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LeaseGuard {
+pub(crate) enum ConnReuse {
     Alive,
     /// `Connection: close`.
     Closed,
 }
 
 impl Load {
-    pub(crate) const FORWARD: Self = Self { paths: &["/open"], connections: 64, keeping: LeaseGuard::Alive };
+    pub(crate) const FORWARD: Self = Self { paths: &["/open"], connections: 64, keeping: ConnReuse::Alive };
     pub(crate) const HALF: Self = Self { paths: &["/open", "/shut"], ..Self::FORWARD };
     pub(crate) const REFUSE: Self = Self { paths: &["/shut"], ..Self::FORWARD };
 
     fn run(self, gateway: &Gateway, duration: Duration) -> WrkRun {
         let mut wrk = Wrk::new(&gateway.url).connections(self.connections).duration(duration);
-        if self.keeping == LeaseGuard::Closed {
+        if self.keeping == ConnReuse::Closed {
             wrk = wrk.header("Connection: close");
         }
         let run = wrk.run(self.paths).unwrap();
@@ -48,11 +48,11 @@ impl Load {
         run
     }
 
-    /// A bench that measures something else than it says is worse than none.
+    /// Fails if the run did not measure what it claims to measure.
     fn check(self, gateway: &Gateway, run: &WrkRun) {
         let shut = self.paths.iter().filter(|&&path| path == "/shut").count() as u64;
         let expected = run.answers * shut / self.paths.len() as u64;
-        // A few pass before the limit is used up or when it has a new place, and some are under way at the end.
+        // A few are allowed before the limit is used up or when it regains a permit, and some are active at the end.
         let slack = if shut == 0 { 0 } else { u64::from(self.connections) + 5 };
         let name = gateway.name;
         assert!(
@@ -70,7 +70,7 @@ struct Slice {
     cpu: f64,
 }
 
-/// What was measured, by gateway and round.
+/// The measurements, by gateway and round.
 pub(crate) struct Measured {
     slices: Vec<Vec<Slice>>,
 }
@@ -78,11 +78,11 @@ pub(crate) struct Measured {
 /// A figure of one slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Figure {
-    /// The gateway's CPU for one answer, in nanoseconds.
+    /// The gateway's CPU per response, in nanoseconds.
     Cpu,
-    /// Answers a second.
+    /// Responses per second.
     Rate,
-    /// Nanoseconds, as wrk sees it.
+    /// Nanoseconds, as measured by wrk.
     P50,
     P99,
 }
@@ -97,7 +97,7 @@ impl Figure {
         }
     }
 
-    /// As the report calls it.
+    /// Returns its name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cpu => "  CPU a request",
@@ -107,7 +107,7 @@ impl Figure {
         }
     }
 
-    /// As it is read.
+    /// Formats a value with its unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Rate => format!("{:.1} k/s", value / 1e3),
@@ -121,7 +121,7 @@ impl Measured {
         median(self.slices[gateway].iter().map(|slice| figure.of(slice)).collect())
     }
 
-    /// The same, in that of a peer.
+    /// Returns the figure relative to that of a peer.
     pub(crate) fn ratio(&self, gateway: usize, peer: usize, figure: Figure) -> f64 {
         let pairs = self.slices[gateway].iter().zip(&self.slices[peer]);
         median(pairs.map(|(slice, peer)| figure.of(slice) / figure.of(peer)).collect())

@@ -1,4 +1,4 @@
-//! Functions that do nothing, with a limit on them that never refuses.
+//! Functions that do nothing, with a limit that never denies.
 
 use diana::limited::{Caller, Limits};
 use diana::rules::{Document, Registry, RuleFile};
@@ -52,7 +52,7 @@ pub(crate) fn by_rule(user: &str) -> Result<(), Limited> {
     Ok(())
 }
 
-/// Runs something as a request's handler does: with a caller.
+/// Runs a closure as a request's handler does: with a caller in scope.
 pub(crate) fn in_scope<R>(run: impl FnOnce() -> R) -> R {
     thread_local! {
         static ANN: Caller = Caller::new().with_ip(ADDRESS).with_user(crate::USER);
@@ -60,13 +60,13 @@ pub(crate) fn in_scope<R>(run: impl FnOnce() -> R) -> R {
     ANN.with(Clone::clone).enter(run)
 }
 
-/// An engine with the rule that the function names.
+/// Creates an engine with the rule that the function names.
 pub(crate) fn engine() -> Engine {
     let file = RuleFile::read(&Document::new("bench.yaml", RULES), &Registry::default());
     Engine::new(&file.unwrap_or_else(|problems| panic!("{problems}")))
 }
 
-/// Does what a program does when it starts.
+/// Installs the engine, as a program does at its start.
 pub(crate) fn install() {
     Limits::new().with_rules(Arc::new(engine())).install();
 }

@@ -1,4 +1,4 @@
-//! The same checks, as somebody writes them who has no attributes.
+//! The same checks, written without attributes.
 
 use crate::attributed::engine;
 use diana::Engine;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
-/// What a function returns whose limit is written by hand.
+/// The return type of a function with a hand-written limit.
 pub(crate) type CheckResult = Result<(), Box<Answer>>;
 
 fn window() -> FixedWindow {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench macros [--quick]`: functions that do nothing, with a limit on them, beside the same check by hand.
+//! `cargo xtask bench macros [--quick]`: empty functions with a limit attribute, compared with the same check written
+//! by hand.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]
@@ -12,7 +13,7 @@ use diana_bench::rounds::{Contender, Effort, Expect, measure};
 use diana_bench::{instructions, length};
 use std::hint::black_box;
 
-/// A pair that is compared: by attribute, and by hand.
+/// A compared pair: by attribute, and by hand.
 struct Pair {
     name: &'static str,
     what: &'static str,
@@ -24,7 +25,7 @@ struct Pair {
 
 const USER: &str = "account-1234567";
 const NUMBER: u64 = 1_234_567;
-/// The most that an attribute may cost.
+/// The maximum cost of an attribute, relative to the hand-written check.
 const GOAL: Goal = Goal::AtMost(1.2);
 
 const PAIRS: [Pair; 7] = [

@@ -1,4 +1,4 @@
-//! What pacing costs: the time of an item that need not wait, and the CPU of what is held to a rate.
+//! The cost of pacing: the time of an item that need not wait, and the CPU of a flow limited to a rate.
 
 use crate::flow::Flow;
 use crate::kinds::{self, bytes, limiter};
@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// More than there is time for.
+/// More than a run can use.
 const ROOMY: u32 = 1_000_000_000;
 
 pub(crate) fn run(report: &mut Report, effort: Effort, slice: Duration) {
@@ -21,7 +21,7 @@ pub(crate) fn run(report: &mut Report, effort: Effort, slice: Duration) {
     held_to_a_rate(report, slice);
 }
 
-/// What passes at once: the limit is far away.
+/// Measures items that pass at once: the limit is never reached.
 fn at_once(report: &mut Report, effort: Effort) {
     let quota = governor::Quota::per_second(NonZeroU32::new(ROOMY).unwrap());
     let governor = governor::RateLimiter::direct(quota);
@@ -54,7 +54,7 @@ fn at_once(report: &mut Report, effort: Effort) {
     report.compare("  a MiB, read by 64 KiB", ns(ours), theirs, times.ratio(0, 1), Goal::Information);
 }
 
-/// What waits most of the time: the CPU of the whole process, user and system.
+/// Measures flows that wait most of the time: the CPU of the whole process, user and system.
 fn held_to_a_rate(report: &mut Report, slice: Duration) {
     report.section("CPU of what is held to its rate");
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
@@ -72,7 +72,7 @@ fn held_to_a_rate(report: &mut Report, slice: Duration) {
     report.figure("  a MiB, read at 100 MiB/s", ns(mib), String::new());
 }
 
-/// The CPU time of one permit, in nanoseconds.
+/// Returns the CPU time per permit, in nanoseconds.
 fn cpu_of(runtime: &Runtime, flow: impl Future<Output = Flow>) -> f64 {
     let before = cpu::nanos(std::process::id());
     let flow = runtime.block_on(flow);

@@ -1,26 +1,26 @@
-//! What passed, and when: the rate that comes of it, and the worst gap.
+//! The items that passed, and when: the resulting rate, and the worst gap.
 
 use diana_bench::now;
 use diana_bench::report::ns;
 use std::time::{Duration, Instant};
 
-/// How long to wait before anything counts: until the burst is used up.
+/// The time before counting starts: until the burst is used up.
 const BEFORE: Duration = Duration::from_millis(100);
 
-/// One thing that is paced.
+/// One paced flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flow {
     began: Option<Instant>,
-    /// From where on it counts.
+    /// The start of counting.
     first: Option<Instant>,
     last: Option<Instant>,
-    /// What passed after `first`.
+    /// The amount that passed after `first`.
     amount: u64,
     worst_gap: Duration,
 }
 
 impl Flow {
-    /// So much passes now. Tells whether that is enough: `length` has passed.
+    /// Counts an amount that passes now. Returns whether `length` has passed.
     pub(crate) fn passed(&mut self, amount: u64, length: Duration) -> bool {
         let now = now();
         let began = *self.began.get_or_insert(now);
@@ -36,18 +36,18 @@ impl Flow {
         now - first >= length
     }
 
-    /// How much passed a second.
+    /// Returns the amount per second.
     pub(crate) fn rate(&self) -> f64 {
         let (Some(first), Some(last)) = (self.first, self.last) else { return 0.0 };
         self.amount as f64 / (last - first).as_secs_f64()
     }
 
-    /// How much passed in all, while it counted.
+    /// Returns the counted amount.
     pub(crate) fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// The longest time between two that passed, as it is read.
+    /// Returns the longest time between two items, formatted.
     pub(crate) fn worst_gap(&self) -> String {
         ns(self.worst_gap.as_nanos() as f64)
     }

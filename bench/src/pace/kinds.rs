@@ -1,6 +1,6 @@
-//! Everything that can be paced, as fast as its limit lets it, for so long.
+//! Everything that can be paced, as fast as its limit allows, for a given time.
 //!
-//! Sources never run dry and sinks take everything, so that what is measured is the pace alone.
+//! Sources never run dry and sinks accept everything, so that only the pace is measured.
 
 use crate::flow::Flow;
 use diana::core::{Limiter, Quota};
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// What a reader has room for, and a writer writes at once.
+/// The size of a reader's buffer, and of a single write.
 const BUFFER: usize = 64 * 1024;
 
-/// So many a second, and `burst` at once.
+/// Creates a limiter with this rate per second and burst.
 pub(crate) fn limiter(rate: u64, burst: u64) -> Arc<Limiter> {
     Arc::new(Limiter::new(Quota::per_second(rate).unwrap().with_burst(burst).unwrap()))
 }
 
-/// So many bytes a second, and at once what they come to in 20 ms.
+/// Creates a limiter with this rate in bytes per second, and a burst of 20 ms.
 pub(crate) fn bytes(rate: u64) -> Arc<Limiter> {
     limiter(rate, rate / 50)
 }
@@ -33,7 +33,7 @@ pub(crate) async fn stream(limiter: Arc<Limiter>, length: Duration) -> Flow {
     flow
 }
 
-/// governor's, with the same burst of 1.
+/// The same with governor, with the same burst of 1.
 pub(crate) async fn governor_stream(rate: u32, length: Duration) -> Flow {
     let one = NonZeroU32::MIN;
     let quota = governor::Quota::per_second(NonZeroU32::new(rate).unwrap()).allow_burst(one);

@@ -1,9 +1,9 @@
-//! `cargo xtask bench pace [--quick]`: streams, sinks, iterators, readers and writers at an even rate: how close to it they come,
-//! and what that costs.
+//! `cargo xtask bench pace [--quick]`: streams, sinks, iterators, readers and writers at an even rate: their accuracy,
+//! and its cost.
 //!
-//! A rate is what passed, once the burst was used up, divided by the time that it took. The worst gap is the longest time
-//! in which nothing passed: at the rate's own interval everything is even, and what is above it is the timer's grain (a
-//! millisecond) and what else the machine does.
+//! A rate is the amount that passed after the burst was used up, divided by the time. The worst gap is the longest time
+//! in which nothing passed: the ideal is the rate's own interval, and the rest is the timer's resolution (a
+//! millisecond) and other load on the machine.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]

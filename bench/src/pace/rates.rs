@@ -1,5 +1,5 @@
-//! How close to its rate everything comes. All of it runs at the same time, on one runtime and three threads: each waits most of
-//! the time, as it does in a program.
+//! The accuracy of every paced flow. All run at the same time, on one runtime and three threads: each waits most of the
+//! time, as in a program.
 
 use crate::flow::Flow;
 use crate::kinds::{self, bytes, limiter};
@@ -8,19 +8,19 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// How far off the mean rate may be, in percent.
+/// The maximum deviation of the mean rate, in percent.
 const CLOSE: Goal = Goal::Within(1.0);
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Items a second, of streams.
+/// Items per second, of streams.
 const ITEMS: [u32; 4] = [10, 100, 1_000, 10_000];
 
-/// Bytes a second, of readers and writers.
+/// Bytes per second, of readers and writers.
 const BYTES: [u64; 3] = [50 * KIB, MIB, 100 * MIB];
 
-/// One that is paced, while it runs.
+/// A running paced flow.
 struct Running {
     what: String,
     wanted: u64,
@@ -72,7 +72,7 @@ pub(crate) fn run(report: &mut Report, length: Duration) {
     report.figure("  of that, the first of them", format!("{share:.1} %"), String::new());
 }
 
-/// The same streams by governor, at a time of their own.
+/// Runs the same streams with governor, separately.
 fn governors(runtime: &Runtime, length: Duration) -> Vec<Flow> {
     let running = ITEMS.map(|rate| runtime.spawn(kinds::governor_stream(rate, length)));
     running.into_iter().map(|flow| runtime.block_on(flow).unwrap()).collect()
@@ -82,14 +82,14 @@ fn finish(runtime: &Runtime, Running { what, wanted, flow }: Running) -> (String
     (what, wanted, runtime.block_on(flow).unwrap())
 }
 
-/// What those who share a limit come to together.
+/// Reports the total of the flows that share a limit.
 fn line(report: &mut Report, what: &str, wanted: u64, flows: &[Flow], peer: &str) {
     let rate: f64 = flows.iter().map(Flow::rate).sum();
     let gaps = flows.iter().map(Flow::worst_gap).collect::<Vec<_>>().join(" and ");
     report.compare(what, off(rate, wanted), format!("worst gap {gaps}{peer}"), rate / wanted as f64, CLOSE);
 }
 
-/// A rate, and how far off it is.
+/// Formats a rate and its deviation.
 fn off(rate: f64, wanted: u64) -> String {
     let percent = (rate / wanted as f64 - 1.0) * 100.0;
     let rate = if wanted < 20_000 { format!("{rate:.1}/s") } else { format!("{:.1} KiB/s", rate / KIB as f64) };

@@ -1,7 +1,7 @@
-//! An attack: requests beyond their limits by far, of which nineteen in twenty are refused.
+//! An attack: requests far over their limits, of which nineteen in twenty are denied.
 //!
-//! The rate is fixed, for the share of refusals is that of the limits in it. What is granted must be counted on Redis and
-//! costs a command; what is refused should cost none.
+//! The rate is fixed, since it determines the share of denials. An allowed request must be counted on Redis and costs a
+//! command; a denied one should cost none.
 
 use crate::setup::{Ring, Server, all_cores, ask, bucket, key, plain};
 use diana_bench::report::{Goal, Report};
@@ -11,20 +11,20 @@ use diana_redis::{DenyCache, RedisStore};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many keys are attacked.
+/// The number of attacked keys.
 const KEYS: u64 = 500;
-/// How often each is asked for, in a second.
+/// Requests per key and second.
 const EACH: u64 = 200;
 const TASKS: u64 = 16;
-/// How often the tasks ask: few at a time, as requests come.
+/// The interval of the tasks: few requests at a time, as in real traffic.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What an attack came to.
+/// The result of an attack.
 struct Outcome {
     granted: u64,
     refused: u64,
     commands: u64,
-    /// While nobody waits for the clock.
+    /// The time in which requests were sent.
     seconds: f64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
     report.section(&format!("an attack, {all} requests a second over {KEYS} keys, 95 % refused"));
     let runtime = all_cores();
     let seconds = if length == Length::Quick { 2 } else { 6 };
-    // Both let a twentieth pass: one permit at a time, or all of a window's at once.
+    // Both allow a twentieth: one permit at a time, or all of a window's at once.
     let quotas = [
         ("10/s, burst 1", Quota::per_second(10).unwrap().with_burst(1).unwrap()),
         ("10/s, burst 10", Quota::per_second(10).unwrap()),
@@ -56,7 +56,7 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
     }
 }
 
-/// Asks at a fixed rate for some seconds, of which the first is not counted: then bursts are granted.
+/// Sends requests at a fixed rate for some seconds. The first is not counted: bursts are allowed in it.
 async fn attack(store: &RedisStore, name: &str, quota: Quota, seconds: u64) -> Outcome {
     let limit = Arc::new(bucket(&format!("attacked {name}"), quota));
     let keys = Ring::new((0..KEYS).map(key));

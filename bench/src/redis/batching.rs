@@ -1,4 +1,4 @@
-//! Batching: the requests of one moment in one call.
+//! Batching: concurrent requests in one call.
 
 use crate::setup::{KEYS, Ring, Server, ask, bucket, key, one_thread, plain, roomy};
 use crate::turns::{Contender, Effort, Expect, measure};

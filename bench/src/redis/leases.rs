@@ -1,4 +1,4 @@
-//! Leases: one hot key that many tasks ask for, with a limit that is none of their troubles.
+//! Leases: one hot key used by many tasks, with a limit that is never reached.
 
 use crate::setup::{Ring, Server, all_cores, ask, bucket, key, plain, roomy};
 use crate::turns::{Contender, Effort, Expect, measure};
@@ -6,7 +6,7 @@ use diana_bench::report::{Goal, Report};
 use diana_redis::{Batching, Leases, RedisStore};
 use std::sync::Arc;
 
-/// How many ask at once.
+/// The number of concurrent tasks.
 const TASKS: u64 = 32;
 
 pub(crate) fn run(report: &mut Report, server: &Server, effort: Effort) {

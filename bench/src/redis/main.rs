@@ -1,11 +1,11 @@
-//! `cargo xtask bench redis [--quick]`: the store on Redis, beside a bare `INCR` and its goals, on a `redis-server` of its
-//! own.
+//! `cargo xtask bench redis [--quick]`: the store on Redis, compared with a bare `INCR` and its goals, on its own
+//! `redis-server`.
 //!
-//! Each subject is a file of its own that adds its lines to the [`Report`](report::Report). How it is measured is in
-//! [`turns`]: in turns, as ratios within a round, and Redis's CPU time as the kernel counts it.
+//! Each subject is a file that adds its lines to the [`Report`](report::Report). The measurement is described in
+//! [`turns`]: in turns, as ratios within a round, with Redis's CPU time as the kernel counts it.
 //!
-//! A *command* is one that a client sends. What a script runs inside of Redis is none, though `INFO` counts it among the
-//! commands processed.
+//! A *command* is one that a client sends. Commands that a script runs inside of Redis don't count, though `INFO`
+//! includes them in the commands processed.
 //!
 //! With `REDIS_CELL=PATH`, the redis-cell module at that path takes part.
 

@@ -1,4 +1,5 @@
-//! Bytes a key in Redis: all that its memory grows by, expiries and hash tables included, and what it says of one key.
+//! Bytes per key in Redis: the growth of its memory, expiries and hash tables included, and its own `MEMORY USAGE` of
+//! one key.
 
 use crate::setup::{Server, key, one_thread, plain};
 use diana_bench::Length;
@@ -9,7 +10,7 @@ use diana_core::{
 };
 use diana_redis::{Batching, RedisStore};
 
-/// In flight, to be done sooner.
+/// Requests in flight, to finish sooner.
 const DEPTH: u64 = 64;
 
 pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
@@ -18,10 +19,10 @@ pub(crate) fn run(report: &mut Report, server: &Server, length: Length) {
     let hundred = || Quota::per_second(100).unwrap();
     let minute = || Quota::per_minute(100).unwrap();
     let smooth = SmoothBursty::new(100.0).unwrap().with_initial_permits(InitialPermits::Full);
-    // Else a key of a second's limit would be gone before the last one is there.
+    // Otherwise a key of a one-second limit would expire before the last key is added.
     server.cli(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
     let cases = [
-        // What is asked for of each key, and how many times.
+        // The limits, and how often each key is used.
         ("token bucket, 100/s", Limit::new("each-account", TokenBucket::new(hundred())), 90, 1),
         ("fixed window, 100/min", Limit::new("each-account", FixedWindow::new(minute())), 1, 1),
         ("sliding window, 100/min", Limit::new("each-account", SlidingWindow::new(minute())), 1, 1),

@@ -1,5 +1,5 @@
-//! The plain call: one script for each request, one at a time and 32 in flight on one connection, beside what a program
-//! without Diana would send.
+//! The plain call: one script per request, one at a time and 32 in flight on one connection, compared with what a
+//! program without Diana would send.
 //!
 //! The floor is the least that any limiter in a script can cost: the time, a read and a write with an expiry, and no
 //! arithmetic at all.
@@ -19,7 +19,7 @@ local time = redis.call('TIME')
 local value = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
 return { time[1], value }";
-/// What the floor writes: as long as a token bucket's state.
+/// The value that the floor writes: as long as a token bucket's state.
 const VALUE: &str = "t100/1s*100 1794751522951000 0 1 mhhafzk7";
 
 pub(crate) fn run(report: &mut Report, server: &Server, effort: Effort) {
@@ -109,7 +109,7 @@ fn peers(connection: &MultiplexedConnection, depth: u64) -> Vec<Contender> {
     ]
 }
 
-/// Granted over many keys, granted over one, denied.
+/// Allowed over many keys, allowed over one, denied.
 fn diana(store: &RedisStore, depth: u64) -> [Contender; 3] {
     let many = Ring::new((0..KEYS).map(key));
     let one = Ring::new([key(0)]);
@@ -128,12 +128,12 @@ fn diana(store: &RedisStore, depth: u64) -> [Contender; 3] {
     ]
 }
 
-/// One an hour, for a key that has had it.
+/// One per hour, for a key that has used it.
 fn used_up() -> Limit {
     bucket("used-up", Quota::per_hour(1).unwrap())
 }
 
-/// Asks for each key once.
+/// Uses up the limit of each key.
 async fn use_up(store: &RedisStore) {
     let limit = used_up();
     for index in 0..KEYS {
@@ -141,7 +141,7 @@ async fn use_up(store: &RedisStore) {
     }
 }
 
-/// Room for a run, and intervals of a whole number of microseconds, as most limits have.
+/// Enough for a run, and an interval of a whole number of microseconds, as most limits have.
 fn each_account() -> Quota {
     Quota::per_second(100).unwrap().with_burst(10_000_000).unwrap()
 }

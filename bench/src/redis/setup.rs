@@ -1,4 +1,4 @@
-//! What the subjects share: the server and what is read off it, stores, keys, and requests in flight.
+//! Shared by the subjects: the server and its statistics, stores, keys, and requests in flight.
 
 use diana_bench::cpu;
 use diana_core::{Ask, Clock, Decision, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// The keys that requests go round.
+/// The number of keys that requests cycle through.
 pub(crate) const KEYS: u64 = 10_000;
 
-/// The one server of a run.
+/// The server of a run.
 pub(crate) struct Server {
     redis: RedisServer,
     /// Whether redis-cell is loaded.
@@ -34,12 +34,12 @@ impl Server {
         format!("Redis {}", self.redis.info("server", "redis_version").unwrap())
     }
 
-    /// The CPU time that the process has used, in nanoseconds. Exact while it sleeps.
+    /// Returns the CPU time of the process, in nanoseconds. Exact while it sleeps.
     pub(crate) fn cpu(&self) -> u64 {
         cpu::nanos(self.redis.pid())
     }
 
-    /// How many scripts clients have asked for, by Redis's own count.
+    /// Returns the number of script calls by clients, as Redis counts them.
     pub(crate) fn script_calls(&self) -> u64 {
         let stats = self.redis.cli(&["INFO", "commandstats"]).unwrap();
         let calls = |command: &str| {
@@ -53,12 +53,12 @@ impl Server {
         self.redis.cli(args).unwrap()
     }
 
-    /// Bytes in use, as Redis counts them.
+    /// Returns the bytes in use, as Redis counts them.
     pub(crate) fn used_memory(&self) -> u64 {
         self.redis.info("memory", "used_memory").unwrap().parse().unwrap()
     }
 
-    /// A connection without Diana.
+    /// Opens a connection without Diana.
     pub(crate) async fn connection(&self) -> MultiplexedConnection {
         let client = redis::Client::open(self.redis.url()).unwrap();
         let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
@@ -70,8 +70,8 @@ impl Server {
     }
 }
 
-/// One script call for each request, and nothing that spares any. Patient, so that what is measured is Redis and not what
-/// happens without it on a busy machine.
+/// One script call per request, without any optimisation. Long timeouts, so that Redis is measured and not the fallback
+/// on a busy machine.
 pub(crate) fn plain() -> Options {
     Options::default()
         .timeout(Duration::from_secs(5))
@@ -80,7 +80,7 @@ pub(crate) fn plain() -> Options {
         .leases(Leases::Off)
 }
 
-/// A client with one thread, so that what is in flight goes out together.
+/// A client with one thread, so that requests in flight are sent together.
 pub(crate) fn one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -100,12 +100,12 @@ pub(crate) fn roomy() -> Quota {
     Quota::per_second(100_000_000).unwrap()
 }
 
-/// A key of 16 bytes.
+/// Returns a key of 16 bytes.
 pub(crate) fn key(index: u64) -> String {
     format!("account-{index:08}")
 }
 
-/// Keys one after the other, round and round.
+/// A cycle of keys.
 #[derive(Clone)]
 pub(crate) struct Ring {
     keys: Arc<[String]>,
@@ -122,7 +122,7 @@ impl Ring {
     }
 }
 
-/// One permit of `limit` for `key`, now.
+/// Takes one permit of `limit` for `key`, without waiting.
 pub(crate) async fn ask(store: &RedisStore, limit: &Limit, key: &str) -> Decision {
     store.decide(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap()
 }

@@ -1,7 +1,7 @@
-//! How it is measured: every contender has a slice in every round, and only slices of one round are compared.
+//! The measurement: every contender has a slice in every round, and only slices of one round are compared.
 //!
-//! The machine is shared and its speed changes from second to second; two slices that lie beside each other see the same
-//! machine. What Redis's CPU costs is read off the process before and after each slice, while nothing is under way.
+//! The machine is shared and its speed changes from second to second; two consecutive slices see the same machine.
+//! Redis's CPU time is read before and after each slice, while nothing is in flight.
 
 use crate::setup::Server;
 use diana_bench::{median, now};
@@ -20,27 +20,27 @@ pub(crate) struct Effort {
     pub(crate) slice: Duration,
 }
 
-/// What the operations of a contender must come to.
+/// The expected results of a contender's operations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expect {
     Granted,
     Denied,
 }
 
-/// How many operations of the given number were granted.
+/// The number of allowed operations.
 type Granted = Pin<Box<dyn Future<Output = u64>>>;
 
-/// Somebody who takes part.
+/// A measured implementation.
 pub(crate) struct Contender {
     name: &'static str,
     expect: Expect,
     run: Box<dyn Fn(u64) -> Granted>,
-    /// Whose commands are counted.
+    /// The store whose commands are counted.
     store: Option<RedisStore>,
 }
 
 impl Contender {
-    /// A contender that has `depth` operations in flight at any time, each of them one call of `operation`.
+    /// Creates a contender with `depth` operations in flight at any time, each of them one call of `operation`.
     pub(crate) fn new<F>(
         name: &'static str,
         depth: u64,
@@ -55,7 +55,7 @@ impl Contender {
         Self { name, expect, run: Box::new(run), store: None }
     }
 
-    /// The commands of `store` are this contender's.
+    /// Counts the commands of `store` for this contender.
     pub(crate) fn counting(self, store: &RedisStore) -> Self {
         Self { store: Some(store.clone()), ..self }
     }
@@ -65,7 +65,7 @@ impl Contender {
     }
 }
 
-/// Keeps `depth` operations in flight until `operations` are done: how many were granted.
+/// Keeps `depth` operations in flight until `operations` are done. Returns how many were allowed.
 async fn in_flight<F>(depth: u64, operations: u64, operation: Arc<impl Fn() -> F + Send + Sync + 'static>) -> u64
 where
     F: Future<Output = bool> + Send + 'static,
@@ -77,7 +77,7 @@ where
             let mut granted = 0;
             while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
                 granted += u64::from(operation().await);
-                // What is answered here never waits, and a request that never waits would keep the others from theirs.
+                // Operations decided in this process never yield, and would starve the other tasks.
                 tokio::task::consume_budget().await;
             }
             granted
@@ -100,7 +100,7 @@ struct Slice {
     commands: f64,
 }
 
-/// What was measured, by contender and round.
+/// The measurements, by contender and round.
 pub(crate) struct Measured {
     slices: Vec<Vec<Slice>>,
 }
@@ -115,33 +115,33 @@ impl Measured {
         median(pairs.map(|(slice, peer)| of(slice) / of(peer)).collect())
     }
 
-    /// Redis's CPU for one operation, in nanoseconds.
+    /// Returns Redis's CPU per operation, in nanoseconds.
     pub(crate) fn cpu(&self, contender: usize) -> f64 {
         self.median(contender, |slice| slice.cpu / slice.operations)
     }
 
-    /// The same, in that of a peer.
+    /// Returns the same relative to that of a peer.
     pub(crate) fn cpu_ratio(&self, contender: usize, peer: usize) -> f64 {
         self.ratio(contender, peer, |slice| slice.cpu / slice.operations)
     }
 
-    /// Operations a second.
+    /// Returns the operations per second.
     pub(crate) fn rate(&self, contender: usize) -> f64 {
         self.median(contender, |slice| slice.operations / slice.seconds)
     }
 
-    /// The same, in that of a peer.
+    /// Returns the same relative to that of a peer.
     pub(crate) fn rate_ratio(&self, contender: usize, peer: usize) -> f64 {
         self.ratio(contender, peer, |slice| slice.operations / slice.seconds)
     }
 
-    /// Commands for one operation.
+    /// Returns the commands per operation.
     pub(crate) fn commands(&self, contender: usize) -> f64 {
         self.median(contender, |slice| slice.commands / slice.operations)
     }
 }
 
-/// Measures `contenders` in turns. Panics if their operations do not come to what is expected.
+/// Measures `contenders` in turns. Panics if the results of their operations are not as expected.
 pub(crate) fn measure(runtime: &Runtime, server: &Server, effort: Effort, contenders: &[Contender]) -> Measured {
     let sizes: Vec<u64> =
         contenders.iter().map(|contender| calibrate(runtime, server, contender, effort.slice)).collect();
@@ -169,7 +169,7 @@ fn slice(runtime: &Runtime, server: &Server, contender: &Contender, operations: 
     }
 }
 
-/// How many operations fill a slice. Warms up on the way.
+/// Returns the number of operations that fill a slice. Also warms up.
 fn calibrate(runtime: &Runtime, server: &Server, contender: &Contender, length: Duration) -> u64 {
     let mut operations = 64;
     loop {

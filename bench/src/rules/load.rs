@@ -1,4 +1,4 @@
-//! How long ten thousand rules take until they are in force.
+//! The time to load ten thousand rules.
 
 use super::setup::{engine, file, text};
 use diana_bench::report::{Goal, Report, ns};
@@ -6,7 +6,7 @@ use diana_bench::{Length, median, now};
 use std::hint::black_box;
 
 const RULES: usize = 10_000;
-/// What it should take at most, in nanoseconds.
+/// The maximum, in nanoseconds.
 const GOAL: f64 = 0.5e9;
 
 pub(crate) fn run(report: &mut Report, length: Length) {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench rules [--quick]`: the engine with few rules and with many, beside the core alone.
+//! `cargo xtask bench rules [--quick]`: the engine with few rules and with many, compared with the core alone.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't be set up should stop with the line that failed")]
 #![allow(clippy::panic, reason = "likewise")]
@@ -13,7 +13,7 @@ use diana_bench::{instructions, length};
 use setup::{Request, decide, engine};
 use std::hint::black_box;
 
-/// How many rules there are.
+/// The numbers of rules.
 const COUNTS: [usize; 4] = [1, 10, 1_000, 10_000];
 
 fn main() {
@@ -34,7 +34,7 @@ fn main() {
     report.print();
 }
 
-/// A limit as the core has it, and the key of one account.
+/// Returns a limit of the core, and the key of one account.
 fn core_limit() -> (TokenBucket, String) {
     (TokenBucket::new("1000000000/s".parse().unwrap()), "account-1234567".to_owned())
 }
@@ -75,7 +75,7 @@ fn a_second(times: &Times, nth: usize) -> f64 {
     1e3 / times.ns(nth)
 }
 
-/// What valgrind runs.
+/// Runs under valgrind.
 fn run(what: &str, rules: usize) {
     let (engine, request) = (engine(rules), Request::new(rules));
     let (bucket, key) = core_limit();
@@ -92,7 +92,7 @@ fn run(what: &str, rules: usize) {
     instructions::run(&check);
 }
 
-/// The instructions of one operation of `what` with so many rules.
+/// Returns the instructions per operation of `what` with this number of rules.
 fn count(what: &str, rules: usize) -> Result<f64, String> {
     instructions::count(&[what, &rules.to_string()])
 }

@@ -5,13 +5,13 @@ use diana::{Engine, Verdict};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// So many rules, each about a path of its own, on one of as many hosts as there are tens of rules. Half of them are patterns.
+/// Returns rules with a path each, on a tenth as many hosts. Half of them are patterns.
 pub(crate) fn text(rules: usize) -> String {
     let mut text = "identity: {account: header(x-account-id)}\nrules:\n".to_owned();
     for nth in 0..rules {
         let path =
             if nth.is_multiple_of(2) { format!("/service-{nth}/**") } else { format!("/service-{nth}/orders/{{id}}") };
-        // A single rule is about its path alone, as a first rule mostly is.
+        // A single rule matches by its path alone, as a first rule usually does.
         let host =
             if rules == 1 { String::new() } else { format!("host: h{}.example.com, ", nth % (rules / 10).max(1)) };
         text +=
@@ -29,7 +29,7 @@ pub(crate) fn engine(rules: usize) -> Engine {
     Engine::new(&file(&text(rules)))
 }
 
-/// A request as a gateway has it: its parts lie there, and are only looked up.
+/// A request as a gateway has it: its parts are parsed, and only looked up.
 pub(crate) struct Request {
     pub(crate) path: String,
     pub(crate) host: String,
@@ -38,7 +38,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request that one rule in the middle is about.
+    /// Creates a request that one rule in the middle matches.
     pub(crate) fn new(rules: usize) -> Self {
         let nth = rules / 2;
         let host = nth % (rules / 10).max(1);
@@ -68,7 +68,7 @@ impl Attributes for Request {
     }
 }
 
-/// What is decided in this process is decided at once.
+/// Decides a request; local decisions are ready at once.
 #[inline]
 pub(crate) fn decide(engine: &Engine, request: &dyn Attributes) -> Verdict {
     let decided = futures_util::FutureExt::now_or_never(engine.decide(request));

@@ -1,18 +1,18 @@
-//! As many at a time as keeps answers quick: a concurrency limit that finds its own number.
+//! Adaptive concurrency: a limit of requests in flight that follows the latency.
 //!
 //! # How it works
-//! In flight, permits are counted as [`Concurrency`](crate::Concurrency) counts them. How many may be in flight is not said
-//! by anybody: it follows from how long answers take, by `Gradient2`. Whoever serves requests tells that through
-//! [`observe`](Algorithm::observe), when an answer is there; the permit comes back later, when all of it is.
+//! Permits in flight are counted as in [`Concurrency`](crate::Concurrency). The limit is not configured: `Gradient2`
+//! computes it from the latency of responses. The server reports a response through [`observe`](Algorithm::observe)
+//! once it has started; the permit is released later, when the response is complete.
 //!
-//! # What is forgotten
-//! What was learned, ten minutes after the last answer; where that was next to nothing, ten seconds after it. Then an idle key
-//! equals a fresh one, and invented keys leave nothing behind.
+//! # What is dropped
+//! The learned limit, ten minutes after the last response; if little was learned, ten seconds after it. Then an idle
+//! key equals a fresh one, and invented keys leave no state.
 //!
 //! # What always holds (tests/it/laws.rs, adaptive/tests.rs)
-//! - Permits taken and not given back are at most the limit of their moment, but for one request that costs more than that: it
-//!   goes alone.
-//! - The limit lies between `min` and `max`.
+//! - Permits in use are at most the limit at the time of the grant, except for a request that costs more than that: it
+//!   runs alone.
+//! - The limit is between `min` and `max`.
 
 mod gradient2;
 #[cfg(test)]
@@ -24,11 +24,11 @@ use gradient2::Gradient2;
 pub use gradient2::Gradient2State;
 use std::time::Duration;
 
-/// How long what was learned is remembered, and how long next to nothing is.
+/// How long the learned limit is kept, and how long if little was learned.
 const REMEMBERED: Duration = Duration::from_secs(600);
 const NEXT_TO_NOTHING_REMEMBERED: Duration = Duration::from_secs(10);
 
-/// As many permits in flight as keeps answers quick.
+/// An adaptive number of permits in flight that keeps the latency low.
 ///
 /// ```
 /// use diana_core::{Adaptive, Algorithm, Cost, MaxWait, Timestamp};
@@ -44,7 +44,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// From `min` to `max` permits, beginning with `initial`.
+    /// Creates a limit from `min` to `max` permits, initially `initial`.
     pub fn new(min: u64, initial: u64, max: u64) -> Result<Self, InvalidQuota> {
         check_count("concurrent", min)?;
         check_count("concurrent", max)?;
@@ -59,29 +59,29 @@ impl Adaptive {
 }
 
 impl Default for Adaptive {
-    /// From 1 to 1,000 permits, beginning with 20.
+    /// From 1 to 1,000 permits, initially 20.
     fn default() -> Self {
         Self { gradient: Gradient2::new(1, 20, 1_000) }
     }
 }
 
-/// How one answer came out, for [`Algorithm::observe`].
+/// The result of one response, for [`Algorithm::observe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What the request was granted.
+    /// The receipt of the request.
     pub receipt: Receipt,
-    /// How long it took.
+    /// The latency of the response.
     pub latency: Duration,
-    /// Whether it was an answer at all.
+    /// Whether the response was successful.
     pub kind: SampleKind,
 }
 
-/// Whether an answer was one.
+/// Whether a response was successful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
-    /// It was, and its latency tells something.
-    ResponseClass,
-    /// There was none, or one that tells of trouble; the latency tells nothing.
+    /// A response: its latency is used.
+    Answered,
+    /// No response, or an error: its latency is ignored.
     Dropped,
 }
 
@@ -98,7 +98,7 @@ impl Algorithm for Adaptive {
         }
         let permits = state.permits.saturating_add(cost.get());
         let limit = if self.forgets(state, now) { self.gradient.initial() } else { state.gradient.limit() };
-        // One that costs more than the limit of the moment goes alone.
+        // A request that costs more than the current limit runs alone.
         if permits > limit && state.permits > 0 {
             return Outcome::Denied { retry: Retry::WhenReturned };
         }
@@ -114,7 +114,7 @@ impl Algorithm for Adaptive {
         Status { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
     }
 
-    /// Puts `cost` in flight. Nobody holds a receipt for it, so it stays until a refund of that much is made for it.
+    /// Puts `cost` in flight. There is no receipt for it, so it stays until a refund of the same cost.
     fn charge(&self, state: &mut AdaptiveState, _now: Timestamp, cost: Cost) {
         state.permits = state.permits.saturating_add(cost.get());
     }
@@ -134,7 +134,7 @@ impl Algorithm for Adaptive {
         self.forgets(state, now)
     }
 
-    /// What is in flight comes back to the new limits.
+    /// Permits in flight are released to the new limits.
     fn rescale(&self, state: &mut AdaptiveState, old: &Self, _now: Timestamp) {
         if self != old {
             state.gradient = self.gradient.fresh();
@@ -145,7 +145,7 @@ impl Algorithm for Adaptive {
         Waiting::Queues
     }
 
-    /// Nothing: what another kind of limit counted is not in flight, and nobody would ever give it back.
+    /// Nothing in use: permits counted by another kind of limit are not in flight, and would never be released.
     fn occupied(&self, _used: u64, now: Timestamp) -> AdaptiveState {
         self.fresh(now)
     }
@@ -156,11 +156,11 @@ impl Algorithm for Adaptive {
     }
 }
 
-/// The state of an [`Adaptive`]: the permits in flight, and what was learned.
+/// The state of an [`Adaptive`]: the permits in flight, and the learned limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AdaptiveState {
     permits: u64,
-    /// When it last learned something.
+    /// When it last learned from a response.
     seen: Timestamp,
     gradient: Gradient2State,
 }

@@ -1,20 +1,20 @@
-//! Where the time comes from. Only a [`Clock`] reads it; everything else is told.
+//! The source of time. Only a [`Clock`] reads it; everything else gets it as a parameter.
 
 use crate::Timestamp;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_nanos;
 use std::fmt::Debug;
-// Not the shim's: the model checkers' have no `dyn` inside.
+// Not from the shim: the model checkers' `Arc` does not support `dyn`.
 use std::sync::{Arc as Shared, OnceLock};
 use std::time::{Duration, SystemTime};
 
-/// Tells the time, and lets a thread wait for it.
+/// Reads the time, and parks a thread until a time.
 ///
 /// # The contract
 /// 1. [`now`](Self::now) never goes back, on any thread.
-/// 2. [`park`](Self::park) may return early (whoever waits looks again), but not much later than asked.
+/// 2. [`park`](Self::park) may return early (the caller checks again), but not much later than asked.
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The time.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
     /// Waits until this thread is unparked, or `at_most` has passed.
@@ -23,14 +23,14 @@ pub trait Clock: Debug + Send + Sync + 'static {
     }
 }
 
-/// The system's monotonic clock, set to the wall clock once, when the process first asks.
+/// The system's monotonic clock, set to the wall clock once, when the process first reads it.
 ///
-/// Windows that are aligned to the clock therefore follow the wall clock as it was then: a later step of the wall clock
-/// (by hand or by NTP) moves no limit, which is what a limiter wants, and moves no window either.
+/// Windows that are aligned to the clock therefore follow the wall clock as of that time: a later step of the wall
+/// clock (manual or by NTP) affects neither limits nor windows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
-/// The one time source of the process: making one costs 14 µs and reading it 10 ns.
+/// The single time source of the process: creating one takes 14 µs, reading it 10 ns.
 struct Origin {
     ticker: quanta::Clock,
     ticks: u64,
@@ -62,7 +62,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Where a limiter has its time from: the system's clock without a detour, or another one.
+/// A limiter's time source: the system clock without dynamic dispatch, or another clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Time {
     #[default]
@@ -95,10 +95,10 @@ impl Time {
     }
 }
 
-/// A clock that is moved by hand, for tests and simulations. Clones share the time.
+/// A clock that is set manually, for tests and simulations. Clones share the time.
 ///
-/// A thread that waits on it moves it, as Guava's fake stopwatch does: waiting takes no real time and leaves the clock
-/// where the wait ends, so a test reads as a transcript. (A wait without an end is really waited for.)
+/// A thread that waits on it advances it, like Guava's fake stopwatch: a wait takes no real time and leaves the clock
+/// at the end of the wait, so a test reads as a transcript. (A wait without a timeout does block.)
 ///
 /// ```
 /// use diana_core::{Clock, ManualClock, Timestamp};
@@ -114,22 +114,22 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that stands at the epoch.
+    /// Creates a clock at the epoch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A clock that stands at `time`.
+    /// Creates a clock at `time`.
     pub fn at(time: Timestamp) -> Self {
         Self { nanos: Arc::new(AtomicU64::new(time.as_nanos())) }
     }
 
-    /// Moves the time on.
+    /// Advances the time.
     pub fn advance(&self, by: Duration) {
         self.set(self.now() + by);
     }
 
-    /// Moves the time to `time`, unless it is there or past it already: time never goes back.
+    /// Sets the time to `time`, unless it is already later: time never goes back.
     pub fn set(&self, time: Timestamp) {
         self.nanos.fetch_max(time.as_nanos(), Ordering::AcqRel);
     }
@@ -141,7 +141,7 @@ impl Clock for ManualClock {
     }
 
     fn park(&self, at_most: Duration) {
-        // A wait without an end moves nothing: only somebody else can end it, so this looks again soon, in real time.
+        // Without a timeout nothing advances: only another thread can end it, so this checks again soon, in real time.
         if self.now() + at_most == Timestamp::MAX {
             crate::sync::thread::park_timeout(Duration::from_millis(1));
         } else {

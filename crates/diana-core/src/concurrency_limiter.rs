@@ -1,4 +1,4 @@
-//! A pool of permits: for what there is only so much of at a time.
+//! A pool of permits, for resources with bounded concurrency.
 
 use crate::sync::Arc;
 use crate::{Answer, Clock, Concurrency, InvalidCost, InvalidQuota, Limiter, Receipt, Status};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 /// A counted resource: database connections, worker slots, bytes in flight.
 ///
-/// Permits are held by a guard and given back when it is dropped. Whoever finds none waits in line, first come, first
-/// served, for as long as it says and while the line has room; a large request at its head is not overtaken by small
-/// ones behind it. Clones are the same pool.
+/// Permits are held by a guard and released when it is dropped. If none is free, a request is queued in FIFO order, up
+/// to its timeout and while the queue has space; a large request at the head is not overtaken by smaller ones. Clones
+/// share the pool.
 ///
 /// ```
 /// use diana_core::ConcurrencyLimiter;
@@ -35,32 +35,32 @@ pub struct ConcurrencyLimiter {
 struct Pool {
     resource: Box<str>,
     limiter: Limiter,
-    /// What the pool was made with.
+    /// The initial parameters of the pool.
     began_with: Concurrency,
 }
 
 impl ConcurrencyLimiter {
-    /// A pool of `limit` permits of `resource`, which is what errors call it.
+    /// Creates a pool of `limit` permits. Errors name it `resource`.
     pub fn new(resource: impl Into<Box<str>>, limit: u64) -> Result<Self, InvalidQuota> {
         let began_with = Concurrency::new(limit)?;
         let limiter = Limiter::with_algorithm(began_with.clone());
         Ok(Self { pool: Arc::new(Pool { resource: resource.into(), limiter, began_with }) })
     }
 
-    /// A pool like this one on another clock. For setting up: permits that are out belong to the old one.
+    /// Returns a pool like this one on another clock. For setup only: permits in use belong to the old pool.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.rebuilt(|limiter| limiter.with_clock(clock))
     }
 
-    /// A pool like this one with room for `most` in line; 10,000 unless said otherwise. For setting up: permits that are
-    /// out belong to the old one.
+    /// Returns a pool like this one with at most `most` queued requests; the default is 10,000. For setup only: permits
+    /// in use belong to the old pool.
     #[must_use]
     pub fn max_waiting(self, most: usize) -> Self {
         self.rebuilt(|limiter| limiter.max_waiting(most))
     }
 
-    /// Takes `n` permits, blocking this thread until they are there.
+    /// Takes `n` permits, blocking this thread until they are free.
     pub fn acquire(&self, n: u64) -> Result<Permit, NoPermit> {
         self.guard(n, self.pool.limiter.acquire(n))
     }
@@ -70,41 +70,41 @@ impl ConcurrencyLimiter {
         self.guard(n, self.pool.limiter.try_acquire(n, timeout))
     }
 
-    /// [`acquire`](Self::acquire) as a future. Dropped, it leaves the line.
+    /// [`acquire`](Self::acquire) as a future. Dropping it leaves the queue.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, n: u64) -> Result<Permit, NoPermit> {
         self.guard(n, self.pool.limiter.acquire_async(n).await)
     }
 
-    /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it leaves the line.
+    /// [`try_acquire`](Self::try_acquire) as a future. Dropping it leaves the queue.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Permit, NoPermit> {
         self.guard(n, self.pool.limiter.try_acquire_async(n, timeout).await)
     }
 
-    /// Makes the pool larger or smaller. Permits that are out stay out: a smaller pool waits for them to come back.
+    /// Changes the size of the pool. Permits in use stay valid: a smaller pool waits until they are released.
     pub fn resize(&self, limit: u64) -> Result<(), InvalidQuota> {
         self.pool.limiter.set(Concurrency::new(limit)?);
         Ok(())
     }
 
-    /// How many permits there are.
+    /// The size of the pool.
     pub fn limit(&self) -> u64 {
         self.pool.limiter.status().limit
     }
 
-    /// How many permits are free.
+    /// The number of free permits.
     pub fn available(&self) -> u64 {
         self.pool.limiter.status().remaining
     }
 
-    /// How many wait in line.
+    /// The number of queued requests.
     pub fn waiting(&self) -> usize {
         self.pool.limiter.waiting()
     }
@@ -141,7 +141,7 @@ impl fmt::Debug for ConcurrencyLimiter {
     }
 }
 
-/// Permits of a pool, given back when this is dropped.
+/// Permits of a pool, released when this is dropped.
 #[must_use = "dropping it gives the permits back"]
 pub struct Permit {
     pool: Arc<Pool>,
@@ -149,7 +149,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many permits this holds.
+    /// The number of permits in this guard.
     pub fn count(&self) -> u64 {
         self.receipt.cost().get()
     }
@@ -167,33 +167,33 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// Why no permit was to be had. Nothing was taken.
+/// Why no permit was granted. Nothing was taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPermit {
-    /// They were in use for as long as the asker would wait, or the line was full. Try again later, or wait longer.
+    /// All permits stayed in use until the timeout, or the queue was full. Retry later, or wait longer.
     #[error("`{resource}` has no permit left: {in_use} of {limit} are in use, {waiting} wait in line")]
     InUse {
-        /// Of what.
+        /// The resource.
         resource: String,
-        /// Permits that are out.
+        /// Permits in use.
         in_use: u64,
-        /// Permits that there are.
+        /// The size of the pool.
         limit: u64,
-        /// How many stood in line.
+        /// The number of queued requests.
         waiting: usize,
     },
-    /// More than there will ever be. Ask for less, or make the pool larger.
+    /// More permits than the pool has. Ask for fewer, or resize the pool.
     #[error("{wanted} permits of `{resource}` can't be had: there are {limit}")]
     TooMany {
-        /// Of what.
+        /// The resource.
         resource: String,
-        /// How many were asked for.
+        /// The number of permits asked for.
         wanted: u64,
-        /// Permits that there are.
+        /// The size of the pool.
         limit: u64,
     },
-    /// Not a number of permits.
+    /// An invalid number of permits.
     #[error(transparent)]
     Cost(#[from] InvalidCost),
 }

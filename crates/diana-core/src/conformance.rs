@@ -1,10 +1,10 @@
-//! The suite of behaviour that every store must pass.
+//! The behaviour suite that every store must pass.
 //!
 //! # How it works
-//! Whatever a store is asked, the pure algorithm is asked as well, at the same time and in the same words; the two must
-//! say the same. So a check is only a script (ask until denied, wait, give back), and what to expect of it is never
-//! written down twice. A check that fails tells what was asked, what the algorithm says and what the store said; all
-//! others are run nevertheless, so that whoever writes a store is told everything at once.
+//! Every operation on the store is also applied to the pure algorithm, with the same arguments at the same time; both
+//! must give the same answer. So a check is only a script (ask until denied, wait, refund), and its expected results
+//! are never written twice. A failed check reports the operation, the expected answer and the store's answer; all other
+//! checks run nevertheless, so that all failures are reported at once.
 //!
 //! ```
 //! use diana_core::MemoryStore;
@@ -24,15 +24,15 @@
 //! assert!(report.passed(), "{report}");
 //! ```
 //!
-//! # What a store is held to
+//! # What is checked
 //! The contract of [`LocalStore`](crate::LocalStore), point by point, for every algorithm of this crate. A store that
-//! can't keep one of them says so ([`StoreError::Unsupported`](crate::StoreError::Unsupported)), and the
-//! [`Setup`] leaves it out by name. A store whose time is coarser than a nanosecond says how coarse: only whole ticks
-//! are asked for, and durations are compared within one.
+//! does not support one of them returns [`StoreError::Unsupported`](crate::StoreError::Unsupported), and the [`Setup`]
+//! excludes it by name. For a store whose time is coarser than a nanosecond the setup has its tick: only whole ticks
+//! are used, and durations are compared within one.
 //!
 //! # What is not checked
-//! How long keys are remembered after they have come back in full, what a receipt from before a reset gives back, and
-//! what happens when there is no room or no connection: those are each store's own promises.
+//! How long keys are stored after they are full again, what a receipt from before a reset refunds, and what happens
+//! without free memory or a connection: those are specific to each store.
 
 use crate::Store;
 use checks::Check;
@@ -50,7 +50,7 @@ mod setup;
 pub use report::{Checked, Failure, Report};
 pub use setup::Setup;
 
-/// Puts stores that `make` makes, each of them empty, through every check.
+/// Runs every check on stores that `make` creates, each of them empty.
 ///
 /// The stores may share a server, as long as none sees the counts of another.
 pub async fn run<S: Store>(setup: &Setup, make: impl AsyncFn() -> S) -> Report {
@@ -71,7 +71,7 @@ pub async fn run<S: Store>(setup: &Setup, make: impl AsyncFn() -> S) -> Report {
     report
 }
 
-/// The names of the algorithms, as [`Setup::without`] knows them.
+/// The names of the algorithms, as [`Setup::without`] accepts them.
 pub fn algorithms() -> impl Iterator<Item = &'static str> {
     let mut names = kinds::all().iter().map(Kind::name).collect::<Vec<_>>();
     names.dedup();

@@ -1,17 +1,17 @@
-//! How much one request takes from a limit.
+//! The number of permits that one request takes.
 
 use std::fmt;
 
 /// The largest count that a limit, a burst or a cost may have: 2⁵³.
 ///
-/// Far beyond any real limit, and small enough that products with a time never overflow 128 bits and that a Lua number
-/// (a double) holds it exactly.
+/// Far above any real limit, and small enough that products with a time never overflow 128 bits and that a Lua number
+/// (a double) represents it exactly.
 pub const MAX_PERMITS: u64 = 1 << 53;
 
-/// How many permits a request takes: at least 1, at most [`MAX_PERMITS`].
+/// The number of permits that a request takes: at least 1, at most [`MAX_PERMITS`].
 ///
-/// Zero is not a cost: to look without taking, peek. A cost that is larger than a limit's capacity is valid, and denied
-/// for good by that limit.
+/// Zero is not a cost: use peek to read without taking. A cost above a limit's capacity is valid, and that limit denies
+/// it permanently.
 ///
 /// ```
 /// use diana_core::Cost;
@@ -24,12 +24,12 @@ pub const MAX_PERMITS: u64 = 1 << 53;
 pub struct Cost(u64);
 
 impl Cost {
-    /// One permit: what a plain request takes.
+    /// One permit: the default cost of a request.
     pub const ONE: Self = Self(1);
-    /// The largest cost there is.
+    /// The largest cost.
     pub const MAX: Self = Self(MAX_PERMITS);
 
-    /// A cost of `permits`, which must lie in `1..=MAX_PERMITS`.
+    /// Creates a cost of `permits`, which must be in `1..=MAX_PERMITS`.
     pub const fn new(permits: u64) -> Result<Self, InvalidCost> {
         match permits {
             1..=MAX_PERMITS => Ok(Self(permits)),
@@ -70,7 +70,7 @@ impl From<std::num::NonZeroU32> for Cost {
     }
 }
 
-/// A number of permits that no request can ask for. Nothing was charged.
+/// An invalid number of permits for a request. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidCost(u64);
 

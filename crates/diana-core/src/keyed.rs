@@ -1,4 +1,4 @@
-//! One limit for each key, for people who only want the library.
+//! One limit for each key, for library users.
 
 use crate::algorithm::erased::{AnyAlgorithm, Keys};
 use crate::clock::Time;
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 /// One limit for each key: an account, an address, a path.
 ///
-/// Keys are not kept, only 64 keyed bits of each, so a token bucket costs some 20 bytes a key whatever the key is. What
-/// has come back in full is dropped by itself, and memory has a ceiling: see [`TableOptions`].
+/// Keys are not stored, only a 64-bit keyed hash of each, so a token bucket takes some 20 bytes per key whatever the
+/// key is. Keys that are full again are dropped automatically, and memory is bounded: see [`TableOptions`].
 ///
 /// ```
 /// use diana_core::{KeyedLimiter, Quota};
@@ -31,34 +31,34 @@ use std::time::Duration;
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 ///
-/// `K` is what keys are told apart by. Keys are only ever lent, so `KeyedLimiter<str>` is the one for texts.
+/// `K` is the key type. Keys are only borrowed, so use `KeyedLimiter<str>` for strings.
 #[derive(Debug)]
 pub struct KeyedLimiter<K: ?Sized> {
     shards: Shards<Keys>,
     /// [`Waiting`] as a number, since the limit can change.
     queues: AtomicUsize,
-    /// Held by whoever changes the limit.
+    /// Locked while the limit is changed.
     changing: Mutex<()>,
     options: TableOptions,
     budget: Arc<Budget>,
     lines: WaitQueues,
     time: Time,
-    /// Keys are only looked at, so one for texts that live for ever is one for all texts.
+    /// Keys are only read, so a limiter for `'static` strings accepts all strings.
     key: PhantomData<fn() -> *const K>,
 }
 
 impl<K: Hash + ?Sized> KeyedLimiter<K> {
-    /// A token bucket of `quota` for each key.
+    /// Creates a token bucket with `quota` for each key.
     pub fn new(quota: Quota) -> Self {
         Self::with_algorithm(TokenBucket::new(quota))
     }
 
-    /// A limit by any algorithm for each key.
+    /// Creates a limit with any algorithm for each key.
     pub fn with_algorithm(algorithm: impl Algorithm) -> Self {
         Self::with_options(algorithm, TableOptions::default())
     }
 
-    /// A limit by any algorithm for each key, in a table with these options.
+    /// Creates a limit with any algorithm for each key, in a table with these options.
     pub fn with_options(algorithm: impl Algorithm, options: TableOptions) -> Self {
         let budget = options.budget();
         let shards = Shards::new(options.shard_count(), || Keys::new(&algorithm, options.full(), Arc::clone(&budget)));
@@ -74,71 +74,71 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         }
     }
 
-    /// The same limits, unused, on another clock.
+    /// Returns the same limits, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.shards.each().for_each(|mut keys| keys.restart());
         Self { time: Time::from_clock(clock), ..self }
     }
 
-    /// The same limits with room for `most` that wait, over all keys; beyond it they are denied.
+    /// Returns the same limits with at most `most` waiting requests over all keys; more are denied.
     #[must_use]
     pub fn max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
     }
 
-    /// Takes one permit for `key`, now or not at all.
+    /// Takes one permit for `key` without waiting.
     #[inline(always)]
     pub fn check(&self, key: &K) -> Answer {
         let hash = self.shards.hash(key);
         Source::check(self, hash, self.time.now(), Cost::ONE)
     }
 
-    /// Takes `n` permits for `key`, now or not at all.
+    /// Takes `n` permits for `key` without waiting.
     #[inline(always)]
     pub fn check_n(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         Ok(Source::check(self, self.shards.hash(key), self.time.now(), Cost::new(n)?))
     }
 
-    /// What [`check_n`](Self::check_n) would answer, without taking anything.
+    /// Returns the answer that [`check_n`](Self::check_n) would give, without taking permits.
     pub fn peek(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
         Ok(self.shards.lock(hash).peek(hash, self.time.now(), Cost::new(n)?, MaxWait::NONE))
     }
 
-    /// Takes `n` permits for `key`, blocking this thread until they can be used, for as long as it takes.
+    /// Takes `n` permits for `key`, blocking this thread until they can be used, without a timeout.
     pub fn acquire(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::FOREVER))
     }
 
-    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied at once if that can't be enough.
+    /// Takes `n` permits for `key`, blocking this thread for at most `timeout`; denied at once if that is too short.
     pub fn try_acquire(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         Ok(thread::acquire(self, self.shards.hash(key), Cost::new(n)?, MaxWait::up_to(timeout)))
     }
 
-    /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    /// [`acquire`](Self::acquire) as a future. Dropping it refunds its permits if the algorithm can.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, key: &K, n: u64) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
         Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, MaxWait::FOREVER).await)
     }
 
-    /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    /// [`try_acquire`](Self::try_acquire) as a future. Dropping it refunds its permits if the algorithm can.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, key: &K, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         let hash = self.shards.hash(key);
         Ok(crate::waiting::future::acquire(self, hash, Cost::new(n)?, MaxWait::up_to(timeout)).await)
     }
 
-    /// Takes one permit of `key` for as long as the guard lives: for [`Concurrency`](crate::Concurrency).
+    /// Takes one permit of `key` until the guard is dropped: for [`Concurrency`](crate::Concurrency).
     ///
-    /// The error is the answer that says why not.
+    /// The error is the answer with the reason for the denial.
     pub fn enter(&self, key: &K) -> Result<InFlight<'_, K>, Answer> {
         let hash = self.shards.hash(key);
         let answer = Source::check(self, hash, self.time.now(), Cost::ONE);
@@ -148,34 +148,32 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         }
     }
 
-    /// Takes `n` permits of `key` without asking, even beyond the capacity.
+    /// Charges `n` permits of `key` unconditionally, even over the limit.
     pub fn charge(&self, key: &K, n: u64) -> Result<(), InvalidCost> {
         let (hash, cost) = (self.shards.hash(key), Cost::new(n)?);
         self.shards.lock(hash).charge(hash, self.time.now(), cost);
         Ok(())
     }
 
-    /// Gives back what was granted to `key`, as far as time has not.
+    /// Refunds a grant of `key`, except for permits that have been refilled since.
     pub fn refund(&self, key: &K, receipt: &Receipt) -> Refund {
         self.refund_hash(self.shards.hash(key), receipt)
     }
 
-    /// Makes `key` as good as new.
+    /// Resets `key`.
     pub fn reset(&self, key: &K) {
         let hash = self.shards.hash(key);
         self.shards.lock(hash).reset(hash, self.time.now());
         self.lines.wake(hash);
     }
 
-    /// Goes on with another limit; what each key has in use is kept, clamped to what the new one allows. Those who wait
-    /// for a time that they were promised keep that time.
+    /// Replaces the limit; each key's usage is kept, clamped to the new capacity. Reservations keep their times.
     pub fn set(&self, algorithm: impl Algorithm) {
         let algorithm: &dyn AnyAlgorithm = &algorithm;
-        // One after the other, or shards would end up with different limits.
+        // Serialized, or shards would end up with different limits.
         let _one_at_a_time = self.changing.lock();
         let queues = usize::from(algorithm.waiting() == Waiting::Queues);
-        // As long as any shard queues, it says so: whoever stands in line can wait for a reservation too, but not
-        // the other way round.
+        // Set while any shard queues: a queued request can also wait for a reservation, but not the other way round.
         self.queues.fetch_max(queues, Ordering::AcqRel);
         for mut keys in self.shards.each() {
             keys.change_to(algorithm, self.options.full(), &self.budget, self.time.now());
@@ -184,27 +182,27 @@ impl<K: Hash + ?Sized> KeyedLimiter<K> {
         self.lines.wake_all();
     }
 
-    /// Where `key` stands.
+    /// The current status of `key`.
     pub fn status(&self, key: &K) -> Status {
         Source::status(self, self.shards.hash(key), self.time.now())
     }
 
-    /// How many keys are kept.
+    /// The number of stored keys.
     pub fn len(&self) -> usize {
         self.shards.each().map(|keys| keys.len()).sum()
     }
 
-    /// Whether no key is kept.
+    /// Returns `true` if no key is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the keys take.
+    /// The memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
     }
 
-    /// Looks at every key and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
+    /// Scans all keys and drops those that equal a fresh one. Insertions do so incrementally; this is for idle times.
     pub fn reclaim(&self) {
         let now = self.time.now();
         self.shards.each().for_each(|mut keys| keys.reclaim(now));
@@ -258,7 +256,7 @@ impl<K: ?Sized> Source for KeyedLimiter<K> {
     }
 }
 
-/// Permits that are held for as long as this lives, and given back when it is dropped.
+/// Permits in use until this guard is dropped, which releases them.
 #[derive(Debug)]
 #[must_use = "dropping it gives the permits back"]
 pub struct InFlight<'a, K: ?Sized> {

@@ -1,11 +1,11 @@
-//! What a limit is: quotas, algorithms, clock, decisions, and the in-process store.
+//! Quotas, algorithms, clocks, decisions, and the in-process store.
 //!
 //! No I/O, no async runtime, no unsafe.
 //!
-//! # Where to begin
-//! - One limit: [`Limiter`]. One for each key: [`KeyedLimiter`]. So many at a time: [`ConcurrencyLimiter`].
-//! - How much and how often: [`Quota`], which reads `100/s` and `5/10min`.
-//! - How to limit: [`TokenBucket`] unless you say otherwise; the other [`Algorithm`]s are listed below.
+//! # Where to start
+//! - One limit: [`Limiter`]. One limit for each key: [`KeyedLimiter`]. A cap on concurrent use: [`ConcurrencyLimiter`].
+//! - Rate and burst: [`Quota`], which parses `100/s` and `5/10min`.
+//! - How to limit: [`TokenBucket`] by default; the other [`Algorithm`]s are listed below.
 //! - Several limits in one decision: [`Limit`], [`Ask`], [`MemoryStore`].
 //!
 //! ```
@@ -19,15 +19,15 @@
 //! # Ok::<(), diana_core::InvalidQuota>(())
 //! ```
 //!
-//! # How it answers
-//! An [`Outcome`] is granted, at once or after a wait, or denied, until a time or for good. A [`Status`] tells the limit,
-//! what remains and when it resets. An [`Answer`] is both; a [`Decision`] is the answers of several limits. What was
-//! granted can be given back by its [`Receipt`].
+//! # Results
+//! An [`Outcome`] is granted (at once or after a wait) or denied (until a time or permanently). A [`Status`] has the
+//! limit, the remaining permits and the time until the reset. An [`Answer`] is both; a [`Decision`] contains the
+//! answers of several limits. A grant can be refunded with its [`Receipt`].
 //!
 //! # Features
 //! - `calendar` (default): windows of calendar days, weeks and months in a time zone.
 //! - `async`: waiting as futures, on tokio's timer.
-//! - `conformance`: the suite of behaviour that every store must pass.
+//! - `conformance`: the behaviour suite that every store must pass.
 
 mod adaptive;
 mod algorithm;

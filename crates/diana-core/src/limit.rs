@@ -1,4 +1,4 @@
-//! One limit as stores know it: an identity, a name, and an algorithm.
+//! One limit as stores see it: an identity, a name, and an algorithm.
 
 use crate::algorithm::erased::AnyAlgorithm;
 use crate::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One limit: its name, its algorithm, and an identity under which stores keep the states of its keys.
 ///
-/// Clones are the same limit. Two limits made alike are different ones, with counts of their own. A limit that
-/// [changes](Self::changed_to) keeps its identity, so its keys keep what they have used.
+/// Cloning is cheap; clones are the same limit. Two limits created with the same arguments are different limits with
+/// separate counts. A limit that [changes](Self::changed_to) keeps its identity, so its keys keep their usage.
 ///
 /// ```
 /// use diana_core::{Limit, Quota, TokenBucket};
@@ -32,23 +32,23 @@ struct Inner {
     algorithm: Box<dyn AnyAlgorithm>,
 }
 
-/// What tells limits apart within a process.
+/// Identifies a limit within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitId(u64);
 
 impl Limit {
-    /// A new limit under a name that people will see.
+    /// Creates a limit with a name for display.
     pub fn new(name: impl Into<Box<str>>, algorithm: impl Algorithm) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = LimitId(NEXT.fetch_add(1, Ordering::Relaxed));
         Self { inner: Arc::new(Inner { id, version: 0, name: name.into(), algorithm: Box::new(algorithm) }) }
     }
 
-    /// The same limit with other parameters, or another algorithm. A store that sees it carries each key's use over,
-    /// clamped to what the new one allows, and from then on answers by the new one whoever asks.
+    /// Returns the same limit with other parameters or another algorithm. A store that receives it migrates each key's
+    /// usage, clamped to the new capacity, and from then on uses the new version for every request.
     #[must_use]
     pub fn changed_to(&self, algorithm: impl Algorithm) -> Self {
-        // Numbered over all limits, so that of two changes of the same limit the later one counts.
+        // Numbered over all limits, so that of two changes of the same limit the later one is used.
         static CHANGES: AtomicU64 = AtomicU64::new(1);
         let version = CHANGES.fetch_add(1, Ordering::Relaxed);
         let Inner { id, name, .. } = &*self.inner;
@@ -56,32 +56,32 @@ impl Limit {
         Self { inner: Arc::new(Inner { id, version, name: name.clone(), algorithm: Box::new(algorithm) }) }
     }
 
-    /// The identity that this limit and its changed versions share.
+    /// The identity shared by this limit and its changed versions.
     pub fn id(&self) -> LimitId {
         self.inner.id
     }
 
-    /// Which of the limit's versions this is: 0 as it was made, and higher with each change.
+    /// The version of the limit: 0 when created, higher with each change.
     pub fn version(&self) -> u64 {
         self.inner.version
     }
 
-    /// The name that people see.
+    /// The display name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The algorithm, if it is an `A`: how a store other than the in-process one finds out what to do.
+    /// Returns the algorithm if it is an `A`: how a store other than the in-process one selects its implementation.
     pub fn algorithm<A: Algorithm>(&self) -> Option<&A> {
         self.any_algorithm().downcast_ref()
     }
 
-    /// The algorithm, whatever it is.
+    /// The algorithm as `Any`.
     pub fn any_algorithm(&self) -> &dyn Any {
         self.inner.algorithm.as_any()
     }
 
-    /// Who makes patient requests wait.
+    /// Whether waiting requests get a reservation or are queued.
     pub fn waiting(&self) -> Waiting {
         self.inner.algorithm.waiting()
     }

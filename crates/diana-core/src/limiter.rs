@@ -1,4 +1,4 @@
-//! One limit, for people who only want the library.
+//! One limit, for library users.
 
 use crate::clock::Time;
 use crate::waiting::queue::WaitQueues;
@@ -11,10 +11,10 @@ use std::time::Duration;
 pub(crate) mod atomic;
 pub(crate) mod cell;
 
-/// How many may wait at a limiter unless it is told otherwise.
+/// The default bound on waiting requests of a limiter.
 pub(crate) const MOST_WAITING: usize = 10_000;
 
-/// One limit, shared by every thread that has a reference to it.
+/// One limit, shared by all threads that have a reference to it.
 ///
 /// ```
 /// use diana_core::{Limiter, ManualClock, Quota};
@@ -33,8 +33,8 @@ pub(crate) const MOST_WAITING: usize = 10_000;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Checks of a token bucket with an interval of whole nanoseconds are one atomic instruction; everything else is a
-/// short lock.
+/// A check of a token bucket whose interval is a whole number of nanoseconds is one atomic instruction; everything else
+/// takes a short lock.
 #[derive(Debug)]
 pub struct Limiter {
     cell: Cell,
@@ -42,25 +42,25 @@ pub struct Limiter {
     time: Time,
 }
 
-/// There is one key.
+/// A limiter has a single key.
 const KEY: u64 = 0;
 
 impl Limiter {
-    /// A token bucket of `quota`.
+    /// Creates a token bucket with `quota`.
     pub fn new(quota: Quota) -> Self {
         Self::with_algorithm(TokenBucket::new(quota))
     }
 
-    /// A limit by any algorithm.
+    /// Creates a limit with any algorithm.
     ///
-    /// An algorithm whose fresh state depends on the time begins at the system clock's, or at that of
-    /// [`with_clock`](Self::with_clock).
+    /// An algorithm whose fresh state depends on the time starts at the time of the system clock, or of the clock set
+    /// by [`with_clock`](Self::with_clock).
     pub fn with_algorithm(algorithm: impl Algorithm) -> Self {
         let time = Time::default();
         Self { cell: Cell::new(&algorithm, time.now()), lines: WaitQueues::new(MOST_WAITING), time }
     }
 
-    /// The same limit, unused, on another clock.
+    /// Returns the same limit, unused, on another clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         let time = Time::from_clock(clock);
@@ -68,21 +68,21 @@ impl Limiter {
         Self { time, ..self }
     }
 
-    /// The same limit with room for `most` that wait; beyond it they are denied. 10,000 unless said otherwise.
+    /// Returns the same limit with at most `most` waiting requests; more are denied. The default is 10,000.
     ///
-    /// This bounds waiting in line. Algorithms that reserve bound the wait itself, by the maximum wait of who asks.
+    /// This bounds the wait queue. Algorithms that reserve bound the wait itself, by the request's maximum wait.
     #[must_use]
     pub fn max_waiting(self, most: usize) -> Self {
         Self { lines: self.lines.bounded(most), ..self }
     }
 
-    /// Takes one permit, now or not at all.
+    /// Takes one permit without waiting.
     #[inline(always)]
     pub fn check(&self) -> Answer {
         self.check_cost(Cost::ONE)
     }
 
-    /// Takes `n` permits, now or not at all.
+    /// Takes `n` permits without waiting.
     #[inline(always)]
     pub fn check_n(&self, n: u64) -> Result<Answer, InvalidCost> {
         Ok(self.check_cost(Cost::new(n)?))
@@ -91,55 +91,56 @@ impl Limiter {
     #[inline(always)]
     fn check_cost(&self, cost: Cost) -> Answer {
         let now = self.time.now();
-        // An algorithm in one word reserves, so nobody stands in line.
-        self.cell.take_one_word(now, cost, MaxWait::NONE).unwrap_or_else(|| Source::check(self, KEY, now, cost))
+        // A packed algorithm reserves, so its queue is always empty.
+        self.cell.take_packed(now, cost, MaxWait::NONE).unwrap_or_else(|| Source::check(self, KEY, now, cost))
     }
 
-    /// What [`check_n`](Self::check_n) would answer, without taking anything.
+    /// Returns the answer that [`check_n`](Self::check_n) would give, without taking permits.
     pub fn peek(&self, n: u64) -> Result<Answer, InvalidCost> {
         Ok(self.cell.peek(self.time.now(), Cost::new(n)?, MaxWait::NONE))
     }
 
-    /// Takes `n` permits, blocking this thread until they can be used, for as long as it takes.
+    /// Takes `n` permits, blocking this thread until they can be used, without a timeout.
     ///
-    /// Denied only if waiting can't help: `n` is above the capacity, or too many wait already.
+    /// Denied only if waiting does not help: `n` is above the capacity, or too many requests are waiting.
     pub fn acquire(&self, n: u64) -> Result<Answer, InvalidCost> {
         Ok(thread::acquire(self, KEY, Cost::new(n)?, MaxWait::FOREVER))
     }
 
-    /// Takes `n` permits, blocking this thread for at most `timeout`; denied at once if that can't be enough.
+    /// Takes `n` permits, blocking this thread for at most `timeout`; denied immediately if that is too short.
     pub fn try_acquire(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         Ok(thread::acquire(self, KEY, Cost::new(n)?, MaxWait::up_to(timeout)))
     }
 
-    /// [`acquire`](Self::acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    /// [`acquire`](Self::acquire) as a future. Dropping it refunds its permits if the algorithm can.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_async(&self, n: u64) -> Result<Answer, InvalidCost> {
         Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, MaxWait::FOREVER).await)
     }
 
-    /// [`try_acquire`](Self::try_acquire) as a future. Dropped, it gives its permits back where the algorithm can.
+    /// [`try_acquire`](Self::try_acquire) as a future. Dropping it refunds its permits if the algorithm can.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn try_acquire_async(&self, n: u64, timeout: Duration) -> Result<Answer, InvalidCost> {
         Ok(crate::waiting::future::acquire(self, KEY, Cost::new(n)?, MaxWait::up_to(timeout)).await)
     }
 
-    /// [`check_n`](Self::check_n) by somebody who would have asked at `since`, had it not been woken late.
+    /// [`check_n`](Self::check_n) for a caller that was due at `since` but was woken late.
     ///
-    /// Whoever waits for its turn is woken a little later than that: a timer has its grain, and a machine its other work.
-    /// If the burst is smaller than what comes back meanwhile, the rest is lost, and the flow is slower than the rate. Asked
-    /// as of a moment that is past, the limit counts from there, and the flow stays where it would be if nobody was late.
+    /// A waiting caller is always woken a little late: timers are coarse and the machine has other work. If more
+    /// permits are refilled meanwhile than the burst can store, the excess is lost, and the throughput falls below the
+    /// rate. Asked as of a past time, the limit counts from that time, and the throughput is the same as without the
+    /// delay.
     ///
-    /// The permits are taken as of the first moment from `since` up to now at which there was room, which is `since` and the
-    /// answer's [`wait`](Answer::wait): ask for the next ones as of that. In every span the grants keep to the limit; what
-    /// passes is late by as much as you let it, so bound that. An algorithm that [queues](Waiting::Queues) does not look
-    /// back: it is asked as of now.
+    /// The permits are taken as of the first instant between `since` and now at which the limit allows them: `since`
+    /// plus the answer's [`wait`](Answer::wait). Pass that instant as the next `since`. Over every interval the grants
+    /// stay within the limit, but the traffic itself is late by the time since `since`, so bound that. An algorithm
+    /// that [queues](Waiting::Queues) cannot look back: it is asked as of now.
     ///
     /// ```
     /// use diana_core::{Clock, Limiter, ManualClock, Quota};
@@ -168,36 +169,36 @@ impl Limiter {
         Ok(crate::waiting::reckoned(self.cell.take_since(since, now, cost), since))
     }
 
-    /// [`acquire`](Self::acquire) by somebody who would have asked at `since`, had it not been woken late. As with
-    /// [`check_since`](Self::check_since), its turn came at `since` and the answer's wait.
+    /// [`acquire`](Self::acquire) for a caller that was due at `since` but was woken late. As with
+    /// [`check_since`](Self::check_since), the permits are taken as of `since` plus the answer's wait.
     pub fn acquire_since(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
         Ok(thread::acquire_since(self, KEY, Cost::new(n)?, MaxWait::FOREVER, since))
     }
 
-    /// [`acquire_since`](Self::acquire_since) as a future. Dropped, it gives its permits back where the algorithm can.
+    /// [`acquire_since`](Self::acquire_since) as a future. Dropping it refunds its permits if the algorithm can.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "async")]
     pub async fn acquire_since_async(&self, n: u64, since: Timestamp) -> Result<Answer, InvalidCost> {
         let cost = Cost::new(n)?;
         Ok(crate::waiting::future::acquire_since(self, KEY, cost, MaxWait::FOREVER, since).await)
     }
 
-    /// Takes `n` permits without asking, even beyond the capacity: corrects what something turned out to cost.
+    /// Charges `n` permits unconditionally, even over the limit: corrects an estimated cost.
     pub fn charge(&self, n: u64) -> Result<(), InvalidCost> {
         self.cell.charge(self.time.now(), Cost::new(n)?);
         Ok(())
     }
 
-    /// Gives back what was granted, as far as time has not.
+    /// Refunds a grant, except for permits that have been refilled since.
     pub fn refund(&self, receipt: &Receipt) -> Refund {
         let refund = self.cell.refund(self.time.now(), receipt);
         self.lines.wake(KEY);
         refund
     }
 
-    /// Gives back what of `receipt` is above `used`, as far as time has not.
+    /// Refunds the part of `receipt` above `used`, except for permits that have been refilled since.
     ///
     /// ```
     /// use diana_core::{Limiter, Quota, Refund};
@@ -214,25 +215,25 @@ impl Limiter {
         refund
     }
 
-    /// Makes the limit as good as new.
+    /// Resets the limit.
     pub fn reset(&self) {
         self.cell.reset(self.time.now());
         self.lines.wake(KEY);
     }
 
-    /// Goes on with another limit; what is in use is kept, clamped to what the new one allows. Those who wait for a time
-    /// that they were promised keep that time. The same limit once more changes nothing.
+    /// Replaces the limit; its usage is kept, clamped to the new capacity. Existing reservations keep their times.
+    /// Setting the same limit again changes nothing.
     pub fn set(&self, algorithm: impl Algorithm) {
         self.cell.change_to(&algorithm, self.time.now());
         self.lines.wake(KEY);
     }
 
-    /// Where the limit stands.
+    /// The limit's current status.
     pub fn status(&self) -> Status {
         self.cell.status(self.time.now())
     }
 
-    /// The clock that the limit goes by.
+    /// The clock of this limit.
     ///
     /// ```
     /// use diana_core::{Limiter, ManualClock, Quota, Timestamp};
@@ -246,7 +247,7 @@ impl Limiter {
         self.time.as_clock()
     }
 
-    /// How many wait in line. Those with a reservation don't.
+    /// The number of queued requests. Those with a reservation are not queued.
     pub fn waiting(&self) -> usize {
         self.lines.len()
     }

@@ -1,12 +1,12 @@
-//! How long a request is ready to wait.
+//! The maximum time that a request waits.
 
 use crate::time::saturating_nanos;
 use std::time::Duration;
 
-/// How long the asker is ready to wait for its permits.
+/// The maximum time that a request waits for its permits.
 ///
-/// One value makes one function do for every way to ask: none is a check, a while is `try_acquire` with a time-out, for
-/// ever is `acquire`. The boundary is inclusive: a wait of exactly the maximum wait is granted.
+/// With this value one function covers every way to ask: `NONE` is a check, a duration is `try_acquire` with a timeout,
+/// `FOREVER` is `acquire`. The bound is inclusive: a wait of exactly the maximum is granted.
 ///
 /// ```
 /// use diana_core::MaxWait;
@@ -21,23 +21,23 @@ pub struct MaxWait {
 }
 
 impl MaxWait {
-    /// Now or not at all.
+    /// No waiting: granted immediately or denied.
     pub const NONE: Self = Self { nanos: 0 };
-    /// As long as it takes (584 years at most).
+    /// No bound (584 years at most).
     pub const FOREVER: Self = Self { nanos: u64::MAX };
 
-    /// At most `wait`.
+    /// Waits at most `wait`.
     pub fn up_to(wait: Duration) -> Self {
         Self { nanos: saturating_nanos(wait) }
     }
 
-    /// The longest wait that is accepted, in nanoseconds.
+    /// The longest accepted wait, in nanoseconds.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.nanos
     }
 
-    /// The longest wait that is accepted.
+    /// The longest accepted wait.
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.nanos)
     }

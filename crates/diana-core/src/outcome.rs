@@ -1,109 +1,110 @@
-//! What one limit answers: the outcome, where the key stands, and the receipt for what was taken.
+//! The answer of one limit: the outcome, the status of the key, and the receipt of a grant.
 
 use crate::{Cost, Timestamp};
 use std::time::Duration;
 
-/// What became of one ask.
+/// The result of one ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go on"]
 pub enum Outcome {
-    /// The permits are taken. The request may go on after `wait`, which is zero unless the asker had [`MaxWait`](crate::Patience).
+    /// The permits are taken. The request may proceed after `wait`, which is zero unless it has a
+    /// [`MaxWait`](crate::MaxWait).
     Granted {
-        /// How long the request must wait before it goes on.
+        /// How long the request must wait before it proceeds.
         wait: Duration,
-        /// What was taken, to give it back.
+        /// The permits that were taken, for a refund.
         receipt: Receipt,
     },
     /// Nothing was taken.
     Denied {
-        /// Whether, and when, the same ask would be granted.
+        /// Whether and when the same ask would be granted.
         retry: Retry,
     },
 }
 
-/// Whether, and when, an ask that was denied would be granted, if nobody else asks in between.
+/// Whether and when a denied ask would be granted, if there are no other asks in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retry {
     /// Exactly this much later; one nanosecond earlier would be too early.
     After(Duration),
-    /// When somebody gives permits back; no clock can tell when that is.
+    /// When permits are released, at an unknown time.
     WhenReturned,
-    /// Never: waiting does not help, because the cost is above the capacity or the total is used up.
+    /// Never: the cost is above the capacity, or the total is used up.
     Never,
 }
 
-/// Where a key stands: what headers, dashboards and explanations show.
+/// The status of a key, as shown in headers, dashboards and explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The capacity: the most that can be granted at once from a fresh state.
     pub limit: u64,
-    /// How much could be granted right now.
+    /// The permits that could be granted now.
     pub remaining: u64,
-    /// How long until the limit gives back: a window's end, the moment at which a sliding window's oldest use leaves it,
-    /// or the moment at which a bucket is full again. Zero when nothing is in use, or when no clock can tell.
+    /// The time until permits are restored: until the window ends, until the oldest use leaves a sliding window, or
+    /// until a bucket is full. Zero if nothing is in use, or if the time is unknown.
     pub reset: Duration,
 }
 
-/// An outcome together with where the key stands after it.
+/// An outcome with the status of the key after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a denied request must not go on"]
 pub struct Answer {
     /// Granted or denied.
     pub outcome: Outcome,
-    /// Where the key stands now; what a grant took is already gone from it.
+    /// The status of the key now; granted permits are already subtracted.
     pub status: Status,
 }
 
-/// What a grant took, so that it can be given back.
+/// The record of a grant, for a refund.
 ///
-/// A refund is void once its window has passed, since time has given the permits back already. A reservation (a grant
-/// with a wait) is given back only while it is the last one: those behind it keep the times that they were promised.
+/// A refund is void once its window has passed, since time has restored the permits already. A reservation (a grant
+/// with a wait) can be refunded only while it is the last one: later reservations keep their times.
 ///
-/// A receipt is a note, not a coin: nobody counts how often it is handed in. Give it back once, to the limit and key that
-/// granted it; twice, or elsewhere, it gives back what others have in use, up to its cost.
+/// Receipts are not checked for reuse. Refund a receipt once, to the limit and key that granted it; a second refund, or
+/// one to another limit or key, releases permits that other requests use, up to its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     cost: Cost,
     at: Timestamp,
-    // Two words rather than a u128, whose alignment of 16 would widen every answer.
+    // Two words rather than a u128, whose alignment of 16 would enlarge every answer.
     mark: [u64; 2],
 }
 
-/// What became of a refund.
+/// The result of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refund {
-    /// The permits, or those that time had not given back already, can be used again.
+    /// The permits, or those that time had not restored yet, can be used again.
     Returned,
-    /// The receipt's window has passed, or others were promised times behind it. Nothing changed.
+    /// The receipt's window has passed, or there are later reservations. Nothing changed.
     Void,
 }
 
 impl Outcome {
-    /// A grant without a wait.
+    /// Creates a grant without a wait.
     #[inline]
     pub const fn granted(receipt: Receipt) -> Self {
         Self::Granted { wait: Duration::ZERO, receipt }
     }
 
-    /// A denial that waiting will not mend.
+    /// Creates a permanent denial.
     #[inline]
     pub const fn never() -> Self {
         Self::Denied { retry: Retry::Never }
     }
 
-    /// A denial until `nanos` nanoseconds from now.
+    /// Creates a denial until `nanos` nanoseconds from now.
     #[inline]
     pub const fn denied_for(nanos: u64) -> Self {
         Self::Denied { retry: Retry::After(Duration::from_nanos(nanos)) }
     }
 
-    /// A denial until `moment`, a time after `now` in nanoseconds. For good if no clock will ever show that moment.
+    /// Creates a denial until `moment`, in nanoseconds after the epoch. Permanent if past the last `Timestamp`.
     #[inline]
     pub(crate) fn denied_until(moment: u128, now: Timestamp) -> Self {
         u64::try_from(moment).map_or(Self::never(), |moment| Self::denied_for(moment.saturating_sub(now.as_nanos())))
     }
 
-    /// Whether the permits were taken.
+    /// Returns `true` if the permits were taken.
     #[inline]
     pub const fn is_granted(&self) -> bool {
         matches!(self, Self::Granted { .. })
@@ -125,7 +126,7 @@ impl Outcome {
         }
     }
 
-    /// What a granted request took; `None` if it was denied.
+    /// The receipt of a granted request; `None` if it was denied.
     pub const fn receipt(&self) -> Option<Receipt> {
         match self {
             Self::Granted { receipt, .. } => Some(*receipt),
@@ -135,7 +136,7 @@ impl Outcome {
 }
 
 impl Answer {
-    /// Whether the permits were taken.
+    /// Returns `true` if the permits were taken.
     #[inline]
     pub const fn is_granted(&self) -> bool {
         self.outcome.is_granted()
@@ -151,14 +152,14 @@ impl Answer {
         self.outcome.retry()
     }
 
-    /// What a granted request took; `None` if it was denied.
+    /// The receipt of a granted request; `None` if it was denied.
     pub const fn receipt(&self) -> Option<Receipt> {
         self.outcome.receipt()
     }
 }
 
 impl Retry {
-    /// The later of two, where "never" is the latest and an unknown time is later than any known one.
+    /// Returns the later of two, where `Never` is the latest and an unknown time is later than any known one.
     pub fn later(self, other: Self) -> Self {
         match (self, other) {
             (Self::Never, _) | (_, Self::Never) => Self::Never,
@@ -169,13 +170,13 @@ impl Retry {
 }
 
 impl Receipt {
-    /// A receipt for `cost` permits granted at `at`.
+    /// Creates a receipt for `cost` permits granted at `at`.
     #[inline]
     pub const fn new(cost: Cost, at: Timestamp) -> Self {
         Self { cost, at, mark: [0, 0] }
     }
 
-    /// The same receipt with what its algorithm needs to find the grant again: a window, a position, a moment.
+    /// Attaches the data by which the algorithm finds the grant again: a window, a position, a time.
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "the two halves of a u128")]
     pub const fn with_mark(mut self, mark: u128) -> Self {
@@ -183,19 +184,19 @@ impl Receipt {
         self
     }
 
-    /// How much was taken.
+    /// The number of permits taken.
     #[inline]
     pub const fn cost(&self) -> Cost {
         self.cost
     }
 
-    /// When it was taken.
+    /// The time of the grant.
     #[inline]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// What the algorithm wrote with [`with_mark`](Self::with_mark).
+    /// The data that the algorithm attached with [`with_mark`](Self::with_mark).
     #[inline]
     #[allow(clippy::cast_lossless, reason = "`From` is not const")]
     pub const fn mark(&self) -> u128 {

@@ -1,4 +1,4 @@
-//! How much, how often, and how much at once.
+//! Rate and burst.
 
 use crate::MAX_PERMITS;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::time::Duration;
 mod parse;
 pub(crate) mod units;
 
-/// A rate as the exact fraction `permits / period`, and the burst that may pass at once.
+/// A rate as the exact fraction `permits / period`, and the burst that is allowed at once.
 ///
 /// # Rate and burst are two choices
-/// 1/s and 60/min are the same *rate*. They differ in *burst*, which is the quota's own count unless you say otherwise:
-/// after a quiet minute the first lets 1 through at once, the second 60. If what you protect can't take 60 at once, say
-/// so with [`with_burst`](Self::with_burst).
+/// 1/s and 60/min are the same *rate*. They differ in *burst*, which defaults to the quota's count: after an idle
+/// minute the first allows 1 request at once, the second 60. If the protected service cannot take 60 at once, set
+/// [`with_burst`](Self::with_burst).
 ///
-/// The fraction is never rounded to an interval: `3/s` means three in every second, for ever, and not one every
-/// 333,333,333 ns.
+/// The fraction is never rounded to an interval: `3/s` means three in every second, exactly, not one every 333,333,333
+/// ns.
 ///
-/// # Written form
+/// # Text format
 /// `100/s`, `5/10min`, `1000/day`, `1 per 200ms`, `100/s burst 200`. Units: ns, us, ms, s, min, h, day, week, month (of
 /// 30 days), in short and long forms.
 ///
@@ -67,28 +67,28 @@ impl Quota {
         Self::new(permits, Duration::from_secs(3_600))
     }
 
-    /// The same rate with another burst.
+    /// Returns the same rate with another burst.
     pub fn with_burst(self, burst: u64) -> Result<Self, InvalidQuota> {
         check_count("burst", burst)?;
         Ok(Self { burst, ..self })
     }
 
-    /// How many permits come in one [`period`](Self::period).
+    /// The number of permits in one [`period`](Self::period).
     pub const fn permits(&self) -> u64 {
         self.permits
     }
 
-    /// The period in which [`permits`](Self::permits) come.
+    /// The period of [`permits`](Self::permits).
     pub const fn period(&self) -> Duration {
         Duration::from_nanos(self.period_nanos)
     }
 
-    /// How many permits can pass at once after a quiet spell.
+    /// The number of permits that can be granted at once after an idle period.
     pub const fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// The time of one permit in nanoseconds, as a fraction in lowest terms: the exact rate.
+    /// The time per permit in nanoseconds, as a fraction in lowest terms: the exact rate.
     ///
     /// ```
     /// use diana_core::Quota;
@@ -126,16 +126,16 @@ impl fmt::Debug for Quota {
     }
 }
 
-/// Why something is not a quota: the value, what is wrong with it, and what would do.
+/// Why a value is not a valid quota: the value, the problem, and a fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidQuota {
-    /// A count of zero, or one beyond [`MAX_PERMITS`].
+    /// A count of zero or above [`MAX_PERMITS`].
     #[error("{what} {value}: must be a whole number from 1 to {MAX_PERMITS}")]
     Count {
         /// Which count.
         what: &'static str,
-        /// What was given.
+        /// The invalid value.
         value: u64,
     },
     /// A period of zero.
@@ -144,20 +144,20 @@ pub enum InvalidQuota {
     /// An interval of zero between two grants.
     #[error("interval 0: must be at least 1ns, as in `every 200ms`")]
     NoInterval,
-    /// A period beyond 584 years.
+    /// A period over 584 years.
     #[error("period {0:?}: must be at most 584 years")]
     PeriodTooLong(Duration),
-    /// A text that is not a quota.
+    /// A text that does not parse as a quota.
     #[error("quota `{text}`: {problem}")]
     Text {
-        /// What was given.
+        /// The text.
         text: String,
-        /// What is wrong, and what would do.
+        /// The problem and a fix.
         problem: String,
     },
 }
 
-/// Reads a time as people write it: `200ms`, `10s`, `5min`, `1 day`.
+/// Parses a duration: `200ms`, `10s`, `5min`, `1 day`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -171,7 +171,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, InvalidQuota> {
     units::parse_nanos(text).map(Duration::from_nanos).map_err(fail)
 }
 
-/// `Ok` if `value` can be a count of permits.
+/// Returns `Ok` if `value` is a valid count of permits.
 pub(crate) fn check_count(what: &'static str, value: u64) -> Result<(), InvalidQuota> {
     match value {
         1..=MAX_PERMITS => Ok(()),

@@ -1,4 +1,4 @@
-//! Where the states of keys live, and the contract that every such place keeps.
+//! Where the states of keys are stored, and the contract of every store.
 
 use crate::{Cost, Decision, Limit, MaxWait, Timestamp};
 use std::future::Future;
@@ -12,83 +12,83 @@ mod segment;
 pub(crate) mod shards;
 pub(crate) mod table;
 
-/// One limit's share of a request: which limit, which key, how much.
+/// One limit's part of a request: limit, key, and cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// The limit that is asked.
+    /// The limit.
     pub limit: &'a Limit,
-    /// Whose count it is, as the limit tells keys apart: an account, an address, nothing for everyone together.
+    /// The key within the limit: an account, an address, or empty for one count over all requests.
     pub key: &'a [u8],
-    /// How much is asked for.
+    /// The number of permits.
     pub cost: Cost,
-    /// How long this limit may make the request wait, if the request would wait longer for others: no less than the
-    /// request itself, unless you say otherwise.
+    /// How long this limit may make the request wait, if that is shorter than the request's own maximum wait. By
+    /// default only the request's own applies.
     pub max_wait: MaxWait,
 }
 
 impl<'a> Ask<'a> {
-    /// One permit of `limit` for `key`.
+    /// Asks for one permit of `limit` for `key`.
     pub fn one(limit: &'a Limit, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self::new(limit, key, Cost::ONE)
     }
 
-    /// `cost` permits of `limit` for `key`.
+    /// Asks for `cost` permits of `limit` for `key`.
     pub fn new(limit: &'a Limit, key: &'a (impl AsRef<[u8]> + ?Sized), cost: Cost) -> Self {
         Self { limit, key: key.as_ref(), cost, max_wait: MaxWait::FOREVER }
     }
 
-    /// The same ask, of which the limit may make the request wait for `max_wait` at most.
+    /// Returns the same ask, for which the limit may make the request wait at most `max_wait`.
     #[must_use]
     pub fn with_max_wait(self, max_wait: MaxWait) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// Whether both ask for the same count.
+    /// Returns `true` if both asks use the same count.
     pub fn same_count(&self, other: &Self) -> bool {
         self.limit.id() == other.limit.id() && self.key == other.key
     }
 }
 
-/// Where the states of keys live, if that is in this process: it answers at once and is told the time.
+/// A store in this process: it answers immediately and gets the time as a parameter.
 ///
 /// # The contract
 /// 1. `decide` is atomic: concurrent calls act as if in some order, and either every ask is charged or none.
-/// 2. A denied request leaves every key as it was.
-/// 3. The same limit and key twice in one request is charged once, at the larger cost and the lesser maximum wait.
-/// 4. `peek` answers what `decide` would, as long as there is memory, and changes nothing; its standings are those before.
-/// 5. `refund` gives back what a granted decision took, as far as time has not; `charge` takes without asking.
-/// 6. A key whose state equals a fresh one may be forgotten; nobody can tell.
-/// 7. A limit that [changed](Limit::changed_to) keeps each key's use, clamped.
+/// 2. A denied request leaves every key unchanged.
+/// 3. The same limit and key twice in one request is charged once, at the higher cost and the shorter maximum wait.
+/// 4. `peek` answers as `decide` would while memory is available, and changes nothing; its statuses are those before.
+/// 5. `refund` undoes a granted decision except for refilled permits; `charge` takes unconditionally.
+/// 6. A key whose state equals a fresh one may be dropped; this is not observable.
+/// 7. A limit that [changed](Limit::changed_to) keeps each key's usage, clamped.
 ///
-/// `conformance::run` (feature `conformance`) checks them. A new store is done when it passes.
+/// `conformance::run` (feature `conformance`) checks them. A new store is complete when it passes.
 pub trait LocalStore: Send + Sync {
-    /// Answers all `asks` of one request at `now`, waiting at most `max_wait`, and for each ask at most as long as its own
-    /// maximum wait says: all or nothing.
+    /// Decides all `asks` of one request at `now`, all or nothing. Waits at most `max_wait`, and for each ask at most
+    /// its own maximum wait.
     fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision;
 
-    /// What [`decide`](Self::decide) would answer, without the effect.
+    /// Returns the decision that [`decide`](Self::decide) would make, without changing the store.
     fn peek(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision;
 
-    /// Gives back what `decision`, the answer to these very `asks`, took: once. A denied decision took nothing.
+    /// Refunds `decision`, which must be the answer to these `asks`, once. A denied decision took nothing.
     fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp);
 
-    /// Takes `ask.cost` without asking, even beyond the capacity.
+    /// Charges `ask.cost` unconditionally, even over the limit.
     fn charge(&self, ask: Ask<'_>, now: Timestamp);
 
-    /// Makes `key` as good as new for `limit`.
+    /// Resets `key` for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp);
 
-    /// Hears that nobody asks for `limit` any more: what is kept in this process about it may go.
+    /// Called when `limit` is no longer used: its data in this process may be dropped.
     fn forget(&self, limit: &Limit) {
         let _ = limit;
     }
 }
 
-/// Where the states of keys live, wherever that is. The contract is [`LocalStore`]'s; every `LocalStore` is a `Store`.
+/// A store, in this process or shared. The contract is [`LocalStore`]'s; every `LocalStore` is a `Store`.
 ///
-/// `now` is the caller's time. A store that many processes share has its own, and goes by that.
+/// `now` is the caller's time. A store that several processes share uses its own clock instead.
 pub trait Store: Send + Sync {
-    /// Answers all `asks` of one request, waiting at most `max_wait`: all or nothing.
+    /// Decides all `asks` of one request, waiting at most `max_wait`: all or nothing.
     fn decide(
         &self,
         asks: &[Ask<'_>],
@@ -96,7 +96,7 @@ pub trait Store: Send + Sync {
         max_wait: MaxWait,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
-    /// What [`decide`](Self::decide) would answer, without the effect.
+    /// Returns the decision that [`decide`](Self::decide) would make, without changing the store.
     fn peek(
         &self,
         asks: &[Ask<'_>],
@@ -104,7 +104,7 @@ pub trait Store: Send + Sync {
         max_wait: MaxWait,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
-    /// Gives back what `decision`, the answer to `asks`, took.
+    /// Refunds `decision`, the answer to `asks`.
     fn refund(
         &self,
         asks: &[Ask<'_>],
@@ -112,12 +112,12 @@ pub trait Store: Send + Sync {
         now: Timestamp,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Begins to give back what `decision`, the answer to `asks`, took, for guards that are dropped and can't wait. The future
-    /// says what became of it, and does what is left to do.
+    /// Starts to refund `decision`, the answer to `asks`, for guards that are dropped and cannot wait. The future
+    /// completes the refund and returns its result.
     ///
-    /// A store that other processes share, and that this process hence asks over a connection, should answer every
-    /// [`decide`](Self::decide) that begins after this as if the refund had been carried out. One that does not is asked to
-    /// [`refund`](Self::refund) when the future is first polled.
+    /// A store that several processes share over a connection should answer every [`decide`](Self::decide) that starts
+    /// after this call as if the refund had been applied. The default calls [`refund`](Self::refund) when the future is
+    /// first polled.
     fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture
     where
         Self: Sized + 'static,
@@ -130,14 +130,14 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Takes `ask.cost` without asking.
+    /// Charges `ask.cost` unconditionally.
     fn charge(&self, ask: Ask<'_>, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Makes `key` as good as new for `limit`.
+    /// Resets `key` for `limit`.
     fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Hears that what `decision`, the answer to `asks`, put in flight is still held. What was not put in flight, or has been
-    /// given back, stays as it is.
+    /// Extends the leases of the in-flight permits of `decision`, the answer to `asks`. Permits that are not in flight,
+    /// or that have been released, are unchanged.
     fn extend(
         &self,
         asks: &[Ask<'_>],
@@ -148,43 +148,42 @@ pub trait Store: Send + Sync {
         std::future::ready(Ok(()))
     }
 
-    /// How often the store wants to hear of what is [still held](Self::extend); `None` if it counts it until it is given back.
+    /// How often the store needs [`extend`](Self::extend) for permits in use; `None` if they do not expire.
     fn extend_every(&self) -> Option<std::time::Duration> {
         None
     }
 
-    /// Tells `listener`, for as long as it is there, when another process [resets](Self::reset) a key. A store that no other process
-    /// shares has nothing to tell.
+    /// Notifies `listener`, while it is alive, when another process [resets](Self::reset) a key. A store that is not
+    /// shared never notifies.
     fn on_reset(&self, listener: Weak<dyn ResetListener>) {
         let _ = listener;
     }
 
-    /// Whether a decision of this store was made by the counts that this process keeps while the shared ones are unreachable.
+    /// Returns `true` if the decision used this process's own counts because the shared store was unreachable.
     fn is_fallback(&self, decision: &Decision) -> bool {
         let _ = decision;
         false
     }
 
-    /// Hears that nobody here asks for `limit` any more: what is kept in this process about it may go. What others share
-    /// stays.
+    /// Called when this process no longer uses `limit`: its data in this process may be dropped. Shared data is kept.
     fn forget(&self, limit: &Limit) {
         let _ = limit;
     }
 
-    /// Hears the number of the configuration that limits belong to which are new or change from now on. Where many share a
-    /// store, the highest number counts.
+    /// Sets the configuration number of limits that are new or change from now on. If several processes share a store,
+    /// the highest number wins.
     fn configure(&self, number: u64) {
         let _ = number;
     }
 }
 
-/// Who is told by a store that [another process has reset a key](Store::on_reset).
+/// Notified by a store when [another process has reset a key](Store::on_reset).
 pub trait ResetListener: Send + Sync {
-    /// Another process has reset some key, or may have. Must not block.
+    /// Called when another process has, or may have, reset a key. Must not block.
     fn key_reset(&self);
 }
 
-/// A refund that has [begun](Store::start_refund).
+/// A refund that was [started](Store::start_refund).
 pub type RefundFuture = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 impl<S: LocalStore> Store for S {
@@ -224,34 +223,34 @@ impl<S: LocalStore> Store for S {
     }
 }
 
-/// Why a store gave no decision. Being denied is not here: that is a decision.
+/// Why a store returned no decision. A denial is not an error: it is a decision.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store could not be reached, so nothing was charged. Decide by local counts, or try again.
+    /// The store was unreachable, so nothing was charged. Use local counts, or retry.
     #[error("store `{store}` can't be reached; nothing was charged: {reason}")]
     Unreachable {
-        /// Which store.
+        /// The store.
         store: String,
-        /// What the connection says.
+        /// The connection error.
         reason: String,
     },
-    /// The store took too long; whether it charged anything is unknown, but it never charges after the deadline.
+    /// The store took too long. Whether it charged is unknown, but it never charges after the deadline.
     #[error("store `{store}` gave no answer within {after:?}; it may have charged the request")]
     TimedOut {
-        /// Which store.
+        /// The store.
         store: String,
-        /// How long it was waited for.
+        /// The timeout.
         after: std::time::Duration,
     },
-    /// The store has no way to keep this limit. Nothing was charged; use another algorithm or another store.
+    /// The store does not support this limit. Nothing was charged; use another algorithm or another store.
     #[error("store `{store}` can't keep limit `{limit}`; nothing was charged: {reason}")]
     Unsupported {
-        /// Which store.
+        /// The store.
         store: String,
-        /// Which limit.
+        /// The limit.
         limit: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

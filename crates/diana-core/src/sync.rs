@@ -1,4 +1,4 @@
-//! The one door to locks, atomics and threads, so that model checkers can stand behind it.
+//! The only source of locks, atomics and threads, so that model checkers can replace them.
 //!
 //! `--cfg loom` checks the interleavings of the atomic paths, memory orders included; `--cfg shuttle` runs the table
 //! and the waiters under many random schedules. Ordinary builds use parking_lot and std.
@@ -37,14 +37,14 @@ mod loomed {
     pub(crate) mod thread {
         pub(crate) use loom::thread::*;
 
-        /// Loom has no time: a parked thread waits for its wake-up.
+        /// Loom has no time: a parked thread waits until it is unparked.
         pub(crate) fn park_timeout(_at_most: std::time::Duration) {
             park();
         }
     }
 }
 
-/// The model checkers' mutexes with parking_lot's face: a panic ends the check, so poisoning tells nothing.
+/// The model checkers' mutexes with parking_lot's API: a panic ends the check, so poisoning is irrelevant.
 #[cfg(any(loom, shuttle))]
 mod unpoisoned {
     #[cfg(loom)]

@@ -1,13 +1,13 @@
-//! Moments in time, as whole nanoseconds.
+//! Points in time, as whole nanoseconds.
 //!
-//! Everything in Diana that has to do with time is a [`Timestamp`] or a [`Duration`]. A timestamp counts from the Unix
-//! epoch, because windows are aligned to the wall clock ("every full minute") and calendars need to know the date.
-//! It fits one word until the year 2554, and every operation on it saturates.
+//! All times in Diana are a [`Timestamp`] or a [`Duration`]. A timestamp counts from the Unix epoch, because windows
+//! are aligned to the wall clock ("every full minute") and calendars need the date. It fits one word until the year
+//! 2554, and every operation on it saturates.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A moment: nanoseconds since 1970-01-01T00:00:00Z.
+/// A point in time: nanoseconds since 1970-01-01T00:00:00Z.
 ///
 /// ```
 /// use diana_core::Timestamp;
@@ -22,27 +22,27 @@ use std::time::Duration;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The first moment there is: 1970-01-01T00:00:00Z.
+    /// The earliest timestamp: 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// The last moment there is, in the year 2554.
+    /// The latest timestamp, in the year 2554.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// The moment `nanos` nanoseconds after the epoch.
+    /// The time `nanos` nanoseconds after the epoch.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    /// The moment `micros` microseconds after the epoch; [`MAX`](Self::MAX) at most.
+    /// The time `micros` microseconds after the epoch; [`MAX`](Self::MAX) at most.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// The moment `millis` milliseconds after the epoch; [`MAX`](Self::MAX) at most.
+    /// The time `millis` milliseconds after the epoch; [`MAX`](Self::MAX) at most.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The moment `secs` seconds after the epoch; [`MAX`](Self::MAX) at most.
+    /// The time `secs` seconds after the epoch; [`MAX`](Self::MAX) at most.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
@@ -57,7 +57,7 @@ impl Timestamp {
         self.0 / 1_000
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// The duration since `earlier`; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -66,7 +66,7 @@ impl Timestamp {
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
-    /// The moment `later` after this one; [`MAX`](Self::MAX) at most.
+    /// The time `later` after this one; [`MAX`](Self::MAX) at most.
     fn add(self, later: Duration) -> Self {
         Self(self.0.saturating_add(saturating_nanos(later)))
     }

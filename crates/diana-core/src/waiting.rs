@@ -1,13 +1,14 @@
-//! Waiting for permits: by reservation where the algorithm can, else in line, first come, first served.
+//! Waiting for permits: by reservation if the algorithm can, else in a FIFO queue.
 //!
 //! # How it works
-//! An algorithm that [reserves](Waiting::Reserves) answers how long to wait, and everybody's time is theirs: there is
-//! nothing to queue. Under one that can't, patient requests stand in a [line](queue::Lines), one line for each key.
-//! Only the first in line asks the limit; when it leaves, granted or not, it wakes the next. Those who come meanwhile
-//! stand behind, and those without maximum wait are denied while a line stands, so nobody overtakes.
+//! An algorithm that [reserves](Waiting::Reserves) returns how long to wait, and each request has its own time: no
+//! queue is needed. For one that cannot, waiting requests are kept in [queues](queue::WaitQueues), one for each key.
+//! Only the head of a queue asks the limit; when it leaves the queue, granted or not, it wakes the next. New requests
+//! join at the tail, and requests that do not wait are denied while the queue is not empty, so no request overtakes
+//! another.
 //!
-//! A [`Turn`] is one place in a line. Threads and futures drive it in the same way: poll it, sleep until the moment that
-//! it names, or until its waker is called, and poll again.
+//! A [`Turn`] is one place in a queue. Threads and futures drive it in the same way: poll it, sleep until the time that
+//! it returns or until its waker is called, and poll again.
 
 use crate::clock::Time;
 use crate::{Answer, Cost, MaxWait, Outcome, Retry, Status, Timestamp, Waiting};
@@ -19,10 +20,10 @@ pub(crate) mod future;
 pub(crate) mod queue;
 pub(crate) mod thread;
 
-/// Something that permits are taken from: the limit of one key each.
+/// A source of permits: the limit of each key.
 pub(crate) trait Source: Send + Sync {
     fn take(&self, key: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
-    /// Gives back what was taken and won't be used.
+    /// Refunds a grant that will not be used.
     #[cfg(feature = "async")]
     fn give_back(&self, key: u64, receipt: &crate::Receipt);
     fn status(&self, key: u64, now: Timestamp) -> Status;
@@ -30,27 +31,28 @@ pub(crate) trait Source: Send + Sync {
     fn lines(&self) -> &WaitQueues;
     fn time(&self) -> &Time;
 
-    /// Takes without waiting, unless others stand in line for the same key.
+    /// Takes without waiting, unless other requests are queued for the same key.
     #[inline(always)]
     fn check(&self, key: u64, now: Timestamp, cost: Cost) -> Answer {
         if self.lines().has_waiters(key) {
-            return self.others_are_first(key, now);
+            return self.has_earlier_waiters(key, now);
         }
         self.take(key, now, cost, MaxWait::NONE)
     }
 
-    /// The answer to somebody who does not want to stand behind those who wait.
+    /// The answer for a request that does not wait behind the queued ones.
     #[cold]
-    fn others_are_first(&self, key: u64, now: Timestamp) -> Answer {
+    fn has_earlier_waiters(&self, key: u64, now: Timestamp) -> Answer {
         let status = self.status(key, now);
         Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, status }
     }
 }
 
-/// Asks an algorithm that reserves. `None` if a place in line is needed instead.
+/// Asks an algorithm that reserves. Returns `None` if the request must be queued instead.
 ///
-/// The limit may change between the look and the ask. One that queues then denies for want of time what it would grant
-/// in line, so a denial counts only if those who wait are still not in line (tests/shuttle/changing.rs).
+/// The limit may change between the check of its kind and the ask. One that queues then denies immediately a request
+/// that it would grant from the queue, so a denial is returned only if the limit still does not queue
+/// (tests/shuttle/changing.rs).
 pub(crate) fn reserve<S: Source + ?Sized>(
     source: &S,
     key: u64,
@@ -65,7 +67,7 @@ pub(crate) fn reserve<S: Source + ?Sized>(
     (answer.is_granted() || source.waiting() == Waiting::Reserves).then_some(answer)
 }
 
-/// One place in a line.
+/// One place in a queue.
 pub(crate) struct Turn<'a, S: Source + ?Sized> {
     source: &'a S,
     key: u64,
@@ -74,11 +76,11 @@ pub(crate) struct Turn<'a, S: Source + ?Sized> {
     ticket: Option<u64>,
 }
 
-/// How a turn stands.
+/// The result of polling a turn.
 pub(crate) enum Step {
-    /// It is over.
+    /// The turn is finished.
     Done(Answer),
-    /// Poll again then, or when the waker is called.
+    /// Poll again at this time, or when the waker is called.
     WaitUntil(Timestamp),
 }
 
@@ -87,11 +89,11 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
         Self { source, key, cost, deadline: began + max_wait.as_duration(), ticket: None }
     }
 
-    /// Asks, if this is the first in line, and says what to do next.
+    /// Asks the limit if this is the head of the queue, and returns what to do next.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Step {
         let now = self.source.time().now();
         let lines = self.source.lines();
-        // The waker is left before asking: what is returned in between calls it, and the next poll sees it.
+        // The waker is registered before asking: permits released in between call it, and the next poll sees them.
         let first = match self.ticket {
             Some(ticket) => lines.leave_waker(self.key, ticket, waker),
             None if !lines.has_waiters(self.key) => {
@@ -102,12 +104,12 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
                 }
                 match self.join(now, waker) {
                     Ok(first) => first,
-                    Err(turned_away) => return Step::Done(turned_away),
+                    Err(denied_full) => return Step::Done(denied_full),
                 }
             }
             None => match self.join(now, waker) {
                 Ok(first) => first,
-                Err(turned_away) => return Step::Done(turned_away),
+                Err(denied_full) => return Step::Done(denied_full),
             },
         };
         if !first {
@@ -129,14 +131,14 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
         Step::WaitUntil(again)
     }
 
-    /// What is left of it.
+    /// The rest of the maximum wait.
     fn max_wait(&self, now: Timestamp) -> MaxWait {
         MaxWait::up_to(self.deadline.since(now))
     }
 
     fn join(&mut self, now: Timestamp, waker: &Waker) -> Result<bool, Answer> {
         let Some((ticket, first)) = self.source.lines().join(self.key, waker) else {
-            return Err(self.source.others_are_first(self.key, now));
+            return Err(self.source.has_earlier_waiters(self.key, now));
         };
         self.ticket = Some(ticket);
         Ok(first)
@@ -144,7 +146,7 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
 
     fn give_up(&mut self, now: Timestamp) -> Step {
         self.leave();
-        Step::Done(self.source.others_are_first(self.key, now))
+        Step::Done(self.source.has_earlier_waiters(self.key, now))
     }
 
     fn leave(&mut self) {
@@ -155,13 +157,13 @@ impl<'a, S: Source + ?Sized> Turn<'a, S> {
 }
 
 impl<S: Source + ?Sized> Drop for Turn<'_, S> {
-    /// Who stops waiting leaves the line, and the next one moves up.
+    /// Leaves the queue and wakes the next in it.
     fn drop(&mut self) {
         self.leave();
     }
 }
 
-/// An answer in which the wait counts from `since`, and not from when the permits were taken.
+/// Returns an answer whose wait counts from `since`, not from when the permits were taken.
 pub(crate) fn reckoned(answer: Answer, since: Timestamp) -> Answer {
     match answer.outcome {
         Outcome::Granted { wait, receipt } => waited(answer, since, receipt.at().max(since) + wait),
@@ -169,7 +171,7 @@ pub(crate) fn reckoned(answer: Answer, since: Timestamp) -> Answer {
     }
 }
 
-/// A granted answer in which the wait is all of it, from `began` to `then`.
+/// Returns a granted answer whose wait is the whole time from `began` to `then`.
 fn waited(answer: Answer, began: Timestamp, then: Timestamp) -> Answer {
     match answer.outcome {
         Outcome::Granted { receipt, .. } => {

@@ -1,7 +1,7 @@
-//! The table and the waiters under many random schedules: nothing is lost, nothing is given twice, nobody is stuck.
+//! The table and the waiters under many random schedules: nothing is lost, nothing is granted twice, no thread hangs.
 //!
-//! Run by `cargo xtask test` with `--cfg shuttle`. A thread that waits for nothing but a wake-up parks for good, and
-//! shuttle tells when all that is left is parked: a lost wake-up is a failure here and not a slow test.
+//! Run by `cargo xtask test` with `--cfg shuttle`. A thread that waits only for a wake-up parks without a timeout, and
+//! shuttle reports when all remaining threads are parked: a lost wake-up is a failure and not a slow test.
 
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
@@ -27,7 +27,7 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
     shuttle::check_random(body, ITERATIONS);
 }
 
-/// A clock that moves when somebody waits for it, and for nobody who waits for a wake-up.
+/// A clock that a timed wait advances, and a wait for a wake-up does not.
 #[derive(Clone, Debug)]
 struct TestClock(Arc<AtomicU64>);
 
@@ -47,7 +47,7 @@ impl Clock for TestClock {
         if at_most > DAY {
             return thread::park();
         }
-        // Others may run for a while before the time is over; or the time is over at once.
+        // Other threads may run before the wait is over, or it is over immediately.
         let over = self.now() + at_most;
         thread::yield_now();
         self.0.fetch_max(over.as_nanos(), Ordering::SeqCst);

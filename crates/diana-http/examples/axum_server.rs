@@ -1,4 +1,4 @@
-//! An axum server with Diana before its handlers.
+//! An axum server with Diana as a layer.
 //!
 //! ```text
 //! cargo run -p diana-http --example axum_server --features axum

@@ -1,4 +1,4 @@
-//! A server on hyper alone, with Diana before its function.
+//! A plain hyper server with Diana as a layer.
 //!
 //! ```text
 //! cargo run -p diana-http --example hyper_server

@@ -1,4 +1,4 @@
-//! A gRPC server on tonic with Diana before its services: here the standard health service.
+//! A gRPC server on tonic with Diana as a layer: here with the standard health service.
 //!
 //! ```text
 //! cargo run -p diana-http --example tonic_server

@@ -1,4 +1,4 @@
-//! What the rules can ask about an HTTP request.
+//! The attributes of an HTTP request for rules.
 
 use crate::cookies::Cookies;
 use crate::method::normal_method;
@@ -35,19 +35,19 @@ pub struct HttpAttributes<'a> {
     client: Option<IpAddr>,
     query: Query<'a>,
     cookies: Cookies<'a>,
-    /// Whether the path is as rules compare it, so that it has one form.
+    /// Whether the path is already normal, so that it has one form.
     has_normal_path: bool,
-    /// Else its forms, once a rule has asked for them.
+    /// Otherwise its forms, computed at the first use.
     forms: OnceLock<(Cow<'a, str>, Vec<String>)>,
 }
 
 impl<'a> HttpAttributes<'a> {
-    /// A request of this client.
+    /// Creates the attributes of a request of this client.
     pub fn of<B>(request: &'a Request<B>, client: Option<IpAddr>) -> Self {
         Self::new(request.method(), request.uri(), request.headers(), client)
     }
 
-    /// A request of this client, by its head.
+    /// Creates the attributes of a request of this client, from its head.
     pub fn of_head(head: &'a Parts, client: Option<IpAddr>) -> Self {
         Self::new(&head.method, &head.uri, &head.headers, client)
     }
@@ -57,7 +57,7 @@ impl<'a> HttpAttributes<'a> {
         Self { method, uri, headers, client, query, cookies, has_normal_path, forms: OnceLock::new() }
     }
 
-    /// The host that was asked for, without its port: what the URI says wins over the header.
+    /// Returns the host of the request, without its port: the URI takes precedence over the header.
     fn host(&self) -> Option<Cow<'a, str>> {
         let host = match self.uri.authority() {
             Some(authority) => authority.as_str().rsplit('@').next()?.as_bytes(),
@@ -70,7 +70,7 @@ impl<'a> HttpAttributes<'a> {
         if self.has_normal_path { self.uri.path() } else { &self.forms().0 }
     }
 
-    /// The decoded form of the path, and the others.
+    /// Returns the decoded form of the path, and the others.
     #[cold]
     fn forms(&self) -> &(Cow<'a, str>, Vec<String>) {
         self.forms.get_or_init(|| (decoded_path(self.uri.path()), other_paths(self.uri.path())))
@@ -92,7 +92,7 @@ impl Attributes for HttpAttributes<'_> {
             Attribute::Header(name) => self.header(name),
             Attribute::Cookie(name) => self.cookies.get(name),
             Attribute::Query(name) => self.query.get(name),
-            // Tokens and names are what the file's `identity` makes of the rest; parameters of the path, what a rule does.
+            // Tokens and named attributes come from the file's `identity`, path parameters from a rule.
             _ => None,
         }
     }

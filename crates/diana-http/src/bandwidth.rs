@@ -1,17 +1,17 @@
-//! Bodies that flow no faster than the rules allow: `bandwidth`.
+//! Throttled bodies: `bandwidth`.
 //!
 //! # How it works
-//! A rule's bandwidth is a token bucket of bytes, one for each key. A body takes from it what it wants to pass on: a whole frame
-//! if so much may go at once, and else a piece of it, as much as the rate gives in 20 ms, which it reserves and waits for.
-//! So what is above the burst flows evenly, and bodies that share a bucket take turns, piece by piece.
+//! A rule's bandwidth is a token bucket of bytes, one for each key. A body acquires permits for the bytes to pass on: a
+//! whole frame if it can pass now, otherwise a chunk of it, as much as the rate grants in 20 ms, which it reserves and
+//! waits for. So bytes over the burst flow evenly, and bodies that share a bucket take turns, chunk by chunk.
 //!
 //! # What always holds (tests/it/bandwidth.rs)
 //! - Every byte passes, in order, and so do trailers and errors.
-//! - In every span `t`, at most `burst + rate × t` bytes of a key are granted, beyond the burst in pieces of 20 ms; and at most
-//!   `burst + rate × (t + 50 ms)` pass, since a body that is woken late makes up for it.
-//! - A body that is woken late loses nothing of the rate, however small the burst: turns of the last 50 ms are used at once.
-//! - Where several rules slow a body down, the slowest governs.
-//! - A body that is dropped gives back the piece that it was waiting for.
+//! - In every span `t`, at most `burst + rate × t` bytes of a key are granted, over the burst in chunks of 20 ms; and
+//!   at most `burst + rate × (t + 50 ms)` pass, since a body that is woken late catches up.
+//! - A late wake-up does not reduce the rate, however small the burst: grants of the last 50 ms are used immediately.
+//! - If several rules throttle a body, the slowest determines the rate.
+//! - Dropping a body refunds the chunk that it was waiting for.
 
 mod meter;
 mod throttled_body;
@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 pub use throttled_body::ThrottledBody;
 
-/// What slows the bodies of one request down.
+/// Throttles the bodies of one request.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -50,7 +50,7 @@ pub use throttled_body::ThrottledBody;
 #[derive(Clone, Debug, Default)]
 pub struct Throttle(Option<Box<Paced>>);
 
-/// The buckets that bodies take from, and where they are.
+/// The buckets of the bodies, and their store.
 #[derive(Clone, Debug)]
 struct Paced {
     counts: Arc<dyn Counts>,
@@ -58,12 +58,12 @@ struct Paced {
 }
 
 impl Throttle {
-    /// What the rules that a request was granted by say about its bodies. Costs nothing where they say nothing.
+    /// Returns the throttle of the rules that granted a request. Without `bandwidth` it costs nothing.
     pub fn of<S: Store + 'static>(engine: &Arc<Engine<S>>, verdict: &Verdict) -> Self {
         let mut meters = SmallVec::new();
         for applied in verdict.found().applied() {
             let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
-            // A shadow refuses nobody, and slows nobody down either.
+            // A shadow rule does not throttle.
             let (Some(limit), Mode::Enforced) = (rule.bandwidth(), applied.mode) else { continue };
             meters.extend(Meter::new(rule.rule(), limit, verdict.found().key(applied)));
         }
@@ -74,17 +74,17 @@ impl Throttle {
         Self(Some(Box::new(Paced { counts, meters })))
     }
 
-    /// Whether anything is slowed down.
+    /// Returns `true` if nothing is throttled.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The request's body, as fast as the rules allow.
+    /// Throttles the request's body according to the rules.
     pub fn request<B>(&self, body: B) -> ThrottledBody<B> {
         self.slow(body, Bodies::Request)
     }
 
-    /// The response's body, as fast as the rules allow.
+    /// Throttles the response's body according to the rules.
     pub fn response<B>(&self, body: B) -> ThrottledBody<B> {
         self.slow(body, Bodies::Response)
     }

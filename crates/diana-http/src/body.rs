@@ -1,4 +1,4 @@
-//! The body of a response that passes.
+//! The response body of a granted request.
 
 use crate::bandwidth::ThrottledBody;
 use crate::permit::RequestPermit;
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response that passes, as fast as its rules allow. When it ends, fails or is dropped, what the request
-    /// holds is given back.
+    /// The response body of a granted request, throttled by its rules. When it ends, fails or is dropped, the request's
+    /// permits are released.
     pub struct PermitBody<B, S = MemoryStore>
     where
         S: Store,
@@ -29,7 +29,7 @@ impl<B, S: Store + 'static> PermitBody<B, S> {
         Self { body, held }
     }
 
-    /// A body that nothing holds, and nothing slows down.
+    /// Creates a body without permits and throttling.
     pub(crate) fn freely(body: B) -> Self {
         Self::new(ThrottledBody::freely(body), None)
     }
@@ -45,7 +45,8 @@ impl<B: Body, S: Store + 'static> Body for PermitBody<B, S> {
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let mut this = self.project();
         let frame = ready!(this.body.as_mut().poll_frame(context));
-        // Before the last of it is sent: a client that has all of the response may come again at once.
+        // Before the last frame is sent: a client that has received the whole response may send its next request
+        // immediately.
         if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
             *this.held = None;
         }

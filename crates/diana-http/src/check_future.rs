@@ -1,4 +1,4 @@
-//! A decision about a request, and the wait that it asks for.
+//! The future of a decision, including its wait.
 
 use crate::attributes::HttpAttributes;
 use crate::check_result::{CheckResult, Rerouted};
@@ -15,19 +15,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Sleep;
 
-/// A decision about a request, and the wait that it asks for. Dropping it gives everything back.
+/// The future of a decision, including its wait. Dropping it refunds everything.
 #[must_use = "nothing is decided until it is awaited"]
 pub struct CheckFuture<S: Store + 'static = MemoryStore>(State<S>);
 
 enum State<S: Store + 'static> {
     Done(CheckResult<S>),
-    /// Granted, in a while.
+    /// Granted, after a wait.
     Granted(RequestPermit<S>, Duration),
-    /// Granted, and waiting for its turn.
+    /// Granted, and waiting.
     Waiting(RequestPermit<S>, Pin<Box<Sleep>>),
-    /// The shared store is asked, or the request stands in line.
+    /// Querying the shared store, or queued.
     Asking(Box<Asking<S>>),
-    /// Whoever asks again has had the answer.
+    /// Polled after completion.
     HandedOut,
 }
 
@@ -51,7 +51,7 @@ impl<S: Store + 'static> CheckFuture<S> {
     }
 }
 
-/// What follows from a verdict.
+/// Returns the state for a verdict.
 fn decided<S: Store + 'static>(
     verdict: Verdict,
     filter: &Arc<Inner<S>>,
@@ -61,16 +61,12 @@ fn decided<S: Store + 'static>(
     match verdict.wait() {
         Some(wait) => {
             let pass = RequestPermit::new(verdict, Arc::clone(filter));
-            if wait == Duration::ZERO {
-                State::Done(CheckResult::RequestPermit(pass))
-            } else {
-                State::Granted(pass, wait)
-            }
+            if wait == Duration::ZERO { State::Done(CheckResult::Allow(pass)) } else { State::Granted(pass, wait) }
         }
-        None if matches!(verdict.over(), Some(OverLimit::Divert(_))) => {
-            State::Done(CheckResult::Divert(Rerouted { verdict, headers }))
+        None if matches!(verdict.over(), Some(OverLimit::Reroute(_))) => {
+            State::Done(CheckResult::Reroute(Rerouted { verdict, headers }))
         }
-        None => State::Done(CheckResult::Refuse(Denial { verdict, headers, manner: manner() })),
+        None => State::Done(CheckResult::Deny(Denial { verdict, headers, manner: manner() })),
     }
 }
 
@@ -90,7 +86,7 @@ impl<S: Store + 'static> Future for CheckFuture<S> {
             match std::mem::replace(state, State::HandedOut) {
                 State::Done(checked) => return Poll::Ready(checked),
                 State::Granted(pass, wait) => *state = State::Waiting(pass, Box::pin(tokio::time::sleep(wait))),
-                State::Waiting(pass, _) => return Poll::Ready(CheckResult::RequestPermit(pass)),
+                State::Waiting(pass, _) => return Poll::Ready(CheckResult::Allow(pass)),
                 State::Asking(_) | State::HandedOut => return Poll::Pending,
             }
         }

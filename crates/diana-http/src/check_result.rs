@@ -1,4 +1,4 @@
-//! What becomes of a request.
+//! The result of a check.
 
 use crate::attributes::HttpAttributes;
 use crate::cost_header;
@@ -12,18 +12,18 @@ use http::HeaderMap;
 use http::request::Parts;
 use std::fmt;
 
-/// What becomes of a request.
+/// The result of a check.
 #[must_use = "a refused request must not go on"]
 pub enum CheckResult<S: Store + 'static = MemoryStore> {
-    /// It goes on.
-    RequestPermit(RequestPermit<S>),
-    /// It is over a limit whose rule sends such requests elsewhere.
-    Divert(Rerouted),
-    /// It is refused.
-    Refuse(Denial),
+    /// Granted.
+    Allow(RequestPermit<S>),
+    /// Over a limit whose rule reroutes such requests.
+    Reroute(Rerouted),
+    /// Denied.
+    Deny(Denial),
 }
 
-/// A request that goes elsewhere, since it is over a limit. Nothing was charged for it, and it holds nothing.
+/// A request that is rerouted, because it is over a limit. It was not charged and holds no permits.
 #[derive(Debug)]
 pub struct Rerouted {
     pub(crate) verdict: Verdict,
@@ -31,27 +31,27 @@ pub struct Rerouted {
 }
 
 impl Rerouted {
-    /// Where it goes.
+    /// Returns the target.
     pub fn to(&self) -> &Upstream {
         match self.verdict.over() {
-            Some(OverLimit::Divert(to)) => to,
+            Some(OverLimit::Reroute(to)) => to,
             _ => unreachable!("only what is diverted becomes one of these"),
         }
     }
 
-    /// What was decided.
+    /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// A refusal in its place, for whoever has nowhere else to send it. `head` is the request's.
+    /// Converts it to a denial, if there is no other upstream. `head` is the request's.
     pub fn refuse(self, head: &Parts) -> Denial {
         let manner = ResponseFormat::of(&HttpAttributes::of_head(head, None));
         Denial { verdict: self.verdict, headers: self.headers, manner }
     }
 
-    /// Tells the client where it stands, in the head of the answer. A cost that stands there goes: nothing was charged, and
-    /// clients never see it.
+    /// Adds the rate limit headers to the response. Removes its cost header: nothing was charged, and clients must not
+    /// see it.
     pub fn add_fields(&self, headers: &mut HeaderMap) {
         headers.remove(cost_header::COST);
         ratelimit_headers::add(headers, &self.verdict, self.headers);
@@ -61,9 +61,9 @@ impl Rerouted {
 impl<S: Store + 'static> fmt::Debug for CheckResult<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RequestPermit(pass) => f.debug_tuple("RequestPermit").field(pass).finish(),
-            Self::Divert(diverted) => f.debug_tuple("Divert").field(diverted).finish(),
-            Self::Refuse(refused) => f.debug_tuple("Refuse").field(refused).finish(),
+            Self::Allow(pass) => f.debug_tuple("Allow").field(pass).finish(),
+            Self::Reroute(diverted) => f.debug_tuple("Reroute").field(diverted).finish(),
+            Self::Deny(refused) => f.debug_tuple("Deny").field(refused).finish(),
         }
     }
 }

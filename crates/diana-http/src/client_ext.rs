@@ -1,16 +1,18 @@
-//! What the layers for clients know of a call and of its answer, whichever client makes it.
+//! Requests and responses of HTTP clients, as the client layers need them.
 //!
-//! They are written once, for `http::Request` and (feature `reqwest`) for reqwest's own; a client with types of its own gets
-//! them by these two traits.
+//! The layers are generic over `http::Request` and (feature `reqwest`) reqwest's own; a client with other types
+//! implements these two traits.
 
 use http::header::HOST;
 use http::{HeaderMap, Request, Response, StatusCode};
 
-/// A call over HTTP.
+/// A request of an HTTP client.
 pub trait RequestHost {
-    /// Whom it goes to: the host in lower case, and the port unless it is the scheme's own. `None` if it names nobody.
+    /// Returns its target: the host in lower case, and the port unless it is the scheme's default. `None` if it has no
+    /// host.
     ///
-    /// It is what [`RetryAfterLayer`](crate::HeedLayer) goes by, and a key for [`ClientRateLimitLayer::keyed`](crate::OutgoingLayer::keyed):
+    /// [`RetryAfterLayer`](crate::RetryAfterLayer) uses it, and it can be a key for
+    /// [`ClientRateLimitLayer::keyed`](crate::ClientRateLimitLayer::keyed):
     ///
     /// ```
     /// use diana::core::{KeyedLimiter, Quota};
@@ -28,15 +30,16 @@ pub trait RequestHost {
     fn host(&self) -> Option<String>;
 }
 
-/// The answer to a call over HTTP.
+/// A response for an HTTP client.
 pub trait ResponseMeta {
-    /// Whether it is a refusal.
+    /// Returns its status, which shows whether the request was denied.
     fn status(&self) -> StatusCode;
 
-    /// Where it says when to come again.
+    /// Returns its headers, which may have the retry time.
     fn headers(&self) -> &HeaderMap;
 
-    /// Who answered, in the form of [`RequestHost::host`], if the client knows: behind a redirect it is not who was asked.
+    /// Returns the host that answered, in the form of [`RequestHost::host`], if the client knows it: after a redirect
+    /// it differs from the requested one.
     fn answered_by(&self) -> Option<String> {
         None
     }
@@ -62,7 +65,7 @@ impl<B> ResponseMeta for Response<B> {
     }
 }
 
-/// One name for each host, however its address is spelled. Who may be allowed in there is no part of it: errors show it.
+/// Returns one name for each host, for all spellings of its address. It has no credentials, since errors show it.
 pub(crate) fn name(scheme: Option<&str>, host: &str, port: Option<u16>) -> String {
     let own = match scheme {
         Some("http") => Some(80),

@@ -1,7 +1,8 @@
-//! Who asks: the client's address behind proxies.
+//! The client's address behind proxies.
 //!
-//! Anybody can send `X-Forwarded-For`. So only what trusted proxies added to it is believed: the walk begins at whoever is
-//! connected, and goes on to the left as long as it meets trusted ones. The first that is not trusted is the client.
+//! Clients can forge `X-Forwarded-For`. So only the entries that trusted proxies added are used: starting at the peer
+//! of the connection, they are read from right to left as long as the addresses are trusted. The first untrusted
+//! address is the client.
 //!
 //! ```text
 //! X-Forwarded-For: 1.1.1.1, 203.0.113.7, 10.0.0.2      connected: 10.0.0.1      trusted: 10.0.0.0/8
@@ -11,8 +12,8 @@
 //!
 //! # What always holds (tests/it/client.rs)
 //! - Whatever a client sends, its address is not left of the one that the last trusted proxy saw.
-//! - What is no address ends the walk at the last good one.
-//! - An IPv4 address in IPv6's clothes is the IPv4 address.
+//! - An invalid address ends the search at the last valid one.
+//! - An IPv4-mapped IPv6 address is the IPv4 address.
 
 use http::header::{FORWARDED, HeaderName};
 use http::{HeaderMap, HeaderValue};
@@ -21,10 +22,10 @@ use std::net::{IpAddr, SocketAddr};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The client's address, if `peer` is connected, and these proxies are trusted.
+/// Returns the client's address, given the peer of the connection and the trusted proxies.
 ///
-/// `Forwarded` is looked at only where there is no `X-Forwarded-For`: a trusted proxy that writes the former has to drop the
-/// latter, as one that writes the latter has nothing to do.
+/// `Forwarded` is only read if there is no `X-Forwarded-For`: a trusted proxy that sets the former has to remove the
+/// latter; one that sets the latter need not do anything.
 pub fn client_address(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> IpAddr {
     let peer = peer.to_canonical();
     if !is_trusted(peer, trusted) {
@@ -41,7 +42,7 @@ fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// The first that is not trusted; the last good one, if there is none.
+/// Returns the first untrusted address; the last valid one if all are trusted.
 fn walk(peer: IpAddr, trusted: &[IpNet], hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let mut last = peer;
     for hop in hops {
@@ -54,21 +55,21 @@ fn walk(peer: IpAddr, trusted: &[IpNet], hops: impl Iterator<Item = Option<IpAdd
     last
 }
 
-/// What the proxies said, the nearest one first.
+/// Returns the entries of the proxies, the nearest one first.
 fn hops<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().rev().map(HeaderValue::to_str);
-    // A line that is no text has one hop that is no address.
+    // A line that is not valid text counts as one invalid entry.
     lines.flat_map(|line| line.unwrap_or("?").rsplit(',').map(str::trim))
 }
 
-/// An address as proxies write it: perhaps with brackets, and with a port.
+/// Parses an address as proxies write it: with optional brackets and port.
 fn address(hop: &str) -> Option<IpAddr> {
     let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(hop);
     let address = bare.parse().or_else(|_| hop.parse::<SocketAddr>().map(|address| address.ip()));
     address.ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// What stands behind `for=` in a hop of `Forwarded`.
+/// Returns the value of `for=` in an entry of `Forwarded`.
 fn forwarded_for(hop: &str) -> Option<&str> {
     let pairs = hop.split(';').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;

@@ -1,14 +1,14 @@
-//! The other side: a client that keeps its calls under a limit, by waiting.
+//! Client middleware that keeps outgoing calls under a limit, by waiting.
 //!
-//! Whoever calls an API that allows 10 requests a second is better off waiting for its turn than being refused there. This is
-//! a tower layer for any client: hyper-util's, reqwest's, tonic's channel, or a function.
+//! For a client of an API with 10 requests per second, waiting is better than being denied by the API. This is a tower
+//! layer for any client: hyper-util's, reqwest's, tonic's channel, or a function.
 //!
 //! # What always holds (tests/it/outgoing.rs)
-//! - No more calls go out than the limit grants; those who wait go in the order in which they came, where the limit is a
-//!   [`Limiter`], a [`KeyedLimiter`] or [`ConcurrencyLimiter`].
-//! - A call whose turn does not come within the maximum wait fails without having been sent, and the error names the limit.
-//! - A call that is dropped while it waits gives its turn to the next that comes; those who wait already keep the time that they
-//!   were promised.
+//! - No more calls are sent than the limit grants; waiting calls are sent in FIFO order if the limit is a [`Limiter`],
+//!   a [`KeyedLimiter`] or a [`ConcurrencyLimiter`].
+//! - A call that is not granted within the maximum wait fails without having been sent, and the error names the limit.
+//! - A call that is dropped while it waits releases its reservation to the next call; calls that already wait keep
+//!   their reserved times.
 
 mod error;
 mod limit;
@@ -26,10 +26,10 @@ use std::time::Duration;
 use tower_layer::Layer;
 pub(crate) use waiting::Waiting;
 
-/// How long a call waits for its turn unless it is told otherwise.
+/// The default maximum wait of a call.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Keeps the calls of a client under a limit: each waits for its turn.
+/// Keeps the calls of a client under a limit: each waits until it is granted.
 ///
 /// ```
 /// use diana::core::{Limiter, Quota};
@@ -53,7 +53,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 ///
-/// the maximum wait is 30 seconds unless you say otherwise. Rules from a file: [`by_rules`](Self::by_rules).
+/// The maximum wait is 30 seconds by default. Rules from a file: [`by_rules`](Self::by_rules).
 #[derive(Debug)]
 pub struct ClientRateLimitLayer<L> {
     limit: Arc<L>,
@@ -62,50 +62,50 @@ pub struct ClientRateLimitLayer<L> {
 }
 
 impl ClientRateLimitLayer<Limiter> {
-    /// One limit for all calls, by a name that errors show.
+    /// Creates one limit for all calls, with a name for errors.
     pub fn new(name: impl Into<Arc<str>>, limiter: impl Into<Arc<Limiter>>) -> Self {
         Self { limit: limiter.into(), name: name.into(), max_wait: MAX_WAIT }
     }
 }
 
 impl ClientRateLimitLayer<ConcurrencyLimiter> {
-    /// So many calls at a time: each gives its place back when its response is there.
+    /// Limits concurrent calls: each releases its permit when its response has arrived.
     pub fn at_a_time(name: impl Into<Arc<str>>, permits: ConcurrencyLimiter) -> Self {
         Self { limit: Arc::new(permits), name: name.into(), max_wait: MAX_WAIT }
     }
 }
 
 impl<F> ClientRateLimitLayer<ByKey<F>> {
-    /// A limit for each key that `key` tells of a call: a host, an account. A call without a key is not limited.
+    /// Creates a limit for each key that `key` returns: a host, an account. A call without a key is not limited.
     pub fn keyed(name: impl Into<Arc<str>>, limiter: impl Into<Arc<KeyedLimiter<str>>>, key: F) -> Self {
         Self { limit: Arc::new(ByKey::new(limiter.into(), key)), name: name.into(), max_wait: MAX_WAIT }
     }
 }
 
 impl<S: Store + 'static> ClientRateLimitLayer<Filter<S>> {
-    /// The rules of an engine, for a client of HTTP: what they say about `path`, `host`, `method` and headers is about the calls
-    /// that go out. A call holds what it holds (`concurrent`) until the head of its response is there.
+    /// Applies the rules of an engine to an HTTP client: `path`, `host`, `method` and headers in rules refer to
+    /// outgoing calls. A call holds its concurrency permits (`concurrent`) until its response head has arrived.
     ///
-    /// A rule that has no `wait` is waited for as well, as long as the maximum wait allows; then it is first come, first served
-    /// only as far as calls wait for the same time.
+    /// Rules without `wait` are waited for as well, up to the maximum wait; then the order is FIFO only among calls
+    /// that wait for the same time.
     pub fn by_rules(filter: Filter<S>) -> Self {
         Self { limit: Arc::new(filter), name: "rules".into(), max_wait: MAX_WAIT }
     }
 }
 
 impl<L> ClientRateLimitLayer<L> {
-    /// Any limit, by a name that errors show.
+    /// Creates a layer with any limit, and a name for errors.
     pub fn with_limit(name: impl Into<Arc<str>>, limit: impl Into<Arc<L>>) -> Self {
         Self { limit: limit.into(), name: name.into(), max_wait: MAX_WAIT }
     }
 
-    /// How long a call waits for its turn; beyond it, it fails, at once if that can be told.
+    /// Sets how long a call waits; a call that needs longer fails, immediately if that can be predicted.
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// Waits for the turn of a call.
+    /// Waits until a call is granted.
     pub(crate) fn turn<R>(&self, call: &R) -> Waiting<L::Held>
     where
         L: ClientLimit<R>,

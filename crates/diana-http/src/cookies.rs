@@ -1,7 +1,7 @@
 //! The cookies of a request.
 //!
-//! Cookies are separated by `;`. nginx takes a comma for a separator, too, so what stands before or behind one can be read in two ways:
-//! its value is [`SEVERAL`], which is one key for all such requests. (RFC 6265 has no commas in values.)
+//! Cookies are separated by `;`. nginx treats a comma as a separator, too, so the pairs next to one are ambiguous:
+//! their value is [`SEVERAL`], which is one key for all such requests. (RFC 6265 does not allow commas in values.)
 
 use crate::pairs::{PairIndex, SHORT, value};
 use diana::rules::SEVERAL;
@@ -11,7 +11,7 @@ use percent_encoding::percent_decode;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// The cookies of one request. Long ones are parsed once, however many rules ask for them.
+/// The cookies of one request. Long headers are parsed once, for any number of lookups.
 #[derive(Clone, Debug)]
 pub(crate) struct Cookies<'a> {
     headers: &'a HeaderMap,
@@ -23,7 +23,7 @@ impl<'a> Cookies<'a> {
         Self { headers, index: OnceLock::new() }
     }
 
-    /// The value of a cookie; [`SEVERAL`] if services may read different ones.
+    /// Returns the value of a cookie; [`SEVERAL`] if services may read different ones.
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         let lines = self.headers.get_all(COOKIE);
         if lines.iter().map(HeaderValue::len).sum::<usize>() <= SHORT {
@@ -33,7 +33,7 @@ impl<'a> Cookies<'a> {
     }
 }
 
-/// Every name of a line, and how to get its value.
+/// Returns every name of a line, with a function for its value.
 fn pairs<'a>(line: &'a HeaderValue) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce() -> Cow<'a, str>)> {
     line.as_bytes().split(|byte| *byte == b';').filter(|part| !part.is_empty()).flat_map(|part| {
         let is_ambiguous = part.contains(&b',');
@@ -46,10 +46,10 @@ fn pairs<'a>(line: &'a HeaderValue) -> impl Iterator<Item = (Cow<'a, str>, impl 
     })
 }
 
-/// A name or a value without whitespace around it: that of Unicode, as Django strips it, and that of Latin-1, as Starlette does.
+/// Trims whitespace around a name or a value: that of Unicode, like Django, and that of Latin-1, like Starlette.
 fn trimmed(text: &[u8]) -> &[u8] {
     let mut text = text.trim_ascii();
-    // Whitespace other than that of ASCII begins and ends with such bytes.
+    // Non-ASCII whitespace starts and ends with such bytes.
     while let Some(first) = text.first().filter(|byte| !byte.is_ascii()) {
         let start = (2..=4).find_map(|length| str::from_utf8(text.get(..length)?).ok());
         match blank(*first, start) {
@@ -67,8 +67,8 @@ fn trimmed(text: &[u8]) -> &[u8] {
     text
 }
 
-/// How many bytes long the whitespace is that a byte beyond ASCII is, or a part of; 0 if it is none. `letter` is the character that it
-/// belongs to, if that is UTF-8.
+/// Returns the length in bytes of the whitespace that a non-ASCII byte belongs to; 0 if it is none. `letter` is the
+/// character that the byte belongs to, if it is UTF-8.
 fn blank(byte: u8, letter: Option<&str>) -> usize {
     let is_blank = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '\u{feff}';
     match letter {
@@ -78,8 +78,8 @@ fn blank(byte: u8, letter: Option<&str>) -> usize {
     }
 }
 
-/// The value of a cookie, as most services read it: without its quotes, and what is escaped in quotes, and what is
-/// percent-encoded, decoded. So nobody gets a new key by spelling a session otherwise.
+/// Decodes the value of a cookie like most services: removes quotes, and decodes escapes in quotes and
+/// percent-encoding. So a client can't get a new key by spelling a session differently.
 fn decoded(value: &[u8]) -> Cow<'_, str> {
     let quoted = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     let bare = match quoted {
@@ -93,7 +93,7 @@ fn decoded(value: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// What stands between quotes, as Python's services read it: `\"` is `"`, and `\101` is the byte of that octal number.
+/// Decodes a quoted value like Python's services: `\"` is `"`, and `\101` is the byte of that octal number.
 fn unescaped(quoted: &[u8]) -> Vec<u8> {
     let (mut plain, mut rest) = (Vec::with_capacity(quoted.len()), quoted);
     while let [first, behind @ ..] = rest {

@@ -1,7 +1,8 @@
-//! What a response says about what its request cost: `x-diana-cost: 250`, or `x-diana-cost: tokens=250, bytes=98304`.
+//! The response header with the actual cost: `x-diana-cost: 250`, or `x-diana-cost: tokens=250, bytes=98304`.
 //!
-//! A service that knows the cost only afterwards (tokens of a model, rows of a query) says it in its response. A number alone
-//! is for every rule with a `cost`; a number behind a rule's name is for that rule. The client never sees the field.
+//! A service that knows the cost only afterwards (tokens of a model, rows of a query) returns it in its response. A
+//! plain number applies to every rule with a `cost`; a number with a rule's name to that rule. The header is removed
+//! before the client receives the response.
 
 use diana::ActualCost;
 use http::HeaderMap;
@@ -9,7 +10,7 @@ use http::header::HeaderName;
 
 pub(crate) const COST: HeaderName = HeaderName::from_static("x-diana-cost");
 
-/// Takes what a response says about costs out of its head. What can't be read is nothing.
+/// Removes the costs from a response head and returns them. Invalid values are ignored.
 pub(crate) fn take(headers: &mut HeaderMap) -> Option<ActualCost> {
     if !headers.contains_key(COST) {
         return None;
@@ -26,7 +27,7 @@ pub(crate) fn take(headers: &mut HeaderMap) -> Option<ActualCost> {
     (!costs.is_empty()).then_some(costs)
 }
 
-/// Digits, and nothing else.
+/// Parses digits only.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()

@@ -1,4 +1,4 @@
-//! A refusal: the status, when to come again, and why, in the form that the client asks for.
+//! Responses to denied requests: the status, the retry time and the reason, in the format that the client accepts.
 
 mod grpc;
 mod negotiate;
@@ -16,7 +16,7 @@ use negotiate::Form;
 pub(crate) use negotiate::ResponseFormat;
 use std::sync::Arc;
 
-/// A request that is refused.
+/// A denied request.
 #[derive(Debug)]
 pub struct Denial {
     pub(crate) verdict: Verdict,
@@ -24,16 +24,16 @@ pub struct Denial {
     pub(crate) manner: ResponseFormat,
 }
 
-/// A refusal by one limit that was told before.
+/// A cached response of a denial by one limit.
 pub(crate) struct CachedDenial {
     like: CacheKey,
-    /// What the rule answers in the user's own words.
+    /// The rule's custom response.
     answer: Option<Arc<CustomResponse>>,
     headers: HeaderMap,
     body: Bytes,
 }
 
-/// What the words of a refusal depend on, but for the limit itself.
+/// The inputs of a denial's response, besides the limit itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct CacheKey {
     status: StatusCode,
@@ -44,7 +44,7 @@ struct CacheKey {
 }
 
 impl CachedDenial {
-    /// The same again, if it is what another refusal would say.
+    /// Returns the cached response if it has the same inputs.
     fn told(&self, like: &CacheKey, asked: &Asked<'_>) -> Option<(StatusCode, HeaderMap, Bytes)> {
         let is_same = match (&self.answer, &asked.rule.answer) {
             (Some(known), Some(answer)) => Arc::ptr_eq(known, answer),
@@ -55,18 +55,18 @@ impl CachedDenial {
 }
 
 impl Denial {
-    /// What was decided.
+    /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// What is answered, as HTTP has it; to a call by gRPC it is said otherwise.
+    /// Returns the HTTP status; the response to a gRPC call has a gRPC status instead.
     pub fn status(&self) -> StatusCode {
         let status = self.verdict.status().and_then(|status| StatusCode::from_u16(status).ok());
         status.unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// The response.
+    /// Returns the response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let (status, headers, body) = self.answer();
         let body = if self.manner.has_body { body } else { Bytes::new() };
@@ -76,7 +76,7 @@ impl Denial {
         response
     }
 
-    /// What is answered. One limit refuses again and again, mostly in the same words: then they are there already.
+    /// Returns the parts of the response. A limit often denies with the same response, which is then cached.
     fn answer(&self) -> (StatusCode, HeaderMap, Bytes) {
         let only = if self.manner.form == Form::Json { self.verdict.only() } else { None };
         let Some(only) = only else { return self.make() };
@@ -121,20 +121,20 @@ impl Denial {
         (status, headers, body)
     }
 
-    /// In how many seconds it is worth to come again; `None` if it never is.
+    /// Returns the seconds until a retry makes sense; `None` if it never does.
     fn retry_after(&self) -> Option<u64> {
         ratelimit_headers::retry_after(self.verdict.retry()?)
     }
 }
 
-/// What the rule answers in the user's own words, if it does.
+/// Returns the rule's custom response, if it has one.
 fn own_answer(reason: Option<&Reason<'_>>) -> Option<(HeaderValue, Bytes)> {
     match reason? {
         Reason::Limit(asked) => {
             let answer = asked.rule.answer.as_ref()?;
             Some(policy_cache::with(asked, |policy| policy.own(answer)))
         }
-        // The user's words are about limits, and this request is wrong by itself.
+        // A custom response is about limits, and this request is invalid by itself.
         Reason::Rule { why: DenyReason::Cost, .. } => None,
         Reason::Rule { rule, .. } => rule.answer.as_deref().map(policy_cache::own),
         _ => None,

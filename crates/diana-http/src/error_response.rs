@@ -1,4 +1,4 @@
-//! A call that a limit on a function refused, as a response.
+//! The response to a call that a limit on a function denied.
 
 use crate::denial::problem;
 use crate::ratelimit_headers;
@@ -11,18 +11,20 @@ use http_body_util::Full;
 use std::fmt;
 use std::sync::LazyLock;
 
-/// Whether a mistake may be logged now: ten times, then once a second, since each call of a client could be one.
+/// Returns `true` if a mistake may be logged now: ten times, then once per second, since each call of a client could
+/// cause one.
 fn may_log() -> bool {
     static LIMITER: LazyLock<Option<Limiter>> =
         LazyLock::new(|| Quota::per_second(1).and_then(|quota| quota.with_burst(10)).ok().map(Limiter::new));
     LIMITER.as_ref().is_some_and(|limiter| limiter.check().is_granted())
 }
 
-/// A call that a limit on a function refused, as a response: the status, `Retry-After`, and a body of
-/// `application/problem+json`. A handler returns it as its error; with the feature `axum` it is a response of axum's.
+/// The response to a call that a limit on a function denied: the status, `Retry-After`, and an
+/// `application/problem+json` body. A handler returns it as its error; with the feature `axum` it implements axum's
+/// `IntoResponse`.
 ///
-/// The status is the rule's where a rule refused the call, and 429 where a limit of the function's own did. If something is to
-/// be set right in the program, the client hears 500 and no more, and the log says what.
+/// The status is the rule's if a rule denied the call, and 429 if the function's own limit did. For a mistake in the
+/// program, the client receives a plain 500, and the log has the details.
 ///
 /// ```
 /// use diana::limited::Limits;
@@ -45,12 +47,12 @@ fn may_log() -> bool {
 pub struct LimitedResponse(Limited);
 
 impl LimitedResponse {
-    /// Which function, whose call, and when to come again.
+    /// Returns the function, the key and the retry time.
     pub fn limited(&self) -> &Limited {
         &self.0
     }
 
-    /// The response.
+    /// Returns the response.
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let Self(limited) = self;
         let status = StatusCode::from_u16(limited.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);

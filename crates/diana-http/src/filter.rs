@@ -12,51 +12,52 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Decides about HTTP requests by the rules of an [`Engine`]. Clones are the same filter.
+/// Decides about HTTP requests by the rules of an [`Engine`]. Cloning is cheap; clones share their state.
 pub struct Filter<S: Store + 'static = MemoryStore>(Arc<Inner<S>>);
 
-/// What all clones have in common.
+/// The state that all clones share.
 pub(crate) struct Inner<S: Store + 'static> {
     pub(crate) engine: Arc<Engine<S>>,
     pub(crate) options: FilterOptions,
 }
 
 impl<S: Store + 'static> Filter<S> {
-    /// A filter that believes nobody's word about the client's address, and tells clients where they stand by the IETF's fields.
+    /// Creates a filter that trusts no proxies, and sends the IETF's `RateLimit` headers to clients.
     pub fn new(engine: Arc<Engine<S>>) -> Self {
         Self::with_options(engine, FilterOptions::default())
     }
 
-    /// A filter that is set up otherwise.
+    /// Creates a filter with options.
     pub fn with_options(engine: Arc<Engine<S>>, options: FilterOptions) -> Self {
         Self(Arc::new(Inner { engine, options }))
     }
 
-    /// The same filter for a thread of its own: it counts by itself who holds it, so that threads don't fight over the count.
+    /// Returns a copy for one thread, with its own reference count, which would otherwise be contended between threads.
     #[must_use]
     pub fn for_thread(&self) -> Self {
         Self::with_options(Arc::clone(&self.0.engine), self.0.options.clone())
     }
 
-    /// The engine that decides.
+    /// Returns the engine.
     pub fn engine(&self) -> &Arc<Engine<S>> {
         &self.0.engine
     }
 
-    /// Who asks: the client's address, as far as trusted proxies tell it. `peer` is who is connected.
+    /// Returns the client's address, as reported by trusted proxies. `peer` is the address of the connection.
     pub fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
         client_address(headers, peer, &self.0.options.trusted_proxies)
     }
 
-    /// Decides about a request, and waits as long as its rules say. `client` is who asks, by [`client`](Self::client).
+    /// Decides about a request, and waits as long as its rules require. `client` is the result of
+    /// [`client`](Self::client).
     ///
-    /// The request is only looked at in this call. What is counted in this process is decided at once, without an allocation;
-    /// dropping the future gives everything back.
+    /// The request is only read during this call. Local limits are decided immediately, without an allocation; dropping
+    /// the future refunds everything.
     pub fn check<B>(&self, request: &Request<B>, client: Option<IpAddr>) -> CheckFuture<S> {
         self.decide(&HttpAttributes::of(request, client))
     }
 
-    /// As [`check`](Self::check), for the head of a request.
+    /// Like [`check`](Self::check), for the head of a request.
     pub fn check_head(&self, head: &Parts, client: Option<IpAddr>) -> CheckFuture<S> {
         self.decide(&HttpAttributes::of_head(head, client))
     }

@@ -1,7 +1,7 @@
-//! What else may look at a request before it goes on: a list of filters, in order, behind Diana's own.
+//! Additional filters for requests: an ordered list that runs after Diana's own.
 //!
-//! Diana's filter stands first, always: a request that it refuses touches nothing behind it. What stands behind it is the
-//! user's: a signature, a token, a header to add.
+//! Diana's filter is always the first: a request that it denies does not reach the others. Those are the user's: they
+//! check a signature or a token, or add a header.
 
 use bytes::Bytes;
 use http::Response;
@@ -12,10 +12,10 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// What a filter says in its own time.
+/// The result of a filter.
 pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Response<Full<Bytes>>>> + Send + 'a>>;
 
-/// One more look at a request, behind Diana's own.
+/// An additional filter for requests, after Diana's own.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -53,53 +53,53 @@ pub type FilterFuture<'a> = Pin<Box<dyn Future<Output = Result<(), Response<Full
 /// # }
 /// ```
 pub trait HttpFilter: Send + Sync {
-    /// What it is called in logs.
+    /// Returns its name for logs.
     fn name(&self) -> &str;
 
-    /// Looks at the head of a request, and may change it; the error is what is answered in its place.
+    /// Checks the head of a request, and may change it; the error is the response for a denied request.
     fn check<'a>(&'a self, head: &'a mut Parts, client: IpAddr) -> FilterFuture<'a>;
 }
 
-/// Filters in order. Clones share them.
+/// An ordered list of filters. Cloning is cheap; clones share them.
 #[derive(Clone, Default)]
 pub struct FilterChain {
     filters: Vec<Arc<dyn HttpFilter>>,
 }
 
-/// A request that a filter of the chain refused.
+/// A request that a filter of the chain denied.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FilterChainDenial<'a> {
     /// The name of the filter.
     pub by: &'a str,
-    /// What is answered.
+    /// The response.
     pub response: Response<Full<Bytes>>,
 }
 
 impl FilterChain {
-    /// An empty one, which lets everything pass.
+    /// Creates an empty chain, which passes every request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same with one more filter at its end.
+    /// Appends a filter.
     #[must_use]
     pub fn and(mut self, filter: impl HttpFilter + 'static) -> Self {
         self.filters.push(Arc::new(filter));
         self
     }
 
-    /// Whether there is nothing in it.
+    /// Returns `true` if there are no filters.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty()
     }
 
-    /// The filters, in order.
+    /// Returns the filters, in order.
     pub fn filters(&self) -> impl Iterator<Item = &dyn HttpFilter> {
         self.filters.iter().map(|filter| &**filter)
     }
 
-    /// Asks one filter after the other; the first that refuses ends it.
+    /// Runs the filters in order; the first that denies ends it.
     pub async fn check(&self, head: &mut Parts, client: IpAddr) -> Result<(), FilterChainDenial<'_>> {
         for filter in &self.filters {
             if let Err(response) = filter.check(head, client).await {

@@ -1,4 +1,4 @@
-//! Diana before the handlers of a server: a tower layer for axum, hyper and tonic.
+//! Diana as middleware: a tower layer for axum, hyper and tonic servers.
 //!
 //! ```text
 //!  request ──▶ RateLimit ──▶ Filter::check ──▶ your service ──▶ RequestPermit::answer ──▶ response
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! # What always holds (tests/it/layer.rs, tests/it/examples.rs)
-//! - A refused request does not reach the inner service.
-//! - What a request holds comes back when the body of its response ends, and when anybody gives up before that.
-//! - A call by gRPC is refused in the words of gRPC: `RESOURCE_EXHAUSTED`, with `RetryInfo`.
+//! - A denied request does not reach the inner service.
+//! - A request's permits are released when its response body ends, or when the request is cancelled before that.
+//! - A gRPC call is denied with a gRPC status: `RESOURCE_EXHAUSTED`, with `RetryInfo`.
 
 mod address;
 mod body;
@@ -34,7 +34,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tower_layer::Layer;
 
-/// Puts the rules of an [`Engine`] before a service.
+/// Applies the rules of an [`Engine`] to a service.
 ///
 /// ```
 /// use diana::rules::{Document, Registry, RuleFile};
@@ -58,23 +58,23 @@ use tower_layer::Layer;
 /// # }
 /// ```
 ///
-/// # Who asks
-/// Rules `by: ip` need the client's address, which only the server knows. The layer looks for a [`ClientAddress`] among the
-/// request's extensions; with the feature `axum`, for axum's `ConnectInfo<SocketAddr>` too; or asks
-/// [your own function](Self::client_address). What trusted proxies say is believed as `trusted_proxies` of the file's
-/// `gateway` says.
+/// # Client address
+/// Rules with `by: ip` need the client's address, which only the server knows. The layer reads a [`ClientAddress`] from
+/// the request's extensions; with the feature `axum`, axum's `ConnectInfo<SocketAddr>` too; or calls [your own
+/// function](Self::client_address). Forwarding headers are trusted according to `trusted_proxies` in the file's
+/// `gateway`.
 ///
-/// With the feature `macros`, the handlers run as a [`Caller`](diana::limited::Caller) who has that address and what the file's
-/// `identity` knows (`account` is the user), so that limits on functions can count by it. What tokens claim is verified once
-/// more for that.
+/// With the feature `macros`, the handlers run with a [`Caller`](diana::limited::Caller) that has this address and the
+/// attributes of the file's `identity` (`account` is the user), so that limits on functions can count by them. Tokens
+/// are verified once more for that.
 ///
 /// # Bodies
-/// The inner service gets its request bodies as [`ThrottledBody<B>`](crate::Slowed), so that `bandwidth` of requests can hold them
-/// back. axum's and tonic's routers take any body. A service that insists on one type gets it by tower's `map_request`
-/// between the two: `.map_request(|request: Request<ThrottledBody<_>>| request.map(Body::new))`.
+/// The inner service gets its request bodies as [`ThrottledBody<B>`](crate::ThrottledBody), so that `bandwidth` of
+/// requests can throttle them. axum's and tonic's routers accept any body. For a service that requires one type, add
+/// tower's `map_request` between the two: `.map_request(|request: Request<ThrottledBody<_>>| request.map(Body::new))`.
 pub struct RateLimitLayer<S: Store + 'static = MemoryStore>(Arc<LayerState<S>>);
 
-/// What the services of a layer have in common.
+/// The state that all services of a layer share.
 pub(crate) struct LayerState<S: Store + 'static> {
     filter: Filter<S>,
     finds: Finds,
@@ -82,22 +82,22 @@ pub(crate) struct LayerState<S: Store + 'static> {
     sampler: Arc<LoadSampler<S>>,
 }
 
-/// What becomes of requests that a rule sends elsewhere (`over: {divert: ...}`).
+/// What happens to requests that a rule reroutes (`over: {divert: ...}`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rerouting {
-    /// They are refused: a server has no other upstream.
+    /// They are denied: a server has no other upstream.
     #[default]
     Refuse,
-    /// They reach the inner service, and are told where they should go.
-    RequestPermit,
+    /// They reach the inner service, with the target in their extensions.
+    Pass,
 }
 
-/// Where a request should go that a rule sends elsewhere: an extension of the request. See [`RateLimitLayer::pass_diverted`].
+/// The target of a request that a rule reroutes: an extension of the request. See [`RateLimitLayer::pass_diverted`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReroutedTo(pub Upstream);
 
 impl RateLimitLayer {
-    /// The rules of a file, with counts in this process alone.
+    /// Creates a layer with the rules of a file; all counts are in this process.
     pub fn new(file: &diana::rules::RuleFile) -> Self {
         let filter = Filter::with_options(Arc::new(Engine::new(file)), FilterOptions::of(file));
         Self::of(filter)
@@ -105,18 +105,18 @@ impl RateLimitLayer {
 }
 
 impl<S: Store + 'static> RateLimitLayer<S> {
-    /// The rules of an engine, which may share its counts, and whose rules may change.
+    /// Creates a layer with the rules of an engine, which may have a shared store and may be reloaded.
     pub fn with_engine(engine: Arc<Engine<S>>) -> Self {
         Self::of(Filter::new(engine))
     }
 
-    /// A filter as a layer.
+    /// Creates a layer from a filter.
     pub fn of(filter: Filter<S>) -> Self {
         let sampler = Arc::new(LoadSampler::new(filter.engine()));
         Self(Arc::new(LayerState { filter, finds: Finds::default(), diverting: Rerouting::default(), sampler }))
     }
 
-    /// The same layer, which finds out in this way who is connected.
+    /// Sets the function that returns the address of the peer.
     ///
     /// With tonic:
     ///
@@ -134,20 +134,20 @@ impl<S: Store + 'static> RateLimitLayer<S> {
         self.changed(|set| LayerState { finds: Finds::by(find), ..set })
     }
 
-    /// The same layer, which lets requests reach the inner service that a rule sends elsewhere. They have a [`ReroutedTo`]
-    /// among their extensions; without this they are refused.
+    /// Passes rerouted requests to the inner service, with a [`ReroutedTo`] in their extensions; by default they are
+    /// denied.
     #[must_use]
     pub fn pass_diverted(self) -> Self {
-        self.changed(|set| LayerState { diverting: Rerouting::RequestPermit, ..set })
+        self.changed(|set| LayerState { diverting: Rerouting::Pass, ..set })
     }
 
-    /// The filter that decides.
+    /// Returns the filter.
     pub fn filter(&self) -> &Filter<S> {
         &self.0.filter
     }
 
-    /// The thread that looks how busy the machine is, if a rule asks for it. Whoever changes the rules of the engine tells it
-    /// by [`follow`](LoadSampler::follow).
+    /// Returns the thread that samples the machine's load, if a rule needs it. After changing the engine's rules, call
+    /// its [`follow`](LoadSampler::follow).
     pub fn load_sampler(&self) -> &LoadSampler<S> {
         &self.0.sampler
     }

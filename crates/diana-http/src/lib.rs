@@ -1,10 +1,11 @@
-//! Diana as a filter for HTTP: what a gateway is made of, and what a server puts before its handlers.
+//! Diana as an HTTP filter: the building blocks of a gateway, and middleware for servers.
 //!
 //! # Where to begin
-//! - [`Filter`] decides about requests: [`Filter::check`] says whether one passes, goes elsewhere or is refused, after the wait
-//!   that its rules ask for.
-//! - [`RequestPermit`] is the guard of a request that passes: whatever becomes of it, what it took comes back as it should.
-//! - [`Denial`] is a whole response: the status, when to come again, and why, in the form that the client asks for.
+//! - [`Filter`] decides about requests: [`Filter::check`] returns whether one is granted, rerouted or denied, after the
+//!   wait of its rules.
+//! - [`RequestPermit`] is the guard of a granted request: it releases or refunds the request's charges in every case.
+//! - [`Denial`] is a complete response: the status, the retry time and the reason, in the format that the client
+//!   accepts.
 //!
 //! # The life of a request
 //! ```
@@ -21,7 +22,7 @@
 //! let request = Request::new(http_body_util::Empty::<&[u8]>::new());
 //! let client = Some([203, 0, 113, 7].into());
 //! let response = match filter.check(&request, client).await {
-//!     CheckResult::RequestPermit(mut pass) => {
+//!     CheckResult::Allow(mut pass) => {
 //!         pass.begin();
 //!         // Here the request is carried out.
 //!         pass.answer(Response::new(http_body_util::Empty::<&[u8]>::new()))
@@ -30,7 +31,7 @@
 //! };
 //! assert_eq!(response.headers()["ratelimit"], "\"each-client\";r=0;t=3600");
 //!
-//! let CheckResult::Refuse(refused) = filter.check(&request, client).await else { unreachable!("it is the second one") };
+//! let CheckResult::Deny(refused) = filter.check(&request, client).await else { unreachable!("it is the second one") };
 //! let response = refused.into_response();
 //! assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
 //! assert_eq!(response.headers()["retry-after"], "3600");
@@ -95,7 +96,7 @@ pub use permit::RequestPermit;
 pub use retry_after::{RetryAfter, RetryAfterFuture, RetryAfterLayer};
 pub use signature::SignatureFilter;
 
-/// The page's code, so that it is tested.
+/// Runs the code of this page as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/in-your-server.md")]
 struct InYourServer;

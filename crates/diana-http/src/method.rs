@@ -1,10 +1,10 @@
-//! Methods in other letter case than theirs. HTTP tells methods apart by case, and many services do not: Flask takes `post` for
+//! Methods in another letter case. HTTP methods are case-sensitive, but not in many services: Flask treats `post` as
 //! `POST`.
 
-/// The methods that every service knows.
+/// The methods of HTTP.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
-/// A method as rules compare it: in capitals, if it is one of HTTP's in other letter case.
+/// Returns a method as rules compare it: in upper case, if it is one of HTTP's in another letter case.
 ///
 /// ```
 /// use diana_http::normal_method;

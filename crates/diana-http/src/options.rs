@@ -1,9 +1,9 @@
-//! How a filter is set up.
+//! Options of a filter.
 
 use diana::rules::{RateLimitHeaders, RuleFile, Spelling};
 use ipnet::IpNet;
 
-/// How a filter is set up, beyond its rules.
+/// Options of a filter, in addition to its rules.
 ///
 /// ```
 /// use diana::rules::RateLimitHeaders;
@@ -33,7 +33,7 @@ impl Default for FilterOptions {
 }
 
 impl FilterOptions {
-    /// What the `gateway` of a rule file says.
+    /// Returns the options in the `gateway` section of a rule file.
     pub fn of(file: &RuleFile) -> Self {
         file.gateway.as_ref().map_or_else(Self::default, |gateway| Self {
             trusted_proxies: gateway.trusted_proxies.clone(),
@@ -42,19 +42,19 @@ impl FilterOptions {
         })
     }
 
-    /// Whose word about the client's address is believed: nobody's, unless you say so.
+    /// Sets the proxies whose forwarding headers are trusted; none by default.
     #[must_use]
     pub fn trusted_proxies(self, networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self { trusted_proxies: networks.into_iter().collect(), ..self }
     }
 
-    /// By which fields clients are told where they stand.
+    /// Sets which rate limit headers are sent.
     #[must_use]
     pub fn rate_limit_headers(self, rate_limit_headers: RateLimitHeaders) -> Self {
         Self { rate_limit_headers, ..self }
     }
 
-    /// Whether [`RateLimitLayer`](crate::DianaLayer) lets paths pass that contain `%2F` or `%5C`: it does, unless you deny them.
+    /// Sets whether [`RateLimitLayer`](crate::RateLimitLayer) accepts paths with `%2F` or `%5C`; it does by default.
     #[must_use]
     pub fn escaped_slash(self, escaped_slash: Spelling) -> Self {
         Self { escaped_slash, ..self }

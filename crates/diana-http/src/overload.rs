@@ -1,11 +1,11 @@
-//! How busy the machine is: a thread that looks, for rules that say `load`.
+//! Samples the machine's load in a thread, for `load` rules.
 //!
 //! # How it works
-//! Four times a second it reads what Linux counts (`/proc/stat`, `/proc/meminfo`), and what the process's own cgroups (v2)
-//! count where these have a limit of their own, as containers do: the busiest of them is what counts. On other systems nothing is
-//! known of processors and memory, which is told once in the log; rules about connections and traffic work everywhere.
+//! Four times per second it reads the statistics of Linux (`/proc/stat`, `/proc/meminfo`), and those of the process's
+//! cgroups (v2) if these have limits, as in containers: the highest usage counts. On other systems CPU and memory are
+//! unknown, which is logged once; rules about connections and traffic work everywhere.
 //!
-//! The thread runs only while a rule in force asks for it.
+//! The thread only runs while an active rule needs it.
 
 mod cgroup;
 mod machine;
@@ -20,10 +20,10 @@ use std::sync::{Arc, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// How often it is looked: often enough that an overload is noticed before queues are long, seldom enough to cost nothing.
+/// The sampling interval: short enough to notice an overload before queues are long, long enough for a negligible cost.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Looks how busy the machine is, and tells an engine, while a rule of the engine asks for it.
+/// Samples the machine's load for an engine, while a rule of the engine needs it.
 ///
 /// ```
 /// use diana::rules::{Document, Registry, RuleFile};
@@ -45,27 +45,27 @@ const EVERY: Duration = Duration::from_millis(250);
 /// # Ok::<(), diana::rules::Problems>(())
 /// ```
 ///
-/// Dropping it ends the thread; so does dropping the engine.
+/// Dropping it stops the thread; so does dropping the engine.
 pub struct LoadSampler<S: Store + 'static = diana::core::MemoryStore> {
     engine: Weak<Engine<S>>,
     running: Mutex<Option<SamplerState>>,
 }
 
-/// The thread, and how it is told to end.
+/// The thread, and its stop signal.
 struct SamplerState {
     ends: Arc<AtomicBool>,
     thread: Thread,
 }
 
 impl<S: Store + 'static> LoadSampler<S> {
-    /// Looks for `engine`, from now on if its rules ask for it.
+    /// Creates a sampler for `engine`, and starts it if the rules need it.
     pub fn new(engine: &Arc<Engine<S>>) -> Self {
         let sampler = Self { engine: Arc::downgrade(engine), running: Mutex::default() };
         sampler.follow();
         sampler
     }
 
-    /// Starts or ends the thread as the rules in force ask for it.
+    /// Starts or stops the thread as the active rules require.
     pub fn follow(&self) {
         let mut running = self.running.lock();
         let asks = self.engine.upgrade().is_some_and(|engine| asks(&engine));
@@ -76,7 +76,7 @@ impl<S: Store + 'static> LoadSampler<S> {
         }
     }
 
-    /// Whether anybody looks.
+    /// Returns `true` if the thread is running.
     pub fn is_running(&self) -> bool {
         self.running.lock().is_some()
     }
@@ -116,7 +116,7 @@ fn look<S: Store>(engine: &Weak<Engine<S>>, ends: &AtomicBool) {
         );
     }
     while !ends.load(Ordering::Acquire) {
-        // Held only for the moment: whoever drops the engine drops it then and there.
+        // Held only briefly, so that the owner's drop of the engine takes effect immediately.
         let Some(engine) = engine.upgrade() else { return };
         let seen = machine.look(SystemClock.now());
         let load = engine.load();

@@ -1,28 +1,28 @@
-//! Names with values, as queries and cookies have them, and the value of one name.
+//! Name-value pairs, as in queries and cookies, and the lookup of a name.
 //!
-//! Services differ in how they read names. Express 4 and PHP take `[key]`, `key[]`, `key[0]` and `key[a]` for `key`; nginx and ASP.NET
-//! compare names without case. A pair that only some services read as the name that is asked for has the value [`SEVERAL`]: the
-//! request has that name, and nobody can tell with which value. So no spelling makes a request one without a key. The same holds for
-//! every name, if there are more pairs than services read.
+//! Services differ in how they read names. Express 4 and PHP treat `[key]`, `key[]`, `key[0]` and `key[a]` as `key`;
+//! nginx and ASP.NET compare names case-insensitively. A pair that only some services read as the requested name has
+//! the value [`SEVERAL`]: the request has that name, with an ambiguous value. So no spelling makes a request one
+//! without a key. The same applies to every name if there are more pairs than services read.
 
 use diana::rules::SEVERAL;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// What is at most so long is read again each time: that costs less than an index.
+/// Inputs up to this length are parsed at each lookup, which is cheaper than an index.
 pub(crate) const SHORT: usize = 256;
 
-/// So many pairs are looked at. Express, PHP and others stop at 1000 as well.
+/// The maximum number of pairs that are read. Express, PHP and others stop at 1000 as well.
 const MOST: usize = 1_000;
 
 /// A name and its value.
 type Pair<'a> = (Cow<'a, str>, Cow<'a, str>);
 
-/// Pairs by the name that they may be about.
+/// Pairs by the names that they may stand for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairIndex<'a> {
     groups: HashMap<Cow<'a, str>, Vec<Pair<'a>>>,
-    /// Whether there are more pairs than are looked at, so that nobody can tell what is there.
+    /// Whether there are more pairs than are read, so that the rest is unknown.
     is_cut: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> PairIndex<'a> {
         index
     }
 
-    /// As [`value`].
+    /// Like [`value`].
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         if self.is_cut {
             return Some(Cow::Borrowed(SEVERAL));
@@ -46,7 +46,8 @@ impl<'a> PairIndex<'a> {
     }
 }
 
-/// The value of one name; [`SEVERAL`] if services may read different ones. Values of other names are not asked for.
+/// Returns the value of one name; [`SEVERAL`] if services may read different ones. Values of other names are not
+/// decoded.
 pub(crate) fn value<'a, V: FnOnce() -> Cow<'a, str>>(
     pairs: impl Iterator<Item = (Cow<'a, str>, V)>,
     name: &str,
@@ -56,14 +57,14 @@ pub(crate) fn value<'a, V: FnOnce() -> Cow<'a, str>>(
     }))
 }
 
-/// What is there under one name; [`SEVERAL`] if it is there with different values.
+/// Returns the value of one name; [`SEVERAL`] if it has different values.
 pub(crate) fn only<'a>(mut values: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
     let first = values.next()?;
     let is_one = first != SEVERAL && values.all(|value| value == first);
     Some(if is_one { first } else { Cow::Borrowed(SEVERAL) })
 }
 
-/// Whether some service takes `own`, which is written otherwise, for `name`.
+/// Returns `true` if some service treats `own`, a different spelling, as `name`.
 fn may_be(own: &str, name: &str) -> bool {
     if !own.contains('[') {
         return own.eq_ignore_ascii_case(name);
@@ -72,7 +73,7 @@ fn may_be(own: &str, name: &str) -> bool {
     steps(name).all(|step| own.next().is_some_and(|own| own.eq_ignore_ascii_case(step)))
 }
 
-/// The name under which all spellings of a name are found.
+/// Returns the index key that all spellings of a name share.
 fn group_of<'a>(name: &Cow<'a, str>) -> Cow<'a, str> {
     let is_plain = |name: &str| !name.bytes().any(|byte| byte.is_ascii_uppercase() || matches!(byte, b'[' | b']'));
     match name {
@@ -81,7 +82,7 @@ fn group_of<'a>(name: &Cow<'a, str>) -> Cow<'a, str> {
     }
 }
 
-/// The parts of a name between its brackets, without places in a list: `filter`, `type` of `filter[type][0]`.
+/// Returns the parts of a name between its brackets, without list indexes: `filter`, `type` of `filter[type][0]`.
 fn steps(name: &str) -> impl Iterator<Item = &str> {
     let mut steps = name.split(['[', ']']).filter(|step| !step.is_empty());
     let first = steps.next();

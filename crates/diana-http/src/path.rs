@@ -1,12 +1,12 @@
 //! The path of a request in the forms that rules compare, so that no spelling of a path evades a rule.
 //!
-//! Servers differ in how they read a path. What all of them agree on is normalised:
+//! Servers differ in how they read a path. Where all of them agree, it is normalised:
 //!
 //! - `%73` is `s`, and `|` is `%7C`: each segment is [normal](normal_segment).
 //! - Several `/` are one.
 //! - `.` and `..` are resolved. (The gateway and the layer answer such paths with 400.)
 //!
-//! What they do not agree on makes a *form* for each way to read it:
+//! Where they differ, each interpretation is a *form*:
 //!
 //! | in the path | one service | another |
 //! |---|---|---|
@@ -16,23 +16,26 @@
 //! | `\` | is `/`: IIS, and Tomcat if configured so | is a character: nginx, Flask, Express |
 //! | `//x` at the start | is a host: the JDK's server, `new URL(request.url, base)` in Node | is `/x`: nginx, Express |
 //!
-//! The decoded form, in which all of these are separators and `;x` is cut from every segment, is the path of a request: keys are
-//! made of it. A rule matches if it matches any form.
+//! The decoded form, in which all of these are separators and `;x` is removed from every segment, is the path of a
+//! request: keys use it. A rule matches if it matches any form.
 //!
 //! # What always holds (tests/it/path.rs, tests/it/spellings.rs)
 //! - The normal form of a normal form is itself.
-//! - It begins with `/`, and no segment of it is empty (but for the last), `.` or `..`.
-//! - A path that is normal already has one form, and is not copied.
-//! - However a service of the table reads a path, one of the forms is what it reads.
-//! - The forms of a path that is not [malformed](malformed_path) have [`MOST_BYTES`] together, whatever a client sends.
+//! - It starts with `/`, and no segment of it is empty (except the last), `.` or `..`.
+//! - A path that is already normal has one form, and is not copied.
+//! - However a service of the table reads a path, its interpretation is one of the forms.
+//! - The forms of a path that is not [malformed](malformed_path) have at most [`MOST_BYTES`] together, whatever a
+//!   client sends.
 
 use diana::rules::{Spelling, normal_segment};
 use std::borrow::Cow;
 
-/// The most bytes that the forms of a path may have together. A path of 10 KB may contain `%2F`, one of 1 KB everything at once.
+/// The maximum total length of the forms of a path, in bytes. A path of 10 KB may contain `%2F`, one of 1 KB everything
+/// together.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// The normal form of a path, in which escaped separators stay escaped. Routes compare it, and rules among other forms.
+/// Returns the normal form of a path, in which escaped separators stay escaped. Routes compare it, and rules among
+/// other forms.
 ///
 /// ```
 /// use diana_http::normal_path;
@@ -45,8 +48,8 @@ pub fn normal_path(path: &str) -> Cow<'_, str> {
     if is_normal(path) { Cow::Borrowed(path) } else { Reading::LITERAL.of(path) }
 }
 
-/// The decoded form of a path: escaped separators are separators, and `;x` is cut wherever a service may cut it. Keys are made
-/// of it.
+/// Returns the decoded form of a path: escaped separators are separators, and `;x` is removed wherever a service may
+/// remove it. Keys use this form.
 ///
 /// ```
 /// use diana_http::decoded_path;
@@ -59,12 +62,13 @@ pub fn decoded_path(path: &str) -> Cow<'_, str> {
     if is_normal(path) { Cow::Borrowed(path) } else { Reading::DECODED.of(path) }
 }
 
-/// Why a path must not reach the rules, and is answered with 400; `None` if it may. Services differ in how they read such a
-/// path, so that a rule and a service could mean different places:
+/// Returns why a path is rejected with 400 before the rules are checked; `None` if it is valid. Services differ in how
+/// they read such a path, so that a rule and a service could refer to different resources:
 ///
-/// - It has the segments `.` or `..`, however they are written and in whichever form.
+/// - It has the segments `.` or `..`, in any spelling and any form.
 /// - It has an escaped control character. `/login%0a` is `/login` to a regular expression that ends in `$`.
-/// - It can be read in so many ways that to compare all of them would take too long. No honest path comes near that.
+/// - It has so many interpretations that comparing all of them would take too long. Legitimate paths are far below
+///   that.
 /// - It has an escaped slash, and `escaped_slash` denies these.
 ///
 /// ```
@@ -83,7 +87,7 @@ pub fn malformed_path(path: &str, escaped_slash: Spelling) -> Option<&'static st
 
 #[cold]
 fn malformed(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
-    // Every segment of every form, but for those that hold a separator, is one of these.
+    // Every segment of every form, except those that contain a separator, is one of these.
     let separated = with_separators(path);
     if separated.split(['/', '\\']).any(|segment| matches!(&*normal_segment(cut(segment)), "." | "..")) {
         return Some("the path has `.` or `..` in it");
@@ -98,11 +102,11 @@ fn malformed(path: &str, escaped_slash: Spelling) -> Option<&'static str> {
     (bytes > MOST_BYTES).then_some("the path can be read in too many ways for its length")
 }
 
-/// Whether a path is plainly normal: without anything that would have to be looked at more closely.
+/// Returns `true` if a path is certainly normal, so that it needs no further checks.
 #[inline]
 pub(crate) fn is_normal(path: &str) -> bool {
     let bytes = path.as_bytes();
-    // Folds rather than searches: these are done for many bytes at once.
+    // Folds rather than searches, since the compiler vectorizes them.
     let is_odd = |odd: bool, &byte: &u8| {
         // Each of them differs in one bit from another: `[`, `\`, `]`.
         let is_bracket = ((byte | 0x20) == b'{') | ((byte | 0x20) == b'|') | ((byte | 0x20) == b'}');
@@ -114,27 +118,27 @@ pub(crate) fn is_normal(path: &str) -> bool {
     bytes.first() == Some(&b'/') && !bytes.iter().fold(false, is_odd) && !pairs.fold(false, is_odd_pair)
 }
 
-/// How a service reads a path, where services differ. The steps are done in this order.
+/// How a service reads a path, where services differ. The steps are applied in this order.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// `//x` at the start is a host, and goes.
+    /// `//x` at the start is a host, and is removed.
     has_host: bool,
     cuts: Cuts,
-    /// `%2F`, `%5C` and `%3B` become what they stand for.
+    /// `%2F`, `%5C` and `%3B` are decoded.
     decodes: bool,
     /// `\` separates segments.
     splits_at_backslash: bool,
-    /// `;x` goes, up to the next separator.
+    /// `;x` is removed, up to the next separator.
     cuts_segments: bool,
 }
 
-/// What goes of a path that has `;x` in it, as it was sent.
+/// The part that is removed from the raw path if it contains `;x`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cuts {
     Nothing,
-    /// `;x`, up to the next `/` that is not escaped.
+    /// `;x`, up to the next unescaped `/`.
     Parameters,
-    /// All that follows.
+    /// Everything after it.
     Rest,
 }
 
@@ -143,11 +147,11 @@ impl Reading {
         Self { has_host: false, cuts: Cuts::Parameters, decodes: true, splits_at_backslash: true, cuts_segments: true };
     const LITERAL: Self = Self { decodes: false, ..Self::DECODED };
 
-    /// The form of a path that this makes of it.
+    /// Returns the form of a path for this interpretation.
     #[cold]
     fn of(self, path: &str) -> Cow<'_, str> {
         if path == "*" {
-            // `OPTIONS *` is about the server, and no path.
+            // `OPTIONS *` refers to the server, and has no path.
             return Cow::Borrowed(path);
         }
         let sent = if self.has_host { without_host(path) } else { path };
@@ -174,7 +178,7 @@ impl Reading {
                     continue;
                 }
             }
-            // A path that ends in a slash, or in a dot segment, still does.
+            // A path that ends in a slash, or in a dot segment, keeps the trailing slash.
             if is_last {
                 form.push('/');
             }
@@ -183,7 +187,7 @@ impl Reading {
     }
 }
 
-/// The ways to read a path. What does not occur in it need not be read in two ways.
+/// Returns the interpretations of a path. Characters that do not occur in it add none.
 fn readings(path: &str) -> impl Iterator<Item = Reading> {
     let escaped = |byte: u8| escapes(path).any(|(_, own)| own == byte);
     let (semicolon, backslash) = (path.contains(';'), path.contains('\\'));
@@ -209,7 +213,8 @@ fn readings(path: &str) -> impl Iterator<Item = Reading> {
     })
 }
 
-/// The other forms of a path than the [decoded](decoded_path) one, the [normal form](normal_path) first. Empty for almost every path.
+/// Returns the forms of a path other than the [decoded](decoded_path) one, the [normal form](normal_path) first. Empty
+/// for almost every path.
 #[cold]
 pub(crate) fn other_paths(path: &str) -> Vec<String> {
     let decoded = Reading::DECODED.of(path);
@@ -224,12 +229,12 @@ pub(crate) fn other_paths(path: &str) -> Vec<String> {
     if is_alone { Vec::new() } else { forms }
 }
 
-/// A text without its parameters: `;x`.
+/// Returns a text without its parameters: `;x`.
 fn cut(text: &str) -> &str {
     text.split_once(';').map_or(text, |(text, _)| text)
 }
 
-/// A path without the host that it begins with, if it begins as an address does that has one: `//host/path`.
+/// Returns a path without its leading host, if it has the form `//host/path`.
 fn without_host(path: &str) -> &str {
     const SLASHES: [char; 2] = ['/', '\\'];
     let host = path.trim_start_matches(SLASHES);
@@ -239,7 +244,7 @@ fn without_host(path: &str) -> &str {
     host.find(SLASHES).and_then(|end| host.get(end..)).unwrap_or("/")
 }
 
-/// The bytes that are escaped in a path, and where.
+/// Returns the escaped bytes of a path, and their positions.
 fn escapes(path: &str) -> impl Iterator<Item = (usize, u8)> {
     path.match_indices('%').filter_map(|(at, _)| {
         let digits = path.get(at + 1..at + 3).filter(|digits| !digits.starts_with('+'))?;
@@ -247,7 +252,7 @@ fn escapes(path: &str) -> impl Iterator<Item = (usize, u8)> {
     })
 }
 
-/// A path whose escaped separators stand for themselves.
+/// Returns a path with its escaped separators decoded.
 fn with_separators(path: &str) -> Cow<'_, str> {
     let mut text = String::new();
     let mut rest = 0;

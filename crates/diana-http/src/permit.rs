@@ -1,10 +1,10 @@
-//! The guard of a request that passes: what it took comes back as it should, whatever becomes of it.
+//! The guard of a granted request: releases or refunds its charges in every case.
 //!
 //! # What always holds (tests/it/giving_back.rs)
-//! - Dropped before [`begin`](Pass::begin), everything comes back: the request was not carried out.
-//! - As long as it is there, what it holds is held, in the shared store too.
-//! - Dropped later, what is held while a request runs (`concurrent`) comes back, and the rest stays taken.
-//! - Nothing comes back twice.
+//! - Dropping it before [`begin`](RequestPermit::begin) refunds everything: the request was not carried out.
+//! - While it exists, the request's leases are extended, in the shared store too.
+//! - Dropping it later releases concurrency permits (`concurrent`); the other charges stay.
+//! - Nothing is released or refunded twice.
 
 use crate::bandwidth::{Throttle, ThrottledBody};
 use crate::body::PermitBody;
@@ -21,22 +21,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request that passes, and what it has taken and holds.
+/// A granted request, with its charges and permits.
 ///
-/// Dropping it says that the request was not carried out, and gives everything back; after [`begin`](Self::begin), that it is
-/// over, and gives back what is only held while it runs.
+/// Dropping it means that the request was not carried out, and refunds everything; after [`begin`](Self::begin), that
+/// the request is finished, and releases its concurrency permits.
 #[must_use = "dropping it gives everything back"]
 pub struct RequestPermit<S: Store + 'static = MemoryStore> {
-    /// There until it is given back.
+    /// `None` once it is released.
     verdict: Option<Verdict>,
     filter: Arc<Inner<S>>,
-    /// What slows its bodies down.
+    /// Throttles its bodies.
     pacing: Throttle,
-    /// How far the request is, if it ended now.
+    /// The phase of the request, if it ended now.
     left: RequestPhase,
-    /// What the response says it cost, if that is still to be told to the shared store.
+    /// The cost in the response, if the shared store was not updated yet.
     costs: Option<Box<ActualCost>>,
-    /// Keeps what it holds in the shared store for as long as it runs.
+    /// Extends its leases in the shared store while it runs.
     keeping: Option<LeaseGuard>,
 }
 
@@ -47,35 +47,36 @@ impl<S: Store + 'static> RequestPermit<S> {
         Self { verdict: Some(verdict), filter, pacing, left: RequestPhase::Unbegun, costs: None, keeping }
     }
 
-    /// What was decided.
+    /// Returns the verdict.
     pub fn verdict(&self) -> &Verdict {
         self.verdict.as_ref().unwrap_or_else(|| unreachable!("it is taken out only when this is dropped"))
     }
 
-    /// The request's body, as fast as the rules allow.
+    /// Throttles the request's body according to the rules.
     pub fn request_body<B>(&self, body: B) -> ThrottledBody<B> {
         self.pacing.request(body)
     }
 
-    /// A body of the response that comes otherwise than by [`answer`](Self::answer), such as what flows through an upgraded
-    /// connection, as fast as the rules allow.
+    /// Throttles a response body that does not pass through [`answer`](Self::answer), such as the data of an upgraded
+    /// connection.
     pub fn response_body<B>(&self, body: B) -> ThrottledBody<B> {
         self.pacing.response(body)
     }
 
-    /// Whether the rules slow anything down.
+    /// Returns `true` if the rules throttle a body.
     pub fn is_slowed(&self) -> bool {
         !self.pacing.is_none()
     }
 
-    /// Says that for so long the request's body was waited for: an adaptive limit is not to think that the service took it.
+    /// Records time that was spent waiting for the request's body: adaptive limits subtract it from the latency of the
+    /// service.
     pub fn waited_for_client(&mut self, time: Duration) {
         if let Some(verdict) = &mut self.verdict {
             verdict.waited_for_client(time);
         }
     }
 
-    /// Says that the request is carried out from now on, so that only what it holds comes back.
+    /// Marks the request as started, so that dropping the permit only releases concurrency permits.
     pub fn begin(&mut self) {
         self.left = RequestPhase::Done;
         if let Some(verdict) = &mut self.verdict {
@@ -83,8 +84,8 @@ impl<S: Store + 'static> RequestPermit<S> {
         }
     }
 
-    /// Finishes the response: corrects the cost by what its field `x-diana-cost` says, adds the fields that tell the client
-    /// where it stands, and gives back what the request holds when the body has been sent, or is dropped.
+    /// Finishes the response: corrects the cost by its header `x-diana-cost`, adds the rate limit headers, and releases
+    /// the request's permits when the body was sent or is dropped.
     pub fn answer<B: Body>(mut self, response: Response<B>) -> Response<PermitBody<B, S>> {
         self.begin();
         let (mut head, body) = response.into_parts();
@@ -101,11 +102,11 @@ impl<S: Store + 'static> RequestPermit<S> {
         Response::from_parts(head, PermitBody::new(body, held))
     }
 
-    /// Corrects the cost: at once where it is counted in this process, else when the request is over.
+    /// Corrects the cost: immediately in this process, and after the request in the shared store.
     #[cold]
     fn settle(&mut self, costs: ActualCost) {
         if self.is_shared() {
-            // The response can't wait for the shared store, so it reports what will be left.
+            // The response can't wait for the shared store, so it has the expected status.
             if let Some(verdict) = &mut self.verdict {
                 verdict.expect(&costs);
             }
@@ -115,7 +116,7 @@ impl<S: Store + 'static> RequestPermit<S> {
         }
     }
 
-    /// Whether something may have to be given back to the shared store.
+    /// Returns `true` if the shared store may have to be updated.
     fn is_shared(&self) -> bool {
         let shares = self.filter.engine.shared().is_some();
         let found = self.verdict().found();

@@ -1,6 +1,6 @@
-//! What is told about a limit whatever its counts are: made once, and used again by every response.
+//! Caches the constant parts of responses about a limit.
 //!
-//! Each thread keeps its own, so that threads don't fight over who holds a text how often.
+//! The cache is per thread, so that reference counts are not contended between threads.
 
 use crate::denial::CachedDenial;
 use crate::ratelimit_headers;
@@ -18,32 +18,32 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is told about a limit whatever its counts are.
+/// The constant parts of responses about a limit.
 pub(crate) struct Policy {
     version: u64,
     capacity: u64,
-    /// How its part of `RateLimit` begins: its name, up to what remains.
+    /// The start of its `RateLimit` item: its name, up to the remaining permits.
     beginning: Box<str>,
-    /// What was last told of it. Who is refused is mostly told the same as the one before.
+    /// Its last `RateLimit` value. Consecutive denials mostly have the same.
     told: Option<(u64, Option<u64>, HeaderValue)>,
-    /// Its part of `RateLimit-Policy`.
+    /// Its `RateLimit-Policy` item.
     pub(crate) header: HeaderValue,
-    /// What it last answered to those that it alone refuses.
+    /// The last response of a denial by this limit alone.
     pub(crate) refusal: Option<CachedDenial>,
-    /// The body of a refusal by this limit alone, and the status that it is about.
+    /// The body of a denial by this limit alone, and its status.
     problem: Option<(StatusCode, Bytes)>,
-    /// What its rule answers in the user's own words, and that as it is sent.
+    /// The rule's custom response, and its encoded form.
     own: Option<(Arc<CustomResponse>, (HeaderValue, Bytes))>,
 }
 
-/// The most that a thread keeps; beyond that it begins anew.
+/// The maximum number of entries per thread; then the cache is cleared.
 const MOST: usize = 4_096;
 
 thread_local! {
     static KNOWN: RefCell<HashMap<LimitId, Policy, BuildHasherDefault<IdHasher>>> = RefCell::default();
 }
 
-/// Does something with what is told about a limit.
+/// Calls `act` with the cache entry of a limit.
 pub(crate) fn with<T>(asked: &Asked<'_>, act: impl FnOnce(&mut Policy) -> T) -> T {
     let (limit, capacity) = (asked.limit, asked.answer.status.limit);
     KNOWN.with_borrow_mut(|known| {
@@ -89,7 +89,7 @@ impl Policy {
         self.version == limit.version() && self.capacity == capacity
     }
 
-    /// `RateLimit` of this limit alone.
+    /// Returns `RateLimit` for this limit alone.
     pub(crate) fn status(&mut self, answer: &Answer) -> HeaderValue {
         let (remaining, reset) = (answer.status.remaining, ratelimit_headers::reset(answer));
         if let Some((known, when, told)) = &self.told
@@ -104,7 +104,7 @@ impl Policy {
         told
     }
 
-    /// How much is left, and for how many seconds.
+    /// Writes the remaining permits and the seconds until the reset.
     pub(crate) fn write_standing(&self, text: &mut Vec<u8>, remaining: u64, reset: Option<u64>) {
         text.extend_from_slice(self.beginning.as_bytes());
         text.extend_from_slice(itoa::Buffer::new().format(remaining).as_bytes());
@@ -114,7 +114,7 @@ impl Policy {
         }
     }
 
-    /// The body of a refusal by this limit alone.
+    /// Returns the body of a denial by this limit alone.
     pub(crate) fn problem(&mut self, status: StatusCode, make: impl FnOnce() -> Bytes) -> Bytes {
         match &self.problem {
             Some((known, body)) if *known == status => body.clone(),
@@ -126,7 +126,7 @@ impl Policy {
         }
     }
 
-    /// What its rule answers in the user's own words.
+    /// Returns the rule's custom response.
     pub(crate) fn own(&mut self, answer: &Arc<CustomResponse>) -> (HeaderValue, Bytes) {
         match &self.own {
             Some((known, sent)) if Arc::ptr_eq(known, answer) => sent.clone(),
@@ -139,14 +139,14 @@ impl Policy {
     }
 }
 
-/// What a rule answers in the user's own words, as it is sent.
+/// Encodes a custom response.
 pub(crate) fn own(answer: &CustomResponse) -> (HeaderValue, Bytes) {
     let content_type = HeaderValue::from_str(&answer.content_type);
     let content_type = content_type.unwrap_or_else(|_| HeaderValue::from_static("text/plain; charset=utf-8"));
     (content_type, Bytes::copy_from_slice(answer.text.as_bytes()))
 }
 
-/// In how many seconds so much is granted at most; `None` if time gives nothing back.
+/// Returns the seconds in which the capacity is granted at most; `None` if permits do not come back with time.
 fn window(limit: &Limit, capacity: u64) -> Option<u64> {
     let of_bucket = |quota: Quota| {
         let nanos = quota.period().as_nanos().saturating_mul(u128::from(capacity)) / u128::from(quota.permits());
@@ -154,7 +154,7 @@ fn window(limit: &Limit, capacity: u64) -> Option<u64> {
     };
     let of_window = |quota: Quota| seconds(quota.period().as_nanos());
     let of_rate = |rate: f64| {
-        // No more than f64 has, and never below 1.
+        // Within the precision of `f64`, and never below 1.
         let time = Duration::try_from_secs_f64(capacity as f64 / rate).ok()?;
         Some(seconds(time.as_nanos()))
     };
@@ -164,7 +164,7 @@ fn window(limit: &Limit, capacity: u64) -> Option<u64> {
         .or_else(|| limit.algorithm::<LeakyBucket>().map(|bucket| of_bucket(bucket.quota())))
         .or_else(|| limit.algorithm::<RefillingBucket>().map(|bucket| of_bucket(bucket.quota())))
         .or_else(|| {
-            // Of several windows, the one whose limit is shown.
+            // Of several windows, the one whose limit is reported.
             let log = limit.algorithm::<SlidingLog>()?;
             log.windows().iter().find(|quota| quota.permits() == capacity).map(|quota| of_window(*quota))
         })
@@ -173,12 +173,12 @@ fn window(limit: &Limit, capacity: u64) -> Option<u64> {
         .or_else(|| limit.algorithm::<SmoothWarmingUp>().and_then(|smooth| of_rate(smooth.rate())))
 }
 
-/// Whole seconds, rounded up, and at least one.
+/// Returns whole seconds, rounded up, and at least one.
 fn seconds(nanos: u128) -> u64 {
     u64::try_from(nanos.div_ceil(1_000_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
-/// A text as a string of a structured field (RFC 9651), in which only printable ASCII can stand.
+/// Formats a string of a structured field (RFC 9651), which only allows printable ASCII.
 fn string(text: &str) -> String {
     let mut string = String::with_capacity(text.len() + 2);
     string.push('"');
@@ -193,7 +193,7 @@ fn string(text: &str) -> String {
     string
 }
 
-/// Spreads the numbers of limits, which nobody outside chooses.
+/// Hashes limit ids, which clients can't choose.
 #[derive(Default)]
 pub(crate) struct IdHasher(u64);
 

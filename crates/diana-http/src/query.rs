@@ -1,7 +1,7 @@
 //! The parameters of a query.
 //!
-//! Parameters are separated by `&`. Some services (Rack 2, old Pythons) take `;` for a separator, too, so what stands before or
-//! behind a `;` that is not escaped can be read in two ways: its value is [`SEVERAL`], which is one key for all such requests.
+//! Parameters are separated by `&`. Some services (Rack 2, old Pythons) treat `;` as a separator, too, so the pairs
+//! next to an unescaped `;` are ambiguous: their value is [`SEVERAL`], which is one key for all such requests.
 
 use crate::pairs::{PairIndex, SHORT, value};
 use diana::rules::SEVERAL;
@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// The query of one request. A long one is parsed once, however many rules ask for its parameters.
+/// The query of one request. A long one is parsed once, for any number of lookups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query<'a> {
     text: &'a str,
@@ -21,7 +21,7 @@ impl<'a> Query<'a> {
         Self { text: text.unwrap_or_default(), index: OnceLock::new() }
     }
 
-    /// The value of a parameter; [`SEVERAL`] if services may read different ones.
+    /// Returns the value of a parameter; [`SEVERAL`] if services may read different ones.
     pub(crate) fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         if self.text.len() <= SHORT {
             return value(pairs(self.text), name);
@@ -30,7 +30,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Every name, and how to get its value.
+/// Returns every name, with a function for its value.
 fn pairs<'a>(text: &'a str) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce() -> Cow<'a, str>)> {
     text.split('&').filter(|part| !part.is_empty()).flat_map(|part| {
         let is_ambiguous = part.contains(';');
@@ -41,7 +41,7 @@ fn pairs<'a>(text: &'a str) -> impl Iterator<Item = (Cow<'a, str>, impl FnOnce()
     })
 }
 
-/// A name or a value of a query.
+/// Decodes a name or a value of a query.
 fn decoded(text: &str) -> Cow<'_, str> {
     if !text.bytes().any(|byte| byte == b'%' || byte == b'+') {
         return Cow::Borrowed(text);

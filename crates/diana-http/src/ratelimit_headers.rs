@@ -1,8 +1,8 @@
-//! The fields that tell a client where it stands: the IETF's (draft-ietf-httpapi-ratelimit-headers-10), and `X-RateLimit-*`.
+//! Rate limit response headers: the IETF's (draft-ietf-httpapi-ratelimit-headers-10), and `X-RateLimit-*`.
 //!
-//! `RateLimit-Policy: "each-account";q=100;w=60` says what a limit is, `RateLimit: "each-account";r=12;t=31` how much is left
-//! of it and in how many seconds the limit has recovered. `Retry-After` of a denied request may be earlier: it is when enough has
-//! come back for this one request.
+//! `RateLimit-Policy: "each-account";q=100;w=60` describes a limit, `RateLimit: "each-account";r=12;t=31` its remaining
+//! permits and the seconds until it is reset. `Retry-After` of a denied request may be earlier: it is when there are
+//! enough permits for this one request.
 
 use crate::policy_cache;
 use diana::core::{Answer, Retry};
@@ -18,12 +18,12 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// The most limits that are told; a field has to end somewhere.
+/// The maximum number of limits in a header.
 const MOST: usize = 8;
-/// Mostly enough for what is told about several.
+/// The initial capacity of a header with several limits, which is usually enough.
 const ROOM: usize = 480;
 
-/// Tells where a client stands.
+/// Adds the rate limit headers.
 pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHeaders) {
     let (ietf, x) = match which {
         RateLimitHeaders::Ietf => (true, false),
@@ -43,7 +43,7 @@ pub(crate) fn add(headers: &mut HeaderMap, verdict: &Verdict, which: RateLimitHe
 }
 
 fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
-    // Mostly there is one, and its policy is ready.
+    // Usually there is one limit, and its policy is cached.
     let (policy, status) = match verdict.only() {
         Some(only) => policy_cache::with(&only, |policy| (policy.header.clone(), policy.status(&only.answer))),
         None => match several(verdict) {
@@ -51,12 +51,12 @@ fn add_ietf(headers: &mut HeaderMap, verdict: &Verdict) {
             None => return,
         },
     };
-    // Those behind us may have limits of their own, and tell them too.
+    // The upstream may have its own limits, and report them too.
     headers.append(RATE_LIMIT_POLICY, policy);
     headers.append(RATE_LIMIT, status);
 }
 
-/// What is told about several limits; `None` if there is none.
+/// Returns the headers for several limits; `None` if there are none.
 fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     let (mut policies, mut statuses) = (Vec::new(), Vec::new());
     verdict.asked().take(MOST).for_each(|asked| {
@@ -78,28 +78,28 @@ fn several(verdict: &Verdict) -> Option<(HeaderValue, HeaderValue)> {
     Some((HeaderValue::from_bytes(&policies).ok()?, HeaderValue::from_bytes(&statuses).ok()?))
 }
 
-/// In how many seconds a limit has recovered, whether it granted or denied.
+/// Returns the seconds until a limit is reset, whether it granted or denied.
 pub(crate) fn reset(answer: &Answer) -> Option<u64> {
     let time = answer.status.reset;
     (time > Duration::ZERO).then(|| whole_seconds(time))
 }
 
-/// Seconds, rounded up.
+/// Returns seconds, rounded up.
 pub(crate) fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-/// In how many seconds it is worth to come again; `None` if it never is.
+/// Returns the seconds until a retry makes sense; `None` if it never does.
 pub(crate) fn retry_after(retry: Retry) -> Option<u64> {
     match retry {
         Retry::After(time) => Some(whole_seconds(time)),
-        // Nobody knows when somebody is done; soon, mostly.
+        // It is unknown when a permit is released; usually soon.
         Retry::WhenReturned => Some(1),
         Retry::Never => None,
     }
 }
 
-/// A number as a field has it, in one allocation; `HeaderValue::from` takes two.
+/// Returns a number as a header value, in one allocation; `HeaderValue::from` takes two.
 pub(crate) fn number(number: u64) -> HeaderValue {
     let digits = HeaderValue::from_str(itoa::Buffer::new().format(number));
     digits.unwrap_or_else(|_| HeaderValue::from_static("0"))

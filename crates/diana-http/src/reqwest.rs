@@ -1,14 +1,14 @@
-//! The layers for clients, for reqwest (feature `reqwest`).
+//! The client layers for reqwest (feature `reqwest`).
 //!
-//! A `reqwest::Client` takes them in two ways, with the same limits, maximum wait and pauses:
+//! A `reqwest::Client` supports them in two ways, with the same limits, maximum wait and pauses:
 //!
-//! - as middleware of `reqwest_middleware`, if you want to go on writing `client.get(url).send()`. This is the one to begin with;
+//! - as middleware of `reqwest_middleware`, to keep writing `client.get(url).send()`. This is the recommended way;
 //! - as tower layers, since the client is a `Service<reqwest::Request>`, if you have a stack of tower layers anyway.
 //!
 //! # What always holds (tests/reqwest)
-//! - What `ClientRateLimitLayer` and `RetryAfterLayer` promise: these are the same waits, not others like them.
-//! - A call whose turn does not come is never sent, and the error inside is a [`Overloaded`](crate::TooBusy).
-//! - A call that is dropped, before or after it is sent, gives back what it took.
+//! - The guarantees of `ClientRateLimitLayer` and `RetryAfterLayer`: the implementation is the same.
+//! - A call that is not granted is never sent, and the inner error is an [`Overloaded`](crate::Overloaded).
+//! - Dropping a call, before or after it is sent, releases its permits.
 
 use crate::client_ext::{self, RequestHost, ResponseMeta};
 use crate::client_limit::{ClientLimit, ClientRateLimitLayer, Turn, rules};
@@ -24,7 +24,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Calls of reqwest wait for their turn (feature `reqwest`).
+/// Makes reqwest's calls wait until they are granted (feature `reqwest`).
 ///
 /// ```
 /// use diana::core::{Limiter, Quota};
@@ -55,8 +55,8 @@ use std::time::Duration;
 ///
 /// A limit for each host: `ClientRateLimitLayer::keyed(name, limiter, RequestHost::host)`.
 ///
-/// Redirects are followed inside of the client, as part of one call. Where each of them should wait for a turn of its own, build
-/// the client with `redirect::Policy::none()` and follow them yourself.
+/// Redirects are followed inside of the client, as part of one call. To limit each of them, build the client with
+/// `redirect::Policy::none()` and follow them yourself.
 #[async_trait]
 impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
@@ -65,7 +65,7 @@ impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
     }
 }
 
-/// Calls of reqwest heed `Retry-After` and `RateLimit` (feature `reqwest`).
+/// Makes reqwest's calls respect `Retry-After` and `RateLimit` (feature `reqwest`).
 ///
 /// ```
 /// use diana::core::{KeyedLimiter, Quota};
@@ -80,8 +80,9 @@ impl<L: ClientLimit<Request>> Middleware for ClientRateLimitLayer<L> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A call that would have to wait too long fails as one does that has no turn: with a [`Overloaded`](crate::TooBusy) inside of
-/// `Error::Middleware`, whose `limit` is the host. If a redirect led to the one who asks for a pause, both hosts are left alone.
+/// A call that would have to wait too long fails like a call over a limit: with an [`Overloaded`](crate::Overloaded)
+/// inside of `Error::Middleware`, whose `limit` is the host. If a redirect led to the host that asks for a pause, both
+/// hosts are paused.
 #[async_trait]
 impl<L: ClientLimit<Request>> Middleware for RetryAfterLayer<L> {
     async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
@@ -121,7 +122,7 @@ impl<S: Store + 'static> ClientLimit<Request> for Filter<S> {
     type Held = RequestPermit<S>;
 
     fn turn(self: Arc<Self>, request: &Request, max_wait: Duration) -> Turn<RequestPermit<S>> {
-        // What is no URI (it is too long) is not sent either: reqwest says so when its turn is.
+        // An invalid URI (it is too long) is not sent either: reqwest reports it when the call is granted.
         let uri = request.url().as_str().parse().unwrap_or_else(|_| Uri::default());
         Box::pin(rules::turn(self, rules::head(request.method(), uri, request.headers()), max_wait))
     }

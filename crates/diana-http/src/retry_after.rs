@@ -1,13 +1,13 @@
-//! A client that heeds what the other side says: who is told to come again later does, and so do the calls behind it.
+//! Client middleware that respects `Retry-After`: a host's request for a pause delays all calls to it.
 //!
-//! `Retry-After` of a 429 or 503, and `RateLimit` that says that nothing is left, hold back all calls to that host until then.
-//! That is better for both sides than being refused again and again; many services shut out who goes on regardless.
+//! `Retry-After` of a 429 or 503, and a `RateLimit` with no permits left, delay all calls to that host until then. That
+//! is better for both sides than repeated denials; many services ban clients that ignore it.
 //!
 //! # What always holds (tests/it/heeding.rs)
-//! - After an answer that says when to come again, no call goes out to that host before; others are not held back.
-//! - A call that would have to wait longer than its maximum wait fails at once, unsent.
-//! - With a limit, no more calls go out than it grants, not even when a pause is over.
-//! - No answer holds calls back for longer than the layer allows, and no more than [`MOST`] hosts are remembered.
+//! - After a response with a retry time, no call is sent to that host before; other hosts are not affected.
+//! - A call that would have to wait longer than its maximum wait fails immediately, unsent.
+//! - With a limit, no more calls are sent than it grants, not even at the end of a pause.
+//! - No response delays calls for longer than the layer allows, and at most [`MOST`] hosts are stored.
 
 mod parse;
 mod pauses;
@@ -23,16 +23,17 @@ use std::time::Duration;
 use tower_layer::Layer;
 use waiting::Waiting;
 
-/// How many hosts are remembered.
+/// The maximum number of stored hosts.
 const MOST: usize = 1_024;
-/// How long a call waits unless it is told otherwise, and how long an answer can hold calls back.
+/// The default maximum wait of a call, and the longest delay by a response.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// Makes a client of HTTP heed `Retry-After` and `RateLimit`: calls to a host that asked for a pause wait until it is over.
+/// Makes an HTTP client respect `Retry-After` and `RateLimit`: calls to a host that asked for a pause wait until it is
+/// over.
 ///
-/// The call that was refused is not made again: whether that does no harm, only its caller knows. To keep under a limit of one's
-/// own as well: [`limit`](Self::limit).
+/// The denied call is not retried: only its caller knows whether that is safe. To add a limit of your own:
+/// [`limit`](Self::limit).
 ///
 /// ```
 /// use diana_http::RetryAfterLayer;
@@ -70,17 +71,17 @@ impl Default for RetryAfterLayer {
 }
 
 impl RetryAfterLayer {
-    /// One with 30 seconds of maximum wait, which no answer holds back for more than an hour. Clones, and all clients that it is put
-    /// before, know of the same pauses.
+    /// Creates a layer with a maximum wait of 30 seconds, in which no response delays calls for more than an hour.
+    /// Clones, and all clients of the layer, share their pauses.
     pub fn new() -> Self {
         Self { pauses: Arc::new(Pauses::new(LONGEST)), max_wait: MAX_WAIT, limit: None }
     }
 }
 
 impl<L> RetryAfterLayer<L> {
-    /// Keeps calls under a limit of one's own as well: each waits for the pause to end, and then for its turn. It is one layer for
-    /// both, since a call whose turn comes during a pause must stand in line again. Next to each other, two layers would let those
-    /// go out together when the pause is over, or, the other way round, let them go out during it.
+    /// Adds a limit: each call waits for the end of the pause, and then for its permit. One layer handles both, since a
+    /// call that is granted during a pause must be queued again. Two separate layers would send those calls together at
+    /// the end of the pause or, in the other order, during it.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota};
@@ -96,19 +97,20 @@ impl<L> RetryAfterLayer<L> {
         RetryAfterLayer { pauses: self.pauses, max_wait: self.max_wait, limit: Some(limit) }
     }
 
-    /// How long a call waits for pauses to end; beyond it, it fails at once, unsent. A limit has a maximum wait of its own.
+    /// Sets how long a call waits for pauses; a longer pause fails it immediately, unsent. A limit has its own maximum
+    /// wait.
     #[must_use]
     pub fn max_wait(self, max_wait: Duration) -> Self {
         Self { max_wait, ..self }
     }
 
-    /// How long one answer can hold calls back, whatever it says. For setting up: what was said before is forgotten.
+    /// Sets how long one response can delay calls at most. For configuration only: stored pauses are discarded.
     #[must_use]
     pub fn longest(self, longest: Duration) -> Self {
         Self { pauses: Arc::new(Pauses::new(longest)), ..self }
     }
 
-    /// Waits until a call's host wants it, and its turn is.
+    /// Waits until the pause of the call's host is over and the limit grants the call.
     pub(crate) fn wait<R: RequestHost>(&self, call: &R) -> Waiting<R, L>
     where
         L: ClientLimit<R>,

@@ -1,8 +1,7 @@
-//! Requests that are signed: a sample of what may stand in the chain.
+//! Signed requests: an example of a filter for the chain.
 //!
 //! # What is signed
-//! The method, the path with its query, and the time, each on a line of its own, by HMAC-SHA256 with a secret that both sides
-//! know:
+//! The method, the path with its query, and the time, each on its own line, by HMAC-SHA256 with a shared secret:
 //!
 //! ```text
 //! POST
@@ -16,9 +15,9 @@
 //! t=$(date +%s); printf 'POST\n/orders?dry=1\n%s' $t | openssl dgst -sha256 -hmac "$SECRET"
 //! ```
 //!
-//! # What it is good for, and what not
-//! Who does not know the secret can't ask, and can't change method, path or query on the way. The body is not signed (it is
-//! not read here), and who overhears a request can send it again until it is too old: use TLS.
+//! # Guarantees and limits
+//! Without the secret, a client can't send requests, and an intermediary can't change method, path or query. The body
+//! is not signed (it is not read here), and an eavesdropper can replay a request until it is too old: use TLS.
 
 use crate::filter_chain::{FilterFuture, HttpFilter};
 use bytes::Bytes;
@@ -33,7 +32,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// Lets only signed requests pass: a filter for a [`FilterChain`](crate::Chain).
+/// Passes only signed requests: a filter for a [`FilterChain`](crate::FilterChain).
 ///
 /// ```
 /// use diana_http::{FilterChain, SignatureFilter};
@@ -61,11 +60,11 @@ pub struct SignatureFilter {
     key: hmac::Key,
     header: HeaderName,
     max_age: Duration,
-    /// None: the wall clock.
+    /// `None`: the wall clock.
     clock: Option<Arc<dyn Clock>>,
 }
 
-/// Why a signature is none.
+/// Why a signature is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
     Missing,
@@ -75,24 +74,24 @@ enum Wrong {
 }
 
 impl SignatureFilter {
-    /// Requests must be signed with `secret`, in `header`, no longer than `max_age` ago by the wall clock.
+    /// Requires requests to be signed with `secret`, in `header`, at most `max_age` ago by the wall clock.
     pub fn new(secret: &[u8], header: HeaderName, max_age: Duration) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), header, max_age, clock: None }
     }
 
-    /// As the `signature` of a file's `gateway` says. The error is a name that no header has.
+    /// Creates the filter of the `signature` in a file's `gateway`. The error is an invalid header name.
     pub fn of(signature: &diana::rules::Signature) -> Result<Self, InvalidHeaderName> {
         let header = HeaderName::from_bytes(signature.header.as_bytes())?;
         Ok(Self::new(signature.secret.reveal().as_bytes(), header, signature.max_age))
     }
 
-    /// The same on another clock.
+    /// Replaces the clock.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         Self { clock: Some(Arc::new(clock)), ..self }
     }
 
-    /// The header of a request that is sent now: what a client does.
+    /// Returns the header value for a request that is sent now; for clients.
     pub fn sign(&self, method: &http::Method, path_and_query: &str) -> String {
         let seconds = self.seconds();
         let tag = hmac::sign(&self.key, &signed(method, path_and_query, &seconds.to_string()));
@@ -104,8 +103,8 @@ impl SignatureFilter {
         value
     }
 
-    /// The seconds since 1970. Whoever signs goes by the wall clock, so this follows it when it is set anew: the clock of
-    /// the limits does not, and after a step or a sleep of the machine it would refuse everybody.
+    /// Returns the seconds since 1970. Clients sign by the wall clock, so this follows its changes: the clock of the
+    /// limits does not, and after a clock step or a suspend it would deny every request.
     fn seconds(&self) -> u64 {
         match &self.clock {
             Some(clock) => clock.now().as_nanos() / 1_000_000_000,
@@ -125,11 +124,11 @@ impl SignatureFilter {
         let tag = unhex(tag).ok_or(Wrong::Malformed)?;
         let is_number = !time.is_empty() && time.bytes().all(|byte| byte.is_ascii_digit());
         let seconds = time.parse::<u64>().ok().filter(|_| is_number).ok_or(Wrong::Malformed)?;
-        // The comparison takes as long whatever is wrong. It is the time as written that was signed.
+        // The comparison is constant-time. The time is signed as written.
         let path_and_query = head.uri.path_and_query().map_or("/", |path| path.as_str());
         let signed = signed(&head.method, path_and_query, time);
         hmac::verify(&self.key, &signed, &tag).map_err(|_| Wrong::Signature)?;
-        // A clock that is ahead is as wrong as one that is behind: else signatures could be made for later.
+        // A time in the future is as invalid as an old one: otherwise signatures could be created in advance.
         if self.seconds().abs_diff(seconds) > self.max_age.as_secs() {
             return Err(Wrong::Age);
         }

@@ -1,7 +1,7 @@
-//! What a function's arguments are called, so that a name which is none of them is told as such.
+//! The names of a function's arguments, so that an unknown name is reported as such.
 //!
-//! The compiler would tell it, too. But it would offer to put the nearest name in place of the whole text, and `by = user` is
-//! something else than `by = "{user}"`.
+//! The compiler would report it, too. But it would suggest to replace the whole text by the nearest name, and
+//! `by = user` is something else than `by = "{user}"`.
 
 use syn::{Error, Expr, FnArg, Pat, Result, Signature};
 
@@ -20,7 +20,8 @@ impl Arguments {
         Self(names)
     }
 
-    /// Looks whether an expression begins with an argument. What is not a plain name, or looks like a constant, may be anything.
+    /// Checks that an expression starts with an argument. Expressions that are no plain name, or look like a constant,
+    /// are accepted.
     pub(crate) fn check(&self, expression: &Expr, function: &syn::Ident) -> Result<()> {
         let Some(head) = head(expression) else { return Ok(()) };
         let name = head.to_string();
@@ -55,7 +56,7 @@ fn bound(pattern: &Pat, names: &mut Vec<String>) {
     }
 }
 
-/// The name that fields and methods are of.
+/// Returns the variable whose fields and methods are used.
 fn head(expression: &Expr) -> Option<&syn::Ident> {
     match expression {
         Expr::Field(field) => head(&field.base),

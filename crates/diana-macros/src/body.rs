@@ -1,4 +1,4 @@
-//! Where a function's body is, and whether it may wait.
+//! Finds a function's body, and whether it can wait asynchronously.
 
 use quote::ToTokens;
 use syn::{Block, Expr, ExprAsync, ReturnType, Signature, Stmt, Type, TypeParamBound};
@@ -10,12 +10,11 @@ pub(crate) enum Manner {
     Blocking,
     /// As an `async fn`.
     Async,
-    /// As a future that it makes: the body is an `async` block, in a box or not. That is what `async_trait` makes of an
-    /// `async fn`.
+    /// As a future that it returns: the body is an `async` block, boxed or not. `async_trait` generates such functions.
     Future,
 }
 
-/// How a function runs, and the block that is its body.
+/// Returns how a function runs, and the block that is its body.
 pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (Manner, &'a mut Block) {
     if signature.asyncness.is_some() {
         return (Manner::Async, block);
@@ -26,7 +25,7 @@ pub(crate) fn of<'a>(signature: &Signature, block: &'a mut Block) -> (Manner, &'
     }
 }
 
-/// The `async` block that a function ends with.
+/// Returns the `async` block at the end of a function.
 fn future(block: &mut Block) -> Option<&mut ExprAsync> {
     match block.stmts.last_mut()? {
         Stmt::Expr(Expr::Async(inner), None) => Some(inner),
@@ -38,14 +37,14 @@ fn future(block: &mut Block) -> Option<&mut ExprAsync> {
     }
 }
 
-/// Whether it is `Box::pin`, by whichever path.
+/// Returns `true` for `Box::pin`, by any path.
 fn is_pin(function: &Expr) -> bool {
     let Expr::Path(path) = function else { return false };
     let mut names = path.path.segments.iter().rev().map(|segment| &segment.ident);
     names.next().is_some_and(|name| name == "pin") && names.next().is_some_and(|name| name == "Box")
 }
 
-/// Whether a function says that it returns a future: then waiting in it must never block a thread.
+/// Returns `true` if a function's signature returns a future: then waiting in it must never block a thread.
 pub(crate) fn returns_a_future(signature: &Signature) -> bool {
     let ReturnType::Type(_, returned) = &signature.output else { return false };
     match &**returned {
@@ -54,7 +53,7 @@ pub(crate) fn returns_a_future(signature: &Signature) -> bool {
             let of = || last.arguments.to_token_stream().to_string();
             match last.ident.to_string().as_str() {
                 "BoxFuture" | "LocalBoxFuture" => true,
-                // Other things are pinned, too.
+                // `Pin` is used with other types, too.
                 "Pin" => of().contains("Future"),
                 _ => false,
             }

@@ -1,4 +1,4 @@
-//! What a limited function becomes: itself, with a [question] before its first statement.
+//! The expansion of a limited function: the same function, with a [check](crate::question) before its first statement.
 //!
 //! ```text
 //!  async fn search(user: &User) -> Result<Page, Error> {
@@ -14,7 +14,7 @@
 //!  }
 //! ```
 //!
-//! A static in a function is one for all instances of a generic function, and one for each attribute.
+//! All instances of a generic function share a static in it; each attribute has one.
 
 use crate::body::{self, Manner};
 use crate::options::{Kind, Options};
@@ -24,7 +24,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Ident, Item, ItemFn, Path, Result, ReturnType, Signature, Stmt, Type};
 
-/// The function with its limit, or as it was and the error.
+/// Returns the function with its limit, or the unchanged function and the error.
 pub(crate) fn expand(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
     limited(kind, options, item.clone()).unwrap_or_else(|error| {
         let error = error.into_compile_error();
@@ -44,18 +44,18 @@ fn limited(kind: Kind, options: TokenStream, item: TokenStream) -> Result<TokenS
     let limited = Ident::new("__diana_limited", Span::mixed_site());
     let refusal = refusal(&options, &function.sig, manner, &limited)?;
     let question = Question::new(&options, &function.sig, manner)?.write(&limited, &refusal);
-    // Items may stand first, as they are used to.
+    // Items may come first.
     let first = body.stmts.iter().take_while(|statement| matches!(statement, Stmt::Item(_))).count();
     body.stmts.insert(first, Stmt::Expr(Expr::Verbatim(question), None));
     Ok(function.into_token_stream())
 }
 
-/// The function that the attribute is on.
+/// Parses the function that the attribute is on.
 fn function(kind: Kind, item: TokenStream) -> Result<ItemFn> {
     let name = kind.name();
     let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
-        // A function with a mistake in it is told as such.
+        // A syntax error in a function is reported as such.
         Err(error) => match syn::parse2::<Item>(item) {
             Ok(item) => {
                 let problem = format!("`{name}` goes on a function or a method with a body; write it above an `fn`");
@@ -73,7 +73,7 @@ fn function(kind: Kind, item: TokenStream) -> Result<ItemFn> {
     }
 }
 
-/// Where to point at in what is not a function.
+/// Returns the span for the error if the item is not a function.
 fn named(item: &Item) -> Span {
     match item {
         Item::Struct(item) => item.ident.span(),
@@ -85,7 +85,7 @@ fn named(item: &Item) -> Span {
     }
 }
 
-/// How the function answers a call that is refused.
+/// Returns the expression for a denied call.
 fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &Ident) -> Result<TokenStream> {
     const WRITE: &str = "so it can't say that a call is limited: return `Result<_, E>` with an `E: From<diana::Limited>`, or write \
                          `on_limit = path`, for a `fn(diana::Limited)` that makes what this function returns";
@@ -98,7 +98,7 @@ fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &I
         quote_spanned!(span=> #root::limited::FromLimited::limited(#limited))
     };
     match &signature.output {
-        // What a future brings, the compiler knows.
+        // The compiler knows the output of a future.
         _ if manner == Manner::Future => Ok(says(name.span())),
         ReturnType::Default => Err(Error::new(name.span(), format!("`{name}` returns nothing, {WRITE}"))),
         ReturnType::Type(_, returned) => match &**returned {
@@ -110,13 +110,13 @@ fn refusal(options: &Options, signature: &Signature, manner: Manner, limited: &I
             | Type::Reference(_)
             | Type::Slice(_)
             | Type::Tuple(_) => Err(Error::new_spanned(returned, format!("`{name}` returns no `Result`, {WRITE}"))),
-            // The compiler knows what hides behind a name, and the trait tells it what to say.
+            // The compiler resolves type aliases, and the trait has the error message.
             _ => Ok(says(returned.span())),
         },
     }
 }
 
-/// A path for which errors point elsewhere.
+/// Returns a path with another span for errors.
 fn located_at(path: &Path, span: Span) -> TokenStream {
     let moved = path.to_token_stream().into_iter().map(|mut token| {
         token.set_span(token.span().located_at(span));

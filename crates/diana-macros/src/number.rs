@@ -1,10 +1,10 @@
-//! The values of options: numbers, times, texts, each with what to write instead where it isn't one.
+//! The values of options: numbers, times, texts, each with a suggestion if it is invalid.
 
 use diana_core::{InvalidQuota, MAX_PERMITS, parse_duration};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, ExprLit, Lit, LitStr, Result};
 
-/// Permits a second: a number above 0, with or without a fraction.
+/// Parses permits per second: a number above 0, with or without a fraction.
 pub(crate) fn rate(value: &Expr) -> Result<f64> {
     let read = match literal(value) {
         Some(Lit::Float(number)) => number.base10_parse().ok(),
@@ -19,7 +19,7 @@ pub(crate) fn rate(value: &Expr) -> Result<f64> {
     })
 }
 
-/// How many calls: a whole number above 0.
+/// Parses a number of calls: an integer above 0.
 pub(crate) fn count(value: &Expr) -> Result<u64> {
     let read = match literal(value) {
         Some(Lit::Int(number)) => number.base10_parse().ok(),
@@ -30,7 +30,7 @@ pub(crate) fn count(value: &Expr) -> Result<u64> {
     })
 }
 
-/// A time in nanoseconds: a text such as `"2s"`.
+/// Parses a time in nanoseconds: a text such as `"2s"`.
 pub(crate) fn time(name: &str, value: &Expr) -> Result<u64> {
     let Some(Lit::Str(text)) = literal(value) else {
         let problem = format!("`{name}` is a time in quotes, as `{name} = \"2s\"` or `{name} = \"500ms\"`");
@@ -46,7 +46,7 @@ pub(crate) fn time(name: &str, value: &Expr) -> Result<u64> {
     Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// A text in quotes.
+/// Parses a string literal.
 pub(crate) fn text(name: &str, value: &Expr, example: &str) -> Result<LitStr> {
     match literal(value) {
         Some(Lit::Str(text)) => Ok(text.clone()),
@@ -61,7 +61,7 @@ pub(crate) fn literal(value: &Expr) -> Option<&Lit> {
     }
 }
 
-/// What a macro of the user's has put in an invisible group.
+/// Removes the invisible groups that a user's macro adds.
 pub(crate) fn ungrouped(value: &Expr) -> &Expr {
     match value {
         Expr::Group(group) => ungrouped(&group.expr),

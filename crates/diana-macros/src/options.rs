@@ -1,4 +1,4 @@
-//! What is written in an attribute's parentheses.
+//! The options in an attribute's parentheses.
 
 mod given;
 mod own;
@@ -13,7 +13,7 @@ pub(crate) use rule::Rule;
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Path, Result, parse_quote};
 
-/// Which attribute it is.
+/// The attribute.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Rate,
@@ -21,25 +21,25 @@ pub(crate) enum Kind {
     Rule,
 }
 
-/// What an attribute says.
+/// The options of an attribute.
 pub(crate) struct Options {
     pub(crate) asks: Asks,
     pub(crate) instance: Option<String>,
     pub(crate) on_limit: Option<Path>,
-    /// What the crate `diana` is called where the attribute stands.
+    /// The path of the crate `diana` at the attribute.
     pub(crate) root: Path,
 }
 
-/// Whom a call asks.
+/// What a call queries.
 pub(crate) enum Asks {
-    /// A limit of the function's own.
+    /// A limit in the attribute itself.
     Own(Own),
     /// A rule of the rule file.
     Rule(Rule),
 }
 
 impl Asks {
-    /// All that is written about a call.
+    /// Returns all text pieces about a call.
     pub(crate) fn pieces(&self) -> Box<dyn Iterator<Item = &Piece> + '_> {
         match self {
             Self::Own(own) => Box::new(own.key.iter()),
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// Its options; a rule is told whatever else is given.
+    /// Returns its options; a rule accepts additional ones as arguments.
     fn known(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Rate => {

@@ -1,6 +1,7 @@
-//! The question that stands before a function's body.
+//! The check before a function's body.
 //!
-//! What a rule lets through may hold something until the function returns, so the pass of `#[limited]` lives as long as the body.
+//! A call granted by a rule may hold permits until the function returns, so the guard of `#[limited]` lives as long as
+//! the body.
 
 use crate::arguments::Arguments;
 use crate::body::Manner;
@@ -11,17 +12,17 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Expr, Ident, Result, Signature};
 
-/// The question that a call asks first.
+/// The check that a call makes first.
 pub(crate) struct Question<'a> {
     options: &'a Options,
     function: String,
     manner: Manner,
-    /// Where all that is written here lives.
+    /// The path of the module with all the items that the generated code uses.
     site: TokenStream,
 }
 
 impl<'a> Question<'a> {
-    /// The question of a function, if all that it tells is there to be told.
+    /// Creates the check of a function, if all its expressions use known arguments.
     pub(crate) fn new(options: &'a Options, signature: &Signature, manner: Manner) -> Result<Self> {
         let arguments = Arguments::of(signature);
         for piece in options.asks.pieces() {
@@ -33,7 +34,7 @@ impl<'a> Question<'a> {
         Ok(Self { options, function: signature.ident.to_string(), manner, site: quote!(#root::limited::callsite) })
     }
 
-    /// The question; who is refused, which `limited` says why, returns `refusal`.
+    /// Generates the check; a denied call binds the error to `limited` and returns `refusal`.
     pub(crate) fn write(&self, limited: &Ident, refusal: &TokenStream) -> TokenStream {
         let instance = match &self.options.instance {
             Some(name) => quote!(::core::option::Option::Some(#name)),
@@ -69,7 +70,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// What is written once, and the question to a limit of the function's own.
+    /// Generates the static, and the check of a limit in the attribute.
     fn own(&self, own: &Own, instance: &TokenStream) -> (TokenStream, TokenStream) {
         let (site, key, says) = (&self.site, own_name("key"), self.says(own, instance));
         let kind = match own.store {
@@ -80,7 +81,7 @@ impl<'a> Question<'a> {
         match (own.store, own.timeout_nanos, self.manner) {
             (Store::Local, 0, _) => (once, self.with_key(own, &key, &quote!(__DIANA_SITE.check(&#key)))),
             (_, _, Manner::Blocking) => (once, self.with_key(own, &key, &quote!(__DIANA_SITE.wait(&#key)))),
-            // What it borrows from must not be there while it waits: not all of that can go from thread to thread.
+            // Borrowed arguments must not be alive across the wait, since not all of them are `Send`.
             (_, _, Manner::Async | Manner::Future) => {
                 let owned = self.with_key(own, &key, &quote!(#key.into_owned()));
                 (quote!(#once let #key = #owned;), quote!(__DIANA_SITE.wait_async(#key).await))
@@ -88,10 +89,10 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// What `then` makes of the key.
+    /// Generates `then` with the key.
     fn with_key(&self, own: &Own, key: &Ident, then: &TokenStream) -> TokenStream {
         let site = &self.site;
-        // One thing alone is the key as it is. What it borrows from lives until the end of the `match`.
+        // A single value is used as the key directly. Its borrow lives until the end of the `match`.
         if let (By::Function, [Piece::Differs(expression)]) = (&own.by, &*own.key) {
             let (value, part) = (borrowed(expression), own_name("part"));
             let whole = quote_spanned!(expression.span()=> #site::part(#value));
@@ -118,7 +119,7 @@ impl<'a> Question<'a> {
         quote!({ let mut #key = #site::Key::#begins(); #parts #then })
     }
 
-    /// What is written once, and the question to a rule.
+    /// Generates the static, and the check of a rule.
     fn rule(&self, rule: &Rule, instance: &TokenStream) -> (TokenStream, TokenStream) {
         let (site, told) = (&self.site, own_name("told"));
         let (name, function) = (&rule.name, &self.function);
@@ -139,7 +140,7 @@ impl<'a> Question<'a> {
         (quote!(#once let #told = #made;), ask)
     }
 
-    /// What the attribute says, as a `Says`.
+    /// Generates the options as a `Spec`.
     fn says(&self, own: &Own, instance: &TokenStream) -> TokenStream {
         let (site, prefix, function) = (&self.site, &own.prefix, &self.function);
         let (length, timeout) = (prefix.len(), own.timeout_nanos);
@@ -177,12 +178,12 @@ impl<'a> Question<'a> {
     }
 }
 
-/// A name of our own: a function may well have an argument that is called `key`, and a module a constant `part`.
+/// Returns a hygienic name: a function may have an argument `key`, and a module a constant `part`.
 fn own_name(name: &str) -> Ident {
     Ident::new(&format!("__diana_{name}"), Span::mixed_site())
 }
 
-/// Writes a text down.
+/// Generates the code that writes a text.
 fn written(pieces: &[Piece], to: &Ident) -> TokenStream {
     let parts = pieces.iter().map(|piece| match piece {
         Piece::Same(text) => quote!(#to.text(#text);),
@@ -194,7 +195,7 @@ fn written(pieces: &[Piece], to: &Ident) -> TokenStream {
     quote!(#(#parts)*)
 }
 
-/// An expression, borrowed; in parentheses only where it needs them, since the compiler complains of others.
+/// Returns a borrow of an expression; in parentheses only if needed, since the compiler warns about others.
 fn borrowed(expression: &Expr) -> TokenStream {
     match expression {
         Expr::Call(_)

@@ -1,20 +1,20 @@
 //! Texts with expressions in braces: `"{user.id}"`, `"{tenant}/{order.item()}"`.
 //!
-//! What stands in braces is Rust, over the function's arguments; the compiler checks it, and errors point at the text. As in
-//! `format!`, two braces stand for one.
+//! The braces contain Rust expressions over the function's arguments; the compiler checks them, and errors point at the
+//! text. As in `format!`, doubled braces are literal.
 
 use proc_macro2::Span;
 use syn::{Error, Expr, LitStr, Result};
 
 /// A part of a text.
 pub(crate) enum Piece {
-    /// The same for every call.
+    /// Literal text.
     Same(String),
-    /// What differs.
+    /// An expression.
     Differs(Box<Expr>),
 }
 
-/// Reads a text.
+/// Parses a text.
 pub(crate) fn pieces(literal: &LitStr) -> Result<Vec<Piece>> {
     let text = literal.value();
     let fail = |problem: String| Error::new(literal.span(), problem);
@@ -47,7 +47,7 @@ pub(crate) fn pieces(literal: &LitStr) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
-/// Where the brace that was opened before `inside` is closed.
+/// Returns the position of the brace that closes the one before `inside`.
 fn closing(inside: &str) -> Option<usize> {
     let mut open = 0_usize;
     inside.char_indices().find_map(|(at, c)| {
@@ -62,7 +62,8 @@ fn closing(inside: &str) -> Option<usize> {
 }
 
 fn expression(source: &str, literal: &LitStr) -> Result<Expr> {
-    // Errors point at the text, but as something made of it: else the compiler offers to put a field's name in place of all of it.
+    // Errors point at the text, but as generated code: otherwise the compiler suggests to replace all of it by a
+    // field's name.
     let place = literal.span().resolved_at(Span::call_site());
     LitStr::new(source, place).parse().map_err(|error| {
         let problem = format!(

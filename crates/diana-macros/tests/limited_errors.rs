@@ -1,6 +1,7 @@
-//! What the compiler says where an attribute is wrong: it points at the value, and says what would do.
+//! Compiler errors for wrong attributes: they point at the value, and suggest a fix.
 //!
-//! To see all of it anew after a change: `TRYBUILD=overwrite cargo test -p diana-macros --all-features --test limited_errors`.
+//! To regenerate them after a change:
+//! `TRYBUILD=overwrite cargo test -p diana-macros --all-features --test limited_errors`.
 
 #[test]
 fn what_is_wrong_is_said_where_it_is() {

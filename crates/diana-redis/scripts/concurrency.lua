@@ -1,29 +1,29 @@
--- Concurrency: a lease for each grant, with an end, so that the permits of a gateway that crashed come back.
+-- Concurrency: a lease for each grant, which expires, so that the permits of a crashed gateway are released.
 --
 -- KEYS   a sorted set (lib/set.lua) of
 --          TICKET:COST  a lease; its score is when it ends, in microseconds
 --          used         its score is the permits of all leases, as a negative number
---          unit         its score is what a request has lately taken, in nanoseconds, as a negative number
+--          unit         its score is the recent duration of a request, in nanoseconds, as a negative number
 -- ARGV   1  TICKET:COST
 --        2  the cost
 --        take, charge:  3  how many may be in flight without a wait
 --                       4  how many may be in flight at all
---                       5  the patience in nanoseconds, less than 2^53; charge: unused
+--                       5  the maximum wait in nanoseconds, less than 2^53; charge: unused
 --                       6  how long a lease lasts, in microseconds
---        refund:        3, 4  when the request went on: microseconds, and nanoseconds of one
+--        refund:        3, 4  when the request proceeded: microseconds, and nanoseconds of one
 --        extend:        6  how long the lease lasts from now on, in microseconds
---        7  what a request is taken to last until the first one that leaves tells better, in nanoseconds
--- seen   the permits in flight, what a request has lately taken
+--        7  the assumed duration of a request until the first one finishes, in nanoseconds
+-- seen   the permits in flight, the recent duration of a request
 --
--- A lease that has ended counts no longer, and is taken out by the next grant. Until then those who look pass over it; all
--- others they need not look at, since their sum is kept. Whoever gives back a lease that is gone, because it has ended or
--- because the key was reset, gives back nothing: what it held is in use by others, or is free already.
+-- An expired lease is no longer counted, and is removed by the next grant. Until then readers subtract it; they need
+-- not read the other leases, since their sum is stored. The refund of a lease that is gone, because it has expired or
+-- because the key was reset, has no effect: its permits are in use by other requests, or free already.
 --
--- A charge is a lease that nobody gives back.
+-- A charge is a lease that is never refunded.
 --
--- Where the clock is put back (a replica took over), leases last longer by as much.
+-- If the clock is set back (after a failover), leases last longer by the difference.
 
--- The head, the permits in flight, and the unit; nothing if the parameters are others.
+-- The head, the permits in flight, and the unit; nil if the parameters differ.
 local function read(key, parameters, place)
   local head = set.head(key, parameters, place)
   if not head then return end
@@ -34,7 +34,7 @@ local function read(key, parameters, place)
       used = used - match(lease, ':(%d+)$')
     end
   end
-  -- When the last one has left, the unit is forgotten.
+  -- When the last request has finished, the unit is reset.
   if used <= 0 then used, unit = 0, tonumber(argv[place + 7]) end
   return head, used, unit
 end
@@ -61,7 +61,7 @@ return {
     if wait > tonumber(argv[place + 5]) then return false, seen end
     return true, seen, function()
       local ends = math.min(now + ceil(wait / 1000) + tonumber(argv[place + 6]), END)
-      -- A ticket that is there already was taken before, by a call whose answer was lost.
+      -- An existing ticket was taken before, by a call whose answer was lost.
       if redis.call('ZADD', key, format('%.0f', ends), argv[place + 1]) == 0 then cost = 0 end
       write(key, head, used + cost, unit)
     end
@@ -80,7 +80,7 @@ return {
     end
   end,
 
-  -- Whoever still works says so, else its lease ends.
+  -- Extends the lease of a request that is still running.
   extend = function(key, parameters, place)
     local head = set.head(key, parameters, place)
     if not head then return end
@@ -100,7 +100,7 @@ return {
     used = used - tonumber(argv[place + 2])
     if used <= 0 then return true, nil, false end
     local latency = (now - argv[place + 3]) * 1000 - argv[place + 4]
-    -- One that left no later than it was let in was never served, and teaches nothing about how long serving takes.
+    -- A request that finished no later than it was admitted was never served, and is not a sample of the duration.
     if latency > 0 then unit = math.min(floor((latency + unit) / 2), MOST - 1) end
     return true, nil, function()
       redis.call('ZREM', key, argv[place + 1])

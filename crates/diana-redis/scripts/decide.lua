@@ -1,34 +1,35 @@
 -- Answers requests, each of them all or nothing.
 --
 -- KEYS     the key of each ask's state, all on one node, in the order of the asks
--- ARGV     what head.lua tells, and from ARGV[4] on, for each request:
+-- ARGV     those of head.lua, and from ARGV[4] on, for each request:
 --            how many asks it has, and for each of them
 --              algorithm    the name of the file
---              parameters   what the state must have been written under
---              since        the configuration that these parameters are of, for a state that is new
+--              parameters   those under which the state must have been written
+--              since        the configuration that these parameters are of, for a new state
 --              n            how many arguments follow
---              ...          what the algorithm's file tells
+--              ...          see the algorithm's file
 -- returns  now, and for each request
 --            1, seen...   if it was granted (all its states are written), or, of a charge or a refund, if it was done
 --            0, seen...   if it was denied (none is written), or if this was a peek and it would have been
 --            -i           if the state of its i-th ask was written under other parameters (nothing is written)
---            an error if one of its asks makes no sense (nothing is written)
---          where `seen` are, of each ask, how many numbers follow, and the numbers of the state before. All of it in one list:
---          each list in a list costs Redis some 0.6 µs.
---          Or now and 'late', if this came after the deadline.
+--            an error if one of its asks is invalid (nothing is written)
+--          where `seen` are, for each ask, how many numbers follow, and the numbers of the state before. All of it in
+--          one list: each nested list costs Redis about 0.6 µs.
+--          Or now and 'late', if the script ran after the deadline.
 --
--- An algorithm is a table of functions `take`, `charge` and `refund`, `lease` if it can, and `mend`, if its states can lie
--- ahead of their time, which returns what to write for one that was put back, as value and fresh_at. Those that are needed
--- seldom may be in the table that its function `seldom` returns: Redis runs the whole script each time, and each function
--- that is defined costs some 0.2 µs. Each of the others gets the key, the parameters and the place in ARGV before its own
--- arguments, writes nothing, and returns
+-- An algorithm is a table of functions `take`, `charge` and `refund`, optionally `lease`, and `mend` if its states can
+-- lie in the future, which returns what to write for a state that was corrected, as value and fresh_at. Rarely used
+-- functions may be in the table that its function `seldom` returns: Redis runs the whole script each time, and each
+-- function definition costs about 0.2 µs. Each of the others gets the key, the parameters and the place in ARGV before
+-- its own arguments, writes nothing, and returns
 --   granted    false if the state does not allow it; nil if the parameters are not those of the state
---   seen       the numbers of the state before; with a `granted` of nil, an error if the ask makes no sense
---   value      what to write: a text; false to delete; a function that writes; nil to leave the key as it is
---   fresh_at   the microsecond from which on the new state is as good as none: when it may expire
+--   seen       the numbers of the state before; with a `granted` of nil, an error if the ask is invalid
+--   value      what to write: a text; false to delete; a function that writes; nil to leave the key unchanged
+--   fresh_at   the microsecond from which on the new state equals a new key's: when it may expire
 --
--- Why here and not in Rust: of several gateways that read, reckon and write, the last one would win. Why so little here:
--- Rust reckons what is shown (what remains, when to come again) from what was seen, with the same code as in process.
+-- Why in Lua and not in Rust: if several gateways read, compute and write, the last one would win. Why so little in
+-- Lua: Rust computes the reported values (remaining permits, retry time) from what was seen, with the same code as in
+-- process.
 local reply, filled = { now }, 1
 local place, key, last = 4, 0, #argv
 while place <= last do
@@ -43,12 +44,12 @@ while place <= last do
     local ran, allowed, seen
     ran, allowed, seen, value, fresh_at = pcall(algorithm[op], KEYS[key + ask], argv[place + 1], place + 3)
     if not ran then
-      -- A state that makes no sense is not the fault of the other requests of this call.
+      -- An invalid state must not make the other requests of this call fail.
       allowed, seen = nil, redis.error_reply('ERR ' .. tostring(type(allowed) == 'table' and allowed.err or allowed))
     end
     if put_back then
       put_back = false
-      -- A time that was handed in says nothing about clocks.
+      -- A time that the caller provided is not evidence about clocks.
       if allowed == false and not handed_in then
         mends = mends or {}
         mends[ask] = { (algorithm.mend or algorithm.seldom().mend)(KEYS[key + ask], argv[place + 1], place + 3) }
@@ -56,7 +57,7 @@ while place <= last do
       end
     end
     if allowed == nil and granted ~= nil then
-      -- What was seen of those before says nothing any more.
+      -- The states seen for the previous asks are discarded.
       for number = begins + 1, filled do reply[number] = nil end
       granted, filled, reply[begins] = nil, begins, seen or -ask
     elseif granted ~= nil then

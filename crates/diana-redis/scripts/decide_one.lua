@@ -1,11 +1,11 @@
--- Takes what one ask asks for: what most calls are. What decide.lua does, without what only several asks need.
+-- Takes one ask, the most frequent call: decide.lua without the parts that only several asks need.
 --
 -- KEYS[1]  the key of the ask's state
--- ARGV     what head_one.lua tells, and
+-- ARGV     those of head_one.lua, and
 --            2  the parameters
 --            3  since: the configuration that they are of
 --            4  how many arguments follow
---            5  ... what the algorithm's file tells
+--            5  ... see the algorithm's file
 -- returns  what decide.lua returns for one request of one ask
 local allowed, seen, value, fresh_at = algorithm.take(KEYS[1], argv[2], 4)
 if allowed == nil then return { now, seen or -1 } end

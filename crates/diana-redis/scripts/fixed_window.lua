@@ -1,25 +1,25 @@
--- Fixed window: the end of the window that is counted, and the count.
+-- Fixed window: the end of the current window, and the count.
 --
 -- KEYS   the window, as text: PARAMETERS ENDS COUNT SINCE, where ENDS is in microseconds, rounded up
 -- ARGV   take, charge:  1     the cost
 --                       2     the limit; charge: unused
---                       3     what begins a window:
---                     clock   4, 5  how long each is, counted from 1970: microseconds and a denominator
---                     first   4     how long each is that the first request opens: microseconds, rounded up
+--                       3     what starts a window:
+--                     clock   4, 5  its length, counted from 1970: microseconds and a denominator
+--                     first   4     its length, counted from its first request: microseconds, rounded up
 --                     dates   4     a time from which on these are all the windows' ends:
 --                             5...  the ends, in order
 --        refund:        1     the cost
---                       2     where the window of its grant ends
---                       3     when the state came to be that it was taken from
--- seen   the window's end and count, twice 0 if none is open, and when the state came to be
+--                       2     the end of the window of its grant
+--                       3     the creation time of the state that it was taken from
+-- seen   the window's end and count, both 0 if there is no current window, and the creation time of the state
 --
--- Which dates there are, only Rust knows, but not what the time is here: so it tells all that may be meant. If none of them
--- is, the answer is an error, since whatever was charged would be charged to the wrong window.
+-- Only Rust can compute dates, but it does not know Redis's time: so it sends all dates that may be needed. If none of
+-- them applies, the script returns an error, since the cost would be charged to the wrong window.
 --
--- A window that ends later than one that begins now was opened by a clock that has since been put back (a replica took
--- over): it ends with that one, and its count stays.
+-- A window that ends later than one that begins now was started before the clock was set back (after a failover): it
+-- ends with that one, and its count stays.
 
--- Where a window ends that begins now.
+-- The end of a window that begins now.
 local function ending(place)
   local begins = argv[place + 3]
   if begins == 'first' then
@@ -27,8 +27,8 @@ local function ending(place)
   elseif begins == 'clock' then
     local length, parts = tonumber(argv[place + 4]), tonumber(argv[place + 5])
     local rest = fmod(now, length)
-    -- Windows of `length / parts` that are over since the last multiple of `length`. Both dividends are less than 2^53, where
-    -- no quotient is rounded up or down to a whole number.
+    -- The windows of `length / parts` that have ended since the last multiple of `length`. Both dividends are less than
+    -- 2^53, where no quotient is rounded up or down to a whole number.
     local over = floor(rest * parts / length)
     return now - rest + ceil((over + 1) * length / parts)
   end
@@ -94,7 +94,7 @@ return {
       return true
     end
     count = count - argv[place + 1]
-    -- As if nobody had come: a window that its first request opened is closed again.
+    -- As if there had been no request: a window that its first request started is removed.
     if count <= 0 then return true, nil, false end
     return written(parameters, nil, ends, count, since)
   end,

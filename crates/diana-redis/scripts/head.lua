@@ -1,12 +1,12 @@
--- What decide.lua is asked, and when.
+-- The operation and the time of decide.lua.
 --
 --   ARGV[1]  take, peek, charge, refund, or another of the algorithm's functions
---   ARGV[2]  now, in microseconds since 1970; empty: what Redis's TIME says
---   ARGV[3]  the deadline, in the same measure; empty: none
+--   ARGV[2]  now, in microseconds since 1970; empty: Redis's TIME
+--   ARGV[3]  the deadline, in the same unit; empty: none
 local argv, op, deadline = ARGV, ARGV[1], ARGV[3]
 local now = tonumber(argv[2])
 local handed_in = now ~= nil
 
--- A peek does as a take does, and writes nothing.
+-- A peek is a take that writes nothing.
 local writes = op ~= 'peek'
 if not writes then op = 'take' end

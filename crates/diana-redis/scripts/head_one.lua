@@ -1,4 +1,4 @@
--- What decide_one.lua is asked: always to take, and always now.
+-- The arguments of decide_one.lua: the operation is always take, and the time is always now.
 --
 --   ARGV[1]  the deadline, in microseconds since 1970; empty: none
 local argv, op, deadline, writes, handed_in = ARGV, 'take', ARGV[1], true, false

@@ -1,15 +1,15 @@
--- Leaky bucket: the moment at which the turn of the last one in line will be over (lib/gcra.lua).
+-- Leaky bucket: the time at which the last queued request's turn will be over (lib/gcra.lua).
 --
--- KEYS   the moment
--- ARGV   take, charge:  1, 2  what the cost takes, as a time: microseconds, numerator
+-- KEYS   the time
+-- ARGV   take, charge:  1, 2  the cost as a duration: microseconds, numerator
 --                       3     the denominator
---        take:          4, 5  how far ahead the moment may lie after it: the capacity, or -1 for a cost above it
---                       6, 7  how far ahead its turn may begin: what those need not wait who go at once, and the patience
---        refund:        as lib/gcra.lua tells
+--        take:          4, 5  how far ahead the time may lie after it: the capacity, or -1 for a cost above it
+--                       6, 7  how far ahead its turn may begin: the undelayed part of the queue, and the maximum wait
+--        refund:        see lib/gcra.lua
 -- seen   microseconds, numerator
 --
--- Why two bounds where the token bucket has one: whoever stands in line goes on when its turn begins, so that is what
--- patience is about; and no patience makes the line longer.
+-- Why two bounds where the token bucket has one: a queued request proceeds when its turn begins, so the maximum wait
+-- applies to that; and no maximum wait makes the queue longer.
 return {
   take = function(key, parameters, place)
     local seen, micros, numerator, tail = moment_later(key, parameters, place)

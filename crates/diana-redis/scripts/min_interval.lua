@@ -1,11 +1,11 @@
--- Minimum interval: the next free moment (lib/gcra.lua). The cost plays no part: a grant is a grant.
+-- Minimum interval: the next free time (lib/gcra.lua). The cost is ignored: each grant takes one interval.
 --
--- KEYS   the moment
+-- KEYS   the time
 -- ARGV   take, charge:  1, 2  the interval: microseconds, numerator
 --                       3     the denominator
---        take:          4     how far ahead the moment may lie before it: the patience, in microseconds
---        refund:        as lib/gcra.lua tells, where the segment is the interval before the next free moment. Only the last
---                       one is given back: behind any other somebody keeps a time that was reckoned from it.
+--        take:          4     how far ahead the time may lie before it: the maximum wait, in microseconds
+--        refund:        see lib/gcra.lua, where the segment is the interval before the next free time. Only the last
+--                       one is refunded: after any other, a later grant has a time that was computed from it.
 -- seen   microseconds, numerator
 return {
   take = function(key, parameters, place)

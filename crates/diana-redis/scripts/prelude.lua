@@ -1,14 +1,13 @@
--- What every script goes on with: the time, the deadline, and what all algorithms need.
+-- The common part of every script: the time, the deadline, and helpers for all algorithms.
 --
--- The script that is sent is put together from head.lua, this file, the libraries and algorithms that the request needs,
--- and decide.lua, which tells the whole of KEYS and ARGV; or, for the most common request, from head_one.lua and
--- decide_one.lua.
+-- The script that is sent is assembled from head.lua, this file, the libraries and algorithms that the request needs,
+-- and decide.lua, which documents KEYS and ARGV; or, for the most common request, from head_one.lua and decide_one.lua.
 --
--- All gateways go by Redis's clock, so that they need not agree among themselves. A time that is handed in is for tests:
--- it may lie in the past, so keys are then kept for an hour rather than until the moment at which they are as good as new.
+-- All gateways use Redis's clock, so that their own clocks need not agree. A time that the caller provides is for
+-- tests: it may lie in the past, so keys are then stored for an hour rather than until they equal a new key.
 --
--- Whoever asked has given up at the deadline, and has decided without Redis. To charge the request now (Redis was frozen,
--- the network was slow) would charge it twice.
+-- At the deadline the caller has timed out, and has decided without Redis. To charge the request after that (Redis was
+-- frozen, the network was slow) would charge it twice.
 --
 -- Numbers are doubles, and whole ones are exact up to 2^53: microseconds since 1970 fit until 2255. They must not be
 -- turned into text by `..`, which keeps 14 digits, but by `%.0f`.
@@ -23,12 +22,12 @@ if deadline ~= '' and now > tonumber(deadline) then
   return { now, 'late' }
 end
 
--- The last microsecond that is told apart; what lies beyond stays there.
+-- The highest time in microseconds; later times are capped at it.
 local END = 9000000000000000
--- The largest count of permits; what goes beyond stays there.
+-- The highest count of permits; higher counts are capped at it.
 local MOST = 9007199254740992
 
--- Whether the state that was read last lay ahead of its time, since it was written by a clock that has been put back since
--- (a replica took over), and was put back likewise. It must be written so even if the request is denied: else it would
--- stay as far ahead of now as it is, for as long as the clock takes to catch up.
+-- Whether the last state that was read lay in the future, since it was written before the clock was set back (after a
+-- failover), and was set back likewise. It must be written even if the request is denied: otherwise it would stay at
+-- the same distance ahead of now, until the clock has caught up.
 local put_back = false

@@ -1,20 +1,20 @@
--- Token bucket with whole refills: what is missing, as of which refill step, and when the last grant was.
+-- Token bucket with whole refills: the missing tokens, as of which refill step, and the time of the last grant.
 --
 -- KEYS   the bucket, as text: PARAMETERS MISSING STEPPED GRANTED SINCE, both times in microseconds
--- ARGV   1  how many tokens a refill brings
+-- ARGV   1  how many tokens a refill adds
 --        2  how often, in microseconds
---        3  how long after the last grant the phase of the refills is remembered, in microseconds
+--        3  how long after the last grant the phase of the refills is stored, in microseconds
 --        4  the cost
 --        take:    5  the capacity
 --        refund:  5  the refill step as of which the grant was made
 --                 6  how many tokens were missing after it
 -- seen   missing, stepped, granted
 --
--- A time that lies ahead was written by a clock that has since been put back (a replica took over), and counts as now: else
+-- A time in the future was written before the clock was set back (after a failover), and counts as now: otherwise
 -- nothing would be refilled until then.
 --
--- What is divided here is less than 2^53, so the rest is exact, and with it the quotient. A product that is not exact is
--- larger than anything that can be missing.
+-- All dividends are less than 2^53, so the remainder is exact, and with it the quotient. A product that is not exact is
+-- larger than any possible number of missing tokens.
 local function settle(key, parameters, place)
   local text = fields(key, parameters)
   if text == nil then return end
@@ -38,8 +38,8 @@ local function settle(key, parameters, place)
   return seen, left, now - rest, since
 end
 
--- What the state is written as, and when it is as good as none: when all is refilled, and strictly later than the phase is
--- remembered.
+-- The text of the state, and when it equals a new key: when all is refilled, and strictly later than the phase is
+-- stored.
 local function written(parameters, place, seen, missing, stepped, granted, since)
   local tokens = tonumber(argv[place + 1])
   local rest = fmod(missing, tokens)
@@ -70,8 +70,8 @@ return {
     return select(3, written(parameters, place, nil, missing, stepped, seen[3], since))
   end,
 
-  -- Refills make up for the oldest grants first, so the receipt's own tokens are the last of those that were missing after
-  -- its grant, and each refill since then has come closer to them.
+  -- Refills restore the oldest grants first, so the receipt's own tokens are the last of those that were missing after
+  -- its grant, and each refill since then has reduced those before them.
   refund = function(key, parameters, place)
     local seen, missing, stepped, since = settle(key, parameters, place)
     if not seen then return end

@@ -1,26 +1,26 @@
--- Sliding log: the moments at which something was granted.
+-- Sliding log: the times of grants.
 --
--- KEYS   a sorted set (lib/set.lua). Each moment is a member TOTAL:HELD whose score is its time in microseconds: all that was
---        granted up to and including this moment, and what was granted at it
+-- KEYS   a sorted set (lib/set.lua). Each entry is a member TOTAL:HELD whose score is its time in microseconds: all
+--        permits granted up to and including this time, and those granted at it
 -- ARGV   take, charge:  1  the cost
---                       2  the most moments there may be
+--                       2  the maximum number of entries
 --                       3  the longest window in microseconds
---                       4  how many windows there are; charge: unused
+--                       4  the number of windows; charge: unused
 --                       5, 6, 7, 8...  for each of them its length in microseconds, and its limit
 --        refund:        1  the cost
---                       2  the moment of the grant
+--                       2  the time of the grant
 --                       3  the longest window in microseconds
--- seen   for each window: what is used, the oldest moment in it (0 if there is none), and the moment with whose leaving
---        enough is free for the cost (0 if enough is free already, or never will be)
+-- seen   for each window: the used permits, the time of the oldest entry in it (0 if there is none), and that of the
+--        entry whose expiry frees enough permits for the cost (0 if enough are free already, or never will be)
 --
--- Why running totals: what a window has used is then the difference of two members, and to find when enough will have left
--- is a binary search. So neither a grant nor a denial walks over the log, however long it is, and only a few numbers are
--- sent. They cost a refund a walk over the moments after it, which are few if it comes soon.
+-- Why running totals: the used permits of a window are then the difference of two members, and a binary search finds
+-- when enough will have expired. So neither a grant nor a denial iterates over the log, however long it is, and only a
+-- few numbers are returned. In exchange, a refund iterates over the entries after it, which are few if it comes soon.
 --
--- A moment later than now was written by a clock that has since been put back (a replica took over). It counts as at now,
--- and is written so.
+-- An entry later than now was written before the clock was set back (after a failover). It counts as at now, and is
+-- rewritten that way.
 
--- A moment: time, total, held, and the member itself. Nothing if `reply` has none.
+-- An entry: time, total, held, and the member itself. Nil if `reply` has none.
 local function moment_of(reply)
   local total, held = match(reply[1] or '', '^(%d+):(%d+)$')
   if total then return tonumber(reply[2]), tonumber(total), tonumber(held), reply[1] end
@@ -30,12 +30,12 @@ local function at_rank(key, rank)
   return moment_of(redis.call('ZRANGE', key, rank, rank, 'WITHSCORES'))
 end
 
--- The first moment in a range of scores, whose ends are text.
+-- The first entry in a range of scores, whose ends are text.
 local function first_in(key, from, to)
   return moment_of(redis.call('ZRANGEBYSCORE', key, from, to, 'WITHSCORES', 'LIMIT', 0, 1))
 end
 
--- The time of the first moment whose total is at least `enough`, where `member` has less and the newest has as much.
+-- The time of the first entry whose total is at least `enough`, where `member` has less and the newest has as much.
 local function reaching(key, member, enough)
   local less, as_much = redis.call('ZRANK', key, member), redis.call('ZCARD', key) - 1
   local found = at_rank(key, as_much)
@@ -51,7 +51,7 @@ local function reaching(key, member, enough)
   return found
 end
 
--- Writes all moments anew, with totals that begin at the first one; by how much they are less. Once in 2^53 permits.
+-- Rewrites all entries with totals that begin at the first one; returns the difference. Once in 2^53 permits.
 local function renumber(key)
   local _, total, held = at_rank(key, 1)
   local less = total - held
@@ -65,7 +65,8 @@ local function renumber(key)
   return less
 end
 
--- What writes `permits` at now, after what has left the longest window is gone, in at most `most` moments.
+-- Returns a function that records `permits` at now, after removing the entries outside of the longest window, in at
+-- most `most` entries.
 local function recording(head, place, permits, most)
   local longest = tonumber(argv[place + 3])
   return function(key)
@@ -84,7 +85,7 @@ local function recording(head, place, permits, most)
       held = total - (first_total - first_held)
       redis.call('ZREMRANGEBYSCORE', key, from, '+inf')
     elseif redis.call('ZCARD', key) - 1 >= most then
-      -- The newest takes it in, and leaves later for it.
+      -- The newest entry is merged into this one, and expires later for it.
       redis.call('ZREM', key, member)
     else
       held = 0
@@ -119,7 +120,7 @@ return {
       local told = #seen
       seen[told + 1], seen[told + 2], seen[told + 3] = used, oldest, freeing
     end
-    -- As long as asks are granted there is room for one more moment.
+    -- As long as asks are granted there is room for another entry.
     return granted, seen, granted and recording(head, place, cost, math.huge) or nil
   end,
 

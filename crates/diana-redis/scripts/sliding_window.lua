@@ -1,32 +1,32 @@
 -- Sliding window: the buckets in use with their counts.
 --
--- KEYS   PARAMETERS BUCKET:COUNT,BUCKET:COUNT... SINCE, oldest first, where a bucket's number is its time divided by its
---        width. Buckets in which nothing was granted are left out. The newest is there even if all of it was given back,
---        as in diana-core's ring.
+-- KEYS   PARAMETERS BUCKET:COUNT,BUCKET:COUNT... SINCE, oldest first, where a bucket's number is its time divided by
+--        its width. Buckets without grants are omitted. The newest is stored even if all of it was refunded, as in
+--        diana-core's ring.
 -- ARGV   take, charge:  1  the cost
 --                       2  the limit; charge: unused
 --        refund:        1  the cost
 --                       2  the bucket that it was taken from
---        3     how many buckets count: those of the window, and one more if the oldest counts, of which it covers a part
+--        3     how many buckets count: those of the window, and one more if the oldest, partially covered one counts
 --        4, 5  the width of a bucket in microseconds, in lowest terms: numerator, denominator
 --        6     1 if that oldest one counts in proportion to the part that the window covers, else 0
 -- seen   the buckets as they are written, empty if there are none
 --
--- A newest bucket that lies after the current one was written by a clock that has since been put back (a replica took
--- over). Then all of them are put back likewise, so that the newest is the current one.
+-- A newest bucket after the current one was written before the clock was set back (after a failover). Then all of them
+-- are set back likewise, so that the newest is the current one.
 --
--- Why all buckets in one string, and not a hash or the sum beside them: what has left must be taken from the sum, and for
--- that they must be looked at anyway. A window of more than 1,024 buckets is not kept here.
+-- Why all buckets in one string, and not a hash or a stored sum: expired buckets must be subtracted from the sum, so
+-- all buckets must be read anyway. A window of more than 1,024 buckets is not supported.
 
--- The bucket of `now`. Each number on the way is whole and below 2^53, where the quotient of a division is never rounded
--- up to the next whole number.
+-- The bucket of `now`. Each intermediate number is whole and below 2^53, where the quotient of a division is never
+-- rounded up to the next whole number.
 local function current_bucket(place)
   local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
   local rest = fmod(now, numerator)
   return (now - rest) / numerator * denominator + floor(rest * denominator / numerator)
 end
 
--- `count × covered / width`, rounded up, in whole numbers. Where the product is beyond 2^53 it is divided bit by bit.
+-- `count × covered / width`, rounded up, in whole numbers. If the product exceeds 2^53 it is divided bit by bit.
 local function share(count, covered, width)
   if count * covered < MOST then
     local rest = fmod(count * covered, width)
@@ -43,14 +43,14 @@ local function share(count, covered, width)
   return quotient + (rest > 0 and 1 or 0)
 end
 
--- What the count of the oldest bucket is worth, of which a window that ends now covers a part.
+-- The weighted count of the oldest bucket, which a window that ends now covers partially.
 local function weighted(count, place)
   local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
   local into = fmod(fmod(now, numerator) * denominator, numerator)
   return share(count, numerator - into, numerator)
 end
 
--- The first microsecond at which `bucket` counts no more.
+-- The first microsecond at which `bucket` no longer counts.
 local function leaves(bucket, place)
   local numerator, denominator = tonumber(argv[place + 4]), tonumber(argv[place + 5])
   local after = bucket + tonumber(argv[place + 3])
@@ -68,8 +68,8 @@ local function buckets_text(buckets, counts)
   return table.concat(texts, ',')
 end
 
--- The window at `key` as a table: the current bucket, the buckets that are still in the window and their counts, what is
--- used, the text that was seen, and since which configuration the parameters are so. Nil if they are others.
+-- The window at `key` as a table: the current bucket, the buckets that are still in the window and their counts, the
+-- used permits, the text that was seen, and the configuration of the parameters. Nil if the parameters differ.
 local function read(key, parameters, place)
   local raw = redis.pcall('GET', key)
   local current, buckets, counts, used = current_bucket(place), {}, {}, 0
@@ -95,7 +95,7 @@ local function read(key, parameters, place)
   return window
 end
 
--- What to write for `window`: a text and when it is as good as none, or false.
+-- What to write for `window`: a text and when it equals a new key, or false.
 local function written(window, parameters, place)
   for index = #window.buckets, 1, -1 do
     if window.counts[index] > 0 then
@@ -141,7 +141,7 @@ return {
     if not window then return end
     local newest = window.buckets[#window.buckets]
     if not newest then return true end
-    -- After a change of buckets, what was current then may have been put into a narrower one.
+    -- After a change of buckets, the bucket that was current then may have been migrated to a narrower one.
     local bucket = math.min(tonumber(argv[place + 2]), newest)
     for index, other in ipairs(window.buckets) do
       if other == bucket and window.counts[index] > 0 then

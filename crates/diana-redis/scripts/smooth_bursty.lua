@@ -1,4 +1,4 @@
--- Smooth bursty: Guava's limiter (lib/guava.lua), in which stored permits cost nothing.
+-- Smooth bursty: Guava's limiter (lib/guava.lua), in which stored permits are free.
 --
--- KEYS, ARGV, seen   as lib/guava.lua tells
+-- KEYS, ARGV, seen   see lib/guava.lua
 return guava.algorithm(function() return 0 end)

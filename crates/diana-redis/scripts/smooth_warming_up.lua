@@ -1,9 +1,9 @@
--- Smooth warming up: Guava's limiter (lib/guava.lua), in which a full store means cold: stored permits above the threshold
--- are dearer than fresh ones, the more the fuller the store is.
+-- Smooth warming up: Guava's limiter (lib/guava.lua), in which a full store means cold: stored permits above the
+-- threshold cost more than fresh ones, the more the fuller the store is.
 --
--- KEYS, seen   as lib/guava.lua tells
+-- KEYS, seen   see lib/guava.lua
 -- ARGV         likewise, and for take and charge  8  the threshold
---                                                 9  the slope: microseconds by which each permit above is dearer
+--                                                 9  the slope: additional microseconds for each permit above it
 return guava.algorithm(function(stored, taken, interval, place)
   local above = stored - tonumber(argv[place + 8])
   if not (above > 0) then return guava.whole_micros(interval * taken) end

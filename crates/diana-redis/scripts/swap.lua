@@ -1,12 +1,12 @@
--- Writes a state in place of another, if that is still what is there: how a key comes over to other parameters. What it
--- comes to is reckoned in Rust, since that is rare and needs wide integers.
+-- Replaces a state if it is unchanged: migrates a key to other parameters. Rust computes the new state, since that is
+-- rare and needs wide integers.
 --
 -- KEYS[1]   the state
--- ARGV[1]   what dump.lua said of it
+-- ARGV[1]   the output of dump.lua for it
 -- ARGV[2]   PX or PXAT, or empty for no expiry
 -- ARGV[3]   milliseconds
 -- ARGV[4..] the new state: nothing to delete it; `s` and a text; `z`, and scores and members in turn
--- returns   1 if it was written, 0 if another state is there by now
+-- returns   1 if it was written, 0 if the state has changed
 local key = KEYS[1]
 if dump(key) ~= ARGV[1] then return 0 end
 redis.call('DEL', key)

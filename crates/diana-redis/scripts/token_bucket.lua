@@ -1,33 +1,33 @@
--- Token bucket: the moment at which the bucket will be full again (lib/gcra.lua), and what is out on lease.
+-- Token bucket: the time at which the bucket will be full again (lib/gcra.lua), and the leased permits.
 --
--- KEYS   the moment
--- ARGV   take, charge:  1, 2  what the cost takes, as a time: microseconds, numerator
+-- KEYS   the time
+-- ARGV   take, charge:  1, 2  the cost as a duration: microseconds, numerator
 --                       3     the denominator
---        take:          4, 5  how far ahead the moment may lie after it: the capacity and the patience, or -1 for a cost
---                             above the capacity
---        refund:        as lib/gcra.lua tells
+--        take:          4, 5  how far ahead the time may lie after it: the capacity and the maximum wait, or -1 for a
+--                             cost above the capacity
+--        refund:        see lib/gcra.lua
 --        lease:         1     the denominator
 --                       2, 3  the capacity
---                       4, 5  the id of the new lease, and for how many microseconds it is
---                       6     how many leases are over, and for each of them
---                               its id, and what was spent of it, as a time: microseconds, numerator
---                       then  how many sizes would do, and for each of them, the largest first
---                               how many permits, and as a time: microseconds, numerator
--- seen   microseconds, numerator. While something is out on lease, with what is out added, and after them the same without,
---        from which a receipt is reckoned; of a lease, after them, how many permits it has, 0 if there is none
+--                       4, 5  the id of the new lease, and its duration in microseconds
+--                       6     how many leases have ended, and for each of them
+--                               its id, and the spent part of it, as a duration: microseconds, numerator
+--                       then  the number of possible sizes, and for each of them, the largest first
+--                               how many permits, and as a duration: microseconds, numerator
+-- seen   microseconds, numerator. While permits are leased, with the leased ones added, and after them the same
+--        without, from which a receipt is computed; for a lease, after them, its number of permits, 0 if there is none
 --
--- Leases. An instance takes a block of permits at once, and spends them without asking. Until it says what it spent, or
--- the lease ends, the block counts as used, wherever the moment is: else a bucket that refills meanwhile and the block
--- together would be more than the capacity. So the block is not added to the moment, which time wears down, but to where
--- the moment is looked at; it goes into the moment when it is over. What an instance never tells of counts as spent.
--- As text, in front of the tail: ID:MICROSECONDS:NUMERATOR:END, a comma between two.
+-- Leases. An instance takes a block of permits at once, and spends them without a round trip. Until it reports the
+-- spent permits, or the lease ends, the block counts as used, independently of the stored time: otherwise the refilled
+-- bucket and the block together would exceed the capacity. So the block is not added to the stored time, which passes,
+-- but to each reading of it; it is added to the stored time when the lease ends. A block that is never reported counts
+-- as spent. As text, in front of the tail: ID:MICROSECONDS:NUMERATOR:END, a comma between two.
 
--- What has to do with leases, and what is needed seldom: defined only then, since a function that is defined costs.
+-- Leases, and rarely used functions: defined only when needed, since each function definition costs.
 local function seldom()
-  -- No lease is longer; one that seems to be was given by a clock that has since been put back.
+  -- No lease is longer; one that seems to be was granted before the clock was set back.
   local LONGEST = 60000000
 
-  -- The moment with the leases that have ended in it, the time of those that have not, and when the last of them ends.
+  -- The time including the leases that have ended, the duration of those that have not, and when the last of them ends.
   local function settled(micros, numerator, tail, denominator)
     local leases, since = match(tail, '^(%S+) (%S+)$')
     if not leases then return micros, numerator, 0, 0, {}, tail, 0 end
@@ -47,7 +47,7 @@ local function seldom()
     return micros, numerator, out, out_numerator, current, since, last
   end
 
-  -- What to write, and when it is as good as none: when the last lease has ended and what it took has come back.
+  -- What to write, and when it equals a new key: when the last lease has ended and its permits are refilled.
   local function written(parameters, micros, numerator, out, out_numerator, current, since, last)
     if #current == 0 then return moment_written(parameters, micros, numerator, since) end
     local texts = {}
@@ -65,7 +65,7 @@ local function seldom()
   function functions.refund(key, parameters, place)
     local micros, numerator, tail = moment_read(key, parameters, place)
     if micros and find(tail, ' ', 1, true) then
-      -- Somebody waits if the moment and what is out lie further ahead than the capacity.
+      -- A request waits if the time and the leased permits lie further ahead than the capacity.
       local denominator, out, out_numerator = tonumber(argv[place + 7]), 0, 0
       micros, numerator, out, out_numerator = settled(micros, numerator, tail, denominator)
       local is_last = micros == tonumber(argv[place + 1]) and numerator == tonumber(argv[place + 2])
@@ -113,7 +113,7 @@ local function seldom()
     local used, used_numerator = moment_add(micros, numerator, out, out_numerator, denominator)
     for _ = 1, tonumber(argv[at]) do
       local time, part = tonumber(argv[at + 2]), tonumber(argv[at + 3])
-      -- Twice the block must fit, so that one instance never takes all that is left.
+      -- Twice the block must fit, so that one instance never takes all remaining permits.
       local after, after_numerator = moment_add(used, used_numerator, time, part, denominator)
       after, after_numerator = moment_add(after, after_numerator, time, part, denominator)
       if not moment_earlier(tonumber(argv[place + 2]), tonumber(argv[place + 3]), after - now, after_numerator) then
@@ -132,7 +132,7 @@ local function seldom()
   return functions
 end
 
--- Moves the moment by the time of a cost: a take only if that leaves it within the room, a charge anyway.
+-- Advances the time by a cost: a take only if the result is within the capacity, a charge unconditionally.
 local function move(key, parameters, place)
   local micros, numerator, tail = moment_read(key, parameters, place)
   if not micros then return end

@@ -1,10 +1,10 @@
--- Total: how many permits are gone. The key never expires, and stays even when all of it was given back: a key that was
--- forgotten would be forgiven.
+-- Total: the number of used permits. The key never expires, and stays even when all of it was refunded: an expired key
+-- would be reset.
 --
 -- KEYS   the count, as text: PARAMETERS USED SINCE
 -- ARGV   1  the cost
---        2  take: the limit; refund: when the state came to be that it was taken from
--- seen   the count, and when the state came to be
+--        2  take: the limit; refund: the creation time of the state that it was taken from
+-- seen   the count, and the creation time of the state
 local function read(key, parameters, place)
   local text = fields(key, parameters)
   if text == nil then return end
@@ -36,7 +36,7 @@ return {
   refund = function(key, parameters, place)
     local used, since = read(key, parameters, place)
     if not used then return end
-    -- After a reset the receipts of before are void.
+    -- After a reset the earlier receipts are void.
     if used == 0 or born(since) ~= tonumber(argv[place + 2]) then return true end
     return granted(parameters, used, math.max(used - argv[place + 1], 0), since)
   end,

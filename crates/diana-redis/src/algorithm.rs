@@ -1,4 +1,4 @@
-//! The algorithms of diana-core, each with its script.
+//! The diana-core algorithms, each with its Lua script.
 
 mod concurrency;
 mod fixed_window;

@@ -1,8 +1,8 @@
-//! The arguments of a script, as text in one buffer.
+//! Script arguments, stored as text in one buffer.
 
 use std::fmt::{Display, Write};
 
-/// Texts one after the other, without an allocation for each.
+/// A list of texts in one buffer, without an allocation for each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Args {
     text: String,
@@ -17,12 +17,12 @@ impl Args {
         self.ends.push(self.text.len());
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Adds all of `other`'s.
+    /// Appends all arguments of `other`.
     pub(crate) fn extend(&mut self, other: &Self) {
         let offset = self.text.len();
         self.text.push_str(&other.text);

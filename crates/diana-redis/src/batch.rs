@@ -1,12 +1,14 @@
-//! The requests of one moment in one round trip.
+//! Batches concurrent requests into one round trip.
 //!
-//! While a script call is under way, requests that come gather; when it is back, all of them go as one call. Under little
-//! load that is one request at a time, which waits for nobody; the more come at once, the more each call carries, and the
-//! less each of them costs Redis. When as many wait as one call carries, or for an eighth of the time-out, they don't wait for
-//! the calls before them: over a long way that would be longer than they can.
+//! While a script call is in flight, new requests are collected; when the call returns, all of them are sent as one
+//! call. Under low load a call carries one request, which does not wait for others. The more requests arrive
+//! concurrently, the more each call carries and the less each request costs Redis. When a full batch is waiting, or a
+//! request has waited for an eighth of the timeout, the next call is sent without waiting for the calls before it: with
+//! a long round trip, that wait would exceed the timeout.
 //!
-//! A request gives up when its own time is over. That tells nothing about Redis, since it may have waited here for most of
-//! it; whether Redis is up is judged by calls, and each has a time of its own.
+//! A request times out when its own budget is used up. This is not evidence that Redis is down, since the request may
+//! have spent most of the budget in this queue. Only calls determine whether Redis is up, and each call has its own
+//! budget.
 
 use crate::link::{Budget, CallError, Counted};
 use crate::request::{Op, Request, Timing};
@@ -20,24 +22,26 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// The most requests in one call: a script holds up all others while it runs, some 5 µs a request.
+/// The maximum number of requests in one call: a script blocks all others while it runs, about 5 µs per request.
 const MOST: usize = 64;
-/// How many calls are under way at once when few requests wait: one on Redis, and one on its way.
+/// The maximum number of concurrent calls when few requests wait: one running on Redis, and one on the network.
 const CALLS: usize = 2;
-/// How many are when enough wait to fill another one, or for too long. All of them full are some 10 ms of Redis's time.
+/// The maximum number of concurrent calls when enough requests wait to fill another call, or one has waited for too
+/// long. If all are full, they need about 10 ms of Redis's time.
 const MOST_CALLS: usize = 32;
-/// The most requests that wait for a call. Beyond that Redis can't keep up, and those who come are told so.
+/// The maximum number of requests that wait for a call. If more arrive, Redis can't keep up, and they fail at once.
 const LONGEST: usize = 65_536;
 
-/// What became of a request, and when.
+/// The result of a request, with Redis's time.
 type Answered = Result<(Timestamp, Value), CallError>;
 
-/// Requests on their way to one Redis.
+/// Batches of requests to one Redis.
 #[derive(Clone, Debug)]
 pub(crate) struct Batches {
     runner: Arc<ScriptRunner>,
     queue: Arc<Mutex<Queue>>,
-    /// The store's, which holds the connection: a caller's may end while others wait for the same call.
+    /// The store's runtime, which owns the connection: the caller's runtime may end while other requests wait for the
+    /// same call.
     runtime: Handle,
 }
 
@@ -50,7 +54,7 @@ struct Queue {
 #[derive(Debug)]
 struct Waiting {
     request: Request,
-    /// A time that is handed in.
+    /// The time that the caller provided, if any.
     now: Option<u64>,
     deadline: Option<u64>,
     budget: Budget,
@@ -58,13 +62,14 @@ struct Waiting {
 }
 
 impl Queue {
-    /// The requests of the next call: as they came, as long as they are of one `moment`, and of one time if that is handed in. So one that waits for long already
-    /// (it asks again, or the queue was long) shares its early deadline with none that has just come.
+    /// Returns the requests of the next call in arrival order, as long as their deadlines are within `moment` of each
+    /// other and, if the caller provides the time, their times are equal. So a request that has waited for long (it is
+    /// retried, or the queue was long) does not impose its early deadline on new requests.
     fn next(&mut self, moment: Duration) -> Option<Vec<Waiting>> {
         let mut batch: Vec<Waiting> = Vec::new();
         while let Some(next) = self.waiting.pop_front() {
             if next.answer.is_closed() {
-                // Nobody waits for this one any more.
+                // The requester no longer waits for this answer.
                 continue;
             }
             let fits = |first: &Waiting| next.budget.is_near(first.budget, moment) && next.now == first.now;
@@ -80,12 +85,12 @@ impl Queue {
 }
 
 impl Batches {
-    /// Makes its calls in the runtime that it is made in.
+    /// Creates batches whose calls run in the current runtime.
     pub(crate) fn new(runner: Arc<ScriptRunner>) -> Self {
         Self { runner, queue: Arc::default(), runtime: Handle::current() }
     }
 
-    /// Takes what `request` asks for.
+    /// Takes the permits of `request`.
     pub(crate) async fn take(&self, request: Request, moment: CallContext) -> Answered {
         let (answer, mut answered) = oneshot::channel();
         let deadline = self.runner.deadline(0, moment);
@@ -109,12 +114,12 @@ impl Batches {
         };
         match answered {
             Some(Ok(answer)) => answer,
-            // Whoever makes the call finds out whether that is Redis's fault.
+            // The task that makes the call determines whether Redis is at fault.
             Some(Err(_)) | None => Err(self.runner.link.timed_out()),
         }
     }
 
-    /// Lets nobody wait for others' calls for longer than a moment.
+    /// Starts another call if a request has waited for others' calls for longer than an eighth of the timeout.
     fn hurry(&self) {
         let queue = self.queue.lock();
         if queue.waiting.front().is_some_and(|first| self.runner.link.has_waited(first.budget)) {
@@ -122,15 +127,15 @@ impl Batches {
         }
     }
 
-    /// Starts one more who makes calls, if there are fewer than so many.
+    /// Starts another worker if fewer than `most` are running.
     fn start(&self, mut queue: MutexGuard<'_, Queue>, most: usize) {
         if queue.calls >= most {
             return;
         }
         queue.calls += 1;
-        // A runtime that has ended drops the worker here and now, which wants the lock.
+        // A runtime that has shut down drops the worker immediately, and its `Drop` takes the lock.
         drop(queue);
-        // In a task of its own, so that whoever came first may give up without the others.
+        // In a separate task, so that the first request may be cancelled without affecting the others.
         self.runtime.spawn(Worker { batches: self.clone(), is_counted: true }.work());
     }
 
@@ -138,8 +143,8 @@ impl Batches {
         for _ in batch.iter().skip(1) {
             self.runner.link.counters().count(Counted::ByBatching);
         }
-        // Nobody's deadline may pass before the script runs. All of them are near, so who is late for another's sake had
-        // little time left itself; it asks again.
+        // No request's deadline may pass before the script runs. All deadlines are close to each other, so a request
+        // that misses its own because of another one had little time left anyway; it is retried.
         let deadline = batch.iter().filter_map(|waiting| waiting.deadline).min();
         let Some(last) = batch.iter().map(|waiting| waiting.budget).reduce(Budget::later) else { return };
         let budget = self.runner.link.budget_of_call(last);
@@ -147,11 +152,11 @@ impl Batches {
         let (requests, answers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|waiting| (waiting.request, waiting.answer)).unzip();
         let timing = Timing { now, deadline };
-        // Who has given up meanwhile does not read the answer.
+        // Requests that have timed out in the meantime ignore the answer.
         match self.runner.decide(Op::Take, &requests, 0, timing, budget).await {
             Err(CallError::Failed(_)) if requests.len() > 1 => {
-                // A key of one of them is none of ours, which is not the others' fault. Those that came before it in the
-                // script are charged twice: too much is refused then, but never too much granted.
+                // A key of one request does not hold a Diana state, which must not affect the other requests. Requests
+                // before it in the script are charged twice: this may deny too much, but never grants too much.
                 for (answer, request) in answers.into_iter().zip(&requests) {
                     let alone = self.runner.decide(Op::Take, std::slice::from_ref(request), 0, timing, budget).await;
                     let _ = answer.send(alone.and_then(|(now, replies)| {
@@ -174,14 +179,14 @@ impl Batches {
     }
 }
 
-/// One who makes calls. It is counted for as long as it is there, also if its runtime ends before its work does.
+/// A task that makes calls. It is counted while it exists, also if its runtime shuts down before it finishes.
 struct Worker {
     batches: Batches,
     is_counted: bool,
 }
 
 impl Worker {
-    /// Makes calls until nobody waits.
+    /// Makes calls until no request waits.
     async fn work(mut self) {
         while let Some(batch) = self.next() {
             self.batches.call(batch).await;
@@ -192,7 +197,7 @@ impl Worker {
         let mut queue = self.batches.queue.lock();
         let batch = queue.next(self.batches.runner.link.a_moment());
         if batch.is_none() {
-            // Under the same lock: whoever comes next must see that nobody is at work.
+            // Under the same lock: the next request must see that no worker is running.
             queue.calls -= 1;
             self.is_counted = false;
         }

@@ -1,4 +1,4 @@
-//! The store's contract on Redis, without any comforts: each request is one script call, for keys on one node.
+//! The store contract on Redis without caches or fallback: each request is one script call, for keys on one node.
 
 use crate::batch::Batches;
 use crate::key::slot;
@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// How often a state is tried to be carried over while others write it, before its old parameters are gone by once more.
+/// How often the migration of a state is attempted while other processes write it, before its old parameters are used
+/// once more.
 const CARRIES: usize = 4;
 
 /// Redis as a store.
@@ -28,41 +29,41 @@ pub(crate) struct Client {
     pub(crate) configs: LimitConfigs,
     pub(crate) prefix: String,
     batches: Option<Batches>,
-    /// The upper half of this instance's tickets, and how many it gave out.
+    /// The upper half of this instance's tickets, and the number of tickets issued.
     tickets: (u64, AtomicU64),
-    /// For how long a permit of a concurrency limit is held at most.
+    /// The maximum time for which a permit of a concurrency limit is held.
     pub(crate) permits_for: Duration,
-    /// Where what is done behind a request is done.
+    /// The runtime for background work.
     pub(crate) runtime: Handle,
 }
 
-/// By which parameters a state goes on that was written under others than ours.
+/// Which parameters apply to a state that was written under different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Under {
-    /// Ours: it is carried over.
+    /// This process's parameters: the state is migrated.
     Ours,
-    /// Its own: what comes late must not undo a change that others made meanwhile.
+    /// The state's own parameters: a late operation must not undo a change that other processes made in the meantime.
     Found,
 }
 
-/// Something that was taken: the plan, the name of the state, and the receipt.
+/// A taken cost: the limit config, the name of the state, and the receipt.
 pub(crate) type Taken = (Arc<LimitConfig>, Vec<u8>, Receipt);
 
-/// The asks of a request, each count once.
+/// The asks of a request, with each count only once.
 #[derive(Debug)]
 pub(crate) struct Items {
     pub(crate) items: SmallVec<[Item; 2]>,
-    /// For each ask, which of the items is its own.
+    /// For each ask, the index of its item.
     places: SmallVec<[usize; 4]>,
 }
 
 impl Items {
-    /// The decision over the asks, from that over the items.
+    /// Converts a decision over the items into one over the asks.
     pub(crate) fn spread(&self, decision: &Decision) -> Decision {
         Decision::new(self.places.iter().filter_map(|place| decision.answers().get(*place).copied()))
     }
 
-    /// The decision over the items, from that over the asks.
+    /// Converts a decision over the asks into one over the items.
     pub(crate) fn gather(&self, decision: &Decision) -> Decision {
         let first = |item| self.places.iter().position(|place| *place == item);
         Decision::new((0..self.items.len()).filter_map(|item| decision.answers().get(first(item)?).copied()))
@@ -73,7 +74,7 @@ impl Client {
     pub(crate) fn new(runner: ScriptRunner, options: &Options, instance: u64) -> Self {
         let Options { prefix, batching, permits_for, .. } = options;
         let runner = Arc::new(runner);
-        // A cluster's script can't leave its slot.
+        // A script on a cluster can't access keys of other slots.
         let batches = *batching == Batching::On && !runner.link.is_cluster();
         let batches = batches.then(|| Batches::new(Arc::clone(&runner)));
         let tickets = (instance, AtomicU64::new(0));
@@ -81,16 +82,17 @@ impl Client {
         Self { runner, configs, prefix, batches, tickets, permits_for: *permits_for, runtime }
     }
 
-    /// The asks as items: each count once, at the largest cost and with the least maximum wait.
+    /// Converts the asks to items: each count once, with the highest cost and the lowest maximum wait.
     pub(crate) fn items(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Items, StoreError> {
-        // In whole microseconds, as Redis counts: what is finer would be granted here and denied there.
+        // In whole microseconds, Redis's resolution: a finer value could be granted in this process and denied on
+        // Redis.
         let whole = |max_wait: MaxWait| MaxWait::up_to(Duration::from_micros(max_wait.as_nanos() / 1_000));
         let (mut items, mut places) = (SmallVec::<[Item; 2]>::new(), SmallVec::<[usize; 4]>::new());
         for ask in asks {
             let max_wait = whole(ask.max_wait.min(max_wait));
             let config = self.configs.find(ask.limit, Some(now))?;
             let name = config.keys.name(ask.key);
-            // Two limits of one name are one on Redis.
+            // Two limits with the same name share one state on Redis.
             if let Some(place) = items.iter().position(|item| item.name == name) {
                 if let Some(item) = items.get_mut(place) {
                     item.asking.cost = item.asking.cost.max(ask.cost);
@@ -109,27 +111,27 @@ impl Client {
         Ok(Items { items, places })
     }
 
-    /// A number that no other instance gives out, and this one never again.
+    /// Returns a number that is unique over all instances.
     pub(crate) fn ticket(&self) -> u128 {
         u128::from(self.tickets.0) << 64 | u128::from(self.tickets.1.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The budget of a request that begins now, at the caller's `now`.
+    /// Returns the context of a request that begins now, at the caller's `now`.
     pub(crate) fn moment(&self, now: Timestamp) -> CallContext {
         CallContext { now, budget: self.runner.link.budget() }
     }
 
-    /// Whether all parts of Redis are up that keep these items.
+    /// Returns `true` if all parts of Redis that store these items are up.
     pub(crate) fn is_up(&self, items: &[Item]) -> bool {
         items.iter().all(|item| self.runner.link.is_up(self.runner.link.part(&item.name)))
     }
 
-    /// Whether one call can't carry `items`: a cluster's script can't leave its slot.
+    /// Returns `true` if one call can't carry `items`: a script on a cluster can't access keys of other slots.
     pub(crate) fn is_across(&self, items: &[Item]) -> bool {
         self.runner.link.is_cluster() && items.windows(2).any(|two| slot(&two[0].name) != slot(&two[1].name))
     }
 
-    /// Sorts `all` into groups that one call can carry each.
+    /// Sorts `all` into groups that fit into one call each.
     pub(crate) fn groups<'a, T>(
         &self,
         all: &'a mut [T],
@@ -141,7 +143,7 @@ impl Client {
         all.chunk_by_mut(move |a, b| slot_of(a) == slot_of(b))
     }
 
-    /// Takes all of `items`, or looks at them. They are on one node.
+    /// Takes or peeks at all of `items`, which are on one node.
     pub(crate) async fn ask(
         &self,
         op: Op,
@@ -154,7 +156,7 @@ impl Client {
                 Reply::Failed(reason) => return Err(CallError::Unanswerable(reason.to_owned())),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
-                    item.config = self.bring_over(&item.config, &item.name, Under::Ours, moment).await?;
+                    item.config = self.migrate(&item.config, &item.name, Under::Ours, moment).await?;
                 }
                 Reply::Done { granted, seen } => {
                     let effect = if granted && op == Op::Take { Effect::Taken } else { Effect::None };
@@ -167,7 +169,7 @@ impl Client {
         Err(CallError::busy())
     }
 
-    /// Charges `items`, which are on one node, without asking: a receipt for each, where there is one.
+    /// Charges `items`, which are on one node, unconditionally. Returns a receipt for each where there is one.
     pub(crate) async fn charge(
         &self,
         items: &mut [Item],
@@ -185,18 +187,18 @@ impl Client {
                     });
                     return Ok(receipts.collect());
                 }
-                // Of many keys each may have parameters of its own, and to find out takes longer than one call has.
+                // Each of many keys may have different parameters, and finding out takes longer than one call has.
                 Reply::Changed(_) if items.len() > 1 => return Err(CallError::busy()),
                 Reply::Changed(index) => {
                     let item = items.get_mut(index).ok_or_else(CallError::nonsense)?;
-                    item.config = self.bring_over(&item.config, &item.name, under, moment).await?;
+                    item.config = self.migrate(&item.config, &item.name, under, moment).await?;
                 }
             }
         }
         Err(CallError::busy())
     }
 
-    /// One ask, for a state whose name is known.
+    /// Returns an ask for a state whose name is known.
     pub(crate) fn item(&self, config: Arc<LimitConfig>, name: Vec<u8>, cost: Cost, now: Timestamp) -> Item {
         let (ticket, permits_for, stored) = (self.ticket(), self.permits_for, config.stored_at(now));
         let asking =
@@ -204,8 +206,8 @@ impl Client {
         Item { config, name, asking, seen: None }
     }
 
-    /// Gives back what the receipts say, or holds it for as long again: as much of it as can be. An error if something could
-    /// not be, if possible one that may pass.
+    /// Refunds the receipts, or extends the time for which their permits are held; as many of them as possible. Returns
+    /// an error if one failed, preferably a transient one.
     pub(crate) async fn hand_in(
         &self,
         op: Op,
@@ -217,7 +219,7 @@ impl Client {
         for group in self.groups(receipts, |(_, name, _)| name) {
             let mut done = self.hand_in_at_once(op, group, under, moment).await;
             if group.len() > 1 && matches!(&done, Err(error) if error.is_of_keys()) {
-                // One of them is no reason to keep the others.
+                // One failed key must not prevent the refund of the others.
                 done = Ok(());
                 for one in group.chunks_mut(1) {
                     done = both(done, self.hand_in_at_once(op, one, under, moment).await);
@@ -242,15 +244,15 @@ impl Client {
                 Reply::Done { .. } => return Ok(()),
                 Reply::Changed(index) => {
                     let (config, name, _) = receipts.get_mut(index).ok_or_else(CallError::nonsense)?;
-                    *config = self.bring_over(config, name, under, moment).await?;
+                    *config = self.migrate(config, name, under, moment).await?;
                 }
             }
         }
         Err(CallError::busy())
     }
 
-    /// Leases a block of one of the sizes that `lease` names: how many permits it has, and where the state stands then.
-    /// `None` if the state was written under other parameters.
+    /// Leases a block of one of the sizes in `lease`. Returns its number of permits and the state's status afterwards,
+    /// or `None` if the state was written under other parameters.
     pub(crate) async fn lease(
         &self,
         config: &LimitConfig,
@@ -265,7 +267,7 @@ impl Client {
             Reply::Done { seen, .. } => {
                 let Some(Value::Array(numbers)) = seen.first() else { return Err(CallError::nonsense()) };
                 let numbers = Numbers(numbers);
-                // The size comes last.
+                // The size is the last number.
                 let size = numbers.0.len().checked_sub(1).and_then(|last| numbers.whole(last));
                 let leased = size.zip(config.erased.status(numbers, now));
                 leased.map(Some).ok_or_else(CallError::nonsense)
@@ -273,7 +275,7 @@ impl Client {
         }
     }
 
-    /// Makes a key as good as new.
+    /// Resets a key.
     pub(crate) async fn reset(&self, config: &LimitConfig, key: &[u8], moment: CallContext) -> Result<(), CallError> {
         let name = config.keys.name(key);
         let mut cmd = redis::cmd("UNLINK");
@@ -281,14 +283,14 @@ impl Client {
         self.runner.link.call(self.runner.link.part(&name), &cmd, moment.budget).await.map(drop)
     }
 
-    /// The plan of a limit.
+    /// Returns the config of a limit.
     pub(crate) fn config(&self, limit: &Limit) -> Result<Arc<LimitConfig>, StoreError> {
         self.configs.find(limit, None)
     }
 
-    /// Carries the state at `name` over to `config`, or goes by the state's own parameters if those are newer, or meant: the plan
-    /// to ask again with.
-    async fn bring_over(
+    /// Migrates the state at `name` to `config`, or uses the state's own parameters if they are newer or if `under`
+    /// selects them. Returns the config to retry with.
+    async fn migrate(
         &self,
         config: &Arc<LimitConfig>,
         name: &[u8],
@@ -309,7 +311,7 @@ impl Client {
             let handed_in = runner.handed_in(moment);
             let now = Timestamp::from_micros(handed_in.unwrap_or(redis_now));
             if dump.erased.parameters() == config.erased.parameters() {
-                // Somebody was faster; or it only looks like one of ours.
+                // Another process migrated it first; or it only looks like a Diana state.
                 return if dump.makes_sense(now) { Ok(Arc::clone(config)) } else { Err(foreign(migrate::foreign())) };
             }
             if let Some(newer) = self.configs.adopt(config, &dump.erased, &dump.since) {
@@ -328,15 +330,15 @@ impl Client {
             }
             last = Some(dump);
         }
-        // Others write this key all the time. For this once, its old parameters will do.
+        // Other processes write this key all the time: use its old parameters for this request.
         let dump = last.ok_or_else(CallError::busy)?;
         Ok(Arc::new(config.as_written(&dump.erased, &dump.since)))
     }
 
-    /// Runs decide.lua for one request: Redis's time, and what became of it.
+    /// Runs decide.lua for one request. Returns Redis's time and the result.
     async fn run(&self, op: Op, request: Request, moment: CallContext) -> Result<(Timestamp, Value), CallError> {
         match self.run_once(op, request.clone(), moment).await {
-            // The answer is here, so it was not late: Redis's clock was set. By now it is known to be.
+            // The answer has arrived, so it was not late: Redis's clock was changed. The offset is updated by now.
             Err(CallError::Late) => self.run_once(op, request, moment).await,
             Err(CallError::Failed(reason)) => {
                 let names = request.names().iter().map(|name| format!("`{}`", name.escape_ascii()));
@@ -352,7 +354,7 @@ impl Client {
         if let Some(batches) = self.batches.as_ref().filter(|_| op == Op::Take) {
             return batches.take(request, moment).await;
         }
-        // A refund that comes late is still right.
+        // A late refund is still correct.
         let part = request.names().first().map_or(0, |name| self.runner.link.part(name));
         let deadline = if op == Op::Refund { None } else { self.runner.deadline(part, moment) };
         let timing = Timing { now: self.runner.handed_in(moment), deadline };
@@ -361,7 +363,7 @@ impl Client {
     }
 }
 
-/// Of two failures the one that may pass.
+/// Returns the transient one of two errors.
 fn both(one: Result<(), CallError>, other: Result<(), CallError>) -> Result<(), CallError> {
     match (one, other) {
         (Err(one), Err(other)) => Err(if one.may_pass() { one } else { other }),
@@ -369,12 +371,12 @@ fn both(one: Result<(), CallError>, other: Result<(), CallError>) -> Result<(), 
     }
 }
 
-/// Redis's time, and the text of a state if there is one.
+/// Returns Redis's time, and the text of the state if there is one.
 fn dumped(value: &Value) -> Option<(u64, Option<Cow<'_, str>>)> {
     let Value::Array(parts) = value else { return None };
     let [Value::Int(now), text] = &parts[..] else { return None };
     let text = match text {
-        // What Diana writes is always text.
+        // Diana writes only text.
         Value::BulkString(text) => Some(String::from_utf8_lossy(text)),
         _ => None,
     };

@@ -1,8 +1,9 @@
-//! The deny cache: requests that Redis is known to deny are denied without asking.
+//! The deny cache: requests that Redis is known to deny are denied without a round trip.
 //!
-//! Kept is, by name, the last state that Redis reported. A request is answered from it only if the states of *all* its limits
-//! are known and one of them denies it. Then the algorithms compute the whole report from the states, at the current time: so
-//! it says of every limit what Redis would say, the longest retry included, as long as no other process changes a state.
+//! The cache stores, by name, the last state that Redis reported. A request is answered from it only if the states of
+//! *all* its limits are cached and one of them denies it. Then the algorithms compute the whole report from the states,
+//! at the current time: so each limit's values, including the longest retry, are those that Redis would return, as long
+//! as no other process changes a state.
 //!
 //! ```text
 //!   {A, B} ──▶ A known? B known? ──▶ both, and A denies ──▶ denied here: A retry after 3 s, B 47 left
@@ -12,16 +13,18 @@
 //! ```
 //!
 //! What always holds (`tests/it/differential.rs`, `tests/it/deny_cache.rs`):
-//! - Nobody is denied whom Redis would grant: other processes can only take. What gives back is time, which is computed, and a
-//!   refund, a reset or a change of the limit, after which the state is forgotten.
-//! - What this process takes or charges is in the reports at once. What other processes take appears within [`LONGEST`].
-//! - A limit whose permits are held until they are released denies only when Redis says so: any process may release.
+//! - No request is denied that Redis would grant: other processes can only take permits. Permits are returned by time,
+//!   which is computed, and by a refund, a reset or a change of the limit, after which the state is removed from the
+//!   cache.
+//! - Permits that this process takes or charges are in the reports at once. Those that other processes take appear
+//!   within [`LONGEST`].
+//! - A limit whose permits are held until they are released is denied only by Redis: any process may release.
 //!
-//! States enter when a request is denied, and when a grant takes the last permits: of a flood not even the first request needs
-//! to be denied by Redis. Afterwards every reply about a name that is kept refreshes it.
+//! States are cached when a request is denied, and when a grant takes the last permits: in a flood, Redis need not deny
+//! even the first request. Afterwards every reply about a cached name refreshes it.
 //!
-//! The time of a state counts from when the question was sent, which is before Redis answered it: so a denial ends a little too
-//! early, never too late.
+//! The time of a state counts from when the query was sent, which is before Redis answered it: so a denial ends
+//! slightly too early, never too late.
 
 use crate::limit_config::LimitConfig;
 use crate::request::{Item, ScriptView};
@@ -37,24 +40,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SHARDS: usize = 16;
-/// The most states that are kept: those that don't fit cost a trip, nothing else.
+/// The maximum number of cached states: one that does not fit costs a round trip, nothing else.
 const MOST: usize = 65_536;
-/// The most bytes that names and states take, over all shards.
+/// The maximum size of names and states in bytes, over all shards.
 const MOST_BYTES: usize = 64 << 20;
-/// What an entry takes beside its name and what its state keeps on the heap.
+/// The size of an entry without its name and its state's heap memory.
 const ENTRY_BYTES: usize = 256;
-/// How long a state is believed, since another process may refund or reset.
+/// How long a cached state is valid, since another process may refund or reset.
 const LONGEST: Duration = Duration::from_secs(1);
-/// How often a full shard is searched for states that are too old.
+/// How often a full shard is searched for expired states.
 const SWEEP_EVERY: Duration = Duration::from_millis(100);
 
-/// The last known states, by their names.
+/// The last known states by name.
 #[derive(Debug)]
 pub(crate) struct DenyCache {
     clocks: Clocks,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
-    /// How often each shard was told to forget something: a reply to a question that was sent before may be older than that.
+    /// For each shard, how often an entry was invalidated: a reply to a query that was sent before may be outdated.
     forgotten: [AtomicU64; SHARDS],
 }
 
@@ -65,32 +68,32 @@ struct Shard {
     swept: Timestamp,
 }
 
-/// One state, as Redis reported it.
+/// A state as Redis reported it.
 #[derive(Debug)]
 struct Known {
-    /// The parameters that it is kept under.
+    /// The parameters of the state.
     config: Arc<LimitConfig>,
     state: Arc<Recalled>,
-    /// When it was so, by Redis's clock.
+    /// When Redis reported it, by Redis's clock.
     at: Timestamp,
-    /// When the question was sent, by the clock of this process.
+    /// When the query was sent, by this process's clock.
     asked: Timestamp,
     bytes: usize,
 }
 
-/// When a question was sent, so that its reply can be compared with what happened since.
+/// When a query was sent, to compare its reply with later invalidations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     at: Timestamp,
     forgotten: [u64; SHARDS],
 }
 
-/// Whose clocks the states are timed by.
+/// Which clocks the states are timed by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clocks {
-    /// One server's.
+    /// One server's clock.
     One,
-    /// Those of a cluster's nodes, which may differ.
+    /// The clocks of a cluster's nodes, which may differ.
     Several,
 }
 
@@ -104,7 +107,7 @@ impl DenyCache {
         }
     }
 
-    /// The whole report on `items`, if it is known that they are denied.
+    /// Returns the whole report on `items` if they are known to be denied.
     pub(crate) fn denial(&self, items: &[Item], here: Timestamp) -> Option<Decision> {
         let known = items.iter().map(|item| {
             let shard = self.shard(&item.name).lock();
@@ -113,8 +116,8 @@ impl DenyCache {
         });
         let mut known = known.collect::<Option<SmallVec<[_; 4]>>>()?;
         if self.clocks == Clocks::One {
-            // Each of them is no earlier than it is on Redis, so the earliest is nearest. And limits that come back at the same
-            // time are reported so.
+            // None of these times is earlier than the time on Redis, so the earliest is the closest. With one time,
+            // limits that reset simultaneously are reported that way.
             let now = known.iter().map(|(_, now)| *now).min()?;
             known.iter_mut().for_each(|known| known.1 = now);
         }
@@ -134,12 +137,12 @@ impl DenyCache {
         is_denied.then(|| Decision::from(answers))
     }
 
-    /// Notes that a question is sent now.
+    /// Records that a query is sent now.
     pub(crate) fn asking(&self, here: Timestamp) -> Asked {
         Asked { at: here, forgotten: std::array::from_fn(|place| self.forgotten[place].load(Ordering::Acquire)) }
     }
 
-    /// Learns the states from a reply to the question that was sent at `asked`.
+    /// Caches the states from a reply to the query that was sent at `asked`.
     pub(crate) fn learn(&self, items: &[Item], decision: &Decision, asked: &Asked) {
         let is_worth_keeping = is_denied_next(items, decision);
         for item in items {
@@ -151,7 +154,7 @@ impl DenyCache {
             }
             let Some(seen) = &item.seen else { continue };
             if self.forgotten[place].load(Ordering::Acquire) != asked.forgotten[place] {
-                // Maybe this one, and the reply may be from before.
+                // This entry may have been invalidated, and the reply may be older than that.
                 shard.remove(&item.name);
                 continue;
             }
@@ -162,7 +165,7 @@ impl DenyCache {
         }
     }
 
-    /// Forgets what is known of the state with this name.
+    /// Invalidates the state with this name.
     pub(crate) fn forget(&self, name: &[u8]) {
         let place = self.place(name);
         let mut shard = self.shards[place].lock();
@@ -170,13 +173,13 @@ impl DenyCache {
         shard.remove(name);
     }
 
-    /// Forgets what is known of a state of which permits are released. Replies that are under way are learned all the same:
-    /// such a limit never denies from here, and releases are too frequent to throw away what is learned of others meanwhile.
+    /// Invalidates a state whose permits are released. Replies in flight are cached nevertheless: such a limit is never
+    /// denied from this cache, and releases are too frequent to discard the replies about other states.
     pub(crate) fn forget_released(&self, name: &[u8]) {
         self.shard(name).lock().remove(name);
     }
 
-    /// Forgets everything.
+    /// Invalidates everything.
     pub(crate) fn clear(&self) {
         for (shard, forgotten) in self.shards.iter().zip(&self.forgotten) {
             let mut shard = shard.lock();
@@ -194,7 +197,7 @@ impl DenyCache {
     }
 }
 
-/// Whether the same request is denied if it comes again at once, by a limit that time gives back.
+/// Returns `true` if an immediate retry of the same request is denied by a limit that time refills.
 fn is_denied_next(items: &[Item], decision: &Decision) -> bool {
     let is_granted = decision.is_granted();
     items.iter().zip(decision.answers()).filter(|(item, _)| !item.config.erased.holds()).any(|(item, answer)| {

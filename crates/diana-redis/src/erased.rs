@@ -1,4 +1,4 @@
-//! A scripted algorithm without its type, so that limits of different kinds stand in one list.
+//! A type-erased scripted algorithm, so that limits of different kinds can be in one list.
 
 use crate::args::Args;
 use crate::request::ScriptView;
@@ -9,7 +9,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// A [`Scripted`] algorithm, and the text of its parameters.
+/// A [`Scripted`] algorithm, with its parameters as text.
 #[derive(Debug)]
 pub(crate) struct Erased<A> {
     algorithm: A,
@@ -31,29 +31,30 @@ pub(crate) trait ErasedAlgorithm: Debug + Send + Sync {
     fn parameters(&self) -> &str;
     fn take(&self, args: &mut Args, asking: &Asking);
     fn charge(&self, args: &mut Args, asking: &Asking);
-    /// The receipt for a charge, by what the script saw before it.
+    /// Returns the receipt for a charge, from the state that the script read before it.
     fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt>;
     fn refund(&self, args: &mut Args, receipt: &Receipt);
     fn extend(&self, args: &mut Args, receipt: &Receipt, permits_for: Duration);
     fn answer(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer>;
-    /// What the deny cache keeps of what a script saw, and of what the ask then took.
+    /// Returns the deny cache's entry for the state that a script read, after the effect of the ask.
     fn remember(&self, seen: &ScriptView, asking: &Asking) -> Option<Recalled>;
-    /// What is answered from that at `now`, without effect. `None` if it does not tell.
+    /// Returns the answer from a cached entry at `now`, without effect. `None` if the entry is not sufficient.
     fn recall(&self, known: &Recalled, asking: &Asking, now: Timestamp) -> Option<Answer>;
-    /// What `other`, a state of which is written as `body`, comes to under these parameters.
+    /// Migrates `body`, a state of `other`, to these parameters.
     fn carry(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<Written>;
-    /// What a key without a state has in store in the moment `at` of a change from `other`, under which it had `stored`.
+    /// Returns the stored permits of a key without a state at the time `at` of a change from `other`, under which it
+    /// had `stored`.
     fn stored_after_change(&self, other: &dyn ErasedAlgorithm, stored: Option<f64>, at: Timestamp) -> Option<f64>;
     fn algorithm(&self) -> &dyn Any;
-    /// How many permits are in use in the state that is written as `body`.
+    /// Returns the number of permits in use in the state that is written as `body`.
     fn used(&self, body: &Body, now: Timestamp) -> Option<u64>;
     fn leasing(&self) -> Leasing;
-    /// Whether permits are held until they are given back, rather than used up.
+    /// Returns `true` if permits are held until they are released, rather than consumed.
     fn holds(&self) -> bool;
     fn lease(&self, args: &mut Args, lease: &LeaseCall<'_>);
-    /// Where the state that a script saw stands.
+    /// Returns the status of the state that a script read.
     fn status(&self, numbers: Numbers<'_>, now: Timestamp) -> Option<Status>;
-    /// The limit with the share of one of `instances`.
+    /// Returns the limit with the share of one of `instances`.
     fn divided(&self, limit: &Limit, instances: u64) -> Limit;
 }
 
@@ -116,7 +117,7 @@ impl<A: Scripted> ErasedAlgorithm for Erased<A> {
     fn carry(&self, other: &dyn ErasedAlgorithm, body: &Body, now: Timestamp) -> Option<Written> {
         match other.algorithm().downcast_ref::<A>() {
             Some(old) => self.algorithm.carried(old, body, now),
-            // Of another kind: what is in use is all that both understand.
+            // Of another kind: the number of permits in use is all that the two kinds have in common.
             None => Some(self.algorithm.write(&self.algorithm.occupied(other.used(body, now)?, now), now)),
         }
     }

@@ -1,10 +1,10 @@
-//! What is wrong with the way to Redis, at the start.
+//! Errors of connecting to Redis at startup.
 
-/// Why there is no store. That Redis does not answer is no reason: the store is there all the same, and finds it later.
+/// Why the store could not be created. An unreachable Redis is not an error: the store is created and connects later.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL makes no sense.
+    /// The URL is invalid.
     #[error(
         "Redis URL `{url}`: {reason}; expected redis://HOST:PORT, rediss://HOST:PORT, \
          redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/MASTER"
@@ -12,25 +12,25 @@ pub enum ConnectError {
     Url {
         /// The URL, without its password.
         url: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The prefix can't be part of the names of keys.
+    /// The prefix is not allowed in key names.
     #[error("prefix `{prefix}`: {reason}")]
     Prefix {
         /// The prefix.
         prefix: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Redis does not let us in: no password, a wrong one, or a user without the rights.
+    /// Redis denied access: the password is missing or wrong, or the user lacks permissions.
     #[error(
         "Redis at `{url}` refuses us: {reason}; put user and password into the URL, as in redis://USER:PASSWORD@HOST"
     )]
     Refused {
         /// The URL, without its password.
         url: String,
-        /// What Redis said.
+        /// Redis's error message.
         reason: String,
     },
     /// Redis is older than 6.2.
@@ -38,7 +38,7 @@ pub enum ConnectError {
     TooOld {
         /// The URL, without its password.
         url: String,
-        /// Which version it is.
+        /// The version of Redis.
         reason: String,
     },
 }

@@ -1,13 +1,13 @@
-//! What is answered while Redis is away.
+//! Answers requests while Redis is unreachable.
 //!
-//! By local counts, each instance takes its share: the limit divided by how many instances were last seen alive, and not
-//! less than one. Together they grant about the limit; but nobody knows what was used on Redis just before. So in a window
-//! in which Redis goes or comes back, up to the limit may pass twice, or once for each instance where there are more
-//! instances than permits.
+//! With local counts, each instance enforces its share: the limit divided by the number of instances that were last
+//! seen alive, and at least one. Together they grant about the limit, but the usage on Redis just before the outage is
+//! unknown. So in a window in which Redis becomes unreachable or reachable again, up to twice the limit may be granted,
+//! or once per instance if there are more instances than permits.
 //!
-//! What was granted here is owed: when Redis is back it is charged there, before the key is next asked for, and behind requests
-//! for keys that nobody asks for. No more is charged than is still in use, which is at most the share. The
-//! [ledger](ledger) keeps the books.
+//! Permits that this process granted are owed: when Redis is reachable again, they are charged to it, before the next
+//! request for the key, and in the background for keys without requests. Only permits that are still in use are
+//! charged, which is at most the share. The [ledger](ledger) records the debts.
 
 mod ledger;
 
@@ -26,10 +26,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When to come again, of those who are denied only because Redis is away: it may be back in a second.
-const COME_AGAIN: Duration = Duration::from_secs(1);
+/// The retry time of requests that are denied only because Redis is unreachable: it may be reachable again in a second.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Counts of this process alone, for the time being.
+/// Counts of this process alone, used during an outage.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     when_down: WhenDown,
@@ -46,7 +46,7 @@ struct Share {
     limit: Limit,
 }
 
-/// Whether an answer is to have an effect.
+/// Whether an answer has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looking {
     Only,
@@ -58,11 +58,12 @@ impl Fallback {
         Self { when_down, counts: MemoryStore::default(), shares: Mutex::default(), ledger: Ledger::default() }
     }
 
-    /// Answers `items` as one of `instances`; with a number by which a grant is [given back](Self::refund).
+    /// Answers `items` as one of `instances`. Returns the decision and the number by which a grant is
+    /// [refunded](Self::refund).
     pub(crate) fn answer(&self, items: &[Item], looking: Looking, instances: u64, now: Timestamp) -> (Decision, u64) {
         let limits = self.limits(items, instances);
         let asks = asks(items, &limits);
-        // Each item has its own.
+        // Each item has its own maximum wait.
         let max_wait = MaxWait::FOREVER;
         match (self.when_down, looking) {
             (WhenDown::Local, Looking::AndTaking) => {
@@ -72,11 +73,11 @@ impl Fallback {
             }
             (WhenDown::Local, Looking::Only) => (self.counts.peek(&asks, now, max_wait), 0),
             (policy, _) => {
-                // Nothing is counted, so each stands where a fresh key does.
+                // Nothing is counted, so each status is that of a new key.
                 let statuses = self.counts.peek(&asks, now, max_wait);
                 let answers = statuses.answers().iter().zip(items).map(|(answer, item)| Answer {
                     outcome: match policy {
-                        WhenDown::Deny => Outcome::Denied { retry: Retry::After(COME_AGAIN) },
+                        WhenDown::Deny => Outcome::Denied { retry: Retry::After(RETRY_AFTER) },
                         _ => Outcome::granted(Receipt::new(item.asking.cost, now)),
                     },
                     status: answer.status,
@@ -86,8 +87,8 @@ impl Fallback {
         }
     }
 
-    /// Gives back what a decision of this process's own counts took, which has this number: what of it was charged to Redis since,
-    /// and so is to be refunded there.
+    /// Refunds the local decision with this number. Returns the permits of it that were charged to Redis since, and so
+    /// are to be refunded on Redis.
     pub(crate) fn refund(
         &self,
         items: &[Item],
@@ -107,7 +108,7 @@ impl Fallback {
         returned.collect()
     }
 
-    /// Charges this process's own count.
+    /// Charges the local count.
     pub(crate) fn charge(&self, item: &Item, instances: u64, now: Timestamp) {
         if self.when_down == WhenDown::Local {
             let limit = self.limit(&item.config, instances);
@@ -116,33 +117,33 @@ impl Fallback {
         }
     }
 
-    /// Makes this process's own count as good as new.
+    /// Resets the local count.
     pub(crate) fn reset(&self, config: &Arc<LimitConfig>, name: &[u8], instances: u64, now: Timestamp) {
         self.counts.reset(&self.limit(config, instances), name, now);
         self.ledger.reset(name);
     }
 
-    /// Whether something is owed, by any key.
+    /// Returns `true` if any key owes permits.
     pub(crate) fn owes(&self) -> bool {
         self.ledger.owes()
     }
 
-    /// What the keys with these names owe, to charge it.
+    /// Returns the debts of the keys with these names, to charge them.
     pub(crate) fn debts(&self, names: &[Vec<u8>], instances: u64, now: Timestamp) -> Debts<'_> {
         self.ledger.debts(names, |config, name| self.used(config, name, instances, now))
     }
 
-    /// The names of all keys that owe something and are not being charged, for which `is_meant`.
+    /// Returns the names of all keys that owe permits, are not being charged, and satisfy `is_meant`.
     pub(crate) fn owing(&self, is_meant: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         self.ledger.owing(is_meant)
     }
 
-    /// Forgets what keys owe of which nothing is in use any more, so that there is room for others.
+    /// Removes the debts of keys that have no permits in use any more, to make room for others.
     pub(crate) fn forgive(&self, instances: u64, now: Timestamp) {
         self.ledger.forgive(|config, name| self.used(config, name, instances, now));
     }
 
-    /// How much of this process's own count is in use.
+    /// Returns how much of the local count is in use.
     fn used(&self, config: &Arc<LimitConfig>, name: &[u8], instances: u64, now: Timestamp) -> u64 {
         let share = self.shares.lock().get(&config.limit.id()).map(|share| share.limit.clone());
         let limit = share.unwrap_or_else(|| self.limit(config, instances));
@@ -150,7 +151,7 @@ impl Fallback {
         seen.answers().first().map_or(0, |answer| answer.status.limit.saturating_sub(answer.status.remaining))
     }
 
-    /// Forgets the share of a limit that nobody asks for any more.
+    /// Removes the share of a limit that is no longer used.
     pub(crate) fn forget(&self, limit: LimitId) {
         self.shares.lock().remove(&limit);
     }
@@ -159,8 +160,8 @@ impl Fallback {
         items.iter().map(|item| self.limit(&item.config, instances)).collect()
     }
 
-    /// The share of a limit. Made anew only when the limit or the number of instances changes, since each making is a
-    /// change that the counts are carried over to.
+    /// Returns the share of a limit. It is created again only when the limit or the number of instances changes, since
+    /// the counts must be migrated each time.
     fn limit(&self, config: &Arc<LimitConfig>, instances: u64) -> Limit {
         let mut shares = self.shares.lock();
         match shares.get(&config.limit.id()) {
@@ -174,7 +175,7 @@ impl Fallback {
     }
 }
 
-/// The names of states tell keys apart here as well as they do on Redis.
+/// The names of states identify keys in the local store as they do on Redis.
 fn asks<'a>(items: &'a [Item], limits: &'a [Limit]) -> SmallVec<[Ask<'a>; 2]> {
     let each = items.iter().zip(limits);
     each.map(|(item, limit)| Ask::new(limit, &item.name, item.asking.cost).with_max_wait(item.asking.max_wait))

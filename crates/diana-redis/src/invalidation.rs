@@ -1,8 +1,9 @@
-//! What one instance gives back, the others must hear of: they may remember that it was refused, or queue requests for it.
+//! Notifies the other instances of refunds and resets: they may have cached a denial of the key, or have queued
+//! requests for it.
 //!
-//! Whoever refunds or resets a key says so on a channel, and all instances listen that remember refusals, hold leases, or have
-//! somebody who wants to hear of resets. If a word is lost (Redis was away), a refusal is still forgotten, and a bucket's
-//! lease over, within a second; and who wants to hear of resets is told that there may have been some.
+//! An instance that refunds or resets a key publishes this on a channel. Instances subscribe if they cache denials,
+//! hold leases, or have reset listeners. If a message is lost (Redis was unreachable), a cached denial and a bucket's
+//! lease still expire within a second, and reset listeners are notified that resets may have been missed.
 
 use crate::client::Client;
 use crate::deny_cache::DenyCache;
@@ -13,38 +14,38 @@ use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long to wait before listening again, when the connection broke.
+/// The delay before a new subscription after the connection broke.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What happened to a key.
+/// A change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
-    /// Something was given back to it.
-    PendingRefund,
-    /// It was made as good as new, with all that is out on lease.
+    /// Permits were refunded to the key.
+    Refunded,
+    /// The key was reset, including all of its leases.
     Reset,
 }
 
 impl Invalidation {
-    /// What a message begins with.
+    /// Returns the first byte of a message.
     const fn letter(self) -> u8 {
         match self {
-            Self::PendingRefund => b'g',
+            Self::Refunded => b'g',
             Self::Reset => b'r',
         }
     }
 }
 
-/// What is kept here that news are about.
+/// The local data that invalidations apply to.
 #[derive(Clone, Debug)]
-pub(crate) struct Erased {
+pub(crate) struct Listeners {
     pub(crate) deny_cache: Weak<DenyCache>,
     pub(crate) leases: Weak<Leases>,
-    /// There as long as the store is.
+    /// Alive as long as the store is.
     pub(crate) listeners: Weak<ResetListeners>,
 }
 
-/// Those who want to hear that a key was reset.
+/// Listeners that are notified when a key is reset.
 #[derive(Default)]
 pub(crate) struct ResetListeners {
     all: Mutex<Vec<Weak<dyn ResetListener>>>,
@@ -60,7 +61,7 @@ impl ResetListeners {
     }
 }
 
-impl Erased {
+impl Listeners {
     fn hear(&self, message: &[u8]) {
         let Some((letter, name)) = message.split_first() else { return };
         if let Some(deny_cache) = self.deny_cache.upgrade() {
@@ -72,13 +73,13 @@ impl Erased {
         if let Some(leases) = self.leases.upgrade() {
             leases.forget(name);
         }
-        // Only now: who is told asks again.
+        // Only now: a notified listener queries the store again.
         if let Some(listeners) = self.listeners.upgrade() {
             listeners.tell();
         }
     }
 
-    /// Forgets what may have changed while nobody listened.
+    /// Invalidates all that may have changed while there was no subscription.
     fn hear_that_words_were_lost(&self) {
         if let Some(deny_cache) = self.deny_cache.upgrade() {
             deny_cache.clear();
@@ -94,20 +95,20 @@ impl Erased {
 }
 
 /// Listens until the store is dropped.
-pub(crate) async fn listen(client: Weak<Client>, erased: Erased) {
+pub(crate) async fn listen(client: Weak<Client>, listeners: Listeners) {
     loop {
         let listening = match client.upgrade() {
             Some(client) => client.runner.link.subscribe(&channel(&client)).await,
             None => return,
         };
         if let Ok(mut heard) = listening {
-            erased.hear_that_words_were_lost();
+            listeners.hear_that_words_were_lost();
             loop {
-                // Looks up now and then whether anybody still needs to know.
+                // Checks periodically whether the store still exists.
                 match tokio::time::timeout(Duration::from_secs(1), heard.next()).await {
-                    Ok(Some(message)) => erased.hear(message.get_payload_bytes()),
+                    Ok(Some(message)) => listeners.hear(message.get_payload_bytes()),
                     Ok(None) => break,
-                    Err(_) if !erased.is_there() => return,
+                    Err(_) if !listeners.is_there() => return,
                     Err(_) => {}
                 }
             }
@@ -116,7 +117,7 @@ pub(crate) async fn listen(client: Weak<Client>, erased: Erased) {
     }
 }
 
-/// Says what happened to these names, behind whoever did it.
+/// Publishes a change of these names in the background.
 pub(crate) fn tell(client: &Arc<Client>, news: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
     let commands = names.map(|name| {
         let mut cmd = redis::cmd("PUBLISH");
@@ -128,7 +129,7 @@ pub(crate) fn tell(client: &Arc<Client>, news: Invalidation, names: impl Iterato
     runtime.spawn(async move {
         for cmd in commands {
             let part = client.runner.link.home();
-            // If it fails, the others find out within a second.
+            // If this fails, the other instances' entries expire within a second.
             let _ = client.runner.link.call(part, &cmd, client.runner.link.budget()).await;
         }
     });

@@ -1,29 +1,29 @@
-//! What a state is called on Redis.
+//! The name of a state on Redis.
 //!
 //! ```text
 //!  diana:each-account:{alice}
 //!  prefix limit       key, as the hash tag
 //! ```
 //!
-//! All limits of one key have the same hash tag, so a Redis Cluster keeps them on one node, where one script can decide
-//! over them. Limit and key can't be confused, whatever is in them: `:`, `{`, `}` and `%` are escaped in the limit's name, and
-//! all that follows is the key. A key that is longer than [`LONGEST`] is replaced by its SHA-256, so that nobody fills
-//! Redis with long keys; whoever finds two keys with the same hash has earned to share a count.
+//! All limits of one key have the same hash tag, so a Redis Cluster stores them on one node, where one script can
+//! decide over them. Limit and key can't be confused, whatever they contain: `:`, `{`, `}` and `%` are escaped in the
+//! limit's name, and the rest is the key. A key longer than [`LONGEST`] is replaced by its SHA-256, so that clients
+//! can't fill Redis with long keys. Only keys with a SHA-256 collision would share a count.
 
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// The longest key that is kept as it is, in bytes.
+/// The maximum length in bytes of a key that is stored unhashed.
 pub(crate) const LONGEST: usize = 128;
 
-/// The beginning of every key of one limit.
+/// The common prefix of all keys of one limit.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySpace {
     stem: Box<str>,
 }
 
 impl KeySpace {
-    /// The keys of the limit with this name.
+    /// Returns the key space of the limit with this name.
     pub(crate) fn new(prefix: &str, limit: &str) -> Self {
         let mut stem = format!("{prefix}:");
         for character in limit.chars() {
@@ -39,7 +39,7 @@ impl KeySpace {
         Self { stem: stem.into() }
     }
 
-    /// The name of the state of `key`.
+    /// Returns the name of the state of `key`.
     pub(crate) fn name(&self, key: &[u8]) -> Vec<u8> {
         let mut name = Vec::with_capacity(self.stem.len() + key.len().min(LONGEST) + 2);
         name.extend_from_slice(self.stem.as_bytes());
@@ -47,7 +47,7 @@ impl KeySpace {
             name.push(b'{');
             name.extend_from_slice(key);
         } else {
-            // No key that is kept as it is begins without the brace.
+            // An unhashed key begins with the brace, so the two forms are distinct.
             name.extend_from_slice(b"#{");
             for byte in Sha256::digest(key) {
                 name.extend_from_slice(&[hex(byte >> 4), hex(byte & 0xf)]);
@@ -58,7 +58,7 @@ impl KeySpace {
     }
 }
 
-/// The slot of a Redis Cluster that a name belongs to: decided by its hash tag, if it has one that is not empty.
+/// Returns the Redis Cluster slot of a name: determined by its hash tag, if it has one that is not empty.
 pub(crate) fn slot(name: &[u8]) -> u16 {
     let tag = name.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = name.get(open + 1..)?;
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // CLUSTER KEYSLOT says so.
+        // As returned by CLUSTER KEYSLOT.
         assert_eq!(slot(b"foo"), 12_182);
         assert_eq!(slot(b"diana:each-account:{foo}"), 12_182);
         assert_eq!(slot(b"{}foo"), slot(b"{}foo"));

@@ -1,4 +1,5 @@
-//! Which algorithms have a script. A new one is a new line here, a file in `algorithm/` and one in `scripts/`.
+//! The algorithms that have a script. A new algorithm needs a line in this file, a file in `algorithm/` and one in
+//! `scripts/`.
 
 use crate::erased::{Erased, ErasedAlgorithm};
 use crate::scripted::Scripted;
@@ -9,10 +10,10 @@ use diana_core::{
 use diana_core::{SmoothBursty, SmoothWarmingUp, TokenBucket, Total};
 use std::sync::Arc;
 
-/// A limit's algorithm with its script, or why it can't be kept on Redis.
+/// A limit's algorithm with its script, or why it can't be stored on Redis.
 type Found = Result<Arc<dyn ErasedAlgorithm>, String>;
 
-/// One algorithm that has a script.
+/// An algorithm that has a script.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) module: &'static Module,
@@ -20,7 +21,7 @@ pub(crate) struct Kind {
     of_text: fn(&str, usize) -> Option<Arc<dyn ErasedAlgorithm>>,
 }
 
-/// All of them. Their order is this version's own: nothing on Redis depends on it.
+/// All of them. Their order is specific to this version: no data on Redis depends on it.
 pub(crate) static KINDS: &[Kind] = &[
     Kind::of::<TokenBucket>(),
     Kind::of::<LeakyBucket>(),
@@ -41,13 +42,13 @@ impl Kind {
     }
 }
 
-/// The limit's algorithm with its script, or why it can't be kept on Redis.
+/// Returns the limit's algorithm with its script, or why it can't be stored on Redis.
 pub(crate) fn erased(limit: &Limit) -> Found {
     let found = KINDS.iter().enumerate().find_map(|(index, kind)| (kind.of_limit)(limit, index));
     found.unwrap_or_else(|| Err("its algorithm has no script; count it in process".to_owned()))
 }
 
-/// The algorithm that wrote `parameters` at the head of a state.
+/// Returns the algorithm that wrote `parameters` at the head of a state.
 pub(crate) fn written_by(parameters: &str) -> Option<Arc<dyn ErasedAlgorithm>> {
     let letter = parameters.chars().next()?;
     let (index, kind) = KINDS.iter().enumerate().find(|(_, kind)| kind.module.letter == letter)?;

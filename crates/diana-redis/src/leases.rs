@@ -1,4 +1,4 @@
-//! Leases: blocks of permits that a busy key takes at once, to spend them here without asking.
+//! Leases: blocks of permits that a busy key takes at once, to spend them in this process without a round trip.
 //!
 //! ```text
 //!  asks      ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪
@@ -7,9 +7,9 @@
 //!  Redis   ▲                    ▲ "the first is spent, and I want another"
 //! ```
 //!
-//! What is out on lease counts as used on Redis until it is told what was spent, or the lease ends: so over all instances
-//! never more than the limit passes, in any span (scripts/token_bucket.lua tells how). Here a block ends a little earlier
-//! than there, since its time counts from when it was asked for.
+//! Leased permits count as used on Redis until the instance reports how many were spent, or the lease ends: so all
+//! instances together never grant more than the limit, in any span (see scripts/token_bucket.lua). In this process a
+//! block ends slightly earlier than on Redis, since its time counts from when it was requested.
 
 mod pool;
 
@@ -28,13 +28,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a block of a bucket lasts on Redis.
+/// The duration of a bucket's lease on Redis.
 const LASTS: Duration = Duration::from_secs(1);
-/// How long it lasts here: clocks may differ in speed.
+/// Its duration in this process: clocks may differ in speed.
 const LASTS_HERE: Duration = Duration::from_millis(950);
-/// The most keys that are watched for being busy.
+/// The maximum number of keys whose request rate is tracked.
 const MOST_KEYS: usize = 16_384;
-/// How often blocks that nobody uses are given back.
+/// How often unused blocks are released.
 pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
 
 /// The blocks of all keys, by the names of their states.
@@ -42,7 +42,7 @@ pub(crate) const TIDY_EVERY: Duration = Duration::from_millis(250);
 pub(crate) struct Leases {
     client: Arc<Client>,
     size: options::Leases,
-    /// What has to be forgotten of keys that blocks are given back to.
+    /// The cache in which keys are invalidated when their blocks are released.
     deny_cache: Option<Arc<DenyCache>>,
     pools: Mutex<HashMap<Vec<u8>, Pool>>,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Leases {
 struct Fetch {
     item: Item,
     size: u64,
-    /// When it was found to be wanted: no later than it is asked for.
+    /// When the need for it was detected: no later than it is requested.
     asked: Timestamp,
-    /// The pool that wants it.
+    /// The id of the pool that needs it.
     pool: u64,
 }
 
@@ -71,7 +71,8 @@ impl Leases {
     /// Spends all of `items` from blocks, or none. Fetches the next blocks where these run low.
     pub(crate) fn spend(self: &Arc<Self>, items: &[Item], here: Timestamp) -> Option<Decision> {
         let mut pools = self.pools.lock();
-        // Under the parameters that count by now: what was leased under others goes back when Redis is asked.
+        // Only under the active parameters: blocks that were leased under others are released with the next query to
+        // Redis.
         let has = |item: &Item| {
             let pool = pools.get_mut(&item.name).filter(|pool| Arc::ptr_eq(&pool.config, &item.config));
             pool.is_some_and(|pool| pool.has(item.asking.cost, here))
@@ -86,7 +87,7 @@ impl Leases {
         decision
     }
 
-    /// Notes that Redis is asked for `items`. Fetches blocks for those that are busy.
+    /// Records that Redis is queried for `items`. Fetches blocks for busy keys.
     pub(crate) fn note(self: &Arc<Self>, items: &[Item], here: Timestamp) {
         self.asked(&mut self.pools.lock(), items, here);
     }
@@ -100,7 +101,7 @@ impl Leases {
         }
     }
 
-    /// Notes that `item` was asked for: which pool wants a block, and how large, if one is wanted.
+    /// Records a request for `item`. Returns the pool that needs a block and the block's size, if one is needed.
     fn wanted(
         self: &Arc<Self>,
         pools: &mut HashMap<Vec<u8>, Pool>,
@@ -120,13 +121,13 @@ impl Leases {
         if !Arc::ptr_eq(&pool.config, &item.config) {
             // The limit has changed.
             let mut old = std::mem::replace(pool, Pool::new(&item.config, here));
-            self.return_behind(Arc::clone(&old.config), item.name.clone(), old.empty(here), here);
+            self.return_in_background(Arc::clone(&old.config), item.name.clone(), old.empty(here), here);
         }
         pool.asked(item.asking.cost, here);
         Some((pool.number, pool.wants(self.size, here)?))
     }
 
-    /// Gives back what a decision of [`spend`](Self::spend) took.
+    /// Puts the permits that a decision of [`spend`](Self::spend) took back into their blocks.
     pub(crate) fn put_back(&self, items: &[Item], decision: &Decision) {
         let mut pools = self.pools.lock();
         for (item, answer) in items.iter().zip(decision.answers()) {
@@ -136,12 +137,12 @@ impl Leases {
         }
     }
 
-    /// Drops what is held of a key that was reset: Redis has forgotten it too.
+    /// Drops the blocks of a key that was reset: Redis has dropped them too.
     pub(crate) fn forget(&self, name: &[u8]) {
         self.pools.lock().remove(name);
     }
 
-    /// How many permits are held.
+    /// Returns the number of leased permits.
     pub(crate) fn held(&self) -> u64 {
         self.pools.lock().values().map(Pool::left).sum()
     }
@@ -162,7 +163,7 @@ impl Leases {
                         let block = Block { id, size, left: size, until, asked, receipt: None };
                         ((size > 0).then_some(block), Some(status))
                     }
-                    // Under other parameters, or away: requests find out what to do.
+                    // Written under other parameters, or unreachable: the next request handles it.
                     Ok(None) | Err(_) => (None, None),
                 }
             }
@@ -175,13 +176,13 @@ impl Leases {
             }
             None => block,
         };
-        // Nobody wants it any more: the key was idle for long, was reset, or has changed.
+        // The block is no longer needed: the key was idle for long, was reset, or its limit has changed.
         let mut given = GivenBack::default();
         block.into_iter().for_each(|block| given.add(block));
-        self.return_behind(item.config, item.name, given, asked);
+        self.return_in_background(item.config, item.name, given, asked);
     }
 
-    /// A block that is taken like a request.
+    /// Takes a block like a request.
     async fn take_block(
         &self,
         mut item: Item,
@@ -189,7 +190,7 @@ impl Leases {
         asked: Timestamp,
     ) -> (Option<Block>, Option<diana_core::Status>) {
         let moment = self.client.moment(item.asking.about);
-        // At most half of what is left, so that one instance never takes all of it.
+        // At most half of the remaining permits, so that one instance never takes all of them.
         let Ok(seen) = self.client.ask(Op::Peek, std::slice::from_mut(&mut item), moment).await else {
             return (None, None);
         };
@@ -206,14 +207,14 @@ impl Leases {
             size: cost.get(),
             left: cost.get(),
             asked,
-            // No clock gives a total back, so it has no window.
+            // A total is not refilled by time, so it has no window.
             until: if answer.status.reset.is_zero() { Timestamp::MAX } else { asked + answer.status.reset },
             receipt: Some(receipt),
         });
         (block, Some(answer.status))
     }
 
-    /// Gives back the blocks of keys that nobody asks for, or of all keys; and what was held for too long.
+    /// Releases the blocks of idle keys, or of all keys, and those that were held for too long.
     pub(crate) async fn tidy(&self, which: Which) {
         let here = self.client.runner.link.now();
         let mut given = Vec::new();
@@ -230,8 +231,14 @@ impl Leases {
         }
     }
 
-    /// Gives back behind whoever finds it out.
-    fn return_behind(self: &Arc<Self>, config: Arc<LimitConfig>, name: Vec<u8>, back: GivenBack, now: Timestamp) {
+    /// Releases permits in the background.
+    fn return_in_background(
+        self: &Arc<Self>,
+        config: Arc<LimitConfig>,
+        name: Vec<u8>,
+        back: GivenBack,
+        now: Timestamp,
+    ) {
         if !back.is_empty() {
             let leases = Arc::clone(self);
             self.client.runtime.spawn(async move { leases.give_back(&config, &name, &back, now).await });
@@ -259,14 +266,14 @@ impl Leases {
         if let Some(deny_cache) = &self.deny_cache {
             deny_cache.forget(name);
         }
-        invalidation::tell(&self.client, Invalidation::PendingRefund, std::iter::once(name.to_vec()));
+        invalidation::tell(&self.client, Invalidation::Refunded, std::iter::once(name.to_vec()));
     }
 }
 
-/// Which keys give their blocks back.
+/// Which keys release their blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// Those that nobody asks for.
+    /// Keys without recent requests.
     Idle,
     All,
 }

@@ -1,25 +1,26 @@
-//! Rate limits that many processes share: the counts live on Redis, with the answers of the in-process store.
+//! Rate limits that many processes share: the counts are on Redis, and the answers equal those of the in-process store.
 //!
 //! # Where to begin
 //! - A store for several limits in one decision: [`RedisStore`], with its [`Options`].
 //! - One limit to wait for, over all processes: [`SharedLimiter`]; many by name: [`SharedLimiters`].
-//! - How it works, what is promised, and what happens in each failure: the page "Sharing limits", `docs/sharing-limits.md`.
+//! - How it works, what it guarantees, and what happens in each failure: the page "Sharing limits",
+//!   `docs/sharing-limits.md`.
 //!
 //! # How it is built
 //! ```text
-//!  RedisStore (store.rs)     a request
-//!    │ deny_cache.rs            known to be refused? answered here
-//!    │ leases.rs              permits on lease? spent here
+//!  RedisStore (store.rs)        a request
+//!    │ deny_cache.rs             known to be denied? answered in this process
+//!    │ leases.rs                 permits on lease? spent in this process
 //!    ▼
-//!  Client (client.rs)        the store's contract, one script call a request
-//!    │ configs.rs, carry.rs     under which parameters, and how a state comes over to others
-//!    │ batch.rs               with others of the same moment
+//!  Client (client.rs)           the contract of a store: one script call per request
+//!    │ limit_config.rs, migrate.rs  which parameters apply, and how a state is migrated to others
+//!    │ batch.rs                  together with concurrent requests
 //!    ▼
-//!  Link (link.rs)            one time budget a request, a breaker, the connection; repaired from behind
+//!  Link (link.rs)               one time budget per request, a breaker, the connection; reconnects in the background
 //!    ▼
-//!  scripts/                  where states are erased, a file for each algorithm; its counterpart is in algorithm/
+//!  scripts/                     where states are stored, a file for each algorithm; its counterpart is in algorithm/
 //!
-//!  fallback.rs               what is answered when the link is down
+//!  fallback.rs                  what is answered while the link is down
 //! ```
 
 mod algorithm;
@@ -57,7 +58,7 @@ pub use options::{Batching, DenyCache, Leases, Options, Times, WhenDown};
 pub use status::{Health, LinkStatus};
 pub use store::RedisStore;
 
-/// The page's code, so that it is tested.
+/// Includes the page, so that its code is tested.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sharing-limits.md")]
 struct SharingLimits;

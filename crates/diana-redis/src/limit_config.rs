@@ -1,11 +1,11 @@
-//! How each limit is kept: its newest version, as far as this process knows, and of which configuration.
+//! The configuration of each limit: its newest version that this process knows, and the number of its configuration.
 //!
 //! # Which parameters count
-//! A limit's states carry the parameters under which they were written. Whoever finds others than its own carries the
-//! state over to its own. While a new configuration is rolled out, gateways with the old one and with the new one take turns
-//! at that, and each time what is clamped on the way is lost. No clock can tell which of the two is newer: an old gateway
-//! that is restarted starts later. So whoever has configurations may number them; states carry the number too, and who finds
-//! a higher one goes by it.
+//! A limit's states contain the parameters under which they were written. A process that finds different parameters
+//! migrates the state to its own. While a new configuration is rolled out, gateways with the old and the new one
+//! migrate states back and forth, and each time clamped values are lost. No clock can tell which of the two is newer:
+//! an old gateway that is restarted starts later. So configurations may be numbered; states contain the number too, and
+//! a process that finds a higher number uses the parameters that belong to it.
 
 use crate::erased::ErasedAlgorithm;
 use crate::key::KeySpace;
@@ -17,32 +17,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The most limits whose plans are kept. A plan that is gone is made again when it is needed.
+/// The maximum number of limits whose configs are cached. An evicted config is created again when it is needed.
 const MOST: usize = 65_536;
 
-/// How one version of a limit is kept.
+/// One version of a limit, as stored on Redis.
 #[derive(Debug)]
 pub(crate) struct LimitConfig {
     pub(crate) limit: Limit,
     pub(crate) erased: Arc<dyn ErasedAlgorithm>,
     pub(crate) keys: KeySpace,
-    /// The number of the configuration that the parameters belong to: as text, to base 36.
+    /// The number of the configuration that the parameters belong to, as base 36 text.
     pub(crate) since: String,
     configuration: u64,
-    /// When the limit changed to this version, if it did so while asked, and what an idle key had in store then.
+    /// When the limit changed to this version, if it changed while in use, and the stored permits of an idle key at
+    /// that time.
     changed: Option<(Timestamp, f64)>,
-    /// How long its keys are kept after a grant, at least.
+    /// The minimum time for which its keys are stored after a grant.
     pub(crate) keeps: Duration,
 }
 
 impl LimitConfig {
-    /// What a key without a state has in store at `now`, where that is not what a fresh one has: within the microsecond of
-    /// a change, an idle key that was forgotten has what it would have if it had been kept.
+    /// Returns the stored permits of a key without a state at `now`, if they differ from a new key's: within the
+    /// microsecond of a change, an idle key that has expired has the permits that it would have if it were still
+    /// stored.
     pub(crate) fn stored_at(&self, now: Timestamp) -> Option<f64> {
         self.changed.filter(|(at, _)| at.as_micros() == now.as_micros()).map(|(_, stored)| stored)
     }
 
-    /// The same limit's plan under parameters that were found on Redis.
+    /// Returns the same limit's config under parameters that were found on Redis.
     pub(crate) fn as_written(&self, erased: &Arc<dyn ErasedAlgorithm>, since: &str) -> Self {
         let (limit, keys, erased) = (self.limit.clone(), self.keys.clone(), Arc::clone(erased));
         let configuration = number(since).unwrap_or(0);
@@ -50,15 +52,15 @@ impl LimitConfig {
     }
 }
 
-/// The plans of all limits that were seen.
+/// The configs of all limits in use.
 #[derive(Debug)]
 pub(crate) struct LimitConfigs {
     prefix: String,
     newest: RwLock<HashMap<LimitId, Arc<LimitConfig>>>,
-    /// The number of the configuration that limits belong to from now on.
+    /// The number of the configuration that new and changed limits belong to.
     configuration: AtomicU64,
     adopted: AtomicU64,
-    /// The limits whose keys are kept for longer than they matter.
+    /// The limits whose keys are stored for longer than they affect decisions.
     keeps: RwLock<HashMap<LimitId, Duration>>,
 }
 
@@ -68,27 +70,27 @@ impl LimitConfigs {
         Self { prefix: prefix.to_owned(), newest: RwLock::default(), configuration, adopted, keeps: RwLock::default() }
     }
 
-    /// Keeps the keys of a limit for at least `least` after a grant; as long as there are not too many such limits.
+    /// Stores the keys of a limit for at least `least` after a grant, unless there are too many such limits.
     pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
         let mut keeps = self.keeps.write();
         if keeps.len() < MOST {
             keeps.insert(limit, least);
         }
-        // A plan that is there already does not know it.
+        // An existing config does not contain it.
         self.newest.write().remove(&limit);
     }
 
-    /// Numbers the configuration that limits belong to which are new or change from now on.
+    /// Sets the number of the configuration for limits that are new or change from now on.
     pub(crate) fn configure(&self, number: u64) {
         self.configuration.store(number, Ordering::Relaxed);
     }
 
-    /// How often parameters of a newer configuration were found and gone by.
+    /// Returns how often parameters of a newer configuration were found and adopted.
     pub(crate) fn adopted(&self) -> u64 {
         self.adopted.load(Ordering::Relaxed)
     }
 
-    /// The plan for `limit`, or for a newer version of it, for an ask at `now` if it is for one.
+    /// Returns the config for `limit`, or for a newer version of it; `now` is the time of the ask, if it is for one.
     pub(crate) fn find(&self, limit: &Limit, now: Option<Timestamp>) -> Result<Arc<LimitConfig>, StoreError> {
         match self.newest.read().get(&limit.id()) {
             Some(config) if config.limit.version() >= limit.version() => return Ok(Arc::clone(config)),
@@ -106,7 +108,7 @@ impl LimitConfigs {
             return Ok(Arc::clone(config));
         }
         let changed = before.and_then(|before| {
-            // The same parameters once more change nothing.
+            // The same parameters again are not a change.
             if before.erased.parameters() == erased.parameters() {
                 return before.changed;
             }
@@ -125,14 +127,14 @@ impl LimitConfigs {
         Ok(config)
     }
 
-    /// Forgets the plan of a limit that nobody asks for any more.
+    /// Removes the config of a limit that is no longer used.
     pub(crate) fn forget(&self, limit: LimitId) {
         self.keeps.write().remove(&limit);
         self.newest.write().remove(&limit);
     }
 
-    /// Goes on with parameters that were found on Redis, if they are of a newer configuration than those of `config`: the plan
-    /// to go by.
+    /// Adopts parameters that were found on Redis, if they are of a newer configuration than those of `config`. Returns
+    /// the config to use.
     pub(crate) fn adopt(
         &self,
         config: &Arc<LimitConfig>,
@@ -142,7 +144,7 @@ impl LimitConfigs {
         let configuration = number(since).filter(|number| *number > config.configuration)?;
         let mut newest = self.newest.write();
         match newest.get(&config.limit.id()) {
-            // Somebody was faster, here or with another version.
+            // Another task adopted it first, or a different version.
             Some(current) if current.configuration >= configuration => Some(Arc::clone(current)),
             _ => {
                 let (limit, own) = (config.limit.name(), config.configuration);
@@ -161,7 +163,7 @@ impl LimitConfigs {
     }
 }
 
-/// The number of a configuration; what may follow it says when the state came to be.
+/// Parses the number of a configuration; an optional suffix is the time when the state was created.
 fn number(since: &str) -> Option<u64> {
     u64::from_str_radix(since.split('-').next()?, 36).ok()
 }

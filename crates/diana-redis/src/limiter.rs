@@ -1,15 +1,15 @@
 //! Waiting for permits that many processes share.
 //!
-//! Where the algorithm knows its next free time (buckets, smooth, intervals), whoever is ready to wait *reserves*: Redis
-//! moves the moment once and says how long to wait. So those who come together are promised times one after the other, over
-//! all processes, in the order in which Redis saw them, and nobody holds a lock or asks again.
+//! Where the algorithm can compute its next free time (buckets, smooth, intervals), a caller that may wait *reserves*:
+//! Redis advances that time once and returns how long to wait. So concurrent callers get consecutive times, over all
+//! processes, in the order in which Redis received them, without a lock and without polling.
 //!
-//! Where it can't know (windows, logs, concurrency), those who wait in one process stand in line, and the first of them
-//! asks again at the time that Redis named. Where no time can be named, since somebody has to give back first, it asks
-//! again after a short while.
+//! Where it can't (windows, logs, concurrency), the callers of one process are queued, and the first of them retries at
+//! the time that Redis returned. Where no time is known, since a permit has to be released first, it retries after a
+//! short interval.
 //!
-//! Whoever stops waiting, by dropping the future, gives back: the reservation, or what Redis grants to a question that was
-//! already under way.
+//! A caller that stops waiting, by dropping the future, refunds its reservation, or the permits that Redis grants to a
+//! query that was already in flight.
 
 mod permit;
 mod reservation;
@@ -24,12 +24,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use wait_queue::WaitQueues;
 
-/// How long the first in line waits before it asks again, where nobody can say when somebody gives back.
+/// The retry interval of the first in the queue, where the time of the next release is unknown.
 const SHORT_WHILE: Duration = Duration::from_millis(20);
 
-/// One limit for each key, over all processes that have one of this name on the same Redis.
+/// One limit for each key, over all processes that have a limiter of this name on the same Redis.
 ///
-/// Clones are the same limiter. Dropping a future that waits gives back what it reserved.
+/// Cloning is cheap; clones share their state. Dropping a waiting future refunds its reservation.
 ///
 /// ```no_run
 /// use diana_core::{Quota, TokenBucket};
@@ -56,26 +56,27 @@ pub struct SharedLimiter {
     lines: Arc<WaitQueues>,
 }
 
-/// Why nothing was acquired. Being denied is not here: that is a decision.
+/// Why no permits were acquired. A denial is not an error: it is a decision.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Nobody can ask for that many.
+    /// The cost is invalid.
     #[error(transparent)]
     Cost(#[from] InvalidCost),
-    /// The limit can't be kept on Redis.
+    /// The limit can't be stored on Redis.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl SharedLimiter {
-    /// The limit of this name, by any algorithm. Those who share it have the same name and parameters.
+    /// Creates a limiter with this name and algorithm. All processes that share it must use the same name and
+    /// parameters.
     pub fn new(store: &RedisStore, name: impl Into<Box<str>>, algorithm: impl Algorithm) -> Self {
         Self { store: store.clone(), limit: Limit::new(name, algorithm), lines: Arc::default() }
     }
 
-    /// The same limiter whose keys stay on Redis for at least `least` after a grant, for those who look at them there. Only
-    /// Guava's limiters know it: it is what `expire` of `#[rate_limit]` means. No answer changes.
+    /// Keeps the keys on Redis for at least `least` after a grant, so that they can be inspected. Only Guava's limiters
+    /// support this: it is what `expire` of `#[rate_limit]` means. It does not change any answer.
     #[doc(hidden)]
     #[must_use]
     pub fn keeping_keys_for(self, least: Duration) -> Self {
@@ -83,32 +84,32 @@ impl SharedLimiter {
         self
     }
 
-    /// Where it is counted.
+    /// Returns the store that counts this limit.
     pub fn store(&self) -> &RedisStore {
         &self.store
     }
 
-    /// The limit.
+    /// Returns the limit.
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// Takes `n` permits for `key` if they are there right now.
+    /// Takes `n` permits for `key` if they are available now.
     pub async fn check(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
         let ask = [self.ask(key.as_ref(), Cost::new(n)?)];
         Ok(self.store.decide(&ask, SystemClock.now(), MaxWait::NONE).await?)
     }
 
-    /// Takes `n` permits for `key`, and is ready when they can be used. [`Decision::wait`] tells how long that took.
+    /// Takes `n` permits for `key`, and completes when they can be used. [`Decision::wait`] returns how long that took.
     ///
-    /// Denied only if waiting would not help: for a cost above the capacity, or a total that is used up; or if 10,000 wait
-    /// in line already. So look at the decision before you go on.
+    /// Denied only if waiting would not help: for a cost above the capacity, or a total that is used up; or if 10,000
+    /// callers are queued already. So check the decision before you continue.
     pub async fn acquire(&self, key: impl AsRef<[u8]>, n: u64) -> Result<Decision, AcquireError> {
         self.wait(key.as_ref(), Cost::new(n)?, MaxWait::FOREVER).await
     }
 
-    /// Takes `n` permits for `key` if they can be used within `timeout`, and is ready when they can. Denied at once where
-    /// that is known not to be so.
+    /// Takes `n` permits for `key` if they can be used within `timeout`, and completes when they can. Denied at once if
+    /// they are known not to be available in time.
     pub async fn try_acquire(
         &self,
         key: impl AsRef<[u8]>,
@@ -118,7 +119,8 @@ impl SharedLimiter {
         self.wait(key.as_ref(), Cost::new(n)?, MaxWait::up_to(timeout)).await
     }
 
-    /// Takes `n` permits for `key` within `timeout`, and gives them back when the guard is dropped: for concurrency.
+    /// Takes `n` permits for `key` within `timeout`, and releases them when the guard is dropped: for concurrency
+    /// limits.
     ///
     /// ```no_run
     /// use diana_core::Concurrency;
@@ -143,7 +145,7 @@ impl SharedLimiter {
 
     /// [`acquire`](Self::acquire), blocking this thread.
     ///
-    /// The store's runtime must run elsewhere meanwhile, as one with worker threads does.
+    /// The store's runtime must be driven by other threads meanwhile, as a multi-threaded runtime is.
     ///
     /// # Panics
     /// Within an async task, which must not block.
@@ -164,17 +166,17 @@ impl SharedLimiter {
         self.store.runtime().block_on(self.try_acquire(key, n, timeout))
     }
 
-    /// Gives back what `decision` granted to `key`.
+    /// Refunds the permits that `decision` granted to `key`.
     pub async fn give_back(&self, key: impl AsRef<[u8]>, decision: &Decision) -> Result<(), StoreError> {
         self.store.refund(&[self.ask(key.as_ref(), Cost::ONE)], decision, SystemClock.now()).await
     }
 
-    /// Begins to give back what `decision` granted to `key`.
+    /// Starts the refund of the permits that `decision` granted to `key`.
     fn start_giving_back(&self, key: &[u8], decision: &Decision) -> RefundFuture {
         self.store.spawn_refund(&[self.ask(key, Cost::ONE)], decision, SystemClock.now())
     }
 
-    /// Makes `key` as good as new, for all processes.
+    /// Resets `key` for all processes.
     pub async fn reset(&self, key: impl AsRef<[u8]>) -> Result<(), StoreError> {
         self.store.reset(&self.limit, key.as_ref(), SystemClock.now()).await
     }
@@ -199,7 +201,7 @@ impl SharedLimiter {
         Ok(Decision::new(decision.answers().iter().map(waited)).with_note(decision.note()))
     }
 
-    /// Reserves. While Redis is away and everything is denied, that is no answer to somebody who can wait.
+    /// Reserves. A denial that is only due to an unreachable Redis is retried, since the caller may wait.
     async fn reserve_when_there(
         &self,
         key: &[u8],
@@ -220,7 +222,7 @@ impl SharedLimiter {
         }
     }
 
-    /// Asks in a task of its own, so that an answer that nobody waits for any more is still there to be given back.
+    /// Queries Redis in a separate task, so that a grant can be refunded if the caller no longer waits for it.
     async fn reserve(&self, key: &[u8], cost: Cost, max_wait: MaxWait) -> Result<Reservation, AcquireError> {
         let (limiter, key) = (self.clone(), key.to_vec());
         let asking = tokio::spawn(async move {
@@ -228,11 +230,11 @@ impl SharedLimiter {
             let decision = limiter.store.decide(&ask, SystemClock.now(), max_wait).await?;
             Ok(Reservation::new(&limiter, &key, decision))
         });
-        // The task does not panic; if the runtime ends, nobody waits here either.
+        // The task does not panic; if the runtime shuts down, this future is dropped too.
         asking.await.unwrap_or_else(|_| Err(AcquireError::Store(gone())))
     }
 
-    /// Waits for its turn in this process, and then for the limit.
+    /// Waits in this process's queue, and then for the limit.
     async fn stand_in_line(
         &self,
         key: &[u8],
@@ -245,7 +247,7 @@ impl SharedLimiter {
             return self.reserve(key, cost, max_wait).await;
         }
         let Some(_turn) = self.lines.join(key, deadline.since(began)).await else {
-            // Too long a line, or too little maximum wait for it: the answer is what it is right now.
+            // The queue is too long, or the maximum wait too short for it: answer with the current status.
             return self.reserve(key, cost, MaxWait::NONE).await.map(Reservation::denied);
         };
         loop {
@@ -254,7 +256,7 @@ impl SharedLimiter {
             let again = match reserved.decision().retry() {
                 Some(Retry::After(after)) if after <= left => after,
                 Some(Retry::WhenReturned) if !left.is_zero() => SHORT_WHILE.min(left),
-                // Granted, or hopeless.
+                // Granted, or waiting would not help.
                 _ => return Ok(reserved),
             };
             sleep(again).await;
@@ -266,7 +268,7 @@ impl SharedLimiter {
     }
 }
 
-/// Sleeps for this long; tokio's timer takes two years at most.
+/// Sleeps for this long, in several steps since tokio's timer is limited to two years.
 async fn sleep(mut wait: Duration) {
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
     while wait > YEAR {

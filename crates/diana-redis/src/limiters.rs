@@ -1,4 +1,4 @@
-//! Limiters by name, made when they are first asked for.
+//! Limiters by name, created on first use.
 
 use crate::limiter::SharedLimiter;
 use crate::store::RedisStore;
@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Limiters by name: for programs that make up limits as they go, one for each customer or job.
+/// Limiters by name: for programs that create limits at run time, one for each customer or job.
 ///
-/// A limiter's counts are on Redis, under its name; what is kept here is only the way to them. So it may be dropped at any
-/// time, and made again when it is next asked for, without anything being forgotten. There are never more than
-/// [`most`](Self::most), and one that was not asked for in a [while](Self::idle) is dropped.
+/// A limiter's counts are on Redis, under its name; this process only stores the handle. So a limiter may be dropped at
+/// any time and created again on its next use, without losing counts. There are never more than [`most`](Self::most),
+/// and one that is not used for the [idle time](Self::idle) is dropped.
 ///
 /// ```no_run
 /// use diana_core::{Quota, TokenBucket};
@@ -42,25 +42,25 @@ struct Entry {
 }
 
 impl SharedLimiters {
-    /// Limiters on this store: at most 10,000, each for as long as it is asked for once an hour.
+    /// Creates limiters on this store: at most 10,000, each dropped when it is not used for an hour.
     pub fn new(store: &RedisStore) -> Self {
         let (most, idle) = (10_000, Duration::from_secs(3_600));
         Self { store: store.clone(), most, idle, limiters: Mutex::default() }
     }
 
-    /// Keeps at most so many; the one that was not asked for longest makes room. At least 1.
+    /// Sets the maximum number of limiters, at least 1. The least recently used one is evicted.
     #[must_use]
     pub fn most(self, most: usize) -> Self {
         Self { most: most.max(1), ..self }
     }
 
-    /// Drops limiters that were not asked for in this time.
+    /// Sets the time after which an unused limiter is dropped.
     #[must_use]
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// The limiter of this name; made by `algorithm`, if there is none.
+    /// Returns the limiter with this name; creates it with `algorithm` if there is none.
     pub fn get<A: Algorithm>(&self, name: &str, algorithm: impl FnOnce() -> A) -> SharedLimiter {
         let now = SystemClock.now();
         let mut limiters = self.limiters.lock();
@@ -68,19 +68,19 @@ impl SharedLimiters {
             entry.asked = now;
             return entry.limiter.clone();
         }
-        // Rare enough to look at all of them: only when one is made.
+        // Rare enough to scan all of them: only when a limiter is created.
         self.make_room(&mut limiters, now);
         let limiter = SharedLimiter::new(&self.store, name, algorithm());
         limiters.insert(name.into(), Entry { limiter: limiter.clone(), asked: now });
         limiter
     }
 
-    /// How many there are.
+    /// Returns the number of limiters.
     pub fn len(&self) -> usize {
         self.limiters.lock().len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,7 +1,7 @@
-//! The link to Redis: the connection, a time-out for whole requests, and a breaker.
+//! The link to Redis: the connection, a timeout for whole requests, and a breaker.
 //!
-//! A request has one [`Budget`] for all that it needs of Redis. When it is used up, or the connection fails, the part of
-//! Redis that was asked is *down*, and nobody asks it again until the [repairer](repair) has written to it in time.
+//! A request has one [`Budget`] for all of its calls to Redis. When it is used up, or the connection fails, the called
+//! part of Redis is *down*, and receives no more calls until the [reconnect task](reconnect) has written to it in time.
 
 mod breaker;
 mod clock_offset;
@@ -30,14 +30,14 @@ use std::time::Duration;
 pub(crate) use target::Target;
 use tokio::sync::Notify;
 
-/// How long a new connection may take.
+/// The timeout of a new connection.
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
-/// How long one to all of a cluster may: as long for each node, also if one hangs.
+/// The timeout of a connection to a whole cluster: leaves each node the same time, even if one hangs.
 const CLUSTER_WITHIN: Duration = Duration::from_millis(900);
-/// How long all of the first one may, which nothing waits for but the start.
+/// The timeout of the whole first connection, which delays only the startup.
 const START_WITHIN: Duration = Duration::from_secs(1);
 
-/// The link to Redis. Clones are the same link; when the last one is dropped, so is the connection.
+/// The link to Redis. Clones share the connection, which is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     inner: Arc<Inner>,
@@ -51,10 +51,10 @@ pub(crate) struct Inner {
     clock: SystemClock,
     connection: RwLock<Option<Connection>>,
     parts: Box<[Breaker]>,
-    /// Of a cluster: a name in each part.
+    /// On a cluster: one key name in each part.
     probes: Vec<String>,
     counters: Counters,
-    /// Wakes the repairer.
+    /// Wakes the reconnect task.
     woken: Arc<Notify>,
     jitter: AtomicU64,
     log_throttle: LogThrottle,
@@ -66,38 +66,38 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Until when a request waits for Redis, whatever it needs of it.
+/// Until when a request may wait for Redis, over all of its calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// When it began, by our clock.
+    /// When it began, by this process's clock.
     pub(crate) began: Timestamp,
     until: tokio::time::Instant,
 }
 
 impl Budget {
-    /// The one that ends later.
+    /// Returns the budget that ends later.
     pub(crate) fn later(self, other: Self) -> Self {
         if other.until > self.until { other } else { self }
     }
 
-    /// Whether it ends no more than `span` after `other`, nor before that.
+    /// Returns `true` if the two budgets end within `span` of each other.
     pub(crate) fn is_near(self, other: Self, span: Duration) -> bool {
         self.until.max(other.until) - self.until.min(other.until) <= span
     }
 
-    /// Whether the time is over.
+    /// Returns `true` if the budget is used up.
     pub(crate) fn is_over(self) -> bool {
         tokio::time::Instant::now() >= self.until
     }
 
-    /// What `future` comes to, if that is within the budget.
+    /// Returns the output of `future` if it completes within the budget.
     pub(crate) async fn wait_for<T>(self, future: impl Future<Output = T>) -> Option<T> {
         tokio::time::timeout_at(self.until, future).await.ok()
     }
 }
 
 impl Link {
-    /// A link that is down, and its repairer.
+    /// Creates a link that is down until [`open`](Self::open) connects it.
     pub(crate) fn new(target: Target, prefix: &str, timeout: Duration, instance: u64) -> Self {
         let probes = if target.is_cluster() { probes(prefix) } else { Vec::new() };
         let clock = SystemClock;
@@ -122,7 +122,7 @@ impl Link {
         Self { inner }
     }
 
-    /// Connects for the first time, and keeps the link in repair from then on.
+    /// Connects for the first time, and starts the reconnect task.
     pub(crate) async fn open(&self) -> Result<(), CallError> {
         let opened = tokio::time::timeout(START_WITHIN, self.first_connection()).await;
         let opened = opened.unwrap_or(Err(CallError::TimedOut(START_WITHIN)));
@@ -147,41 +147,41 @@ impl Link {
         Ok(())
     }
 
-    /// The time that a request may take, from now on.
+    /// Returns the budget of a request that starts now.
     pub(crate) fn budget(&self) -> Budget {
         let inner = &self.inner;
         Budget { began: inner.clock.now(), until: tokio::time::Instant::now() + inner.timeout }
     }
 
-    /// The time that a call for requests with this budget may take, from now on: at least seven eighths of the time-out,
-    /// since what they have waited for so far says nothing about Redis. Those that have waited for less are as good as new,
-    /// and give up together with the call.
+    /// Returns the budget of a call, starting now, for requests with the budget `waiting`: at least seven eighths of
+    /// the timeout, since the time that they have waited so far is not evidence about Redis. Requests that have waited
+    /// for less than an eighth count as new, and time out together with the call.
     pub(crate) fn budget_of_call(&self, waiting: Budget) -> Budget {
         let fresh = self.budget();
         waiting.later(Budget { until: fresh.until - self.a_moment(), ..fresh })
     }
 
-    /// An eighth of the time-out: requests that come within it are of one moment.
+    /// An eighth of the timeout: requests that arrive within it are batched together.
     pub(crate) fn a_moment(&self) -> Duration {
         self.inner.timeout / 8
     }
 
-    /// The first moment of a budget.
+    /// Returns the first eighth of a budget.
     pub(crate) fn a_moment_of(&self, budget: Budget) -> Budget {
         Budget { until: budget.until - (self.inner.timeout - self.a_moment()), ..budget }
     }
 
-    /// Whether the first moment of a budget is over.
+    /// Returns `true` if the first eighth of a budget has passed.
     pub(crate) fn has_waited(&self, budget: Budget) -> bool {
         tokio::time::Instant::now() >= self.a_moment_of(budget).until
     }
 
-    /// What the time is here.
+    /// Returns the time of this process's clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }
 
-    /// Which part of Redis keeps this name.
+    /// Returns the part of Redis that stores this name.
     pub(crate) fn part(&self, name: &[u8]) -> usize {
         if self.is_cluster() { part_of(slot(name)) } else { 0 }
     }
@@ -190,15 +190,15 @@ impl Link {
         self.inner.target.is_cluster()
     }
 
-    /// Whether this part of Redis is up.
+    /// Returns `true` if this part of Redis is up.
     pub(crate) fn is_up(&self, part: usize) -> bool {
         self.inner.parts.get(part).is_some_and(|part| part.up().is_some())
     }
 
-    /// Asks a part of Redis. If there is no answer within the budget, the part is down from then on.
+    /// Calls a part of Redis. If there is no answer within the budget, the part is down from then on.
     ///
-    /// Unless more than half of the budget was used up before: by a call that took longer than this one had left, so that a
-    /// Redis that is as fast as ever could not have answered.
+    /// Except if more than half of the budget was used up before this call: then it had so little time left that a
+    /// Redis at its normal speed could not have answered.
     pub(crate) async fn call(&self, part: usize, cmd: &Cmd, budget: Budget) -> Result<Value, CallError> {
         let inner = &self.inner;
         let part = inner.parts.get(part).ok_or(CallError::Open)?;
@@ -218,46 +218,46 @@ impl Link {
         Err(error)
     }
 
-    /// How long a request waits for Redis at most.
+    /// Returns the maximum time that a request waits for Redis.
     pub(crate) fn timeout(&self) -> Duration {
         self.inner.timeout
     }
 
-    /// The error of a request that waited as long as requests do.
+    /// Returns the error of a request that timed out.
     pub(crate) fn timed_out(&self) -> CallError {
         CallError::TimedOut(self.inner.timeout)
     }
 
-    /// The end of a budget in Redis's time, in microseconds, if that is known.
+    /// Returns the end of a budget in Redis's time, in microseconds, if that is known.
     pub(crate) fn deadline(&self, part: usize, budget: Budget) -> Option<u64> {
         self.inner.parts.get(part)?.offset.redis_micros(budget.began + self.inner.timeout)
     }
 
-    /// Learns Redis's time from a reply that has just come.
+    /// Updates the clock offset from a reply that has just arrived.
     pub(crate) fn learn(&self, part: usize, redis_micros: u64) {
         if let Some(part) = self.inner.parts.get(part) {
             self.inner.learn(part, redis_micros);
         }
     }
 
-    /// What is said on a channel, over a connection of its own.
+    /// Subscribes to a channel over a separate connection.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<impl Stream<Item = Msg> + use<>, RedisError> {
         let mut listener = self.inner.target.listener(CONNECT_WITHIN).await?;
         listener.subscribe(channel).await?;
         Ok(listener.into_on_message())
     }
 
-    /// The part that keeps what belongs to no key.
+    /// Returns the part that stores data of no key.
     pub(crate) fn home(&self) -> usize {
         self.inner.home_index()
     }
 
-    /// Says in the log what Redis could not answer, and why; the same not all the time.
+    /// Logs why Redis could not answer; throttles repeated messages.
     pub(crate) fn complain(&self, reason: &str) {
         self.inner.complain(reason, "Redis could not decide a request; it is decided without");
     }
 
-    /// The same for what could not be given back: an outage has many requests.
+    /// Logs why a refund failed, throttled: an outage affects many requests.
     pub(crate) fn complain_of_refund(&self, reason: &str) {
         self.inner.complain(reason, "what a request took and does not need could not be given back; time will do it");
     }
@@ -266,13 +266,13 @@ impl Link {
         &self.inner.counters
     }
 
-    /// Since when something is down and why, if something is.
+    /// Returns since when a part is down and why, if one is.
     pub(crate) fn trouble(&self) -> Option<(Timestamp, String)> {
         let first = self.inner.parts.iter().filter_map(Breaker::trouble).min_by_key(|trouble| trouble.since);
         first.map(|trouble| (trouble.since, trouble.reason))
     }
 
-    /// The URL without its password.
+    /// Returns the URL without its password.
     pub(crate) fn shown(&self) -> &str {
         self.inner.target.shown()
     }
@@ -283,7 +283,7 @@ impl Inner {
         if self.target.is_cluster() { part_of(slot(format!("{}:instances", self.prefix).as_bytes())) } else { 0 }
     }
 
-    /// The part that the instances are announced in.
+    /// Returns the part in which the instances are registered.
     fn home(&self) -> &Breaker {
         self.parts.get(self.home_index()).unwrap_or_else(|| unreachable!("there is a part for every slot"))
     }
@@ -292,7 +292,7 @@ impl Inner {
         self.parts.iter().all(|part| part.up().is_some())
     }
 
-    /// A new connection, to try what is down.
+    /// Opens a new connection, to test the parts that are down.
     async fn connect(&self) -> Result<Connection, RedisError> {
         let within = if self.target.is_cluster() { CLUSTER_WITHIN } else { CONNECT_WITHIN };
         self.target.connect(within).await
@@ -325,7 +325,7 @@ impl Inner {
         }
     }
 
-    /// Says why `part` is still down; once for all the parts that are so for the same reason.
+    /// Logs why `part` is still down; once for all parts with the same reason.
     fn tell(&self, part: &Breaker, reason: &str) {
         if part.explain(reason) && self.log_throttle.is_news(reason, self.clock.now()) {
             tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
@@ -338,9 +338,9 @@ impl Inner {
         }
     }
 
-    /// A factor from 0.5 to 1, so that instances don't come all at once.
+    /// Returns a factor from 0.5 to 1, so that instances don't reconnect all at once.
     fn jitter(&self) -> f64 {
-        // Steele, Lea and Flood's SplitMix64: enough for that.
+        // SplitMix64 by Steele, Lea and Flood, which is sufficient for jitter.
         let z = self.jitter.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let share = u32::try_from((z ^ (z >> 31)) >> 32).unwrap_or(0);
@@ -348,7 +348,7 @@ impl Inner {
     }
 }
 
-/// An error unless Redis is new enough: 6.2, which has `SET` with `PXAT`.
+/// Returns an error unless Redis is at least 6.2, which has `SET` with `PXAT`.
 async fn check_version(connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("INFO");
     cmd.arg("server");

@@ -1,4 +1,4 @@
-//! Carrying one key over to other parameters: what dump.lua tells, what it comes to, and what swap.lua writes.
+//! Migrates a key to other parameters: the output of dump.lua, the converted state, and the input of swap.lua.
 
 use crate::erased::ErasedAlgorithm;
 use crate::kind;
@@ -8,7 +8,7 @@ use diana_core::Timestamp;
 use redis::Cmd;
 use std::sync::Arc;
 
-/// A state as dump.lua tells it.
+/// A state as returned by dump.lua.
 #[derive(Debug)]
 pub(crate) struct Dump {
     pub(crate) erased: Arc<dyn ErasedAlgorithm>,
@@ -16,11 +16,11 @@ pub(crate) struct Dump {
     body: Body,
 }
 
-/// What the member of a sorted set begins with that tells its parameters.
+/// The first character of the sorted set member that contains the parameters.
 const HEAD: char = '=';
 
 impl Dump {
-    /// Reads what dump.lua said; the reason why it is none of Diana's states, if it isn't.
+    /// Parses the output of dump.lua. Returns an error with the reason if it is not a Diana state.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut characters = text.chars();
         let kind = characters.next();
@@ -52,23 +52,23 @@ impl Dump {
         Ok(Self { erased, since: since.to_owned(), body })
     }
 
-    /// Whether the state can be read.
+    /// Returns `true` if the state can be parsed.
     pub(crate) fn makes_sense(&self, now: Timestamp) -> bool {
         self.erased.used(&self.body, now).is_some()
     }
 
-    /// What the state comes to under `config`.
+    /// Returns the state migrated to `config`.
     pub(crate) fn carried(&self, config: &LimitConfig, now: Timestamp) -> Option<Written> {
         config.erased.carry(&*self.erased, &self.body, now)
     }
 }
 
-/// What is wrong with a key that holds no state.
+/// Returns the error message for a key that does not hold a state.
 pub(crate) fn foreign() -> String {
     "it holds something that Diana did not write; delete it, or give Diana another prefix".to_owned()
 }
 
-/// Adds what swap.lua needs in order to write `written`.
+/// Adds the arguments of swap.lua to write `written`.
 pub(crate) fn push_swap(
     cmd: &mut Cmd,
     text: &str,
@@ -84,7 +84,7 @@ pub(crate) fn push_swap(
         None => cmd.arg("").arg(""),
     };
     let parameters = config.erased.parameters();
-    // When the state came to be, it still came to be.
+    // The creation time of the state does not change.
     let since = match dump.since.split_once('-') {
         Some((_, born)) => format!("{}-{born}", config.since),
         None => config.since.clone(),

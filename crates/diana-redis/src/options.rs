@@ -1,8 +1,8 @@
-//! How the store is set up.
+//! The options of the store.
 
 use std::time::Duration;
 
-/// How the store is set up: how long it waits for Redis, what it does without, and which trips it spares.
+/// The options of the store: the timeout, the behaviour during an outage, and which round trips to save.
 ///
 /// ```
 /// use diana_redis::{Batching, Leases, Options, WhenDown};
@@ -28,64 +28,66 @@ pub struct Options {
     pub(crate) permits_for: Duration,
 }
 
-/// Whose clock counts.
+/// Which clock is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// Redis's, for all who share it.
+    /// Redis's clock, for all processes that share it.
     #[default]
     OfRedis,
-    /// The caller's, who hands it in with each request: for tests, which own the time. Keys live for an hour.
+    /// The caller's clock: each request provides the time. For tests that control the time. Keys expire after an hour.
     OfCaller,
 }
 
-/// What is answered while Redis is away.
+/// The answer while Redis is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenDown {
-    /// Each instance goes by counts of its own, with the limit divided by the instances last seen alive (at least 1). What they
-    /// granted is charged when Redis is back, as far as it is still in use.
+    /// Each instance uses its own counts, with the limit divided by the number of instances last seen alive (at least
+    /// 1). The permits that they granted are charged when Redis is reachable again, as far as they are still in use.
     #[default]
     Local,
-    /// Everything is granted.
+    /// Every request is granted.
     Allow,
-    /// Everything is denied.
+    /// Every request is denied.
     Deny,
 }
 
-/// Whether denials are remembered: then a request is denied without asking if the last known states of all its limits say so,
-/// with the report that Redis would give.
+/// Whether denials are cached: then a request is denied without a round trip if the last known states of all its limits
+/// imply it, with the report that Redis would return.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenyCache {
-    /// For a second at most. A refund or reset makes Diana forget it.
+    /// For a second at most. A refund or reset invalidates the entry.
     #[default]
     On,
-    /// Redis is asked each time.
+    /// Each request queries Redis.
     Off,
 }
 
-/// Whether busy keys take blocks of permits, to spend them without asking.
+/// Whether busy keys lease blocks of permits, to spend them without a round trip.
 ///
-/// Token buckets, fixed windows and totals can. What is out on lease is counted as used, so the limit holds over all
-/// instances at every moment; but what one instance holds and does not use, the others can't use either, for a second or
-/// so. What a process that crashed had on lease from a window is gone with the window, and from a total for good. A reset
-/// takes what others hold on lease along when they hear of it, a moment later. A request over several limits is answered without asking only if all of them have a block here.
+/// Supported by token buckets, fixed windows and totals. Leased permits count as used, so all instances together never
+/// exceed the limit; but the other instances can't use permits that one instance has leased and does not spend, for
+/// about a second. Permits that a crashed process had leased from a window are lost until the window ends, and from a
+/// total permanently. A reset also revokes the leases of other instances when they receive the message, shortly
+/// afterwards. A request over several limits is answered without a round trip only if this process has a block for each
+/// of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Leases {
-    /// None.
+    /// No leases.
     #[default]
     Off,
-    /// What a busy key uses in about a tenth of a second.
+    /// The number of permits that a busy key uses in about a tenth of a second.
     Auto,
-    /// So many permits at a time, for keys that are asked for more than once a second.
+    /// This number of permits at a time, for keys with more than one request per second.
     Of(u64),
 }
 
-/// Whether the requests of one moment travel together.
+/// Whether concurrent requests are batched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Batching {
-    /// Those that come while others are under way go as one.
+    /// Requests that arrive while a call is in flight are sent as one call.
     #[default]
     On,
-    /// Each goes on its own, at once.
+    /// Each request is sent separately, at once.
     Off,
 }
 
@@ -105,52 +107,53 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the names of all keys begin with, `diana` unless you say otherwise. Those who share limits have the same. It can't
-    /// have `{` or `}`, which would put all keys of a cluster on one node.
+    /// Sets the prefix of all key names; default `diana`. Processes that share limits need the same prefix. It can't
+    /// contain `{` or `}`, which would put all keys of a cluster on one node.
     #[must_use]
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), ..self }
     }
 
-    /// How long a request waits for Redis at most, 20 ms unless you say otherwise.
+    /// Sets the maximum time that a request waits for Redis; default 20 ms.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Whose clock counts: Redis's unless you say otherwise.
+    /// Sets which clock is used; default Redis's.
     #[must_use]
     pub fn times(self, times: Times) -> Self {
         Self { times, ..self }
     }
 
-    /// What is answered while Redis is away: by local counts, unless you say otherwise.
+    /// Sets the answer while Redis is unreachable; default local counts.
     #[must_use]
     pub fn when_down(self, when_down: WhenDown) -> Self {
         Self { when_down, ..self }
     }
 
-    /// Whether refusals are remembered, as they are unless you say otherwise.
+    /// Sets whether denials are cached; default on.
     #[must_use]
     pub fn deny_cache(self, deny_cache: DenyCache) -> Self {
         Self { deny_cache, ..self }
     }
 
-    /// Whether busy keys take blocks of permits. They don't unless you say so.
+    /// Sets whether busy keys lease blocks of permits; default off.
     #[must_use]
     pub fn leases(self, leases: Leases) -> Self {
         Self { leases, ..self }
     }
 
-    /// Whether the requests of one moment travel together, as they do unless you say otherwise.
+    /// Sets whether concurrent requests are batched; default on.
     #[must_use]
     pub fn batching(self, batching: Batching) -> Self {
         Self { batching, ..self }
     }
 
-    /// For how long a permit of a [`Concurrency`](diana_core::Concurrency) limit is held at most, a minute unless you say
-    /// otherwise: what a crashed gateway held comes back after that. What takes longer must say so in time
-    /// ([`Store::extend`](diana_core::Store::extend)), as a [`SharedPermit`](crate::Held) does by itself, or is no longer counted.
+    /// Sets the maximum time for which a permit of a [`Concurrency`](diana_core::Concurrency) limit is held; default
+    /// one minute. Permits of a crashed gateway are released after that. Longer work must extend them in time
+    /// ([`Store::extend`](diana_core::Store::extend)), as a [`SharedPermit`](crate::SharedPermit) does automatically,
+    /// or they are no longer counted.
     #[must_use]
     pub fn permits_for(self, permits_for: Duration) -> Self {
         Self { permits_for: permits_for.max(Duration::from_millis(1)), ..self }

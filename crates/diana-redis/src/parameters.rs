@@ -1,5 +1,5 @@
-//! Quotas and durations as short text without blanks, as states carry them: `100/1s*200` is a hundred a second with a
-//! burst of two hundred.
+//! Quotas and durations as short text without blanks, as stored in states: `100/1s*200` is 100 per second with a burst
+//! of 200.
 
 use diana_core::Quota;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Units with their nanoseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("m", 1_000_000), ("u", 1_000), ("n", 1)];
 
-/// A duration in the largest unit of which it is a whole number.
+/// Formats a duration in the largest unit of which it is a whole number.
 pub(crate) fn duration_text(duration: Duration) -> String {
     let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let (unit, size) = UNITS.into_iter().find(|(_, size)| nanos.is_multiple_of(*size)).unwrap_or(("n", 1));
@@ -20,7 +20,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(count.checked_mul(size)?))
 }
 
-/// `permits/period*burst`.
+/// Formats a quota as `permits/period*burst`.
 pub(crate) fn quota_text(quota: &Quota) -> String {
     format!("{}/{}*{}", quota.permits(), duration_text(quota.period()), quota.burst())
 }

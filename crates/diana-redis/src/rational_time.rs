@@ -1,10 +1,10 @@
-//! Times as scripts have them: microseconds, and a numerator over a denominator that a whole limit shares.
+//! Times as scripts represent them: microseconds, and a numerator over a denominator that a whole limit shares.
 //!
-//! diana-core counts a rate's moments in ticks, `scale` to a nanosecond. A tick is then `1 / (1000 × scale)` of a
-//! microsecond, and the moments that a script ever sees are whole multiples of one permit's interval after a whole
-//! microsecond. So the interval in lowest terms has the denominator that is needed, which is often 1.
+//! diana-core measures a rate's times in ticks, `scale` to a nanosecond. A tick is then `1 / (1000 × scale)` of a
+//! microsecond, and all times that a script handles are whole multiples of one permit's interval after a whole
+//! microsecond. So the denominator is that of the interval in lowest terms, which is often 1.
 
-/// Microseconds that scripts tell apart from the end of time: the year 2255.
+/// The highest time in microseconds that scripts distinguish from "never": the year 2255.
 pub(crate) const END: u64 = 9_000_000_000_000_000;
 
 /// The largest denominator: two numerators must add up to less than 2^53.
@@ -17,7 +17,7 @@ pub(crate) struct Time {
     pub(crate) numerator: u64,
 }
 
-/// What turns ticks into [`Time`]s and back.
+/// Converts ticks into [`Time`]s and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fractions {
     /// Ticks in a microsecond.
@@ -27,7 +27,8 @@ pub(crate) struct Fractions {
 }
 
 impl Fractions {
-    /// For intervals of `interval / scale` nanoseconds; `None` if a double can't count that finely.
+    /// Creates the conversion for intervals of `interval / scale` nanoseconds; `None` if a double is not precise
+    /// enough.
     pub(crate) fn new((interval, scale): (u64, u64)) -> Option<Self> {
         let ticks = u128::from(scale) * 1_000;
         let denominator = ticks / gcd(ticks, u128::from(interval));
@@ -39,7 +40,7 @@ impl Fractions {
         self.denominator
     }
 
-    /// Ticks as a time, rounded down; the end of time at most.
+    /// Converts ticks to a time, rounded down; at most [`END`].
     pub(crate) fn time(&self, ticks: u128) -> Time {
         let micros = u64::try_from(ticks / self.ticks).unwrap_or(u64::MAX);
         if micros >= END {
@@ -49,21 +50,22 @@ impl Fractions {
         Time { micros, numerator: u64::try_from(numerator).unwrap_or(0) }
     }
 
-    /// Ticks as a time, rounded up: for a moment that comes from other parameters, and may lie between two numerators.
+    /// Converts ticks to a time, rounded up: for a time that comes from other parameters, and may lie between two
+    /// numerators.
     ///
-    /// All that it is ever compared with is whole numerators (times, prices, capacities, maximum wait in microseconds), so
-    /// whatever fits behind the moment itself fits behind this one, and nothing else does.
+    /// It is only compared with whole numerators (times, prices, capacities, maximum wait in microseconds), so
+    /// comparisons with the rounded time have the same result as with the exact time.
     pub(crate) fn time_from(&self, ticks: u128) -> Time {
         let numerator = self.ticks / u128::from(self.denominator);
         self.time(ticks.div_ceil(numerator).saturating_mul(numerator))
     }
 
-    /// A time as ticks.
+    /// Converts a time to ticks.
     pub(crate) fn ticks(&self, time: Time) -> u128 {
         u128::from(time.micros) * self.ticks + u128::from(time.numerator) * (self.ticks / u128::from(self.denominator))
     }
 
-    /// Nanoseconds as ticks.
+    /// Converts nanoseconds to ticks.
     pub(crate) fn of_nanos(&self, nanos: u64) -> u128 {
         u128::from(nanos) * (self.ticks / 1_000)
     }

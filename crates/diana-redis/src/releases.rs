@@ -1,11 +1,11 @@
-//! Releases of held permits that are on their way to Redis.
+//! Releases of held permits that are in flight to Redis.
 //!
-//! A request that ends releases its permit in the background, and the next request of the same client may overtake it on the
-//! way to Redis. So this process keeps in mind what it is releasing, from the moment on at which the first request ends: a
-//! question that begins after that and is denied for want of a permit waits for the release, and is asked again.
+//! A request that finishes releases its permit in the background, and the next request of the same client may overtake
+//! the release. So this process tracks its pending releases, starting when the first request finishes: a query that
+//! begins after that and is denied because no permit is free waits for the release, and is retried.
 //!
-//! Only releases that began before the question are waited for, so that no question waits for those that follow: releases are
-//! numbered in the order in which they begin, and each name publishes the lowest number that has not ended.
+//! A query waits only for releases that began before it, so that it never waits for later ones: releases are numbered
+//! in the order in which they begin, and each name publishes the lowest number that is still pending.
 
 use crate::request::Item;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The releases on their way, by the names of the states. There are no more than requests that were granted a permit.
+/// The pending releases, by the names of the states. There are no more than requests that were granted a permit.
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
     pending: Mutex<Pending>,
@@ -27,7 +27,7 @@ struct Pending {
     by_name: HashMap<Vec<u8>, PendingOfName>,
 }
 
-/// The releases of one name, at least one.
+/// The pending releases of one name, at least one.
 #[derive(Debug)]
 struct PendingOfName {
     numbers: BTreeSet<u64>,
@@ -35,7 +35,7 @@ struct PendingOfName {
     lowest: watch::Sender<u64>,
 }
 
-/// A release on its way, until this is dropped.
+/// A pending release, until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct ReleaseGuard {
     releases: Arc<Releases>,
@@ -43,7 +43,7 @@ pub(crate) struct ReleaseGuard {
     names: Vec<Vec<u8>>,
 }
 
-/// The releases that a question may have overtaken: those of some names with lower numbers than this.
+/// The releases that a query may have overtaken: those of some names with lower numbers than this.
 #[derive(Debug, Default)]
 pub(crate) struct Overtaken {
     before: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Overtaken {
 }
 
 impl Releases {
-    /// Notes that permits of these states are being released. Nothing if there are none.
+    /// Records that permits of these states are being released. Returns `None` if there are none.
     pub(crate) fn begin(self: &Arc<Self>, names: impl Iterator<Item = Vec<u8>>) -> Option<ReleaseGuard> {
         let names = names.collect::<Vec<_>>();
         if names.is_empty() {
@@ -68,12 +68,12 @@ impl Releases {
         Some(ReleaseGuard { releases: Arc::clone(self), number, names })
     }
 
-    /// Whether none is on its way.
+    /// Returns `true` if no release is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.lock().by_name.is_empty()
     }
 
-    /// The releases that are on their way for those of `items` whose permits are held.
+    /// Returns the pending releases for those of `items` whose permits are held.
     pub(crate) fn of(&self, items: &[Item]) -> Overtaken {
         let mut held = items.iter().filter(|item| item.config.erased.holds()).peekable();
         if held.peek().is_none() {
@@ -94,10 +94,10 @@ impl Overtaken {
         self.names.is_empty()
     }
 
-    /// Waits until all of them have come to Redis, or have failed.
+    /// Waits until all of them have reached Redis, or have failed.
     pub(crate) async fn done(self) {
         for mut lowest in self.names {
-            // It fails when the sender is dropped: then there is none left.
+            // An error means that the sender is dropped: no release is pending.
             let _ = lowest.wait_for(|lowest| *lowest >= self.before).await;
         }
     }
@@ -134,7 +134,7 @@ mod tests {
         let mut overtaken = Box::pin(of(b"a").done());
         let third = releases.begin([a].into_iter());
         assert!(!of(b"a").is_empty() && !of(b"b").is_empty() && of(b"c").is_empty());
-        // They end in any order.
+        // They may end in any order.
         drop(second);
         assert_eq!((&mut overtaken).now_or_never(), None);
         drop(first);

@@ -1,4 +1,4 @@
-//! One request on its way to Redis: the keys, the arguments, and how to read the reply.
+//! One request to Redis: the keys, the arguments, and how to parse the reply.
 
 use crate::args::Args;
 use crate::erased::ErasedAlgorithm;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a script is asked to do.
+/// The operation of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Take,
@@ -42,11 +42,11 @@ pub(crate) struct Item {
     /// The name of the state on Redis.
     pub(crate) name: Vec<u8>,
     pub(crate) asking: Asking,
-    /// Once it was answered: what the script saw.
+    /// The state that the script read, after the reply.
     pub(crate) seen: Option<ScriptView>,
 }
 
-/// What a script saw of one state, and what it did then.
+/// A state as the script read it, and the effect of the script.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptView {
     /// When, by Redis's clock.
@@ -55,7 +55,7 @@ pub(crate) struct ScriptView {
     pub(crate) effect: Effect,
 }
 
-/// A request as decide.lua reads it.
+/// A request in the format of decide.lua.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     names: SmallVec<[Vec<u8>; 2]>,
@@ -63,19 +63,19 @@ pub(crate) struct Request {
     modules: ModuleSet,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Reply<'a> {
-    /// Granted or done, or not, and what was seen of each state.
+    /// Whether it was granted or done, and the state of each ask.
     Done { granted: bool, seen: &'a mut [Value] },
-    /// The state of this ask, counted from 0, was written under other parameters.
+    /// The state of the ask with this index was written under other parameters.
     Changed(usize),
     /// The script could not decide, for this reason.
     Failed(&'a str),
 }
 
 impl Request {
-    /// Asks for all of `items`, or looks at them, or charges them.
+    /// Creates a request that takes, peeks at, or charges all of `items`.
     pub(crate) fn asks(op: Op, items: &[Item]) -> Self {
         let mut request = Self::default();
         request.args.push(items.len());
@@ -88,7 +88,7 @@ impl Request {
         request
     }
 
-    /// Gives back what the receipts say, or holds it for as long again.
+    /// Creates a request that refunds the receipts, or extends the time for which their permits are held.
     pub(crate) fn receipts(op: Op, receipts: &[(Arc<LimitConfig>, Vec<u8>, Receipt)], permits_for: Duration) -> Self {
         let mut request = Self::default();
         request.args.push(receipts.len());
@@ -101,7 +101,7 @@ impl Request {
         request
     }
 
-    /// Leases a block, and tells what became of others.
+    /// Creates a request that leases a block, and reports the use of other blocks.
     pub(crate) fn lease(config: &LimitConfig, name: Vec<u8>, lease: &LeaseCall<'_>) -> Self {
         let mut request = Self::default();
         request.args.push(1);
@@ -130,16 +130,16 @@ impl Request {
     }
 }
 
-/// When a script runs, and until when it may.
+/// The time and the deadline of a script.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timing {
-    /// A time that is handed in, in microseconds; Redis's own if there is none.
+    /// The time in microseconds that the caller provided; `None` for Redis's clock.
     pub(crate) now: Option<u64>,
     /// In Redis's time, in microseconds.
     pub(crate) deadline: Option<u64>,
 }
 
-/// The command that runs `script` for all of `requests`.
+/// Returns the command that runs `script` for all of `requests`.
 pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, requests: &[Request]) -> Cmd {
     let mut cmd = redis::cmd(how.command());
     cmd.arg(how.argument(script));
@@ -147,7 +147,7 @@ pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, request
     for name in requests.iter().flat_map(|request| &request.names) {
         cmd.arg(name);
     }
-    // To one that takes, neither the count of its asks nor the algorithm's name need be told.
+    // A script for one taking request needs neither the number of asks nor the algorithm's name.
     let known = match driver(op, timing, requests) {
         Driver::One => 2,
         Driver::Many => {
@@ -162,7 +162,7 @@ pub(crate) fn command(script: &Script, how: How, op: Op, timing: Timing, request
     cmd
 }
 
-/// Which driver `requests` need.
+/// Returns the driver that `requests` need.
 pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
     match requests {
         [one] if one.names.len() == 1 && op == Op::Take && timing.now.is_none() => Driver::One,
@@ -170,12 +170,12 @@ pub(crate) fn driver(op: Op, timing: Timing, requests: &[Request]) -> Driver {
     }
 }
 
-/// How Redis is told which script to run.
+/// How a command identifies the script.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum How {
     /// By its hash, which is short.
     ByHash,
-    /// By its text, which Redis remembers from then on.
+    /// By its text, which Redis caches.
     ByText,
 }
 
@@ -199,7 +199,8 @@ fn text(micros: Option<u64>) -> String {
     micros.map_or_else(String::new, |micros| micros.to_string())
 }
 
-/// The reply to `requests`: Redis's time in microseconds, and one part for each of them. No parts if they came late.
+/// Splits the reply to `requests`: Redis's time in microseconds, and one part for each request. `None` for the parts if
+/// they missed the deadline.
 pub(crate) fn parts(reply: Value, requests: &[Request]) -> Option<(u64, Option<Vec<Value>>)> {
     let Value::Array(values) = reply else { return None };
     let mut values = values.into_iter();
@@ -214,7 +215,7 @@ pub(crate) fn parts(reply: Value, requests: &[Request]) -> Option<(u64, Option<V
     values.next().is_none().then_some((now, Some(parts)))
 }
 
-/// One request's part, as a list of what became of it and what was seen of each ask.
+/// Returns one request's part, as a list of its result and the state of each ask.
 fn part(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
     let mut part = Vec::with_capacity(asks + 1);
     part.push(values.next()?);
@@ -229,7 +230,7 @@ fn part(values: &mut std::vec::IntoIter<Value>, asks: usize) -> Option<Value> {
 }
 
 impl<'a> Reply<'a> {
-    /// Reads one request's part of a reply.
+    /// Parses one request's part of a reply.
     pub(crate) fn read(part: &'a mut Value) -> Option<Self> {
         let part = match part {
             Value::Array(part) => part,
@@ -244,7 +245,8 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What each of `items` answers to what a script saw, which it keeps; `None` if that makes no sense.
+/// Computes the answer of each of `items` from the state that the script read, and stores that state in the item.
+/// `None` if the reply is invalid.
 pub(crate) fn answers(
     items: &mut [Item],
     seen: &mut [Value],

@@ -1,4 +1,4 @@
-//! Running scripts: by their hash, and by their text where Redis does not know them yet.
+//! Runs scripts by their hash, or by their text if Redis does not have them cached.
 
 use crate::link::{Budget, CallError, Link};
 use crate::options::Times;
@@ -7,7 +7,7 @@ use crate::scripts::{ModuleSet, Script, Scripts};
 use diana_core::Timestamp;
 use redis::{Cmd, Value};
 
-/// Who runs scripts.
+/// Runs scripts.
 #[derive(Debug)]
 pub(crate) struct ScriptRunner {
     pub(crate) link: Link,
@@ -15,7 +15,7 @@ pub(crate) struct ScriptRunner {
     pub(crate) times: Times,
 }
 
-/// The time of a request: what the caller says it is, and until when Redis may take.
+/// The time of a request: the caller's time, and the budget for Redis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallContext {
     pub(crate) now: Timestamp,
@@ -23,12 +23,12 @@ pub(crate) struct CallContext {
 }
 
 impl ScriptRunner {
-    /// The time that is handed in with a request, if that is how it is, in microseconds.
+    /// Returns the request's time in microseconds, if the caller's clock is used.
     pub(crate) fn handed_in(&self, moment: CallContext) -> Option<u64> {
         (self.times == Times::OfCaller).then(|| moment.now.as_micros())
     }
 
-    /// When `moment`'s request is given up, in the time of that part of Redis, in microseconds.
+    /// Returns the deadline of the request `moment`, in the time of that part of Redis, in microseconds.
     pub(crate) fn deadline(&self, part: usize, moment: CallContext) -> Option<u64> {
         match self.times {
             Times::OfRedis => self.link.deadline(part, moment.budget),
@@ -36,7 +36,7 @@ impl ScriptRunner {
         }
     }
 
-    /// Runs decide.lua for several requests to one part of Redis: its time, and what became of each.
+    /// Runs decide.lua for several requests to one part of Redis. Returns its time and the result of each.
     pub(crate) async fn decide(
         &self,
         op: Op,
@@ -72,7 +72,8 @@ impl ScriptRunner {
         .await
     }
 
-    /// A script that Redis does not know (it was restarted, or told to forget) is sent as text, which it then remembers.
+    /// Runs a script by its hash. If Redis does not have it (after a restart or SCRIPT FLUSH), sends the text, which
+    /// Redis then caches.
     async fn run(&self, part: usize, budget: Budget, by: impl Fn(How) -> Cmd) -> Result<Value, CallError> {
         match self.link.call(part, &by(How::ByHash), budget).await {
             Err(CallError::NoScript) => self.link.call(part, &by(How::ByText), budget).await,

@@ -1,4 +1,4 @@
-//! What an algorithm of diana-core needs in order to live on Redis.
+//! The trait that connects a diana-core algorithm to its Lua script.
 
 use crate::args::Args;
 use crate::scripts::Module;
@@ -9,61 +9,61 @@ use std::time::Duration;
 
 /// An algorithm that has a script.
 ///
-/// The script keeps the state and decides; what is shown is reckoned here from the state that the script saw, with the
-/// algorithm itself. So there is one place where remaining permits and retry times come from, and a script that decides
-/// otherwise than the algorithm is found out (`tests/it/conformance.rs`).
+/// The script stores the state and decides; the reported values are computed in this process from the state that the
+/// script read, by the algorithm itself. So remaining permits and retry times are computed in one place, and a script
+/// whose decision differs from the algorithm's is detected (`tests/it/conformance.rs`).
 pub(crate) trait Scripted: Algorithm {
-    /// Its file.
+    /// Its Lua file.
     const MODULE: Module;
 
-    /// Why a limit with these parameters can't be kept on Redis, if it can't.
+    /// Returns why a limit with these parameters can't be stored on Redis, or `None` if it can.
     fn why_not(&self) -> Option<String> {
         None
     }
 
-    /// The parameters as text without blanks, which is written with each state: whoever finds other ones than its own
-    /// knows from them how to carry the state over.
+    /// Returns the parameters as text without blanks, which is written with each state: a process that finds different
+    /// parameters uses them to migrate the state.
     fn parameters(&self) -> String;
 
-    /// The algorithm with these parameters.
+    /// Parses the algorithm from its parameters.
     fn from_parameters(text: &str) -> Option<Self>;
 
-    /// The script's arguments to take.
+    /// Adds the script's arguments to take.
     fn take_args(&self, args: &mut Args, asking: &Asking);
 
-    /// The script's arguments to charge.
+    /// Adds the script's arguments to charge.
     fn charge_args(&self, args: &mut Args, asking: &Asking);
 
-    /// The receipt for a charge of what `asking` asks for, by the state that the script saw before it: by this, what turns out
-    /// not to be used of it is given back. `None` where that can't be told.
+    /// Returns the receipt for a charge of `asking`, from the state that the script read before it. The receipt is used
+    /// to refund the part of the charge that turns out to be unused. `None` where no receipt is possible.
     ///
-    /// A charge that a grant could have been has the receipt of that grant.
+    /// A charge that could have been a grant has the receipt of that grant.
     fn charged(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
         let asking = Asking { max_wait: MaxWait::FOREVER, ..*asking };
         self.answer_to(numbers, &asking, now, Effect::Taken)?.receipt()
     }
 
-    /// The script's arguments to give back.
+    /// Adds the script's arguments to refund.
     fn refund_args(&self, args: &mut Args, receipt: &Receipt);
 
-    /// Whether permits are held until they are given back, rather than used up: then no clock says when they come back, and
-    /// who holds them for long must say so.
+    /// Whether permits are held until they are released, rather than consumed: then the time of their release is
+    /// unknown, and long-running holders must extend them.
     const HOLDS: bool = false;
 
-    /// The script's arguments to hold what `receipt` took for as long again, where permits are [held](Self::HOLDS).
+    /// Adds the script's arguments to extend the permits of `receipt`, where permits are [held](Self::HOLDS).
     fn extend_args(&self, _args: &mut Args, _receipt: &Receipt, _permits_for: Duration) {}
 
-    /// The state that the script saw. Not needed where [`answer_to`](Self::answer_to) does without it.
+    /// Parses the state that the script read. Not needed where [`answer_to`](Self::answer_to) does not use it.
     fn seen(&self, _numbers: Numbers<'_>, _now: Timestamp) -> Option<Self::State> {
         None
     }
 
-    /// What the algorithm answers to the state that the script saw. `None` if it makes no sense of it.
+    /// Computes the algorithm's answer from the state that the script read. `None` if the state is invalid.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         Some(self.answer_to_state(self.seen(numbers, now)?, asking, now, effect))
     }
 
-    /// What the algorithm answers to `state`.
+    /// Computes the algorithm's answer from `state`.
     fn answer_to_state(&self, mut state: Self::State, asking: &Asking, now: Timestamp, effect: Effect) -> Answer {
         match effect {
             Effect::Taken => Algorithm::answer(self, &mut state, now, asking.cost, asking.max_wait),
@@ -74,7 +74,8 @@ pub(crate) trait Scripted: Algorithm {
         }
     }
 
-    /// What the deny cache keeps of what a script saw, and of what the ask then took. Nothing if that does not tell enough.
+    /// Returns the deny cache's entry for the state that a script read, after the effect of the ask. `None` if the
+    /// state is not sufficient.
     fn remembered(
         &self,
         numbers: Numbers<'_>,
@@ -89,44 +90,44 @@ pub(crate) trait Scripted: Algorithm {
         Some(Remembered::State(state))
     }
 
-    /// The state that was written as `body`.
+    /// Parses the state that was written as `body`.
     fn read(&self, body: &Body, now: Timestamp) -> Option<Self::State>;
 
-    /// What to write for `state`.
+    /// Converts `state` to its stored form.
     fn write(&self, state: &Self::State, now: Timestamp) -> Written;
 
-    /// What a key without a state has in store in the moment `at` of a change from `old`, under which it had `stored`: as
-    /// if it had been kept. `None` where that is what a fresh key has.
+    /// Returns the stored permits of a key without a state at the time `at` of a change from `old`, under which it had
+    /// `stored`: as if the key had not expired. `None` where that equals a new key's.
     fn stored_after_change(&self, _old: &Self, _stored: Option<f64>, _at: Timestamp) -> Option<f64> {
         None
     }
 
-    /// How blocks of permits are leased, if they can be.
+    /// Returns how blocks of permits are leased, if they can be.
     fn leasing(&self) -> Leasing {
         Leasing::None
     }
 
-    /// The script's arguments to lease, where that is done by the script.
+    /// Adds the script's arguments to lease, where the script does it.
     fn lease_args(&self, _args: &mut Args, _lease: &LeaseCall<'_>) {}
 
-    /// What a state of `old`, which was written as `body`, comes to under these parameters.
+    /// Migrates `body`, a state of `old`, to these parameters.
     fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
         self.carried_over(old, body, now)
     }
 
-    /// The same, where the state is all there is.
+    /// The same, for algorithms whose state is all that is stored.
     fn carried_over(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
         let mut state = old.read(body, now)?;
         self.rescale(&mut state, old, now);
         Some(self.write(&state, now))
     }
 
-    /// The share of one instance when `instances` go by counts of their own: at least 1.
+    /// Returns the share of one instance when `instances` use local counts: at least 1.
     #[must_use]
     fn divided(&self, instances: u64) -> Self;
 }
 
-/// The same answer with another mark on its receipt, if it has one.
+/// Returns the same answer with another mark on its receipt, if it has one.
 pub(crate) fn with_mark(mut answer: Answer, mark: u128) -> Answer {
     if let Outcome::Granted { receipt, .. } = &mut answer.outcome {
         *receipt = receipt.with_mark(mark);
@@ -134,54 +135,54 @@ pub(crate) fn with_mark(mut answer: Answer, mark: u128) -> Answer {
     answer
 }
 
-/// One ask, as an algorithm needs to know it.
+/// One ask, as passed to an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     pub(crate) cost: Cost,
-    /// In whole microseconds, as Redis counts.
+    /// In whole microseconds, Redis's resolution.
     pub(crate) max_wait: MaxWait,
-    /// What the time is here: a guess at Redis's, for those who need to know the date.
+    /// The time of this process's clock: an estimate of Redis's, for algorithms that need the date.
     pub(crate) about: Timestamp,
     /// A number that no other ask has.
     pub(crate) ticket: u128,
-    /// How long permits in flight are kept for somebody who does not give them back.
+    /// How long held permits are counted if they are not released.
     pub(crate) permits_for: Duration,
-    /// What a key without a state has in store, where that is not what a fresh one has: in the moment of a change.
+    /// The stored permits of a key without a state, if they differ from a new key's: at the time of a change.
     pub(crate) stored: Option<f64>,
-    /// How long the key is kept after a grant, at least.
+    /// The minimum time for which the key is stored after a grant.
     pub(crate) keeps: Duration,
 }
 
-/// Whether a request took what it asked for.
+/// Whether a request took its permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     Taken,
     None,
 }
 
-/// What the deny cache keeps of a state.
+/// The deny cache's entry for a state.
 #[derive(Debug)]
 pub(crate) enum Remembered<S> {
-    /// All of it.
+    /// The whole state.
     State(S),
-    /// What was reported, where the state is not sent.
+    /// The reported values, where the script does not return the state.
     Report(Report),
 }
 
-/// What is known of a state that is not sent: it holds until the first of what is in use is given back.
+/// A report on a state that the script does not return: valid until the first permits in use are returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Report {
     pub(crate) status: Status,
-    /// When it was so.
+    /// When it was reported.
     pub(crate) at: Timestamp,
-    /// For how long it is true: until the first of what is in use leaves a window.
+    /// How long it is valid: until the first permits in use leave the window.
     pub(crate) lasts: Duration,
     /// A cost that is denied, and until when.
     pub(crate) denied: Option<(Cost, Duration)>,
 }
 
 impl Report {
-    /// The report at `now`: times are shorter by what has passed. `None` if it does not tell.
+    /// Returns the report at `now`: times are reduced by the elapsed time. `None` if the report is not sufficient.
     pub(crate) fn answer(&self, asking: &Asking, now: Timestamp) -> Option<Answer> {
         let (passed, cost) = (now.since(self.at), asking.cost);
         if passed >= self.lasts {
@@ -201,7 +202,7 @@ impl Report {
     }
 }
 
-/// What the deny cache keeps of a state, without its type.
+/// The deny cache's entry for a state, type-erased.
 #[derive(Debug)]
 pub(crate) struct Recalled {
     state: Box<dyn Any + Send + Sync>,
@@ -217,7 +218,7 @@ impl Recalled {
         self.state.downcast_ref()
     }
 
-    /// The bytes that the state keeps outside of itself.
+    /// Returns the heap memory of the state in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.heap_bytes
     }
@@ -226,38 +227,38 @@ impl Recalled {
 /// How an algorithm leases blocks of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leasing {
-    /// Not at all.
+    /// Not supported.
     None,
-    /// The state keeps a note of each block until it is over, so that what comes back meanwhile is not granted twice.
+    /// The state records each block until it ends, so that permits refilled in the meantime are not granted twice.
     ByScript,
-    /// A block is taken like a request of that cost. What is not spent is given back, as long as the window lasts.
+    /// A block is taken like a request of that cost. Unspent permits are refunded, as long as the window lasts.
     ByTaking,
 }
 
-/// A call to lease a block, and to tell what became of others.
+/// A call to lease a block, and to report the use of other blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseCall<'a> {
     pub(crate) id: u128,
     pub(crate) lasts: Duration,
-    /// The leases that are over.
+    /// The leases that have ended.
     pub(crate) over: &'a [Over],
-    /// How many permits the block may have, the largest first; none to take no block.
+    /// The possible numbers of permits of the block, the largest first; empty to lease no block.
     pub(crate) sizes: &'a [u64],
 }
 
-/// A lease that is over.
+/// A lease that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Over {
     pub(crate) id: u128,
     pub(crate) spent: u64,
 }
 
-/// What a script saw of one state.
+/// The state that a script read, as numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers<'a>(pub(crate) &'a [Value]);
 
 impl Numbers<'_> {
-    /// The number at `place`, if it is a whole one.
+    /// Returns the number at `place`, if it is an integer.
     pub(crate) fn whole(&self, place: usize) -> Option<u64> {
         match self.0.get(place)? {
             Value::Int(number) => u64::try_from(*number).ok(),
@@ -266,7 +267,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// The text at `place`.
+    /// Returns the text at `place`.
     pub(crate) fn text(&self, place: usize) -> Option<&str> {
         match self.0.get(place)? {
             Value::BulkString(text) => std::str::from_utf8(text).ok(),
@@ -274,13 +275,14 @@ impl Numbers<'_> {
         }
     }
 
-    /// The number at `place`, if it is a finite one. Scripts must send it as text: of a number, Redis sends the whole part.
+    /// Returns the number at `place`, if it is finite. Scripts must send it as text: Redis truncates numbers to
+    /// integers.
     pub(crate) fn real(&self, place: usize) -> Option<f64> {
         self.text(place)?.parse().ok().filter(|number: &f64| number.is_finite())
     }
 }
 
-/// What is written at a key, without the parameters and the configuration that they are of.
+/// The content of a key, without the parameters and the number of their configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     Text(String),
@@ -291,8 +293,8 @@ pub(crate) enum Body {
 /// A state to write.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    /// `None` if it is as good as none.
+    /// `None` if it equals that of a new key.
     pub(crate) body: Option<Body>,
-    /// When it will be as good as none, in microseconds; `None` for never.
+    /// When it will equal that of a new key, in microseconds; `None` for never.
     pub(crate) fresh_at: Option<u64>,
 }

@@ -1,8 +1,8 @@
-//! The scripts' files, and how those that a request needs become one script.
+//! The script files, and how the files that a request needs are combined into one script.
 //!
-//! Redis runs one script at a time and gives it no way to call another. So what is sent is one text: the prelude, the
-//! libraries and algorithms that the request needs, and the driver. Only what is needed, since Redis runs all of the text
-//! each time, and each function that is defined costs; there are few combinations in a process, and each is put together once.
+//! Redis runs one script at a time, and a script can't call another. So one text is sent: the prelude, the libraries
+//! and algorithms that the request needs, and the driver. Others are left out, since Redis runs the whole text each
+//! time, and each function definition costs time. A process uses few combinations, and each is assembled once.
 
 use crate::kind::KINDS;
 use parking_lot::RwLock;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// One algorithm's file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Module {
-    /// What requests call it: the name of the file.
+    /// The algorithm's name in requests: the name of the file.
     pub(crate) name: &'static str,
-    /// What the parameters of its states begin with.
+    /// The first character of the parameters in its states.
     pub(crate) letter: char,
     pub(crate) source: &'static str,
     pub(crate) libraries: &'static [Library],
@@ -36,7 +36,7 @@ impl Library {
     const DUMP: Self = Self { source: include_str!("../scripts/lib/dump.lua") };
 }
 
-/// Which algorithms a script needs: one bit for each of [`KINDS`].
+/// The algorithms that a script needs: one bit for each of [`KINDS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ModuleSet(u16);
 
@@ -54,7 +54,7 @@ impl ModuleSet {
     }
 }
 
-/// A script as Redis knows it.
+/// A script with its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) text: String,
@@ -68,7 +68,7 @@ impl Script {
     }
 }
 
-/// The scripts that were put together so far.
+/// The scripts that were assembled so far.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     decide: RwLock<HashMap<(ModuleSet, Driver), Arc<Script>>>,
@@ -88,7 +88,7 @@ impl Default for Scripts {
 }
 
 impl Scripts {
-    /// The script that decides over these algorithms.
+    /// Returns the script that decides over these algorithms.
     pub(crate) fn decide(&self, modules: ModuleSet, driver: Driver) -> Arc<Script> {
         if let Some(script) = self.decide.read().get(&(modules, driver)) {
             return Arc::clone(script);
@@ -98,12 +98,12 @@ impl Scripts {
     }
 }
 
-/// What of a script asks the algorithms.
+/// The part of a script that calls the algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Driver {
-    /// Any requests: decide.lua.
+    /// For any requests: decide.lua.
     Many,
-    /// One ask that takes, by Redis's clock, which most are: decide_one.lua, at two thirds of the cost.
+    /// For one ask that takes by Redis's clock, the most frequent case: decide_one.lua, at two thirds of the cost.
     One,
 }
 
@@ -139,7 +139,7 @@ fn compose(modules: ModuleSet, driver: Driver) -> String {
     without_comments(&text)
 }
 
-/// What Redis need not read: comments on lines of their own, and indentation.
+/// Removes the parts that Redis does not need: comments on separate lines, and indentation.
 fn without_comments(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
     lines.collect::<Vec<_>>().join("\n")

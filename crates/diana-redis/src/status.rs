@@ -1,42 +1,42 @@
-//! How the link to Redis is, for people to look at.
+//! The status of the link to Redis, for operators.
 
 use diana_core::Timestamp;
 
-/// How the link to Redis is, and what it has done so far.
+/// The status and the counters of the link to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkStatus {
-    /// Whether Redis answers.
+    /// Whether Redis is reachable.
     pub health: Health,
     /// Commands that were sent for requests.
     pub commands: u64,
-    /// Requests that waited for Redis. Each waits once at most, and none while Redis is known to be away.
+    /// Requests that waited for Redis. Each waits at most once, and none while Redis is known to be unreachable.
     pub waits: u64,
-    /// Requests that were answered without asking, because a refusal was remembered.
+    /// Requests that were denied from the deny cache, without a round trip.
     pub saved_by_deny_cache: u64,
-    /// Requests that were answered without asking, from a lease.
+    /// Requests that were answered from a lease, without a round trip.
     pub saved_by_leases: u64,
-    /// Requests that travelled with another one.
+    /// Requests that were sent in the same call as another one.
     pub saved_by_batching: u64,
-    /// Permits that this instance holds on lease.
+    /// Permits that this instance has leased.
     pub leased: u64,
-    /// Instances that were last seen alive, this one included.
+    /// Instances that were last seen alive, including this one.
     pub instances: u64,
-    /// Limits of which others have a newer [configuration](diana_core::Store::configure), which counts here too.
+    /// Limits for which this process adopted a newer [configuration](diana_core::Store::configure) of other instances.
     pub adopted: u64,
 }
 
-/// Whether Redis answers.
+/// Whether Redis is reachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
-    /// It does.
+    /// Redis is reachable.
     Healthy,
-    /// It, or a part of a cluster, does not.
+    /// Redis, or a part of a cluster, is unreachable.
     Degraded {
         /// Since when.
         since: Timestamp,
-        /// What the connection said.
+        /// The connection error.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The store that users hold: Redis, and all that spares it or stands in for it.
+//! The public store: Redis, with the caches that save round trips and the fallback for outages.
 
 mod across;
 mod charge_back;
@@ -28,13 +28,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Who made a decision, which is noted on it.
+/// How a decision was made, which is noted on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeBy {
     Redis,
-    /// It spends what was leased.
+    /// From leased permits.
     Lease,
-    /// Made without Redis, and [noted](Fallback::answer) there under this number.
+    /// Without Redis, and [recorded](Fallback::answer) in the fallback under this number.
     LocalCounts(u64),
 }
 
@@ -58,7 +58,7 @@ impl MadeBy {
 
 /// Counts that many processes share, on Redis.
 ///
-/// Clones are the same store. It must be made, and used, within a tokio runtime.
+/// Cloning is cheap; clones share their state. The store must be created and used within a tokio runtime.
 ///
 /// ```no_run
 /// use diana_core::{Ask, Clock, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
@@ -91,14 +91,14 @@ struct Inner {
     fallback: Fallback,
     deny_cache: Option<Arc<DenyCache>>,
     leases: Option<Arc<Leases>>,
-    /// Who wants to hear of resets.
+    /// Listeners for resets.
     listeners: Arc<ResetListeners>,
-    /// Whether it is listened to what others give back.
+    /// Whether the store is subscribed to refunds and resets of other instances.
     listening: AtomicBool,
     releases: Arc<Releases>,
-    /// What could not be released yet.
+    /// Permits that could not be released yet.
     unreturned: Mutex<VecDeque<PendingRefund>>,
-    /// Whether somebody sees to it that what is owed is charged.
+    /// Whether a task that charges owed permits is running.
     settling: AtomicBool,
     times: Times,
     runtime: Handle,
@@ -108,12 +108,12 @@ impl RedisStore {
     /// Connects to the Redis at `url`: `redis://`, `rediss://` (TLS), `redis+cluster://HOST:PORT,HOST:PORT` or
     /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`.
     ///
-    /// A Redis that can't be reached is no error, since a gateway must start in an outage too: requests are answered as
-    /// [`Options::when_down`] says until it is there. What no waiting would mend is: a URL that makes no sense, a prefix with
-    /// `{` or `}`, a wrong password, a Redis before 6.2.
+    /// An unreachable Redis is not an error, since a gateway must start during an outage too: requests are answered
+    /// according to [`Options::when_down`] until it is reachable. Permanent problems are errors: an invalid URL, a
+    /// prefix with `{` or `}`, a wrong password, a Redis before 6.2.
     pub async fn connect(url: &str, options: Options) -> Result<Self, ConnectError> {
         if options.prefix.contains(['{', '}']) {
-            // It would be the hash tag of every name, and a cluster would keep all of them on one node.
+            // It would be the hash tag of every name, and a cluster would store all of them on one node.
             let reason =
                 "`{` and `}` are for the key, by which a cluster shares out the counts; leave them out".to_owned();
             return Err(ConnectError::Prefix { prefix: options.prefix, reason });
@@ -156,7 +156,7 @@ impl RedisStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Whether Redis can keep `limit`; else why not.
+    /// Returns `Ok` if Redis can store `limit`, or else the reason.
     ///
     /// ```
     /// use diana_core::{Limit, SmoothBursty, InitialPermits};
@@ -170,7 +170,7 @@ impl RedisStore {
         crate::kind::erased(limit).map(drop)
     }
 
-    /// How the link to Redis is.
+    /// Returns the status of the link to Redis.
     pub fn link(&self) -> LinkStatus {
         let link = &self.inner.client.runner.link;
         let counters = link.counters();
@@ -190,31 +190,31 @@ impl RedisStore {
         }
     }
 
-    /// The runtime that the store lives in.
+    /// Returns the runtime of the store.
     pub fn runtime(&self) -> &Handle {
         &self.inner.runtime
     }
 
-    /// Whether a decision was made without Redis, as [`Options::when_down`] says.
+    /// Returns `true` if a decision was made without Redis, according to [`Options::when_down`].
     pub(crate) fn is_made_here(decision: &Decision) -> bool {
         matches!(MadeBy::noted(decision), MadeBy::LocalCounts(_))
     }
 
-    /// Keeps the keys of `limit` for at least `least` after a grant, where its algorithm can.
+    /// Stores the keys of `limit` for at least `least` after a grant, where its algorithm supports it.
     pub(crate) fn keep_keys(&self, limit: LimitId, least: Duration) {
         self.inner.client.configs.keep_keys(limit, least);
     }
 
-    /// For how long permits are held.
+    /// Returns how long permits are held.
     pub(crate) fn permits_for(&self) -> Duration {
         self.inner.client.permits_for
     }
 
-    /// Gives back what is out on lease, so that others can use it at once, and waits for that: for the end of a program. A
-    /// store that is dropped does it behind, if its runtime still runs. Else a bucket's lease ends within a second, a window's
-    /// with its window, and a total's never.
+    /// Releases leased permits, so that other instances can use them at once, and waits for that: for the end of a
+    /// program. A dropped store does this in the background if its runtime still runs. Otherwise a bucket's lease ends
+    /// within a second, a window's with its window, and a total's never.
     ///
-    /// What Redis does not know of yet is released and charged too, if it is reachable: for as long as a request would wait for
+    /// Pending releases and owed permits are also sent if Redis is reachable: for as long as a request would wait for
     /// it, and a second at most.
     pub async fn close(self) {
         if let Some(leases) = &self.inner.leases {
@@ -224,7 +224,7 @@ impl RedisStore {
     }
 }
 
-/// Gives back what nobody uses, as long as there are leases.
+/// Releases unused blocks periodically, as long as `leases` exists.
 async fn tidy_up(leases: Weak<Leases>) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
@@ -244,7 +244,7 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// The time by which what is kept here goes: ours, or the one that is handed in.
+    /// Returns the time for local data: this process's clock, or the time that the caller provided.
     fn here(&self, now: Timestamp) -> Timestamp {
         match self.times {
             Times::OfRedis => self.client.runner.link.now(),
@@ -258,7 +258,7 @@ impl Inner {
 
     async fn ask(self: &Arc<Self>, op: Op, items: &mut Items, now: Timestamp) -> Decision {
         if op == Op::Take {
-            // Leases first: a block may have come since Redis refused.
+            // Leases first: a block may have been fetched since Redis denied the key.
             if let Some(decision) = self.leases.as_ref().and_then(|leases| leases.spend(&items.items, self.here(now))) {
                 return items.spread(&decision).with_note(MadeBy::Lease.note());
             }
@@ -272,7 +272,7 @@ impl Inner {
         if self.client.is_up(&items.items) {
             let asked = self.deny_cache.as_ref().map(|deny_cache| (deny_cache, deny_cache.asking(self.here(now))));
             let moment = self.client.moment(now);
-            // Here, since blocks that are fetched behind requests make nobody wait.
+            // Counted at this place, since blocks that are fetched in the background make no request wait.
             self.client.runner.link.counters().count(Counted::Wait);
             let asked_redis = match self.settle(&items.items, moment).await {
                 Ok(()) => self.ask_redis(op, &mut items.items, moment).await,
@@ -294,26 +294,26 @@ impl Inner {
         items.spread(&decision).with_note(MadeBy::LocalCounts(number).note())
     }
 
-    /// The denial of `items`, if it is known that Redis would deny them.
+    /// Returns the denial of `items`, if Redis is known to deny them.
     fn remembered(&self, items: &[Item], now: Timestamp) -> Option<Decision> {
         let denial = self.deny_cache.as_ref()?.denial(items, self.here(now))?;
         self.client.runner.link.counters().count(Counted::ByDenyCache);
         Some(denial)
     }
 
-    /// The link tells of its own troubles; what is wrong with a single request is told here.
+    /// Logs the error of a single request; the link logs its own errors.
     fn complain(&self, error: &CallError) {
         if let CallError::Unanswerable(reason) | CallError::NotNow(reason) = error {
             self.client.runner.link.complain(reason);
         }
     }
 
-    /// Listens to what other instances give back, from now on.
+    /// Starts to listen to refunds and resets of other instances.
     fn listen(&self) {
         if self.listening.swap(true, Ordering::AcqRel) {
             return;
         }
-        let erased = invalidation::Erased {
+        let erased = invalidation::Listeners {
             deny_cache: self.deny_cache.as_ref().map_or_else(Weak::new, Arc::downgrade),
             leases: self.leases.as_ref().map_or_else(Weak::new, Arc::downgrade),
             listeners: Arc::downgrade(&self.listeners),
@@ -321,13 +321,13 @@ impl Inner {
         self.runtime.spawn(invalidation::listen(Arc::downgrade(&self.client), erased));
     }
 
-    /// Tells the other instances what happened to keys, in case they remember that something was refused, or hold leases.
+    /// Notifies the other instances of changed keys, in case they have cached a denial or hold leases.
     fn tell(&self, news: Invalidation, names: impl Iterator<Item = Vec<u8>>) {
-        // Others may listen, whatever is kept here.
+        // Other instances may listen, whatever this one caches.
         invalidation::tell(&self.client, news, names);
     }
 
-    /// Forgets what is known of a state that changes, other than by a request that is granted.
+    /// Invalidates a state that changes other than by a granted request.
     fn forget(&self, config: &LimitConfig, name: &[u8]) {
         match &self.deny_cache {
             Some(deny_cache) if config.erased.holds() => deny_cache.forget_released(name),
@@ -338,8 +338,8 @@ impl Inner {
 }
 
 impl Store for RedisStore {
-    /// An answer in any case: from Redis, from what is known here, or as [`Options::when_down`] says. An error only for a
-    /// limit that can't be kept on Redis.
+    /// Always answers: from Redis, from local data, or according to [`Options::when_down`]. Returns an error only for a
+    /// limit that can't be stored on Redis.
     async fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Result<Decision, StoreError> {
         let mut items = self.inner.client.items(asks, now, max_wait)?;
         Ok(self.inner.ask(Op::Take, &mut items, now).await)
@@ -350,7 +350,8 @@ impl Store for RedisStore {
         Ok(self.inner.ask(Op::Peek, &mut items, now).await)
     }
 
-    /// Told of resets by all instances, its own included; and when some may have been missed, since Redis was unreachable.
+    /// Registers a listener for resets by all instances, including this one; it is also notified when resets may have
+    /// been missed because Redis was unreachable.
     fn on_reset(&self, listener: Weak<dyn ResetListener>) {
         self.inner.listeners.add(listener);
         self.inner.listen();
@@ -360,7 +361,8 @@ impl Store for RedisStore {
         Self::is_made_here(decision)
     }
 
-    /// Gives back where it was taken from. An error if that was Redis and it is away: then time gives it back.
+    /// Refunds to the source of the permits. Returns an error if that was Redis and it is unreachable: then time
+    /// refills them.
     async fn refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
         match self.inner.take_back(asks, decision, now)? {
             Some(returned) => self.inner.hand_in(returned, now).await.map_err(|error| self.failed(&error)),
@@ -368,7 +370,7 @@ impl Store for RedisStore {
         }
     }
 
-    /// The same, on its way when this returns: what this process decides from now on knows of it.
+    /// The same, started when this returns: later decisions of this process take it into account.
     fn start_refund(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture {
         self.spawn_refund(asks, decision, now)
     }
@@ -388,7 +390,8 @@ impl Store for RedisStore {
         Ok(())
     }
 
-    /// Makes a key as good as new, here at once and on Redis. An error if Redis is away: there it is as it was.
+    /// Resets a key, in this process at once and on Redis. Returns an error if Redis is unreachable: its state is
+    /// unchanged then.
     async fn reset(&self, limit: &Limit, key: &[u8], now: Timestamp) -> Result<(), StoreError> {
         let inner = &self.inner;
         let config = inner.client.config(limit)?;
@@ -404,8 +407,8 @@ impl Store for RedisStore {
         done.map_err(|error| self.failed(&error))
     }
 
-    /// Holds what `decision`, the answer to `asks`, put in flight for as long again as [`Options::permits_for`] says; for
-    /// work that takes longer. What was not put in flight, or has ended already, stays as it is.
+    /// Extends the permits held by `decision`, the answer to `asks`, for another [`Options::permits_for`]; for work
+    /// that takes longer. Permits that are not held, or have been released already, are unchanged.
     async fn extend(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> Result<(), StoreError> {
         if !decision.is_granted() || Self::is_made_here(decision) {
             return Ok(());
@@ -420,22 +423,22 @@ impl Store for RedisStore {
         client.hand_in(Op::Extend, &mut held, Under::Ours, moment).await.map_err(|error| self.failed(&error))
     }
 
-    /// Three times in the time that [`Options::permits_for`] says, so that one may be lost.
+    /// A third of [`Options::permits_for`], so that one call may be lost.
     fn extend_every(&self) -> Option<Duration> {
         Some(self.permits_for() / 3)
     }
 
-    /// Forgets how a limit is kept that nobody asks for any more. Its counts stay.
+    /// Removes the config of a limit that is no longer used. Its counts stay.
     fn forget(&self, limit: &Limit) {
         self.inner.client.configs.forget(limit.id());
         self.inner.fallback.forget(limit.id());
     }
 
-    /// Numbers the configuration that limits belong to which are new or change from now on; 0 unless you say otherwise.
+    /// Sets the number of the configuration for limits that are new or change from now on; default 0.
     ///
-    /// While a new configuration is rolled out, some processes still have the old one. Where configurations are numbered,
-    /// the highest number that a key has seen counts for all who share the limit, also for those with a lower one; a line in
-    /// the log says so. Without numbers each goes by its own.
+    /// While a new configuration is rolled out, some processes still have the old one. Where configurations are
+    /// numbered, the highest number that a key has seen applies to all processes that share the limit, also to those
+    /// with a lower one, which log a line about it. Without numbers each process uses its own.
     fn configure(&self, number: u64) {
         self.inner.client.configs.configure(number);
     }

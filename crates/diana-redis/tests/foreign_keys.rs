@@ -1,5 +1,5 @@
-//! A key at one of our names that is not ours: its requests are decided without Redis, the log tells which key it is, and
-//! nobody else notices.
+//! A foreign key at one of Diana's names: its requests are decided without Redis, the log names the key, and other keys
+//! are not affected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]
 
@@ -16,10 +16,10 @@ use support::*;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// All that was logged in this process, one line an event.
+/// All log output of this process, one line per event.
 static LOG: LazyLock<Arc<Mutex<String>>> = LazyLock::new(|| {
     let log = Arc::new(Mutex::new(String::new()));
-    // For the whole process: what runs behind requests logs on other threads.
+    // For the whole process: background tasks log on other threads.
     tracing::subscriber::set_global_default(Log(Arc::clone(&log))).unwrap();
     log
 });
@@ -58,7 +58,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// The lines that speak of `key`.
+/// Returns the lines that contain `key`.
 fn logged(key: &str) -> Vec<String> {
     LOG.lock().lines().filter(|line| line.contains(key)).map(str::to_owned).collect()
 }

@@ -1,7 +1,8 @@
-//! Algorithms by name, with the options that each takes in a rule: open for those of others.
+//! Algorithms by name, with the options that each has in a rule. Custom ones can be added.
 //!
-//! A rule says `algorithm: NAME`, and beside it what that algorithm wants to know. A [`Registry`](crate::Registry) knows the
-//! names. Diana's own are registered like any other, so a new one is a new entry, and files that do not name it stay as they are.
+//! A rule has `algorithm: NAME`, and beside it the options of that algorithm. A [`Registry`](crate::Registry) has the
+//! names. The built-in algorithms are registered like any other, so a new one is a new entry, and files that do not
+//! name it are not affected.
 
 pub(crate) mod built_in;
 mod options;
@@ -13,7 +14,7 @@ use std::any::Any;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
-/// An algorithm with its parameters, whatever it is: what a limit of a rule comes to.
+/// An algorithm of any type, with its parameters: the result of parsing a limit.
 ///
 /// ```
 /// use diana_core::{FixedWindow, TokenBucket};
@@ -58,35 +59,34 @@ impl<A: Algorithm> AnyConfigured for A {
 }
 
 impl Configured {
-    /// This algorithm.
+    /// Wraps an algorithm.
     pub fn new(algorithm: impl Algorithm) -> Self {
         Self { algorithm: Arc::new(algorithm), words: None }
     }
 
-    /// The same, and what it means in words, for people who look at their rules: `at most 5 a second`. Diana's own algorithms
-    /// have words already.
+    /// Sets a description, for displaying rules: `at most 5 a second`. The built-in algorithms already have one.
     #[must_use]
     pub fn describe(self, words: impl Into<Arc<str>>) -> Self {
         Self { words: Some(words.into()), ..self }
     }
 
-    /// What it means in words, if somebody said so.
+    /// The description, if one was set.
     pub(crate) fn words(&self) -> Option<&str> {
         self.words.as_deref()
     }
 
-    /// A limit of this algorithm.
+    /// Creates a limit of this algorithm.
     pub fn limit(&self, name: &str) -> Limit {
         self.algorithm.limit(name)
     }
 
-    /// `limit`, changed to this algorithm: its keys keep their use.
+    /// Returns `limit`, changed to this algorithm. Its keys keep their usage.
     #[must_use]
     pub fn changed(&self, limit: &Limit) -> Limit {
         self.algorithm.changed(limit)
     }
 
-    /// The algorithm, if it is an `A`.
+    /// Returns the algorithm, if it is an `A`.
     pub fn algorithm<A: Algorithm>(&self) -> Option<&A> {
         self.algorithm.as_any().downcast_ref()
     }
@@ -104,19 +104,19 @@ impl Debug for Configured {
     }
 }
 
-/// Makes an algorithm from a quota and the options that a rule gives.
+/// Creates an algorithm from a quota and the options of a rule.
 type Build = dyn Fn(Quota, &mut AlgorithmOptions<'_, '_>) -> Option<Configured> + Send + Sync;
 
-/// The JSON Schema of an option, if anything is known about it.
+/// Returns the JSON Schema of an option, if it has one.
 pub(crate) type OptionSchema = fn(&str) -> Option<serde_json::Value>;
 
-/// An algorithm as rules know it.
+/// A registered algorithm.
 #[derive(Clone)]
 pub(crate) struct Kind {
     pub(crate) options: &'static [&'static str],
-    /// What it is, for editors.
+    /// The description, for editors.
     pub(crate) description: Option<&'static str>,
-    /// What each of its options may be, for editors.
+    /// The schema of each option, for editors.
     pub(crate) schema: OptionSchema,
     build: Arc<Build>,
 }
@@ -140,7 +140,7 @@ impl Kind {
     }
 }
 
-/// What a constructor of diana-core said, at the place of the limit.
+/// Reports an error of a diana-core constructor at the location of the limit.
 pub(crate) fn invalid(error: impl fmt::Display, options: &mut AlgorithmOptions<'_, '_>) {
     let span = options.span();
     options.problem(Problem::new(span, error.to_string()));

@@ -1,10 +1,10 @@
-//! Amounts of data as people write them: `512KiB`, `10MB`, and rates such as `512KiB/s` or `100Mbit/s`.
+//! Byte sizes as people write them: `512KiB`, `10MB`, and rates such as `512KiB/s` or `100Mbit/s`.
 
 use crate::scalar::wrong_quota;
 use diana_core::{MAX_PERMITS, Quota, parse_duration};
 use std::fmt;
 
-/// Reads how many bytes in how long, as `bandwidth` has it: `512KiB/s`, `100Mbit/s`, `1 GiB/min`. A permit is a byte.
+/// Parses a byte rate, as in `bandwidth`: `512KiB/s`, `100Mbit/s`, `1 GiB/min`. A permit is a byte.
 ///
 /// ```
 /// use diana_rules::parse_byte_rate;
@@ -14,12 +14,12 @@ use std::fmt;
 /// ```
 ///
 /// # Errors
-/// What is wrong, and what would do.
+/// Returns the problem, and a suggested fix.
 pub fn parse_byte_rate(text: &str) -> Result<Quota, InvalidByteRate> {
     rate(text).map_err(InvalidByteRate)
 }
 
-/// Why something is no rate of bytes: what is wrong, and what would do.
+/// The reason why a text is not a byte rate: the problem, and a suggested fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidByteRate(String);
 
@@ -31,7 +31,7 @@ impl fmt::Display for InvalidByteRate {
 
 impl std::error::Error for InvalidByteRate {}
 
-/// Each unit and its bits.
+/// Each unit and its size in bits.
 const UNITS: [(&str, u128); 13] = [
     ("b", 8),
     ("byte", 8),
@@ -49,7 +49,7 @@ const UNITS: [(&str, u128); 13] = [
 ];
 const KNOWN: &str = "B, kB, MB, GB, KiB, MiB, GiB, kbit, Mbit or Gbit";
 
-/// An amount, in bytes; or what is wrong with it.
+/// Parses a size in bytes. The error is the problem.
 pub(crate) fn amount(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|character: char| !character.is_ascii_digit() && character != '_').unwrap_or(text.len());
@@ -70,7 +70,7 @@ pub(crate) fn amount(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A rate, as bytes in a time; or what is wrong with it.
+/// Parses a rate as bytes per period. The error is the problem.
 pub(crate) fn rate(text: &str) -> Result<Quota, String> {
     let split =
         text.split_once('/').ok_or_else(|| format!("`{text}` is no rate; write an amount and a time, as 512KiB/s"));

@@ -1,6 +1,6 @@
-//! Rules in words, for people who want to know what their file means.
+//! Descriptions of rules in plain English.
 //!
-//! What is said is taken from what the rule came to, not from its text: whoever reads it sees what will happen.
+//! They are made from the parsed rule, not from its text, so that they show the actual behavior.
 
 mod gateway;
 mod limit;
@@ -16,23 +16,23 @@ use std::fmt;
 pub use store::describe_store;
 pub use table::table;
 
-/// One rule in words.
+/// The description of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleDescription {
-    /// Whom it counts: `each account`, `everyone together`.
+    /// The keys that it counts: `each account`, `everyone together`.
     pub who: String,
-    /// Which requests it is about: `GET /search/**`.
+    /// The requests that it matches: `GET /search/**`.
     pub what: String,
-    /// How much is allowed: `at most 100 a second (200 at once), and at most 20000 an hour`.
+    /// The limit: `at most 100 a second (200 at once), and at most 20000 an hour`.
     pub limit: String,
-    /// What happens beyond: `refused with 429`.
+    /// The handling of requests over the limit: `refused with 429`.
     pub beyond: String,
-    /// What else is to be known: who is let through, who has other limits, what a request costs.
+    /// Other settings: listed keys, overrides, the cost of a request.
     pub notes: Vec<String>,
 }
 
-/// What a rule means, in words.
+/// Describes a rule.
 ///
 /// ```
 /// use diana_rules::{Document, Registry, RuleFile, describe};
@@ -56,7 +56,7 @@ pub fn describe(rule: &Rule) -> RuleDescription {
 }
 
 impl fmt::Display for RuleDescription {
-    /// As one sentence, with the notes behind it.
+    /// One sentence, followed by the notes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { who, what, limit, beyond, notes } = self;
         write!(f, "{who}, {what}: {limit}; beyond that {beyond}")?;
@@ -76,7 +76,7 @@ fn beyond(rule: &Rule) -> String {
             let words = if rule.answer.is_some() { ", in your own words" } else { "" };
             format!("refused with {}{words}", rule.status)
         }
-        OverLimit::Divert(upstream) => format!("goes to {upstream}"),
+        OverLimit::Reroute(upstream) => format!("goes to {upstream}"),
     };
     match (rule.wait, rule.queue) {
         (None, _) => end,
@@ -116,7 +116,7 @@ fn notes(rule: &Rule) -> Vec<String> {
     }
     if !rule.overrides.is_empty() {
         let each = rule.overrides.iter().map(|own| {
-            // Whoever names an address of IPv6 names the customer's /64.
+            // An IPv6 address stands for its /64 network.
             let whose =
                 rule.by.network_of(&own.written).map_or_else(|| own.written.clone(), |network| network.to_string());
             format!("{whose} has {}", limit::all(&own.limits))
@@ -141,10 +141,10 @@ fn notes(rule: &Rule) -> Vec<String> {
     notes
 }
 
-/// The most of a list that is said.
+/// The maximum number of list entries to show.
 const MOST: usize = 5;
 
-/// The first few, and how many more there are.
+/// Joins the first few values and the number of the remaining ones.
 fn some(values: impl ExactSizeIterator<Item = String>, between: &str) -> String {
     let more = values.len().saturating_sub(MOST);
     let mut said = values.take(MOST).collect::<Vec<_>>().join(between);

@@ -1,4 +1,4 @@
-//! A document as users write it: a text with a name, in one of several formats, which all become the same [tree](Node).
+//! A document as users write it: a named text, in one of several formats, each parsed into the same [tree](Node).
 
 pub(crate) mod node;
 mod toml;
@@ -10,10 +10,10 @@ use node::Node;
 use std::fmt;
 pub(crate) use variables::Replaced;
 
-/// The largest document that is read, in bytes: some ten thousand rules.
+/// The maximum size of a document, in bytes: some ten thousand rules.
 pub(crate) const LARGEST: usize = 16 << 20;
 
-/// A text that has a name, so that people find the line that is meant.
+/// A text with a name, so that problems can refer to a file and line.
 ///
 /// ```
 /// use diana_rules::{Document, Value};
@@ -33,10 +33,10 @@ pub struct Document {
     format: Format,
 }
 
-/// How a document is written.
+/// The format of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// YAML, which JSON is too.
+    /// YAML, of which JSON is a subset.
     #[default]
     Yaml,
     /// TOML.
@@ -44,7 +44,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's name tells: TOML for `.toml`, else YAML.
+    /// Returns the format for a file name: TOML for `.toml`, else YAML.
     pub fn of_name(name: &str) -> Self {
         let is_toml = name.rsplit_once('.').is_some_and(|(_, extension)| extension.eq_ignore_ascii_case("toml"));
         if is_toml { Self::Toml } else { Self::Yaml }
@@ -52,20 +52,20 @@ impl Format {
 }
 
 impl Document {
-    /// A document in the format that its name tells.
+    /// Creates a document in the format that its name implies.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         let name = name.into();
         let format = Format::of_name(&name);
         Self { name, text: text.into(), format }
     }
 
-    /// The same text in another format: where it does not come from a file.
+    /// Sets the format, for a text that does not come from a file.
     #[must_use]
     pub fn with_format(self, format: Format) -> Self {
         Self { format, ..self }
     }
 
-    /// What people call it: a path or a URL.
+    /// The name: a path or a URL.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -75,7 +75,7 @@ impl Document {
         &self.text
     }
 
-    /// Reads the text. What it says is not looked at yet.
+    /// Parses the text into a tree. Does not check the fields.
     pub fn parse(&self) -> Result<Node, Problems> {
         if self.text.len() > LARGEST {
             let problem = Problem::new(node::Span::default(), format!("it has {} bytes", self.text.len()))
@@ -89,7 +89,7 @@ impl Document {
         parsed.map_err(|problem| self.problems([problem]))
     }
 
-    /// Reads the text, and puts what `variable` says in the place of each `${NAME}` in a value.
+    /// Parses the text, and replaces each `${NAME}` in a value with the result of `variable`.
     ///
     /// ```
     /// use diana_rules::{Document, Value};
@@ -106,7 +106,7 @@ impl Document {
         self.parse_replacing(variable).map(|(tree, _)| tree)
     }
 
-    /// The same, and which variables were replaced.
+    /// Like `parse_with`; also returns the variables that were replaced.
     pub(crate) fn parse_replacing(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -117,14 +117,14 @@ impl Document {
         if found.is_empty() { Ok((tree, replaced)) } else { Err(self.problems(found)) }
     }
 
-    /// Problems of this document.
+    /// Creates [`Problems`] for this document.
     pub fn problems(&self, problems: impl IntoIterator<Item = Problem>) -> Problems {
         Problems::new(self, problems)
     }
 }
 
 impl fmt::Debug for Document {
-    /// Without the text, which may have passwords in it.
+    /// Omits the text, which may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, text, format } = self;
         f.debug_struct("Document").field("name", name).field("format", format).field("length", &text.len()).finish()

@@ -1,32 +1,34 @@
 //! Expressions over a request: `when: 'request.headers["x-test"] != "1"'`, `cost: 'int(request.query.n)'`, `by: cel("...")`.
 //!
-//! They are written in [CEL], the language that gateways and Kubernetes use for the same. The crate `cel` parses them; what it
-//! gives is checked at load and made into a small tree of our own, which is what requests are asked with. So a typo is an
-//! error when the rules are read, and not a surprise at night; and a request builds no maps and compiles no regexes.
+//! They are written in [CEL], the language that gateways and Kubernetes use for the same purpose. The crate `cel`
+//! parses them; its tree is checked at load time and lowered into our own small tree, which is evaluated for each
+//! request. So a typo is an error when the rules are loaded, not a failure in production; and evaluation builds no maps
+//! and compiles no regexes.
 //!
 //! [CEL]: https://cel.dev
 //!
-//! # What there is
+//! # Supported syntax
 //!
 //! | | |
 //! |---|---|
 //! | the request | `request.method`, `.path`, `.host`, `.ip`, `.headers["x-a"]`, `.cookies["c"]`, `.query["q"]`, `.params["id"]`, `.jwt["sub"]`; also `.params.id`, and `` .headers.`x-a` `` |
 //! | names | `account`, `device`, and those that `identity` defines |
-//! | is it there? | `has(request.query.q)`, `"x-a" in request.headers` |
+//! | presence | `has(request.query.q)`, `"x-a" in request.headers` |
 //! | constants | `"text"`, `'text'`, `r'raw'`, `1`, `1u`, `1.5`, `true` |
-//! | truth | `a && b`, <code>a &#124;&#124; b</code>, `!a`, `a ? b : c` |
-//! | comparing | `==`, `!=`, `<`, `<=`, `>`, `>=`; `a in ['x', 'y']` |
-//! | numbers | `+`, `-`, `*`, `/`, `%`, with two of one type; `int(a)`, `uint(a)`, `double(a)` |
+//! | logic | `a && b`, <code>a &#124;&#124; b</code>, `!a`, `a ? b : c` |
+//! | comparison | `==`, `!=`, `<`, `<=`, `>`, `>=`; `a in ['x', 'y']` |
+//! | numbers | `+`, `-`, `*`, `/`, `%`, with both operands of one type; `int(a)`, `uint(a)`, `double(a)` |
 //! | texts | `a + b`, `a.startsWith(b)`, `a.endsWith(b)`, `a.contains(b)`, `a.matches('regex')`, `a.size()`, `a.lowerAscii()`, `a.upperAscii()`, `a.trim()`, `string(a)`, `bool(a)` |
-//! | addresses | `cidr('10.0.0.0/8').containsIP(request.ip)`, as in Kubernetes; what is no address is in no network |
-//! | lists | `['/a', '/b'].exists(p, request.path.startsWith(p))`, and `all`: over constants only, which bounds them |
+//! | addresses | `cidr('10.0.0.0/8').containsIP(request.ip)`, as in Kubernetes; an invalid address is in no network |
+//! | lists | `['/a', '/b'].exists(p, request.path.startsWith(p))`, and `all`: only over constants, which bounds their cost |
 //!
-//! Types are checked as CEL's own checker does: everything of a request is a text, and an absent one is `""`. Not there: `null`,
-//! bytes, maps, messages, times, lists as values, `map`, `filter`, `exists_one`. A regex may have 64 KiB once it is compiled.
+//! Types are checked as CEL's own checker does: every attribute of a request is a string, and an absent one is `""`.
+//! Not supported: `null`, bytes, maps, messages, times, lists as values, `map`, `filter`, `exists_one`. A compiled
+//! regex may take 64 KiB.
 //!
 //! # What always holds (expression/tests.rs)
 //! - No text makes [`compile`](Expression::compile) panic or overflow a stack, on any thread.
-//! - No request makes an expression panic, run long or need much stack, whatever it says.
+//! - No request makes an expression panic, run long or use much stack.
 
 mod call;
 mod error;
@@ -47,10 +49,10 @@ use std::fmt;
 use std::sync::Arc;
 use tree::{Tree, Value};
 
-/// Names that every expression knows.
+/// Names that every expression may use.
 const NAMES: [&str; 2] = ["account", "device"];
 
-/// An expression over a request, ready to be asked. The [module](self) tells what can be written.
+/// A compiled expression over a request. The [module](self) documents the syntax.
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, Expression};
@@ -88,14 +90,14 @@ struct Inner {
 }
 
 impl Expression {
-    /// Reads an expression. It can be at most 4 KiB long, and nest 32 deep.
+    /// Compiles an expression. It can be at most 4 KiB long, and nest 32 levels deep.
     ///
-    /// The parser needs a big stack, so this runs on a thread of its own for a moment: it is for loading, not for requests.
+    /// The parser needs a big stack, so this runs on a temporary thread: call it at load time, not for each request.
     pub fn compile(text: &str) -> Result<Self, InvalidExpression> {
         Self::compile_with(text, &[])
     }
 
-    /// As [`compile`](Self::compile), with further names that a request may be known by, such as those of `identity`.
+    /// Like [`compile`](Self::compile), with additional names, such as those of `identity`.
     ///
     /// ```
     /// use diana_rules::Expression;
@@ -110,7 +112,7 @@ impl Expression {
         Self::with_names(text, &names)
     }
 
-    /// An expression that sees the request, and no names at all.
+    /// Compiles an expression that may use `request`, but no names.
     pub(crate) fn of_request_only(text: &str) -> Result<Self, InvalidExpression> {
         Self::with_names(text, &[])
     }
@@ -124,22 +126,22 @@ impl Expression {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The text, as it was written.
+    /// The source text.
     pub fn text(&self) -> &str {
         &self.inner.text
     }
 
-    /// What it gives. A condition has to give a `bool`, and a cost a number.
+    /// The type of the result. A condition must be a `bool`, and a cost a number.
     pub fn kind(&self) -> Kind {
         self.inner.kind
     }
 
-    /// What must be known about a request.
+    /// The attributes that the expression reads.
     pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.inner.attributes.iter()
     }
 
-    /// The truth that it is for every request, if it is one whatever they say.
+    /// Returns the result of a condition that is the same for every request, else `None`.
     ///
     /// ```
     /// use diana_rules::Expression;
@@ -155,7 +157,7 @@ impl Expression {
         }
     }
 
-    /// Whether it holds for a request.
+    /// Returns `true` if the condition is true for a request.
     pub fn holds(&self, request: &dyn Attributes) -> Result<bool, ExpressionFailed> {
         match evaluate(&self.inner.tree, Some(request))? {
             Value::Bool(value) => Ok(value),
@@ -163,7 +165,7 @@ impl Expression {
         }
     }
 
-    /// How much it is for a request, in whole numbers: a fraction is rounded up.
+    /// Evaluates a number for a request. A fraction is rounded up.
     pub fn count(&self, request: &dyn Attributes) -> Result<u64, ExpressionFailed> {
         let below = ExpressionFailed::new("a count was below zero, or too large");
         match evaluate(&self.inner.tree, Some(request))? {
@@ -174,14 +176,14 @@ impl Expression {
         }
     }
 
-    /// What it is for a request, as a text.
+    /// Evaluates the expression for a request, as a string.
     pub fn text_of(&self, request: &dyn Attributes) -> Result<String, ExpressionFailed> {
         evaluate(&self.inner.tree, Some(request)).map(|value| written(value).into_owned())
     }
 }
 
 impl PartialEq for Expression {
-    /// By the text.
+    /// Compares the source texts.
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()
     }

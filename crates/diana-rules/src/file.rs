@@ -1,10 +1,10 @@
-//! A whole rule file: the rules, and what stands above them.
+//! A whole rule file: its sections and its rules.
 //!
 //! # The version
-//! `version: 1` says by which rules the file is read; a file that does not say is read by the newest that this program knows to
-//! be compatible, which is 1. What a version accepts, every later program accepts, with the same meaning: new fields and new
-//! names are added, none is taken away and none changes its meaning. A change that old files would not survive is a new
-//! version, and files of the old one are read as before.
+//! `version: 1` selects the format of the file; a file without it is read as version 1, the newest compatible version.
+//! Every later program accepts what a version accepts, with the same meaning: fields and names are added, and none is
+//! removed or changes its meaning. A change that would break old files is a new version, and files of the old version
+//! are read as before.
 
 mod address;
 pub(crate) mod admin;
@@ -36,20 +36,20 @@ use std::sync::Arc;
 pub use store::{Lease, MemorySection, OnFullKeys, RedisSection, StoreSection, WhenRedisIsDown};
 pub use unset::NotChecked;
 
-/// The newest version of the file that is known.
+/// The newest known version of the file.
 pub(crate) const NEWEST_VERSION: u64 = 1;
-/// What a refusal answers, unless somebody says otherwise.
+/// The default status of a denied request.
 const STATUS: u16 = 503;
-/// The most rules of one file.
+/// The maximum number of rules in one file.
 pub(crate) const MOST_RULES: usize = 100_000;
 
 /// The fields at the top of a file.
 pub(crate) const FIELDS: [&str; 10] =
     ["version", "revision", "gateway", "admin", "identity", "store", "remote", "status", "answer", "rules"];
-/// The fields of a document from a configuration centre: what is about the machine stays with the machine.
+/// The fields of a document from a config server. Machine-specific sections are allowed only in the local file.
 const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "answer", "rules"];
 
-/// What a rule file says.
+/// The content of a rule file.
 ///
 /// ```
 /// use diana_rules::{Document, Registry, RuleFile};
@@ -67,30 +67,30 @@ const REMOTE_FIELDS: [&str; 6] = ["version", "revision", "identity", "status", "
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleFile {
-    /// Which state of the rules this is, counted by whoever writes them; 0 if nobody counts.
+    /// The revision of the rules, maintained by their author; 0 if the file has none.
     pub revision: u64,
-    /// What listens, and where requests go.
+    /// The listeners and upstreams.
     pub gateway: Option<Gateway>,
-    /// Where health, metrics and the rules in force are shown.
+    /// The admin API: health, metrics and the active rules.
     pub admin: Option<Admin>,
-    /// Where the standard keys come from.
+    /// The sources of the standard keys.
     pub identity: Identity,
-    /// Where the counts are.
+    /// Where the counts are stored.
     pub store: StoreSection,
-    /// Where rules come from that win over these.
+    /// The config server, whose rules take precedence over the rules of this file.
     pub remote: Option<RemoteSection>,
-    /// What a refusal answers, unless its rule says otherwise.
+    /// The status of a denied request, unless its rule has its own.
     pub status: u16,
-    /// What a refusal says in the user's own words, unless its rule says otherwise.
+    /// The custom response body of a denied request, unless its rule has its own.
     pub answer: Option<Arc<CustomResponse>>,
     /// The rules, in order.
     pub rules: Vec<Rule>,
-    /// What is not wrong, but most likely not meant.
+    /// Constructs that are valid, but most likely a mistake.
     pub warnings: Option<Problems>,
 }
 
 impl Default for RuleFile {
-    /// No rules, and counts in this process.
+    /// No rules; counts are stored in this process.
     fn default() -> Self {
         Self {
             revision: 0,
@@ -108,7 +108,7 @@ impl Default for RuleFile {
 }
 
 impl RuleFile {
-    /// Reads a file, with `${VARIABLES}` from the environment. All that is wrong is told at once.
+    /// Reads a file, with `${VARIABLES}` from the environment. All problems are reported at once.
     pub fn read(document: &Document, registry: &Registry) -> Result<Self, Problems> {
         Self::read_with(document, registry, |name| std::env::var(name).ok())
     }
@@ -126,10 +126,10 @@ impl RuleFile {
         told(document, &tree, file, problems)
     }
 
-    /// This file with the rules of a document from a configuration centre in place of its own.
+    /// Returns this file with its rules replaced by those of a document from a config server.
     ///
-    /// The document has `rules`, and may have `identity`, `status` and `answer`; all else is the machine's own. `${VARIABLES}` are not
-    /// replaced in it: the environment of a machine is not for others to read.
+    /// The document has `rules`, and may have `identity`, `status` and `answer`; all other sections stay local.
+    /// `${VARIABLES}` are not replaced in it: the config server must not be able to read the environment of a machine.
     pub fn with_remote(&self, document: &Document, registry: &Registry) -> Result<Self, Problems> {
         let tree = document.parse()?;
         let mut problems = Vec::new();
@@ -157,9 +157,9 @@ impl RuleFile {
         };
         file.check_listening(admin_at, problems);
         let vocabulary = Scope { registry, identity: &file.identity, gateway: has_gateway, paths: None, call: None };
-        // With a configuration centre, the local rules are what serves without it, and may be left out.
+        // With a config server, the local rules are a fallback. They are required only with `when_down: local`:
         let falls_back = file.remote.as_ref().is_some_and(|remote| remote.when_down == WhenRemoteIsDown::Local);
-        // Without them, nothing would be limited while the config server is unreachable.
+        // without them, nothing would be limited while the config server is unreachable.
         let may_lack = has_remote && !falls_back;
         let rules = if may_lack { fields.take("rules") } else { fields.require("rules", problems) };
         let rules = rules.map(|node| file.read_rules(node, &vocabulary, problems)).unwrap_or_default();
@@ -167,7 +167,7 @@ impl RuleFile {
         Some(Self { rules, ..file })
     }
 
-    /// Two can't listen in the same place.
+    /// Reports an address on which both the gateway and the admin API would listen.
     fn check_listening(&self, admin_at: Option<Span>, problems: &mut Vec<Problem>) {
         let (Some(gateway), Some(admin), Some(at)) = (&self.gateway, &self.admin, admin_at) else { return };
         if let Some(twice) = admin.listen.iter().find(|address| gateway.listens_on(address)) {
@@ -200,7 +200,7 @@ impl RuleFile {
         Some(Self { rules: rules.unwrap_or_default(), ..file })
     }
 
-    /// What is most likely not meant in the document that the rules are from.
+    /// Collects warnings about the document that the rules are from.
     fn warn(&self, tree: &Node) -> Vec<Problem> {
         let places = rules_in(tree).iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
         warnings::of(&self.rules, |rule| name_of(places.get(&rule.span).copied(), rule))
@@ -229,7 +229,7 @@ impl RuleFile {
         }
         let places = items.iter().map(|item| (item.span, item)).collect::<HashMap<_, _>>();
         let place = |rule: &Rule| name_of(places.get(&rule.span).copied(), rule);
-        // Also of rules that are wrong otherwise, so that all is reported at once.
+        // Also checks rules with other problems, so that all problems are reported at once.
         let mut known = HashSet::new();
         for name in items.iter().filter_map(name_in) {
             if let Some(text) = name.text().filter(|text| !text.is_empty() && !known.insert(*text)) {
@@ -242,7 +242,7 @@ impl RuleFile {
     }
 }
 
-/// The rules of a document, as they are written.
+/// The nodes of a document's rules.
 fn rules_in(tree: &Node) -> &[Node] {
     let Value::Map(entries) = &tree.value else { return &[] };
     match entries.iter().find(|entry| entry.key == "rules").map(|entry| &entry.node.value) {
@@ -251,7 +251,7 @@ fn rules_in(tree: &Node) -> &[Node] {
     }
 }
 
-/// The name of a rule, as it is written.
+/// The node of a rule's name.
 fn name_in(item: &Node) -> Option<&Node> {
     match &item.value {
         Value::Map(entries) => entries.iter().find(|entry| entry.key == "name").map(|entry| &entry.node),
@@ -259,7 +259,7 @@ fn name_in(item: &Node) -> Option<&Node> {
     }
 }
 
-/// Where a rule's name stands.
+/// The location of a rule's name.
 fn name_of(item: Option<&Node>, rule: &Rule) -> Span {
     item.and_then(name_in).map_or(rule.span, |name| name.span)
 }

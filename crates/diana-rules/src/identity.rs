@@ -1,4 +1,4 @@
-//! Where the standard keys come from: which header, cookie or claim is the account, the device, the tenant.
+//! The sources of the standard keys: the header, cookie or claim that is the account, the device, the tenant.
 
 mod key;
 pub(crate) mod settings;
@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use token::{Token, Tokens};
 
-/// Where names such as `account` come from, and how tokens are verified.
+/// Defines names such as `account`, and how tokens are verified.
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, Document, Identity};
@@ -39,36 +39,38 @@ use token::{Token, Tokens};
 /// # Ok::<(), diana_rules::Problems>(())
 /// ```
 ///
-/// | source | is |
+/// | source | value |
 /// |---|---|
-/// | `header(x)`, `cookie(x)`, `query(x)`, `ip`, `host`, `method` | what the request says |
-/// | `jwt(claim)` | a claim of the request's token, if it is good; `a.b` is `b` inside of `a` |
-/// | `cel("...")` | what an [expression](crate::Expression) over `request` gives; it sees no other names |
+/// | `header(x)`, `cookie(x)`, `query(x)`, `ip`, `host`, `method` | the attribute of the request |
+/// | `jwt(claim)` | a claim of the request's token, if the token is valid; `a.b` is `b` inside of `a` |
+/// | `cel("...")` | the result of an [expression](crate::Expression) over `request`; it can't use other names |
 ///
-/// What is empty is absent. `jwt` says how tokens are verified: `secret`, `public_key` (PEM) with its `algorithm`, or
-/// `verify: false` where somebody before us does it; and `from`, `issuer`, `audience` and `leeway`. A token that is not good
-/// claims nothing, but a request with one is not a request without one: [`Attributes::doubt`] tells.
+/// An empty value counts as absent. `jwt` configures how tokens are verified: `secret`, `public_key` (PEM) with its
+/// `algorithm`, or `verify: false` if a proxy in front of Diana verifies them; and `from`, `issuer`, `audience` and
+/// `leeway`. An invalid token has no claims, but its request is not treated as one without a token: see
+/// [`Attributes::doubt`].
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     sources: Vec<(Box<str>, Source)>,
     tokens: Option<Tokens>,
-    /// What is written, but wrong: that has been reported, and rules may name it without being reported for it.
+    /// Names whose definition is invalid. That was reported, so rules that use them cause no further problem.
     unsound: Vec<Box<str>>,
 }
 
-/// Words that mean something else in a rule.
+/// Words that have another meaning in a rule.
 const TAKEN: [&str; 12] =
     ["global", "resource", "ip", "host", "method", "path", "request", "header", "cookie", "query", "param", "cel"];
 
 impl Identity {
-    /// Reads `identity`. What is wrong is told in `problems`.
+    /// Parses `identity`. Reports errors in `problems`.
     pub fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
         let read = Self::read_in_part(node, problems);
         (problems.len() == before).then_some(read)
     }
 
-    /// Reads what is good of `identity`. What is wrong is told in `problems`; its names are known all the same.
+    /// Parses the valid part of `identity`. Reports errors in `problems`; names with an invalid definition are still
+    /// defined.
     pub(crate) fn read_in_part(node: &Node, problems: &mut Vec<Problem>) -> Self {
         let entries = match &node.value {
             Value::Map(entries) => entries,
@@ -84,7 +86,7 @@ impl Identity {
         for entry in entries {
             let (name, known) = (entry.key.as_str(), read.sources.len());
             if entry.node.value == Value::Null {
-                // Whoever forgets where the account comes from must not be left without one.
+                // A forgotten value must not leave the rules without an account.
                 empty(entry, problems);
                 read.unsound.push(name.into());
                 continue;
@@ -117,23 +119,23 @@ impl Identity {
         read
     }
 
-    /// The names that it defines, in the order of the file.
+    /// The defined names, in the order of the file.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let unsound = self.unsound.iter().filter(|name| &***name != "jwt");
         self.sources.iter().map(|(name, _)| name).chain(unsound).map(|name| &**name)
     }
 
-    /// Whether it says how tokens are verified, without which `jwt(claim)` means nothing.
+    /// Returns `true` if token verification is configured, which `jwt(claim)` requires.
     pub fn knows_tokens(&self) -> bool {
         self.tokens.is_some() || self.unsound.iter().any(|name| &**name == "jwt")
     }
 
-    /// A request, with what it says about whom it is from. A token is verified once, and only if somebody asks for a claim.
+    /// Wraps a request, to resolve these names. A token is verified once, and only if a claim is read.
     pub fn of<'a, A: Attributes + ?Sized>(&'a self, request: &'a A) -> Identified<'a, A> {
         Identified { identity: self, request, token: OnceLock::new() }
     }
 
-    /// What a name stands for, if that is simply something that a request says.
+    /// Returns the attribute that a name stands for, unless it is an expression.
     pub(crate) fn attribute(&self, name: &str) -> Option<&Attribute> {
         match self.source(name)? {
             Source::Of(attribute) => Some(attribute),
@@ -141,7 +143,7 @@ impl Identity {
         }
     }
 
-    /// The names that stand for this very thing.
+    /// The names that stand for this attribute.
     pub(crate) fn names_of(&self, attribute: &Attribute) -> impl Iterator<Item = &str> {
         let is_it = move |source: &Source| matches!(source, Source::Of(own) if own == attribute);
         self.sources.iter().filter(move |(_, source)| is_it(source)).map(|(name, _)| &**name)
@@ -152,11 +154,11 @@ impl Identity {
     }
 }
 
-/// A request whose sender is known by the names of an [`Identity`]. It says all that the request itself says too.
+/// A request with the names of an [`Identity`], in addition to its own attributes.
 pub struct Identified<'a, A: ?Sized> {
     identity: &'a Identity,
     request: &'a A,
-    /// The token, once somebody asked for a claim.
+    /// The token, after a claim was read.
     token: OnceLock<Token>,
 }
 
@@ -172,7 +174,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
         }
     }
 
-    /// Why the token does not say this, although it is there.
+    /// Returns why the claim has no value, although the request has a token.
     fn doubt_about_claim(&self, name: &str) -> Option<Doubt<'_>> {
         match self.token(self.identity.tokens.as_ref()?) {
             Token::Absent | Token::Good(_) => None,
@@ -182,7 +184,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
         }
     }
 
-    /// Why an expression of `identity` gives nothing, although the request has what it asks for.
+    /// Returns why an expression of `identity` has no value, although the request has the attributes that it reads.
     fn doubt_about(&self, expression: &Expression) -> Option<Doubt<'_>> {
         let failed = match expression.text_of(self) {
             Ok(text) if !text.is_empty() => return None,
@@ -190,7 +192,7 @@ impl<A: Attributes + ?Sized> Identified<'_, A> {
             Err(_) => Some(Doubt::Failed),
         };
         let doubts = expression.attributes().filter_map(|asked| doubt_about(self, asked));
-        // One claim of several is nobody's name.
+        // An expression may combine several claims, so a single one does not identify the client.
         let without_claim = |doubt| if matches!(doubt, Doubt::Rejected(_)) { Doubt::Unverified } else { doubt };
         doubts.map(without_claim).next().or(failed)
     }
@@ -200,7 +202,7 @@ impl<A: Attributes + ?Sized> Attributes for Identified<'_, A> {
     fn get(&self, attribute: &Attribute) -> Option<Cow<'_, str>> {
         match attribute {
             Attribute::Named(name) => match self.identity.source(name) {
-                // A source is never a name, so this goes no deeper.
+                // A source is never a name, so this recurses only once.
                 Some(Source::Of(source)) => self.get(source).filter(|value| !value.is_empty()),
                 Some(Source::Expression(expression)) => {
                     expression.text_of(self).ok().filter(|value| !value.is_empty()).map(Cow::Owned)
@@ -242,7 +244,7 @@ impl<A: ?Sized> fmt::Debug for Identified<'_, A> {
     }
 }
 
-/// Why a rule could not call somebody, or something, so.
+/// Returns why a name can't be defined, and a suggested fix.
 pub(crate) fn no_name(name: &str) -> Option<(String, &'static str)> {
     if TAKEN.contains(&name) {
         return Some((format!("`{name}` means something else in a rule"), "another name"));

@@ -1,4 +1,4 @@
-//! Whom a limit counts: `by: account`, `by: [account, ip]`, `by: ip/24`, `by: header(x-api-key)`.
+//! The key that a limit counts by: `by: account`, `by: [account, ip]`, `by: ip/24`, `by: header(x-api-key)`.
 
 mod bytes;
 mod describe;
@@ -13,7 +13,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Whom a limit counts: everyone together, or each combination of what its parts say.
+/// The key that a limit counts by: one global key, or one key for each combination of its parts.
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, KeySpec, Document, KeyBytes, Registry};
@@ -45,14 +45,14 @@ pub struct KeySpec {
     parts: Vec<Part>,
 }
 
-/// Whether the expressions in a call's key came out well.
+/// Whether the expressions in a call's key succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyExpressions {
     Well,
     Failed,
 }
 
-/// What a request lacks, so that nobody can tell whose it is.
+/// The part of a key that a request is missing.
 #[derive(Clone, Copy, Debug)]
 pub struct MissingKeyPart<'a> {
     part: &'a Part,
@@ -60,33 +60,33 @@ pub struct MissingKeyPart<'a> {
 }
 
 impl MissingKeyPart<'_> {
-    /// Whether an expression failed, rather than the request having no such thing.
+    /// Returns `true` if an expression failed, rather than the attribute being absent.
     pub fn is_failure(&self) -> bool {
         self.missing == MissingKey::Failed
     }
 
-    /// Whether the request has what is asked for, such as a token, but nobody can tell what it says.
+    /// Returns `true` if the request has the credential, such as a token, but its value is ambiguous or unverified.
     pub fn is_doubt(&self) -> bool {
         matches!(self.missing, MissingKey::Several | MissingKey::Unverified | MissingKey::Rejected)
     }
 }
 
 impl KeySpec {
-    /// Everyone together.
+    /// The global key: all requests share one count.
     pub const fn everyone() -> Self {
         Self { parts: Vec::new() }
     }
 
-    /// Writes the key of a request behind what is in `key`. If the request lacks something, `key` stays as it is.
+    /// Appends the key of a request to `key`. If a part is missing, `key` is unchanged.
     ///
-    /// A single part stands for itself; of several, each is written with its length, so that no two combinations give the
-    /// same key.
+    /// A single part is written as it is. Each of several parts is prefixed with its length, so that no two
+    /// combinations give the same key.
     pub fn key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
         self.write_key(key, |part, key| part.write(request, key))
     }
 
-    /// As [`key`](Self::key), but a part that comes from a token which can't be believed is written as one that all such requests
-    /// share: `(several)`, `(unverified)`, or `(rejected)` and what it claims.
+    /// Like [`key`](Self::key), but a part from a token that is not trusted is written as a value that all such
+    /// requests share: `(several)`, `(unverified)`, or `(rejected)` with the claim.
     pub(crate) fn doubtful_key(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKeyPart<'_>> {
         self.write_key(key, |part, key| part.write_doubtful(request, key))
     }
@@ -111,9 +111,8 @@ impl KeySpec {
         Ok(())
     }
 
-    /// Writes the key of a call behind what is in `key`. What the call does not tell has a mark of its own in its place, which
-    /// no text is written like, so that one part that is not known does not throw all calls together. Says whether an
-    /// expression failed.
+    /// Appends the key of a call to `key`. A part that the call does not pass is written as a marker byte that occurs
+    /// in no text, so that one unknown part does not merge the keys of all calls. Returns whether an expression failed.
     pub(crate) fn key_of_call(&self, call: &dyn Attributes, key: &mut KeyBytes) -> KeyExpressions {
         let mut told = KeyExpressions::Well;
         for part in &self.parts {
@@ -139,13 +138,13 @@ impl KeySpec {
         told
     }
 
-    /// Whether something of a key is not known, because a call did not tell it.
+    /// Returns `true` if a part of the key is unknown, because a call did not pass it.
     pub fn is_unknown(&self, key: &[u8]) -> bool {
         let is_it = |part: &[u8]| part == [bytes::UNKNOWN];
         if self.parts.len() < 2 { is_it(key) } else { bytes::parts(key).any(is_it) }
     }
 
-    /// A key as people read it: its parts, with a comma between them. What is not known is `(nobody)`.
+    /// Formats a key for display: its parts, separated by commas. An unknown part is `(nobody)`.
     ///
     /// ```
     /// use diana_rules::{Document, Registry, RuleFile};
@@ -166,7 +165,7 @@ impl KeySpec {
         bytes::parts(key).map(shown).collect::<Vec<_>>().join(", ")
     }
 
-    /// Writes the key that stands for `values`, one for each part, as a file writes them.
+    /// Returns the key for `values`, one for each part, as the rule file writes them.
     pub(crate) fn key_of(&self, values: &[&str]) -> KeyBytes {
         let mut key = KeyBytes::new();
         for (part, value) in self.parts.iter().zip(values) {
@@ -184,7 +183,7 @@ impl KeySpec {
         key
     }
 
-    /// Hands each part of a request's key to `look`, until it says that it has seen enough.
+    /// Returns `true` if `look` returns `true` for any part of a request's key.
     pub(crate) fn any_part(&self, request: &dyn Attributes, mut look: impl FnMut(&[u8]) -> bool) -> bool {
         let mut one = KeyBytes::new();
         self.parts.iter().any(|part| {
@@ -193,7 +192,8 @@ impl KeySpec {
         })
     }
 
-    /// Hands each of these values to `look`, as this rule's keys have it, and as an address where it is one.
+    /// Returns `true` if `look` returns `true` for any of these values, each as this rule's keys write it, and as an IP
+    /// address if it is one.
     pub(crate) fn any_value(&self, values: &[&str], look: impl Fn(Option<IpAddr>, &[u8]) -> bool) -> bool {
         self.parts.iter().zip(values).any(|(part, value)| {
             let mut key = KeyBytes::new();
@@ -203,7 +203,7 @@ impl KeySpec {
         })
     }
 
-    /// A value as each part would write it, to be compared with parts of keys.
+    /// Returns a value as each part would write it, for comparison with parts of keys.
     pub(crate) fn part_of(&self, value: &str) -> KeyBytes {
         let mut key = KeyBytes::new();
         match self.parts.first() {
@@ -213,8 +213,8 @@ impl KeySpec {
         key
     }
 
-    /// Checks that values which a file names, one for each part, can be a key; else which can't, what is wrong with it, and
-    /// what would do.
+    /// Checks that values from a file, one for each part, can be a key. The error is the index of the invalid value,
+    /// the problem, and a suggested fix.
     pub(crate) fn check_key(&self, values: &[&str]) -> Result<(), (usize, String, String)> {
         for (nth, (part, value)) in self.parts.iter().zip(values).enumerate() {
             part.check_value(value).map_err(|(what, expected)| (nth, what, expected))?;
@@ -222,43 +222,43 @@ impl KeySpec {
         Ok(())
     }
 
-    /// The network whose count a key shares that a file names by an address of it: `2001:db8::/64` for `2001:db8::7`.
+    /// Returns the network whose count is shared by the address that a file names: `2001:db8::/64` for `2001:db8::7`.
     pub(crate) fn network_of(&self, key: &str) -> Option<IpNet> {
         let [part] = &*self.parts else { return None };
         part.network_of(key)
     }
 
-    /// Whether all that it counts are addresses.
+    /// Returns `true` if every part is an address.
     pub(crate) fn is_of_addresses(&self) -> bool {
         !self.parts.is_empty() && self.parts.iter().all(Part::is_address)
     }
 
-    /// Whether an address is among what it counts.
+    /// Returns `true` if any part is an address.
     pub(crate) fn has_address(&self) -> bool {
         self.parts.iter().any(Part::is_address)
     }
 
-    /// How many parts a key has.
+    /// The number of parts.
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Whether everyone has one count together.
+    /// Returns `true` if all requests share one count.
     pub fn is_everyone(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether each request has a count of its own.
+    /// Returns `true` if each request has its own count.
     pub fn is_each_request(&self) -> bool {
         self.parts.contains(&Part::Request)
     }
 
-    /// Whether somebody else's function is asked, who may want to know anything.
+    /// Returns `true` if a part is a registered function, which may read any attribute.
     pub(crate) fn asks_anything(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Registered(..)))
     }
 
-    /// What must be known about a request.
+    /// The attributes that the key reads.
     pub fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         self.parts.iter().flat_map(Part::attributes)
     }

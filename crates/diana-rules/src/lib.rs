@@ -1,16 +1,18 @@
-//! The rule file of Diana: what users write, checked kindly.
+//! The rule file of Diana: parsing and validation with helpful messages.
 //!
-//! # What is here
-//! - [`Document`] reads YAML, JSON and TOML into one [tree](Node) that knows where each value stands, with `${VARIABLES}` from
-//!   the environment.
-//! - [`Problems`] are told all at once, each with its line and what was expected; [`MapReader`] reads a map field by field, and
-//!   finds what nobody asked for.
-//! - [`LimitRule`] reads what a rule says about its limits, by the algorithms of a [`Registry`], which is open for yours.
-//! - [`KeySpec`] says whom a limit counts, by the [`Attributes`] of a request; [`Match`] which requests a rule is about;
-//!   [`Expression`] what neither can say; [`Identity`] where names such as `account` come from.
-//! - [`RuleSet`] is the rules in force: it finds by an index which are about a request, whose it is, and what it costs.
-//! - `Sources` (feature `sources`) bring rules from a watched file and from a configuration centre.
-//! - [`RuleFile`] is a whole file. [`schema()`] is what editors know about it, and [`table()`] what it means in words.
+//! # Contents
+//! - [`Document`] parses YAML, JSON and TOML into one [tree](Node) that has the location of each value, with
+//!   `${VARIABLES}` from the environment.
+//! - [`Problems`] are reported all at once, each with its line and what was expected; [`MapReader`] reads a map field
+//!   by field, and reports unknown fields.
+//! - [`LimitRule`] parses the limits of a rule, using the algorithms of a [`Registry`], to which you can add your own.
+//! - [`KeySpec`] is the key that a limit counts by, built from the [`Attributes`] of a request; [`Match`] selects the
+//!   requests that a rule applies to; [`Expression`] covers all other conditions; [`Identity`] defines names such as
+//!   `account`.
+//! - [`RuleSet`] is the set of loaded rules: it finds the rules that match a request through an index, its keys, and
+//!   its cost.
+//! - `Sources` (feature `sources`) load rules from a watched file and from a config server.
+//! - [`RuleFile`] is a whole file. [`schema()`] is its JSON Schema for editors, and [`table()`] describes it in words.
 
 mod algorithm;
 mod attributes;
@@ -75,7 +77,7 @@ pub use source::{
 };
 pub use synthetic_request::SyntheticRequest;
 
-/// The page's code, so that it is tested.
+/// Includes the page's code, so that it is tested.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/the-rule-file.md")]
 struct TheRuleFile;

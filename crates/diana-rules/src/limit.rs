@@ -1,4 +1,4 @@
-//! The limits of a rule: how much, how often, and by which algorithm.
+//! The limits of a rule: rate, burst and algorithm.
 //!
 //! ```yaml
 //! limit: 100/s                                        # short for the simple case
@@ -9,8 +9,8 @@
 //! buckets: 10
 //! ```
 //!
-//! `every: 200ms` instead is a minimum interval, `total: 1000` a total, `concurrent: 4` so many at a time;
-//! `concurrent: {limit: 4, burst: 8, delay: 200ms}` lets a few more in after a wait.
+//! Instead of `limit`, `every: 200ms` is a minimum interval, `total: 1000` a total, `concurrent: 4` a concurrency
+//! limit; `concurrent: {limit: 4, burst: 8, delay: 200ms}` admits a few more after a delay.
 
 pub(crate) mod concurrent;
 mod inherit;
@@ -25,26 +25,26 @@ use diana_core::{MinInterval, Quota, TokenBucket, Total};
 pub(crate) use inherit::LimitStyle;
 use std::time::Duration;
 
-/// The algorithm where none is named.
+/// The default algorithm.
 const DEFAULT: &str = "token_bucket";
-/// The fields of one limit that every algorithm has.
+/// The fields of a limit that every algorithm has.
 pub(crate) const COMMON: [&str; 2] = ["rate", "algorithm"];
 
-/// One limit as a rule says it.
+/// One limit of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRule {
-    /// What it comes to.
+    /// The algorithm with its parameters.
     pub configured: Configured,
-    /// The name of its algorithm; of the simple ones, the field's.
+    /// The name of its algorithm; for `every`, `total` and `concurrent`, the field's name.
     pub algorithm: &'static str,
-    /// As it is written, for people.
+    /// The limit as it is written, for display.
     pub written: String,
-    /// Where it stands.
+    /// The location.
     pub span: Span,
 }
 
 impl LimitRule {
-    /// How long the last of so many in line would wait, where that can be told from the rate.
+    /// Returns how long the last request of a full queue would wait, if the rate determines it.
     pub(crate) fn longest_line(&self, queue: Option<u64>) -> Duration {
         let Some(queue) = queue else { return Duration::MAX };
         let bucket = self.configured.algorithm::<TokenBucket>().map(TokenBucket::quota);
@@ -53,7 +53,7 @@ impl LimitRule {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The fields of a rule that have to do with its limits.
+    /// The fields of a rule that define its limits.
     ///
     /// ```
     /// use diana_rules::{LimitRule, Registry};
@@ -68,7 +68,7 @@ impl LimitRule {
         fields
     }
 
-    /// Takes the limits out of a rule's fields. What is wrong is told in `problems`, and left out.
+    /// Takes the limits out of a rule's fields. Reports errors in `problems`, and omits invalid limits.
     ///
     /// ```
     /// use diana_rules::{Document, MapReader, LimitRule, Registry};
@@ -87,7 +87,7 @@ impl LimitRule {
         Self::read_in_style(rule, &LimitStyle::default(), registry, problems).0
     }
 
-    /// The same for a limit in a given style; and the style in which it is written itself, for those that take its place.
+    /// Like `read`, with inherited options. Also returns the options of this limit, for its overrides to inherit.
     pub(crate) fn read_in_style<'a>(
         rule: &mut MapReader<'a>,
         inherited: &LimitStyle<'_>,
@@ -102,12 +102,12 @@ impl LimitRule {
     }
 }
 
-/// The fields that are limits, of which a rule may have several.
+/// The fields that are limits. A rule may have several of them.
 pub(crate) const LIMITS: [&str; 4] = ["limit", "every", "total", "concurrent"];
-/// The fields that may stand beside a single limit, whatever its algorithm.
+/// The fields that may be set beside a single limit, whatever its algorithm.
 const BESIDE: [&str; 1] = ["algorithm"];
 
-/// What a rule says about its limits, each field as it is written.
+/// The limit fields of a rule, as they are written.
 #[derive(Clone, Copy, Debug, Default)]
 struct LimitFields<'a> {
     limit: Option<&'a Node>,
@@ -116,8 +116,8 @@ struct LimitFields<'a> {
     concurrent: Option<&'a Node>,
 }
 
-/// Reads the limits of a rule. `beside` are the rule's own fields that may belong to a single limit: the algorithm and the
-/// options of algorithms. What a single limit does not say is as `inherited`.
+/// Parses the limits of a rule. `beside` are the rule's own fields that may belong to a single limit: the algorithm and
+/// the options of algorithms. A single limit takes the options that it does not set from `inherited`.
 fn read(
     fields: LimitFields<'_>,
     beside: &[(&str, &Node)],
@@ -170,23 +170,23 @@ fn read(
     limits
 }
 
-/// A list of limits, each with options of its own.
+/// Parses a list of limits, each with its own options.
 fn several(node: &Node, items: &[Node], registry: &Registry, problems: &mut Vec<Problem>) -> Vec<LimitRule> {
     if items.is_empty() {
-        // Whoever writes it wants a limit, or none: nobody can tell.
+        // The intent is ambiguous: a limit, or none.
         problems.push(Problem::new(node.span, "this list of limits is empty").expected("100/s, or leave it out"));
     }
     items.iter().filter_map(|item| one(item, &[], registry, problems)).collect()
 }
 
-/// One limit: a text, or a map with a rate.
+/// Parses one limit: a text, or a map with a rate.
 fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mut Vec<Problem>) -> Option<LimitRule> {
     let mut given = beside.to_vec();
     let rate = match &node.value {
         Value::Text(_) | Value::Number(_) => node,
         Value::Map(entries) => {
             entries.iter().for_each(|entry| empty(entry, problems));
-            // Which options there are depends on the algorithm, so unknown ones are told below.
+            // The valid options depend on the algorithm, so unknown ones are reported below.
             for entry in entries.iter().filter(|entry| entry.node.value != Value::Null) {
                 given.retain(|(name, _)| *name != entry.key);
                 given.push((&entry.key, &entry.node));
@@ -253,7 +253,7 @@ fn one(node: &Node, beside: &[(&str, &Node)], registry: &Registry, problems: &mu
     Some(LimitRule { configured, algorithm: name, written: written.to_owned(), span: node.span })
 }
 
-/// What was meant by a rate as others write it: `10r/s` as nginx does, `10 rps`.
+/// Suggests a rate for other notations: `10r/s` as in nginx, `10 rps`.
 fn meant(text: &str) -> Option<String> {
     const ASKED: [&str; 6] = ["r", "req", "reqs", "request", "requests", "hits"];
     const SHORT: [(&str, &str); 5] = [("rps", "s"), ("qps", "s"), ("tps", "s"), ("rpm", "min"), ("rph", "h")];
@@ -267,7 +267,7 @@ fn meant(text: &str) -> Option<String> {
     rate.parse::<Quota>().is_ok().then(|| format!("write {rate}"))
 }
 
-/// Tells options that the algorithm does not have.
+/// Reports options that the algorithm does not have.
 fn unknown(
     limit: &Node,
     given: &[(&str, &Node)],
@@ -288,7 +288,7 @@ fn unknown(
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("expected one of {}", all(&known)),
         };
-        // In a map the name is pointed at, beside a limit the value: only that is known there.
+        // In a map, the location is the name; beside a limit, it is the value, since only that location is known.
         let span = match &limit.value {
             Value::Map(entries) => {
                 entries.iter().find(|entry| entry.key == *name).map_or(node.span, |entry| entry.span)
@@ -299,7 +299,7 @@ fn unknown(
     }
 }
 
-/// Tells what stands both in a limit and beside it.
+/// Reports options that are set both in a limit and beside it.
 fn twice(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
     for (name, node) in beside.iter().filter(|(name, _)| entries.iter().any(|entry| entry.key == *name)) {
         let problem = Problem::new(node.span, format!("`{name}` stands in the limit and beside it"));
@@ -307,7 +307,7 @@ fn twice(entries: &[Entry], beside: &[(&str, &Node)], problems: &mut Vec<Problem
     }
 }
 
-/// With several limits, each has options of its own.
+/// Reports options beside a list of limits: each limit must have its own.
 fn misplaced(beside: &[(&str, &Node)], problems: &mut Vec<Problem>) {
     for (name, node) in beside.iter().filter(|(name, _)| *name != "algorithm") {
         let what = format!("`{name}` stands beside several limits, and could be meant for any of them");

@@ -1,9 +1,9 @@
-//! Reading a map field by field, and finding what nobody asked for.
+//! Reads a map field by field, and reports unknown fields.
 
 use crate::document::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 
-/// The fields of one map, as they are taken out one by one. What is left in the end is unknown.
+/// The fields of one map, which are taken out one by one. Fields that are left at the end are unknown.
 ///
 /// ```
 /// use diana_rules::{Document, MapReader};
@@ -33,8 +33,8 @@ pub struct MapReader<'a> {
 }
 
 impl<'a> MapReader<'a> {
-    /// The fields of `node`, which is called `of` in errors and may have those that are `known`. A problem if it is no map, and
-    /// for each field without a value: whoever forgets what stands behind `limit:` must not be left without a limit.
+    /// Reads the fields of `node`, which errors call `of` and which may have the `known` fields. Reports a problem if
+    /// it is not a map, and for each field without a value: a forgotten value after `limit:` must not remove the limit.
     pub fn of(
         node: &'a Node,
         of: &'static str,
@@ -57,17 +57,17 @@ impl<'a> MapReader<'a> {
         }
     }
 
-    /// The value of a field, if it is there and not empty.
+    /// Takes the value of a field, if it is present and not empty.
     pub fn take(&mut self, name: &str) -> Option<&'a Node> {
         self.take_entry(name).map(|entry| &entry.node)
     }
 
-    /// The value of a field that stays, for whoever takes it later.
+    /// Returns the value of a field without taking it.
     pub(crate) fn peek(&self, name: &str) -> Option<&'a Node> {
         self.left.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
     }
 
-    /// A field, if it is there and not empty.
+    /// Takes a field, if it is present and not empty.
     pub(crate) fn take_entry(&mut self, name: &str) -> Option<&'a Entry> {
         debug_assert!(self.known.contains(&name), "`{name}` is taken, but not known");
         let place = self.left.iter().position(|entry| entry.key == name)?;
@@ -75,9 +75,9 @@ impl<'a> MapReader<'a> {
         (entry.node.value != Value::Null).then_some(entry)
     }
 
-    /// The value of a field that must be there.
+    /// Takes the value of a required field.
     pub fn require(&mut self, name: &str, problems: &mut Vec<Problem>) -> Option<&'a Node> {
-        // One that is there without a value has been told already, and one with a typo will be.
+        // A field without a value was already reported, and a misspelled one will be.
         let meant = |entry: &&Entry| {
             entry.key == name || !self.known.contains(&&*entry.key) && nearest(&entry.key, &self.known) == Some(name)
         };
@@ -87,7 +87,7 @@ impl<'a> MapReader<'a> {
         self.take(name)
     }
 
-    /// Tells what is left: fields that nobody knows.
+    /// Reports the remaining fields as unknown.
     pub fn finish(self, problems: &mut Vec<Problem>) {
         for entry in &self.left {
             let what = format!("`{}` is no field of {}", entry.key, self.of);
@@ -99,18 +99,18 @@ impl<'a> MapReader<'a> {
         }
     }
 
-    /// Where the map stands.
+    /// The location of the map.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The name of its first field, where a whole map would be too much to point at.
+    /// The location of the first field's name, for problems where marking the whole map would be too much.
     fn first_line(&self) -> Span {
         self.left.first().map_or(Span { end: self.span.start, ..self.span }, |entry| entry.span)
     }
 }
 
-/// Tells a field without a value.
+/// Reports a field without a value.
 pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
     if entry.node.value == Value::Null {
         let problem = Problem::new(entry.span, format!("`{}` has no value", entry.key));
@@ -118,17 +118,17 @@ pub(crate) fn empty(entry: &Entry, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The longest word whose meaning is guessed.
+/// The longest word for which a correction is suggested.
 const LONGEST_TYPO: usize = 64;
 
-/// The word of `known` that was probably meant by `word`.
+/// Returns the word of `known` that is most similar to `word`, if it is similar enough.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     if word.len() > LONGEST_TYPO {
         return None;
     }
     let distance = |other: &str| strsim::osa_distance(&word.to_lowercase(), other);
     let nearest = known.iter().map(|other| (distance(other), *other)).min()?;
-    // A third of the letters may be wrong, and one of short words.
+    // A third of the letters may differ, and at least one.
     (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
 }
 

@@ -1,7 +1,8 @@
-//! Which requests a rule is about: `match: {path: /search/**, method: GET, host: ..., header: {...}, ip: [...], when: '...'}`.
+//! Selects the requests of a rule: `match: {path: /search/**, method: GET, host: ..., header: {...}, ip: [...], when:
+//! '...'}`.
 //!
-//! Everything that is said must hold; of several values in one place, one must. A rule without `match` is about all requests.
-//! One with `call` is about none: it is there for those who ask for it by its name.
+//! All conditions must be true; of several values of one condition, one must match. A rule without `match` applies to
+//! all requests. A rule with `call` applies to none: only calls that name it use it.
 
 pub(crate) mod glob;
 mod hints;
@@ -25,14 +26,14 @@ pub use segment::normal_segment;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something that requests are told apart by, which a rule names in its `match`: registered with
+/// A custom condition that a rule names in its `match`. Register it with
 /// [`Registry::matcher`](crate::Registry::matcher).
 pub trait Matcher: fmt::Debug + Send + Sync {
-    /// Whether the rule is about this request.
+    /// Returns `true` if the rule applies to this request.
     fn matches(&self, request: &dyn Attributes) -> bool;
 }
 
-/// Which requests a rule is about.
+/// The conditions that select the requests of a rule.
 #[derive(Clone, Debug, Default)]
 pub struct Match {
     pub(crate) paths: Vec<PathPattern>,
@@ -42,18 +43,18 @@ pub struct Match {
     pub(crate) networks: Networks,
     pub(crate) when: Option<Expression>,
     pub(crate) others: Vec<OtherMatch>,
-    /// If no request is meant, but calls that name the rule: what they tell.
+    /// For a rule that applies to calls only: the names of the arguments that they pass.
     pub(crate) call: Option<Vec<Box<str>>>,
 }
 
-/// A header that must have one of a few values.
+/// A header that must have one of several values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeaderMatch {
     pub(crate) header: Attribute,
     pub(crate) values: Vec<Glob>,
 }
 
-/// A registered matcher, as a rule writes it.
+/// A registered matcher, with its configuration as it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct OtherMatch {
     name: &'static str,
@@ -61,46 +62,46 @@ pub(crate) struct OtherMatch {
     matcher: Arc<dyn Matcher>,
 }
 
-/// What a request does not have that a rule's `match` asks for.
+/// The condition of a rule's `match` that a request does not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// It is a request, and the rule is only for calls that name it.
+    /// This is a request, and the rule is only for calls that name it.
     Call,
-    /// Its path is another.
+    /// The path differs.
     Path,
-    /// Its method is another.
+    /// The method differs.
     Method,
-    /// Its host is another.
+    /// The host differs.
     Host,
-    /// This header has another value, or is not there.
+    /// This header has another value, or is absent.
     Header(Attribute),
-    /// Its address is another.
+    /// The address differs.
     Ip,
-    /// The expression says no.
+    /// The expression is false.
     When,
-    /// The matcher that is registered under this name says no.
+    /// The matcher that is registered under this name does not match.
     Other(&'static str),
 }
 
-/// What has been looked at already, so that it need not be looked at again.
+/// The conditions that the index already checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexedMatch {
-    /// Host and path fit: the index says so.
+    /// Host and path match.
     Place,
     Nothing,
 }
 
-/// How an expression came out.
+/// The result of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Holds,
-    /// It failed, and what fails matches: a limit that is not kept helps nobody.
+    /// The expression failed, which counts as a match: an error must not disable a limit.
     Failed,
 }
 
 impl Match {
-    /// Whether the rule is about this request; else the first thing that it lacks.
+    /// Checks whether the rule applies to this request. The error is the first condition that is not met.
     pub(crate) fn check(&self, seen: &RequestView<'_>, proved: IndexedMatch) -> Result<When, Mismatch> {
         if self.call.is_some() {
             return Err(Mismatch::Call);
@@ -118,7 +119,7 @@ impl Match {
         }
         for HeaderMatch { header, values } in &self.headers {
             let value = seen.request.get(header);
-            // Of several values, the service may go by any.
+            // Of several values, the service may use any.
             let is_meant = |value: &str| value == SEVERAL || values.iter().any(|own| own.matches(value));
             if !value.is_some_and(|value| is_meant(&value)) {
                 return Err(Mismatch::Header(header.clone()));
@@ -127,12 +128,13 @@ impl Match {
         self.check_rest(seen)
     }
 
-    /// Whether the rule is about a call that names it. Who names a rule for requests means the limit, wherever requests go.
+    /// Checks whether the rule applies to a call that names it. A rule for requests always does: the call uses its
+    /// limit, and its conditions on requests are ignored.
     pub(crate) fn check_call(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
         if self.call.is_some() { self.check_rest(seen) } else { Ok(When::Holds) }
     }
 
-    /// What may be said about requests and calls.
+    /// Checks the conditions that apply to both requests and calls.
     fn check_rest(&self, seen: &RequestView<'_>) -> Result<When, Mismatch> {
         if !self.networks.is_empty() && !seen.ip().is_some_and(|address| self.networks.contains(address)) {
             return Err(Mismatch::Ip);
@@ -149,7 +151,7 @@ impl Match {
             return Ok(When::Holds);
         }
         let mut has_failed = first.is_err();
-        // An exception such as `request.path != "/health"` is one only if every form of the path says so.
+        // An exception such as `request.path != "/health"` exempts a request only if every form of the path is exempt.
         if seen.has_other_paths()
             && when.attributes().any(|asked| matches!(asked, Attribute::Path | Attribute::Param(_)))
         {
@@ -164,7 +166,7 @@ impl Match {
         if has_failed { Ok(When::Failed) } else { Err(Mismatch::When) }
     }
 
-    /// Whether host and path are the rule's; else which of them is another.
+    /// Checks host and path. The error is the one that differs.
     pub(crate) fn check_place(&self, seen: &RequestView<'_>) -> Result<(), Mismatch> {
         let host = seen.host();
         if !self.hosts.is_empty() && !host.is_some_and(|host| self.hosts.iter().any(|own| own.matches(host))) {
@@ -176,23 +178,23 @@ impl Match {
         Ok(())
     }
 
-    /// The request with the parameters of its path.
+    /// Returns the request with the parameters of its path.
     pub(crate) fn view<'a, 's>(&'a self, seen: &'a RequestView<'s>) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: None }
     }
 
-    /// The same with another form of its path.
+    /// Returns the request with the parameters of another form of its path.
     pub(crate) fn view_of<'a, 's>(&'a self, seen: &'a RequestView<'s>, form: &'a str) -> WithParameters<'a, 's> {
         WithParameters { seen, paths: &self.paths, form: Some(form) }
     }
 
-    /// Whether no host and no path is another.
+    /// Returns `true` if every host and path matches.
     pub(crate) fn is_every_place(&self) -> bool {
         let any_path = |path: &PathPattern| *path.segments() == [path::Segment::Any];
         self.hosts.is_empty() && (self.paths.is_empty() || self.paths.iter().any(any_path))
     }
 
-    /// Whether it is about all requests.
+    /// Returns `true` if all requests match.
     pub fn is_everything(&self) -> bool {
         let Self { paths, methods, hosts, headers, networks, when, others, call } = self;
         let is_empty = paths.is_empty() && methods.is_empty() && hosts.is_empty() && headers.is_empty();
@@ -200,13 +202,13 @@ impl Match {
     }
 }
 
-/// Whether a rule for one method is about a request with another. Most frameworks run the handler of GET for HEAD.
+/// Returns `true` if a rule for one method applies to another. Most frameworks run the GET handler for HEAD.
 fn is_for_method(own: &str, method: &str) -> bool {
     own == method || own == "GET" && method == "HEAD"
 }
 
 impl PartialEq for Match {
-    /// Whether both say the same.
+    /// Returns `true` if both have the same conditions.
     fn eq(&self, other: &Self) -> bool {
         let Self { paths, methods, hosts, headers, networks, when, others, call } = self;
         let same = *paths == other.paths && *methods == other.methods && *hosts == other.hosts && *call == other.call;
@@ -217,7 +219,7 @@ impl PartialEq for Match {
 }
 
 impl fmt::Display for Match {
-    /// In words, as `GET /search/** of api.example.com`.
+    /// Describes the conditions, as `GET /search/** of api.example.com`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_everything() {
             return f.write_str("all requests");

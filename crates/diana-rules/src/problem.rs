@@ -1,4 +1,4 @@
-//! What is wrong with a document: all of it at once, each with its place, its line, and what was expected.
+//! The problems of a document: all reported at once, each with its location, its line, and what was expected.
 
 mod line;
 
@@ -7,7 +7,7 @@ use crate::document::node::Span;
 use line::{ShownLine, without_passwords};
 use std::fmt;
 
-/// One thing that is wrong, and where.
+/// One problem, with its location.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Problem {
     span: Span,
@@ -16,7 +16,7 @@ pub struct Problem {
     within: Option<Within>,
 }
 
-/// A byte of a text that is a part of what stands at the problem's place: of an expression in its quotes.
+/// A byte offset in a text that is part of the problem's span, such as an expression in its quotes.
 #[derive(Clone, PartialEq, Eq)]
 struct Within {
     text: String,
@@ -24,19 +24,19 @@ struct Within {
 }
 
 impl Problem {
-    /// Something is wrong at `span`.
+    /// Creates a problem at `span`.
     pub fn new(span: Span, what: impl Into<String>) -> Self {
         Self { span, what: what.into(), expected: None, within: None }
     }
 
-    /// Tells what was expected, or what would do.
+    /// Sets what was expected, or a suggested fix.
     #[must_use]
     pub fn expected(self, expected: impl Into<String>) -> Self {
         Self { expected: Some(expected.into()), ..self }
     }
 
-    /// With other texts for what is wrong and what was expected: `instead` where there is none for what is wrong, and nothing where
-    /// there is none for what was expected. What it points at within a text is kept only if that text stays.
+    /// Replaces the texts with the results of `change`. If it returns `None`, the problem's text becomes `instead`, and
+    /// the expected text is removed. The location within a text is kept only if that text is unchanged.
     #[must_use]
     pub(crate) fn map_texts(self, change: impl Fn(&str) -> Option<String>, instead: &str) -> Self {
         let within = self.within.filter(|within| change(&within.text).as_ref() == Some(&within.text));
@@ -44,23 +44,23 @@ impl Problem {
         Self { what, expected: self.expected.as_deref().and_then(change), within, ..self }
     }
 
-    /// Points at byte `at` of `text`, if that text stands in the document as it is, and not behind an alias, a variable or
-    /// escapes.
+    /// Sets the location to byte `at` of `text`, if the document contains that text literally, and not through an
+    /// alias, a variable or escapes.
     #[must_use]
     pub(crate) fn within(self, text: &str, at: usize) -> Self {
         Self { within: Some(Within { text: text.to_owned(), at }), ..self }
     }
 
-    /// The same at its place within the source, as far as that can be found.
+    /// Narrows the span to the location within the text, if it can be found in the source.
     fn placed(mut self, source: &str) -> Self {
         let Some(Within { text, at }) = self.within.take() else { return self };
         let Some(here) = source.get(self.span.start..self.span.end) else { return self };
-        // What stands behind it are quotes and brackets; before it there may be words.
+        // After it come only quotes and brackets; before it there may be words.
         let start = here.rfind(&text).map(|start| self.span.start + start + at);
         let Some((start, rest)) = start.and_then(|start| Some((start, source.get(start..self.span.end)?))) else {
             return self;
         };
-        // A sign or a whole word: `.heders`, `==`.
+        // A symbol or a whole word: `.heders`, `==`.
         let is_word = |character: char| character.is_alphanumeric() || character == '_';
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let length = rest[first..].find(|character| !is_word(character)).unwrap_or(rest.len() - first);
@@ -68,19 +68,19 @@ impl Problem {
         self
     }
 
-    /// Where it is.
+    /// The location.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// What is wrong.
+    /// The problem's text.
     pub fn what(&self) -> &str {
         &self.what
     }
 }
 
-/// Everything that is wrong with one document, in the order of the text. Printed, each is `NAME:LINE:COLUMN`, what is wrong,
-/// the line, and what was expected.
+/// All problems of one document, in the order of the text. Each is displayed as `NAME:LINE:COLUMN`, the problem, the
+/// line, and what was expected.
 ///
 /// ```
 /// use diana_rules::{Document, Problem, Span};
@@ -94,7 +94,7 @@ impl Problem {
 /// ");
 /// ```
 ///
-/// Passwords and tokens that stand in a line are not shown.
+/// Passwords and tokens in a line are redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Problems {
     name: String,
@@ -110,23 +110,23 @@ impl Problems {
         Self { name: document.name().to_owned(), text: document.text().to_owned(), problems }
     }
 
-    /// Each of them.
+    /// Iterates over the problems.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter()
     }
 
-    /// How many there are.
+    /// The number of problems.
     pub fn len(&self) -> usize {
         self.problems.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no problems.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// The number of the line in which a byte stands, from 1 on, its first byte, and the line itself. `starts` are the first
-    /// bytes of all lines.
+    /// Returns the number of the line that contains a byte, 1-based, its first byte, and the line itself. `starts` are
+    /// the first bytes of all lines.
     fn line(&self, at: usize, starts: &[usize]) -> (usize, usize, &str) {
         let number = starts.partition_point(|start| *start <= at.min(self.text.len()));
         let start = starts.get(number.saturating_sub(1)).copied().unwrap_or(0);
@@ -134,11 +134,11 @@ impl Problems {
     }
 }
 
-/// The longest line that is shown.
+/// The maximum length of a displayed line.
 const WIDEST: usize = 160;
-/// The longest text about a problem that is shown: a file may have a name of a megabyte.
+/// The maximum length of a displayed problem text: a file may contain a name of a megabyte.
 const LONGEST: usize = 1_000;
-/// The most problems that are shown: whoever mends a hundred looks again anyway.
+/// The maximum number of displayed problems: after fixing a hundred, users check the file again anyway.
 const MOST: usize = 100;
 
 impl fmt::Display for Problems {
@@ -167,7 +167,7 @@ impl fmt::Display for Problems {
     }
 }
 
-/// A text on one line, not too long, and without anything that could write elsewhere on a terminal or in a log.
+/// Returns a text on one line, truncated, and without control characters that could affect a terminal or a log.
 pub(crate) fn shown(text: &str, most: usize) -> String {
     let harmless = |character: char| match character {
         '\t' | '\n' | '\r' => ' ',
@@ -182,7 +182,7 @@ pub(crate) fn shown(text: &str, most: usize) -> String {
 }
 
 impl fmt::Debug for Problem {
-    /// Without the passwords of addresses.
+    /// Redacts passwords in addresses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { span, what, expected, within: _ } = self;
         let expected = expected.as_deref().map(without_passwords);
@@ -195,7 +195,7 @@ impl fmt::Debug for Problem {
 }
 
 impl fmt::Debug for Problems {
-    /// Without the text, which may have passwords in it.
+    /// Omits the text, which may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Problems").field("name", &self.name).field("problems", &self.problems).finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
-//! What rules can name: algorithms, keys and matchers, Diana's own and those of others.
+//! The algorithms, keys and matchers that rules can name, both built-in and custom.
 //!
-//! A name is registered from outside, without a change in this crate, and files that do not use it stay as they are.
+//! Names are registered at run time, without a change in this crate; files that do not use them are not affected.
 
 use crate::algorithm::{AlgorithmOptions, Configured, Kind, built_in};
 use crate::attributes::Attributes;
@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Tells whose request it is; nothing if it is nobody's.
+/// Returns the key of a request; `None` if it has none.
 pub(crate) type KeyOf = dyn for<'a> Fn(&'a dyn Attributes) -> Option<Cow<'a, str>> + Send + Sync;
-/// Makes a matcher from what a rule says under its name.
+/// Creates a matcher from its value in a rule.
 pub(crate) type BuildMatcher = dyn Fn(&Node, &mut Vec<Problem>) -> Option<Arc<dyn Matcher>> + Send + Sync;
 
-/// Tells why the shared store can't keep a limit, if it can't.
+/// Returns why the shared store does not support a limit, if it doesn't.
 type CheckShared = fn(&Limit) -> Result<(), String>;
 
-/// What rules can name.
+/// The algorithms, keys and matchers that rules can name.
 ///
 /// ```
 /// use diana_core::TokenBucket;
@@ -50,7 +50,7 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// Diana's own.
+    /// Creates a registry with the built-in algorithms.
     fn default() -> Self {
         let mut registry =
             Self { algorithms: BTreeMap::new(), keys: BTreeMap::new(), matchers: BTreeMap::new(), shareable: None };
@@ -60,8 +60,8 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Lets rules name an algorithm. `options` are the fields that it takes beside the limit; `build` makes it, or tells
-    /// through the options what is wrong. A name that is there already is replaced.
+    /// Registers an algorithm. `options` are its fields besides the limit; `build` creates it, or reports errors
+    /// through the options. Replaces an algorithm with the same name.
     pub fn algorithm(
         &mut self,
         name: &'static str,
@@ -71,8 +71,8 @@ impl Registry {
         self.algorithms.insert(name, Kind::new(options, build));
     }
 
-    /// Lets editors know an algorithm that is registered: what it is, and the JSON Schema of each of its options, where there
-    /// is more to say than that it exists.
+    /// Describes a registered algorithm for editors: a description, and the JSON Schema of each of its options. Options
+    /// without a schema accept any value.
     ///
     /// ```
     /// use diana_core::TokenBucket;
@@ -91,8 +91,8 @@ impl Registry {
         }
     }
 
-    /// Lets rules count by a key of yours: `by: NAME`. `of` says whose request it is, or nothing if it is nobody's. A name of
-    /// Diana's own is replaced.
+    /// Registers a key: `by: NAME`. `of` returns the key of a request, or `None` if it has none. Replaces a built-in
+    /// key with the same name.
     pub fn key(
         &mut self,
         name: &'static str,
@@ -101,8 +101,8 @@ impl Registry {
         self.keys.insert(name, Arc::new(of));
     }
 
-    /// Lets rules tell requests apart by something of yours: `match: {NAME: ...}`. `build` makes the [`Matcher`] from what the
-    /// rule says there, or tells what is wrong.
+    /// Registers a match condition: `match: {NAME: ...}`. `build` creates the [`Matcher`] from the value in the rule,
+    /// or reports errors.
     pub fn matcher(
         &mut self,
         name: &'static str,
@@ -111,7 +111,7 @@ impl Registry {
         self.matchers.insert(name, Arc::new(build));
     }
 
-    /// Lets rules be checked for what the shared store can't keep: `check` tells why, if it can't.
+    /// Checks rules against the shared store: `check` returns why it does not support a limit, if it doesn't.
     pub fn shared_by(&mut self, check: fn(&Limit) -> Result<(), String>) {
         self.shareable = Some(check);
     }
@@ -125,12 +125,12 @@ impl Registry {
         self.algorithms.keys().copied()
     }
 
-    /// The names of all keys that are registered.
+    /// The names of all registered keys.
     pub fn keys(&self) -> impl Iterator<Item = &'static str> {
         self.keys.keys().copied()
     }
 
-    /// The names of all matchers that are registered.
+    /// The names of all registered matchers.
     pub fn matchers(&self) -> impl Iterator<Item = &'static str> {
         self.matchers.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! What a refusal says in the user's own words: `answer: {type: text/plain, text: 'slow down'}`.
+//! Custom bodies of denial responses: `answer: {type: text/plain, text: 'slow down'}`.
 
 use crate::document::node::Node;
 use crate::map_reader::MapReader;
@@ -6,18 +6,18 @@ use crate::problem::Problem;
 use crate::scalar;
 use std::sync::Arc;
 
-/// The body of a refusal, in the user's own words. (What a limit answers is [`diana_core::Answer`].)
+/// The custom body of a denial response. (The result of a limit is [`diana_core::Answer`].)
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CustomResponse {
-    /// What it is: `text/plain; charset=utf-8`. It can be sent in a header as it is.
+    /// The media type: `text/plain; charset=utf-8`. It is valid as a header value.
     pub content_type: String,
-    /// The body itself, of 64 KiB at most.
+    /// The body, of 64 KiB at most.
     pub text: String,
 }
 
 pub(crate) const FIELDS: [&str; 2] = ["type", "text"];
-/// The longest text: it is sent again and again, when there is the least time for it.
+/// The maximum length of the text. It is sent often, and mostly under high load.
 pub(crate) const LONGEST: usize = 64 << 10;
 
 impl CustomResponse {
@@ -41,7 +41,7 @@ fn text(node: &Node, problems: &mut Vec<Problem>) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// `type/subtype`, with parameters or without.
+/// Parses `type/subtype`, with or without parameters.
 fn media_type(text: &str) -> Result<String, String> {
     let is_token = |text: &str| {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

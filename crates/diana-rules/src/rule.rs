@@ -1,4 +1,4 @@
-//! One rule: which requests it is about, whom it counts, how much is allowed, and what happens beyond.
+//! One rule: the requests it matches, the keys it counts, its limits, and the handling of requests over the limit.
 
 mod keys;
 pub(crate) mod overload;
@@ -23,116 +23,116 @@ pub(crate) use parse::{Defaults, status};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One rule, as a file says it.
+/// One rule of a file.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// What people and stores know it by.
+    /// The name, which also identifies the counts in stores.
     pub name: String,
-    /// Whom it counts.
+    /// The key to count by.
     pub by: KeySpec,
-    /// Which requests it is about.
+    /// The requests that the rule matches.
     pub matches: Match,
-    /// How much is allowed: all of these at once.
+    /// The limits; all of them apply.
     pub limits: Vec<LimitRule>,
-    /// Whether as many are let in at a time as the latency of their answers allows.
+    /// Whether the concurrency limit adapts to the latency of responses.
     pub adaptive: bool,
-    /// Until when a request holds its place of a `concurrent` limit.
+    /// Until when a request holds its permit of a `concurrent` limit.
     pub held_until: HeldUntil,
-    /// How fast bodies flow.
+    /// The bandwidth of bodies.
     pub bandwidth: Option<Bandwidth>,
-    /// How busy the machine may be.
+    /// The load of the machine over which requests are denied.
     pub load: Option<Overload>,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: CostOf,
-    /// What a request costs whose `cost` fails. Without it, such a request is denied.
+    /// The cost of a request whose `cost` expression fails. Without it, such a request is denied.
     pub cost_default: Option<Cost>,
-    /// The least that a request costs, where `cost` is an expression. With 0, a request that costs nothing is not counted.
+    /// The minimum cost of a request if `cost` is an expression. With 0, a request that costs 0 is not counted.
     pub cost_min: u64,
-    /// Who is not counted.
+    /// The keys and addresses that are not counted.
     pub allow: KeyList,
-    /// Who is refused at once.
+    /// The keys and addresses that are always denied.
     pub deny: KeyList,
     /// Other limits for single keys.
     pub overrides: Vec<Override>,
-    /// How long a request waits for its turn.
+    /// The maximum time that a request waits.
     pub wait: Option<Duration>,
-    /// How many wait at once.
+    /// The maximum number of waiting requests.
     pub queue: Option<u64>,
-    /// What becomes of a request that is over the limit.
+    /// The handling of a request that is over the limit.
     pub over: OverLimit,
-    /// Whether it refuses anybody.
+    /// Whether the rule denies requests.
     pub mode: Mode,
-    /// What a refusal answers.
+    /// The status of a denied request.
     pub status: u16,
-    /// What a refusal says in the user's own words: the rule's, else the file's.
+    /// The custom response body of a denied request: the rule's, else the file's.
     pub answer: Option<Arc<CustomResponse>>,
-    /// What becomes of a request that lacks what `by` asks for.
+    /// The handling of a request whose key is missing.
     pub missing: Missing,
-    /// What such a request is answered if it is denied, where that is another status than the rule's.
+    /// The status of a request that is denied because its key is missing, if it differs from `status`.
     pub missing_status: Option<u16>,
-    /// Where its counts are.
+    /// Where the counts are stored.
     pub home: CountedIn,
-    /// Where it stands in the file.
+    /// The location in the file.
     pub span: Span,
 }
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CostOf {
-    /// 1, since each is a request like any other: nobody wrote a `cost`.
+    /// 1, because the rule has no `cost`.
     #[default]
     Request,
-    /// Always so much.
+    /// A fixed cost.
     Fixed(Cost),
-    /// What an expression says, within the rule's `cost_min` and `cost_default`.
+    /// The value of an expression, with the rule's `cost_min` and `cost_default`.
     Expression(Expression),
 }
 
-/// What becomes of a request that is over the limit.
+/// The handling of a request that is over the limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OverLimit {
-    /// It is refused.
+    /// The request is denied.
     #[default]
     Deny,
-    /// It goes to another upstream.
-    Divert(Upstream),
+    /// The request is sent to another upstream.
+    Reroute(Upstream),
 }
 
-/// Until when a request holds its place of a `concurrent` limit.
+/// Until when a request holds its permit of a `concurrent` limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeldUntil {
-    /// The response has been sent, or the client has left.
+    /// The response has been sent, or the client has disconnected.
     #[default]
     ClientLeft,
-    /// The upstream has answered, even if the client has left. Its response is then read and dropped.
+    /// The upstream has responded, even if the client has disconnected. The response is then read and dropped.
     UpstreamDone,
 }
 
-/// Whether a rule refuses anybody.
+/// Whether a rule denies requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It does.
+    /// The rule denies requests.
     #[default]
     Enforced,
-    /// It counts, and tells what it would have refused.
+    /// The rule only counts, and reports the requests that it would have denied.
     Shadow,
 }
 
-/// What becomes of a request that lacks what `by` asks for.
+/// The handling of a request whose key is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// The rule is not about it.
+    /// The rule does not apply to the request.
     #[default]
     Skip,
-    /// It is refused.
+    /// The request is denied.
     Deny,
-    /// All of these are counted together.
+    /// All such requests share one count.
     Shared,
 }
 
-/// Where the counts of a rule are.
+/// Where the counts of a rule are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CountedIn {
     /// In this process.
@@ -142,32 +142,32 @@ pub enum CountedIn {
     Shared,
 }
 
-/// How fast bodies flow.
+/// The bandwidth of bodies.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Bandwidth {
-    /// So many bytes in a time; its burst is what may go at once.
+    /// The rate in bytes; its burst is sent at once.
     pub rate: Quota,
-    /// So many bytes of each body go at full speed first.
+    /// The first bytes of each body that are sent at full speed.
     pub after: u64,
-    /// Which bodies.
+    /// The bodies to throttle.
     pub of: Bodies,
 }
 
-/// Which bodies are slowed down.
+/// Which bodies are throttled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bodies {
-    /// Those of responses.
+    /// Response bodies.
     #[default]
     Response,
-    /// Those of requests.
+    /// Request bodies.
     Request,
     /// Both, counted together.
     Both,
 }
 
 impl Rule {
-    /// What it asks about a request, but for its `match`.
+    /// The attributes that the rule reads, except for those of its `match`.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = &Attribute> {
         let cost = match &self.cost {
             CostOf::Request | CostOf::Fixed(_) => None,
@@ -176,7 +176,7 @@ impl Rule {
         self.by.attributes().chain(cost.into_iter().flatten())
     }
 
-    /// Whether it asks for something that only the file's `identity` knows.
+    /// Returns `true` if the rule reads an attribute that the file's `identity` defines.
     pub(crate) fn asks_identity(&self) -> bool {
         let is_known_by_it = |attribute: &Attribute| matches!(attribute, Attribute::Named(_) | Attribute::Jwt(_));
         let when = self.matches.when.iter().flat_map(Expression::attributes);

@@ -1,6 +1,6 @@
-//! The rules in force: indexed, and with the limits that stores know.
+//! The active rules: indexed, and compiled to the limits that stores use.
 //!
-//! This is the arrow from a request's attributes to asks: which rules is the request about, whose is it, what does it cost.
+//! This is the step from a request's attributes to asks: which rules match the request, with which key and cost.
 
 mod compiled;
 mod counters;
@@ -26,7 +26,7 @@ pub use key_lookup::{InvalidKey, Listed};
 pub use matches::{DenyReason, MatchedRule, Matches, RefusedBy, Resource};
 pub use named_rule::RuleNotCallable;
 
-/// The rules in force.
+/// The active rules.
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet};
@@ -52,10 +52,10 @@ pub use named_rule::RuleNotCallable;
 pub struct RuleSet {
     rules: Vec<CompiledRule>,
     index: Index,
-    /// The numbers of the rules, by their names.
+    /// The indexes of the rules, by name.
     by_name: HashMap<Box<str>, u32>,
     identity: Identity,
-    /// What the rules look at, so that nothing else is asked for.
+    /// The parts of a request that the rules read; no others are fetched.
     looks: Looks,
     asks_identity: bool,
     has_load: bool,
@@ -64,15 +64,16 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// The rules of a file, all new.
+    /// Creates the rules of a file, with new limits.
     pub fn new(file: &RuleFile) -> Self {
         Self::build(file, |_| None)
     }
 
-    /// The rules of a file in place of these. Limits that are the same, or have only changed, keep their counts.
+    /// Creates the rules of a file as a replacement of these. Limits that are unchanged or only reconfigured keep their
+    /// counts.
     ///
-    /// A limit is known by its rule's name and its place in the rule; one that counts somebody else (`by`), or elsewhere
-    /// (`store`), is another one.
+    /// A limit is identified by its rule's name and its position in the rule; a limit with another `by` or `store` is a
+    /// new one.
     #[must_use]
     pub fn changed_to(&self, file: &RuleFile) -> Self {
         Self::build(file, |name| self.named(name))
@@ -102,27 +103,27 @@ impl RuleSet {
         }
     }
 
-    /// Every rule, in the order of the file.
+    /// All rules, in the order of the file.
     pub fn rules(&self) -> &[CompiledRule] {
         &self.rules
     }
 
-    /// A rule by its number.
+    /// Returns a rule by its index.
     pub fn rule(&self, number: u32) -> Option<&CompiledRule> {
         self.rules.get(number as usize)
     }
 
-    /// Whether a rule goes by how busy the machine is.
+    /// Returns `true` if a rule depends on the load of the machine.
     pub fn has_load(&self) -> bool {
         self.has_load
     }
 
-    /// Who requests are from.
+    /// The sources of the standard keys.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// What the file's `identity` knows about a request: each name, and what it stands for, is handed to `tell`.
+    /// Evaluates the file's `identity` for a request: each name and its value are passed to `tell`.
     ///
     /// ```
     /// use diana_rules::{SyntheticRequest, Document, Registry, RuleFile, RuleSet};
@@ -146,16 +147,16 @@ impl RuleSet {
         })
     }
 
-    /// The number of a rule by its name.
+    /// Returns the index of a rule by its name.
     pub fn number(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
-    /// What was found by the rules `before`, as it would be found by these: with the same keys and costs, and the limits of the
-    /// rules that have the same names. Rules that are gone are left out, and new ones are not asked about it.
+    /// Migrates the matches of the rules `before` to these rules: with the same keys and costs, and the limits of the
+    /// rules with the same names. Removed rules are left out, and new rules are not evaluated.
     ///
-    /// `None` if a rule counts by something else now, or refuses what it only would have refused: only the request itself could
-    /// tell.
+    /// `None` if a rule has another `by` now, or if a shadow rule that would have denied the request is now enforced:
+    /// then the request itself must be evaluated again.
     pub fn carried_over(&self, before: &Self, found: &Matches) -> Option<Matches> {
         let mut carried = Matches::default();
         let counted = found.applied().iter().map(|applied| (applied, Some(applied.cost)));
@@ -173,29 +174,29 @@ impl RuleSet {
         Some(carried)
     }
 
-    /// A rule by its name.
+    /// Returns a rule by its name.
     pub fn named(&self, name: &str) -> Option<&CompiledRule> {
         self.rule(self.number(name)?)
     }
 
-    /// Whether a rule goes by how long answers take.
+    /// Returns `true` if a rule depends on the latency of responses.
     pub fn has_adaptive(&self) -> bool {
         self.has_adaptive
     }
 
-    /// Whether a limit bounds those who wait for [promised times](LimitInForce::reserved).
+    /// Returns `true` if a limit bounds the number of [reservations](CompiledLimit::reserved).
     pub fn has_reserved(&self) -> bool {
         self.has_reserved
     }
 
-    /// The limits that these rules have and `others` don't: nobody asks for them any more once `others` are in force.
+    /// Returns the limits that these rules have and `others` do not. They are unused once `others` are active.
     pub fn limits_gone_in(&self, others: &Self) -> Vec<Limit> {
         let kept = others.limits().map(Limit::id).collect::<HashSet<_>>();
         self.limits().filter(|limit| !kept.contains(&limit.id())).cloned().collect()
     }
 
-    /// The keys that have another limit once `after` are in force, because an override came or went. What they have used can be
-    /// taken along where it is counted in this process.
+    /// Returns the keys that have another limit once `after` is active, because an override was added or removed. Their
+    /// usage can be migrated if it is counted in this process.
     pub fn moves_to<'a>(&'a self, after: &'a Self) -> Vec<Move<'a>> {
         let same = self.rules.iter().filter_map(|rule| Some((rule, after.named(&rule.rule().name)?)));
         let same = same.filter(|(before, after)| before.rule().by == after.rule().by);
@@ -206,7 +207,7 @@ impl RuleSet {
         self.rules.iter().flat_map(CompiledRule::all_limits)
     }
 
-    /// Finds the rules that a request is about, and for each whose it is and what it costs. `found` is emptied first.
+    /// Finds the rules that match a request, and its key and cost for each. Clears `found` first.
     pub fn find(&self, request: &dyn Attributes, found: &mut Matches) {
         found.clear();
         if self.asks_identity {

@@ -1,4 +1,4 @@
-//! Reading single values: what they may be, and a problem that says so if they are not.
+//! Parses single values, and reports the expected type if they are invalid.
 
 use crate::document::node::{Node, Value};
 use crate::map_reader::{all, nearest};
@@ -7,7 +7,7 @@ use diana_core::InvalidQuota;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A text, or a number as it is written.
+/// Reads a text, or a number as it is written.
 pub(crate) fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) -> Option<&'a str> {
     let text = node.text();
     if text.is_none() {
@@ -16,12 +16,12 @@ pub(crate) fn text<'a>(node: &'a Node, what: &str, problems: &mut Vec<Problem>) 
     text
 }
 
-/// A whole number from `least` on. Underscores may group its digits.
+/// Parses an integer of at least `least`. Underscores may group its digits.
 pub(crate) fn count(node: &Node, what: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
     within(node, what, least..=diana_core::MAX_PERMITS, problems)
 }
 
-/// A whole number of these. Underscores may group its digits.
+/// Parses an integer in `range`. Underscores may group its digits.
 pub(crate) fn within(node: &Node, what: &str, range: RangeInclusive<u64>, problems: &mut Vec<Problem>) -> Option<u64> {
     let digits = node.text().map(|text| text.replace('_', ""));
     let number = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
@@ -34,7 +34,7 @@ pub(crate) fn within(node: &Node, what: &str, range: RangeInclusive<u64>, proble
     number
 }
 
-/// A number that is not below zero.
+/// Parses a number that is not negative.
 pub(crate) fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<f64> {
     let number = node.text().and_then(|text| text.parse::<f64>().ok());
     let number = number.filter(|number| number.is_finite() && *number >= 0.0);
@@ -44,7 +44,7 @@ pub(crate) fn real(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Opti
     number
 }
 
-/// A time such as `200ms`.
+/// Parses a duration such as `200ms`.
 pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
     let parsed = node.text().ok_or_else(|| "a time such as 200ms, 10s or 5min".to_owned());
     match parsed.and_then(|text| diana_core::parse_duration(text).map_err(wrong_quota)) {
@@ -56,7 +56,7 @@ pub(crate) fn duration(node: &Node, what: &str, problems: &mut Vec<Problem>) -> 
     }
 }
 
-/// A time as a file writes it: `7500ms`.
+/// Formats a duration as in a file: `7500ms`.
 pub(crate) fn time(time: Duration) -> String {
     const UNITS: [(u128, &str); 6] = [
         (3_600_000_000_000, "h"),
@@ -71,7 +71,7 @@ pub(crate) fn time(time: Duration) -> String {
     format!("{}{name}", nanos / unit)
 }
 
-/// What `parse` makes of a text; it says what is wrong, else.
+/// Parses a text with `parse`; reports its error.
 pub(crate) fn parsed<T>(
     node: &Node,
     what: &str,
@@ -82,7 +82,7 @@ pub(crate) fn parsed<T>(
     parse(text).map_err(|expected| problems.push(wrong(node, what).expected(expected))).ok()
 }
 
-/// `true` or `false`. The same as a text is what a variable says.
+/// Parses `true` or `false`. Accepts a text too, since variables are texts.
 pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<bool> {
     match &node.value {
         Value::Bool(value) => Some(*value),
@@ -94,7 +94,7 @@ pub(crate) fn flag(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Opti
     }
 }
 
-/// One of a few words: which, counted from 0.
+/// Parses one of several words; returns its index.
 pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<Problem>) -> Option<usize> {
     let text = node.text().unwrap_or_default();
     let place = words.iter().position(|word| *word == text);
@@ -105,7 +105,7 @@ pub(crate) fn word(node: &Node, what: &str, words: &[&str], problems: &mut Vec<P
     place
 }
 
-/// What is wrong with a rate or a time, without the text itself, which stands beside it anyway.
+/// Returns the problem with a rate or a duration, without the text itself, which is displayed anyway.
 pub(crate) fn wrong_quota(error: InvalidQuota) -> String {
     match error {
         InvalidQuota::Text { problem, .. } => problem,

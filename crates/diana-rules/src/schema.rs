@@ -1,11 +1,12 @@
-//! The rule file as a JSON Schema, for editors: completion, what each field means, and red lines while one types.
+//! The JSON Schema of the rule file, for editors: completion, field documentation, and errors while typing.
 //!
 //! # What always holds (tests/it/schema.rs)
-//! - It has the fields that the parser knows, no more and no fewer: both go by the same lists.
-//! - What the parser accepts, the schema accepts. What only the parser can know (whether a time zone exists, whether two fields
-//!   make sense together) is left to it; an unknown field and a value of the wrong kind are refused by both.
+//! - It has exactly the fields that the parser knows: both use the same lists.
+//! - The schema accepts everything that the parser accepts. Checks that only the parser can do (whether a time zone
+//!   exists, whether two fields make sense together) are left to it; both reject unknown fields and values of the wrong
+//!   type.
 //!
-//! A text may have `${VARIABLES}` in it, which the editor does not know, so such a text may be anything.
+//! A text may contain `${VARIABLES}`, which the editor can't resolve, so such a text is accepted everywhere.
 
 mod gateway;
 mod rule;
@@ -17,7 +18,7 @@ use crate::registry::Registry;
 use serde_json::{Map, Value, json};
 pub(crate) use values::option;
 
-/// The JSON Schema (2020-12) of a rule file whose rules may name what is registered.
+/// Returns the JSON Schema (2020-12) of a rule file, including everything in the registry.
 ///
 /// ```
 /// use diana_rules::{Registry, schema};
@@ -28,7 +29,7 @@ pub(crate) use values::option;
 /// ```
 pub fn schema(registry: &Registry) -> Value {
     let mut schema = object("a rule file", &file::FIELDS, sections::field);
-    // With a configuration centre, the rules may come from there.
+    // With a config server, the rules may be remote.
     schema["anyOf"] = json!([{"required": ["rules"]}, {"required": ["remote"]}]);
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     schema["title"] = json!("The rule file of Diana");
@@ -38,19 +39,19 @@ pub fn schema(registry: &Registry) -> Value {
     schema
 }
 
-/// A map with these fields and no others.
+/// A map with exactly these fields.
 fn object(description: &str, fields: &[&str], schema_of: impl Fn(&str) -> Value) -> Value {
     let properties = fields.iter().map(|field| ((*field).to_owned(), schema_of(field))).collect::<Map<_, _>>();
     json!({"type": "object", "description": description, "properties": properties, "additionalProperties": false})
 }
 
-/// The same with fields that must be there.
+/// Adds required fields.
 fn requiring(mut schema: Value, fields: &[&str]) -> Value {
     schema["required"] = json!(fields);
     schema
 }
 
-/// Something that is defined once, described for the place where it is used.
+/// A reference to a definition, with its own description.
 fn a(definition: &str, description: &str) -> Value {
     json!({"$ref": format!("#/$defs/{definition}"), "description": description})
 }
@@ -62,24 +63,24 @@ fn such_as(definition: &str, description: &str, examples: &[&str]) -> Value {
     schema
 }
 
-/// One of a few words.
+/// An enumeration of words.
 fn word(description: &str, words: &[&str]) -> Value {
     json!({"description": description, "anyOf": [{"enum": words}, {"$ref": "#/$defs/variable"}]})
 }
 
 /// `true` or `false`.
 fn flag(description: &str) -> Value {
-    // As a text it is what a variable says.
+    // A variable is a text.
     json!({"description": description, "anyOf": [{"type": "boolean"}, {"enum": ["true", "false"]}, {"$ref": "#/$defs/variable"}]})
 }
 
-/// One, or a list of at least one.
+/// One value, or a list of at least one.
 fn one_or_more(of: Value, description: &str, examples: &[&str]) -> Value {
     let list = json!({"type": "array", "items": of, "minItems": 1});
     json!({"description": description, "anyOf": [of, list], "examples": examples})
 }
 
-/// One, or a list that may be empty.
+/// One value, or a list that may be empty.
 fn any_number(of: Value, description: &str, examples: &[&str]) -> Value {
     let list = json!({"type": "array", "items": of});
     json!({"description": description, "anyOf": [of, list], "examples": examples})

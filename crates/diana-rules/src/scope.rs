@@ -1,4 +1,4 @@
-//! The words that the rules of a file may use: what is registered, and what its `identity` defines.
+//! The names that the rules of a file may use: registered ones, and those that its `identity` defines.
 
 use crate::attributes::Attribute;
 use crate::document::node::{Node, Span};
@@ -10,19 +10,20 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use crate::scalar;
 
-/// The words that rules may use.
+/// The names that rules may use.
 pub(crate) struct Scope<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) identity: &'a Identity,
-    /// Whether a gateway asks, which knows nobody but by `identity`; a function may know its caller otherwise.
+    /// Whether the rules are for a gateway, which identifies clients only by `identity`; a function may know its caller
+    /// otherwise.
     pub(crate) gateway: bool,
-    /// The paths of the rule, where they are known: what they don't name is no parameter.
+    /// The paths of the rule, if they are known: a parameter must be in one of them.
     pub(crate) paths: Option<&'a [PathPattern]>,
-    /// What calls tell that name the rule, if it is for them.
+    /// The names of the arguments that calls pass, if the rule is for calls.
     pub(crate) call: Option<&'a [Box<str>]>,
 }
 
-/// What an expression is for.
+/// The expected type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Truth,
@@ -30,11 +31,11 @@ pub(crate) enum Wanted {
     Text,
 }
 
-/// What a front end may know without being told by `identity`.
+/// Names that a front end may define without `identity`.
 pub(crate) const STANDARD: [&str; 2] = ["account", "device"];
 
 impl Scope<'_> {
-    /// The words of a rule with this `match`, if that could be read.
+    /// Returns the scope of a rule with this `match`, if that is valid.
     pub(crate) fn of_rule<'b>(&'b self, matches: Option<&'b Match>) -> Scope<'b> {
         let call = matches.and_then(|matches| matches.call.as_deref());
         Scope { paths: matches.map(|matches| &*matches.paths), call, ..*self }
@@ -49,7 +50,7 @@ impl Scope<'_> {
         names
     }
 
-    /// Compiles an expression, and checks what it asks about.
+    /// Compiles an expression, and checks the attributes that it reads.
     pub(crate) fn expression(
         &self,
         node: &Node,
@@ -61,7 +62,7 @@ impl Scope<'_> {
         self.compile(text, node.span, what, wanted, problems)
     }
 
-    /// Compiles an expression that stands at `span`.
+    /// Compiles an expression that is at `span`.
     pub(crate) fn compile(
         &self,
         text: &str,
@@ -104,10 +105,10 @@ impl Scope<'_> {
         Some(expression)
     }
 
-    /// Checks that somebody knows the attribute.
+    /// Checks that the attribute is available.
     pub(crate) fn check(&self, attribute: &Attribute, span: Span, problems: &mut Vec<Problem>) {
         match attribute {
-            // The rest is only in requests; a rule that asked for it would count all calls together.
+            // These exist only in requests; a rule for calls that used them would count all calls together.
             Attribute::Method
             | Attribute::Host
             | Attribute::Header(_)
@@ -120,7 +121,7 @@ impl Scope<'_> {
                 let problem = Problem::new(span, format!("a call has no `{attribute}`"));
                 problems.push(problem.expected("what calls tell, as in `call: [phone]` and `by: phone`, or `account`"));
             }
-            // A call may tell it, or who makes the call.
+            // The call or its caller may provide it.
             Attribute::Named(_) if self.call.is_some() => {}
             Attribute::Jwt(_) if !self.identity.knows_tokens() => {
                 let problem = Problem::new(span, format!("`{attribute}` needs to know how tokens are verified"));
@@ -139,7 +140,8 @@ impl Scope<'_> {
     }
 }
 
-/// Whether one of the paths has this parameter. The others may lack it, as a request may lack a header.
+/// Returns `true` if one of the paths has this parameter. It may be missing in the others, as a header may be in a
+/// request.
 fn names(paths: &[PathPattern], parameter: &str) -> bool {
     paths.iter().any(|path| path.has_parameter(parameter))
 }

@@ -1,8 +1,8 @@
-//! What must not be shown: passwords, tokens, and the addresses that carry them.
+//! Values that must not be displayed: passwords, tokens, and addresses that contain them.
 
 use std::fmt;
 
-/// A text that prints as `…`, so that no log shows it by accident.
+/// A text that is formatted as `…`, so that it is not logged by accident.
 ///
 /// ```
 /// use diana_rules::Secret;
@@ -15,7 +15,7 @@ use std::fmt;
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Keeps a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }

@@ -1,21 +1,24 @@
-//! Where rules come from: a local file that is watched, and a configuration centre whose rules win over the file's.
+//! The sources of rules: a local file that is watched, and a config server whose rules take precedence.
 //!
 //! ```text
-//!  file ──── LocalFile ──┐                       ┌─▶ Apply (the engine checks, and swaps)
-//!                        ├─▶ Coordinator: the newest of ┤
-//!  centre ── RemoteWatcher ─────┘   each, a few a second└─▶ DiskCache (the last good remote document, on disk)
+//!  file ─────────── LocalFile ─────┐                             ┌─▶ Apply (the engine checks, and swaps)
+//!                                  ├─▶ Coordinator: the newest ─┤
+//!  config server ── RemoteWatcher ─┘   of each, a few a second  └─▶ DiskCache (the last good remote document)
 //! ```
 //!
-//! Each source is one task that brings what it finds to the [desk](coordinator::Desk). The desk alone calls [`Apply`], one call at a
-//! time, so that nobody has to think about two documents that arrive at once.
+//! Each source is one task that sends documents to the [coordinator](coordinator::Coordinator). Only the coordinator
+//! calls [`Apply`], one call at a time, so that documents never race.
 //!
 //! # What always holds (`tests/it/remote_over_local.rs`)
-//! - A document that [`Apply`] refuses changes nothing, whatever it came from, and is [told](SourceStatus::last_error).
-//! - The centre's document is in force as soon as it can be had, and stays when the centre goes away; over a restart too,
-//!   if there is a place to [keep](Sources::keep) it. With [`WhenRemoteIsDown::Local`] the file's rules are in force instead.
-//! - Documents of more than 16 MiB are refused while they are read, and nothing that a centre sends is held beyond that.
-//! - A source that changes many times a second is put in force a few times a second at most, and the last change always.
-//! - No password and no token is in any error, status or debug output.
+//! - A document that [`Apply`] rejects changes nothing, whatever its source, and is
+//!   [reported](SourceStatus::last_error).
+//! - The config server's document is applied as soon as it is available, and stays active when the config server
+//!   becomes unreachable; also over a restart, if there is a folder to [keep](Sources::keep) it. With
+//!   [`WhenRemoteIsDown::Local`] the file's rules are applied instead.
+//! - Documents of more than 16 MiB are rejected while they are read, and no more than that is buffered.
+//! - A source that changes many times a second is applied at most a few times a second, and the last change always
+//!   is.
+//! - No error, status or debug output contains a password or a token.
 
 mod backoff;
 mod client;
@@ -49,19 +52,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is waited for the centre before the program listens, unless it is told otherwise.
+/// The default time to wait for the config server at startup.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// What turns documents into what is in force: the engine, or the program around it.
+/// The consumer of documents: the engine, or the program around it.
 pub trait Apply: Send + Sync + 'static {
-    /// Checks the documents and puts them in force, or says what is wrong and changes nothing.
+    /// Checks the documents and applies them, or returns their problems and changes nothing.
     ///
-    /// The rules of `remote` stand in the place of those of `local`; the other sections are `local`'s. A document without
-    /// `rules` is wrong. At least one of them is there. Calls never overlap, and each is made where it may take its time.
+    /// The rules of `remote` replace those of `local`; the other sections come from `local`. A document without `rules`
+    /// is invalid. At least one document is `Some`. Calls never overlap, and each call may block.
     fn apply(&self, local: Option<&Document>, remote: Option<&Document>) -> Result<(), Problems>;
 }
 
-/// Where the rules are to come from.
+/// The configured sources of the rules.
 ///
 /// ```no_run
 /// # use diana_rules::{Apply, Document, Problems, Remote, Sources};
@@ -82,7 +85,7 @@ pub trait Apply: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Sources {
     local: Option<PathBuf>,
-    /// In place of a file.
+    /// A fixed document in place of a file.
     fixed: Option<Document>,
     remote: Option<Remote>,
     keep: Option<PathBuf>,
@@ -97,14 +100,14 @@ impl Default for Sources {
     }
 }
 
-/// Nothing at all could be put in force.
+/// No document could be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Neither a file nor a centre was named.
+    /// Neither a file nor a config server was configured.
     #[error("rules have no source: neither a file nor a remote was given")]
     NoSource,
-    /// No source had a document that could be put in force; what was wrong with each, in the order tried.
+    /// No source had a document that could be applied; the error of each source, in the order tried.
     #[error("no source has rules that can be put in force:{}", listed(.0))]
     NothingInForce(Vec<SourceError>),
 }
@@ -114,52 +117,54 @@ fn listed(errors: &[SourceError]) -> String {
 }
 
 impl Sources {
-    /// No source yet.
+    /// Creates an empty set of sources.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A file, which is watched: edits, replacements, and the swap of links by which Kubernetes updates a ConfigMap.
+    /// Sets a file to watch: edits, replacements, and the symlink swap with which Kubernetes updates a ConfigMap.
     #[must_use]
     pub fn local(self, path: impl Into<PathBuf>) -> Self {
         Self { local: Some(path.into()), ..self }
     }
 
-    /// A document in place of a file: one that was read from standard input, and can't change.
+    /// Sets a fixed document in place of a file, for example from standard input.
     #[must_use]
     pub fn document(self, document: Document) -> Self {
         Self { fixed: Some(document), ..self }
     }
 
-    /// A configuration centre, whose rules win over the file's.
+    /// Sets a config server, whose rules take precedence over the file's.
     #[must_use]
     pub fn remote(self, remote: Remote) -> Self {
         Self { remote: Some(remote), ..self }
     }
 
-    /// The folder in which the last good remote document is kept, for a start while the centre is away; see
-    /// [`default_keep`]. It is made when it is needed. Without one nothing is kept.
+    /// Sets the folder that keeps the last good remote document, for a start while the config server is unreachable;
+    /// see [`default_keep`]. It is created when needed. Without a folder, no document is kept.
     #[must_use]
     pub fn keep(self, folder: impl Into<PathBuf>) -> Self {
         Self { keep: Some(folder.into()), ..self }
     }
 
-    /// Which rules apply while the config server is unreachable: what it sent last, or the file's. With the latter nothing is
-    /// [kept](Self::keep).
+    /// Sets which rules apply while the config server is unreachable: its last good rules, or the file's. With the
+    /// latter, no document is [kept](Self::keep).
     #[must_use]
     pub fn when_down(self, when_down: WhenRemoteIsDown) -> Self {
         Self { when_down, ..self }
     }
 
-    /// How long [`start`](Self::start) waits for the centre (a second). It is asked on afterwards.
+    /// Sets how long [`start`](Self::start) waits for the config server (1 s by default). Later answers are still
+    /// applied.
     #[must_use]
     pub fn wait(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// Reads the file and asks the centre (for a second at most), puts the result in force, and goes on watching both.
+    /// Reads the file, queries the config server (for at most [`wait`](Self::wait)), applies the result, and watches
+    /// both.
     ///
-    /// What is tried, until something can be put in force: the centre's document, the one kept from the last time, the file
+    /// The documents are tried in this order until one can be applied: the config server's, the kept one, the file
     /// alone. Each failure is recorded. Needs a tokio runtime with time and I/O.
     pub async fn start(self, apply: Arc<dyn Apply>) -> Result<WatchHandle, StartError> {
         let Self { local, fixed, remote, keep, when_down, wait } = self;

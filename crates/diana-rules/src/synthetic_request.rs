@@ -1,10 +1,10 @@
-//! A request that is described by hand.
+//! Requests built from given values instead of HTTP.
 
 use crate::attributes::{Attribute, Attributes};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// A request that is described by hand: for explanations, tests and simulations.
+/// A request built from given values: for explanations, tests and simulations.
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, SyntheticRequest};
@@ -21,7 +21,7 @@ pub struct SyntheticRequest {
 }
 
 impl SyntheticRequest {
-    /// A request with this method for this path, perhaps with a query.
+    /// Creates a request with this method and path. The path may have a query.
     pub fn new(method: impl Into<String>, path: &str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut request = Self::default().with(Attribute::Method, method).with(Attribute::Path, path);
@@ -32,7 +32,7 @@ impl SyntheticRequest {
         request
     }
 
-    /// With this header.
+    /// Adds a header.
     #[must_use]
     pub fn header(self, name: &str, value: impl Into<String>) -> Self {
         let name = name.to_ascii_lowercase();
@@ -49,19 +49,19 @@ impl SyntheticRequest {
         request.with(Attribute::Header(name.into()), value)
     }
 
-    /// For this host.
+    /// Sets the host.
     #[must_use]
     pub fn host(self, host: impl Into<String>) -> Self {
         self.with(Attribute::Host, host)
     }
 
-    /// From this address.
+    /// Sets the client's address.
     #[must_use]
     pub fn ip(self, ip: impl Into<IpAddr>) -> Self {
         Self { ip: Some(ip.into()), ..self }
     }
 
-    /// With what a front end would know by itself, such as `account`.
+    /// Adds a name that a front end would define itself, such as `account`.
     #[must_use]
     pub fn named(self, name: &str, value: impl Into<String>) -> Self {
         self.with(Attribute::Named(name.into()), value)

@@ -1,4 +1,4 @@
-//! A line for each request, written by a thread of its own.
+//! The access log: a line for each request, written by a separate thread.
 //!
 //! ```text
 //!  worker 0 ──▶ buffer 0 ─┐
@@ -6,14 +6,15 @@
 //!  worker n ──▶ buffer n ─┘     takes whole buffers
 //! ```
 //!
-//! A worker writes its line into a buffer that only it and the writer's thread touch. The writer is woken by the first line
-//! of a buffer, waits a moment for more, takes the buffer away and leaves an empty one: a line costs no system call, no memory
-//! and no wait.
+//! A worker writes its line into a buffer that only it and the writer thread touch. The first line of a buffer wakes
+//! the writer, which waits briefly for more and swaps the buffer for an empty one: a line costs no system call, no
+//! allocation and no wait.
 //!
 //! # What always holds (tests/it/access_log.rs)
-//! - Logging never waits for whoever reads the log. What has no room is dropped, and [counted](Drops).
+//! - Logging never waits for the reader of the log. Lines that do not fit into the buffer are dropped, and
+//!   [counted](Drops).
 //! - A line stays one line, whatever clients send.
-//! - What was logged is written before the last handle is gone, if it can be within [a time](LAST_WORDS).
+//! - All lines are written before the last handle is dropped, unless that takes longer than [a timeout](LAST_WORDS).
 
 mod entry;
 mod escape;
@@ -29,14 +30,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use writer::{Buffer, Shared};
 
-/// The most bytes of lines that wait in one buffer.
+/// The maximum number of bytes in one buffer.
 const MOST: usize = 1 << 20;
-/// A buffer that is so full is taken at once.
+/// A buffer with this many bytes is written at once.
 const ENOUGH: usize = MOST / 4;
-/// How long the last handle waits for the last lines to be written.
+/// The time that the last handle waits for the last lines to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Where requests are logged. Each worker has a clone, which is a buffer of its own.
+/// The access log. Each worker has a clone with its own buffer.
 ///
 /// ```
 /// use diana_server::access_log::{AccessLog, Entry, LogFormat};
@@ -53,12 +54,12 @@ pub struct AccessLog {
     shared: Arc<Shared>,
 }
 
-/// How many lines were dropped, as the metrics show it.
+/// The number of dropped lines, as the metrics report it.
 #[derive(Clone, Debug, Default)]
 pub struct Drops(Arc<AtomicU64>);
 
 impl Drops {
-    /// How many lines were dropped: nobody read them quickly enough, or at all.
+    /// Returns the number of dropped lines: their reader was too slow, or there was none.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -75,7 +76,7 @@ impl AccessLog {
         Ok(Self { format, buffer, shared })
     }
 
-    /// Logs a request. Never waits: what has no room is dropped, and counted.
+    /// Logs a request. Never waits: a line that does not fit is dropped, and counted.
     pub fn log(&self, entry: &Entry<'_>) {
         let mut buffer = self.buffer.lock();
         let before = buffer.bytes.len();
@@ -90,20 +91,20 @@ impl AccessLog {
         *lines += 1;
         let after = bytes.len();
         drop(buffer);
-        // The writer sleeps until a buffer has something, and hurries when one has much.
+        // Wakes the writer for the first line, and again when the buffer is due.
         if before == 0 || (before < ENOUGH && after >= ENOUGH) {
             self.shared.wake();
         }
     }
 
-    /// How many lines were dropped.
+    /// Returns the number of dropped lines.
     pub fn drops(&self) -> Drops {
         self.shared.drops.clone()
     }
 }
 
 impl Clone for AccessLog {
-    /// Another handle, with a buffer of its own.
+    /// Creates another handle, with its own buffer.
     fn clone(&self) -> Self {
         let buffer = self.shared.new_buffer();
         Self { format: self.format, buffer, shared: Arc::clone(&self.shared) }

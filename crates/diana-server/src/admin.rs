@@ -1,28 +1,28 @@
-//! Health, metrics, the rules in force, and single counts looked at and changed by hand, over HTTP.
+//! The admin API: health, metrics, the active rules, and inspection and correction of single keys, over HTTP.
 //!
 //! | | |
 //! |---|---|
 //! | `GET /` | a page for people |
-//! | `GET /healthz`, `GET /readyz` | for those who start and balance: is it there, does it take requests |
+//! | `GET /healthz`, `GET /readyz` | liveness and readiness, for orchestrators and load balancers |
 //! | `GET /metrics` | for Prometheus |
-//! | `GET /status` | what was counted, where rules come from, how the store is |
-//! | `GET /rules?find=..&limit=..&offset=..` | the rules in force, in words, with their counts |
-//! | `GET /explain?method=..&path=..&ip=..&host=..&header=name:value&account=..` | what every rule says about a request |
-//! | `GET /peek?rule=..&key=..` | where a key stands |
-//! | `POST /reset?rule=..&key=..` | makes a key as good as new |
-//! | `POST /refund?rule=..&key=..&cost=..`, `POST /charge?..` | gives back, takes |
+//! | `GET /status` | totals, sources of the rules, health of the store |
+//! | `GET /rules?find=..&limit=..&offset=..` | the active rules, in words, with their counts |
+//! | `GET /explain?method=..&path=..&ip=..&host=..&header=name:value&account=..` | each rule's decision about a request |
+//! | `GET /peek?rule=..&key=..` | the status of a key |
+//! | `POST /reset?rule=..&key=..` | resets a key |
+//! | `POST /refund?rule=..&key=..&cost=..`, `POST /charge?..` | refunds or charges a cost |
 //!
-//! Answers are JSON; `/explain` and `/rules` are text for who asks for `text/plain`. What is in the query may be in the
-//! body, as an object of JSON.
+//! Responses are JSON; `/explain` and `/rules` are text if the client accepts `text/plain`. Query parameters may also
+//! be sent in the body, as a JSON object.
 //!
-//! # Who may ask (tests/it/admin.rs)
-//! - With a token, whoever sends it: `Authorization: Bearer ..`. The page itself and the two health checks tell no secrets, and
-//!   are open; the page asks for the token.
-//! - Without one, whoever reaches the address, which is this machine's own unless the file says otherwise. A web page that its
-//!   user's browser has open must not: the host must be an address or `localhost` (against names that are made to lead here), and
-//!   what changes something must come from no other page.
+//! # Access (tests/it/admin.rs)
+//! - With a token, every client that sends it: `Authorization: Bearer ..`. The page itself and the two health checks
+//!   contain no secrets and are open; the page asks for the token.
+//! - Without one, every client that reaches the address, which is a loopback address unless the file sets another.
+//!   Other web pages in a user's browser are kept out: the host must be an address or `localhost` (against DNS
+//!   rebinding), and a request that changes something must not come from another origin.
 //!
-//! Connections, their time, and what they send are bounded.
+//! Connections, their duration and the size of requests are bounded.
 
 mod auth;
 mod counts;
@@ -49,27 +49,27 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Tells how the sources of the rules are.
+/// Returns the status of the sources of the rules.
 pub type TellSources = Arc<dyn Fn() -> SourceStatus + Send + Sync>;
 
-/// What is shown, and by whom it may be seen.
+/// The data that the admin server shows, and its access control.
 #[derive(Clone)]
 pub struct AdminState {
-    /// Whose rules and counts.
+    /// The engine whose rules and counts are shown.
     pub engine: Arc<Engine<RedisStore>>,
-    /// What the gateway counts.
+    /// The gateway's metrics.
     pub metrics: Arc<Metrics>,
-    /// How the gateway reads requests, so that explanations read them in the same way.
+    /// The gateway's settings, so that explanations parse requests in the same way.
     pub gateway: Arc<Gateway>,
-    /// Whether it takes requests.
+    /// Whether the program accepts requests.
     pub readiness: Arc<Readiness>,
-    /// Where the rules come from, if they are followed.
+    /// The sources of the rules, if they are watched for changes.
     pub sources: Option<TellSources>,
-    /// The lines that the access log dropped, if there is one.
+    /// The number of lines that the access log dropped, if there is one.
     pub access_log: Option<Drops>,
-    /// The lines that the program's own log dropped, if it has one.
+    /// The number of lines that the program's own log dropped, if there is one.
     pub program_log: Option<Drops>,
-    /// What whoever asks must know; `None` if everybody may ask who reaches the address.
+    /// The token that clients must send; `None` if every client that reaches the address has access.
     pub token: Option<Secret>,
 }
 
@@ -86,7 +86,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// A server that shows this.
+    /// Creates a server for this state.
     pub fn new(state: AdminState) -> Self {
         let state = Arc::new(state);
         let shown = Router::new()
@@ -111,9 +111,9 @@ impl Admin {
         Self { router: router.with_state(state) }
     }
 
-    /// Serves on these listeners until it is dropped, which ends what is under way.
+    /// Serves on these listeners until it is dropped, which aborts open connections.
     ///
-    /// Wants a runtime that does not serve requests: to write down thousands of rules takes milliseconds.
+    /// Needs a runtime that does not serve requests: formatting thousands of rules takes milliseconds.
     pub async fn serve(self, listeners: Vec<TcpListener>) {
         serve::serve(self.router, listeners).await;
     }

@@ -1,6 +1,6 @@
-//! What can be typed, and the help that teaches it.
+//! The command line and its help.
 //!
-//! Each command is a file in `command/`, with its arguments and what it does; here they are only listed.
+//! Each command is a file in `command/`, with its arguments and its `run`; this file only lists them.
 
 use crate::command::{check, explain, import, schema, serve};
 use clap::{Parser, Subcommand};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// Diana, a rate limiter
 ///
-/// It refuses, or delays, what is beyond a limit, so that the rest is served. Limits are written in a rule file.
+/// Denies or delays requests over a limit, so that the rest is served. Limits are written in a rule file.
 #[derive(Debug, Parser)]
 #[command(name = "diana", version, subcommand_required = true, arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {

@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments, and a `run` that says how it went.
+//! The commands, one file each: its arguments, and a `run` that returns the exit code.
 
 pub(crate) mod check;
 pub(crate) mod explain;

@@ -1,15 +1,16 @@
-//! File descriptors: how many there are, and who may use the last ones.
+//! File descriptors: how many there are, and which part of the program may use the last ones.
 //!
-//! The system gives each new descriptor the lowest number that is free, so a high number tells that few are left. A connection
-//! of a client with a number above [`CLIENTS`](User::Clients)'s share is closed at once, which leaves descriptors for connections
-//! to upstreams; these leave some for the rest of the program: the admin address, the shared store, rule files.
+//! The system gives each new descriptor the lowest free number, so a high number means that few are left. A client
+//! connection whose number is above the share of [`CLIENTS`](User::Clients) is closed at once, which reserves
+//! descriptors for upstream connections; these in turn reserve some for the rest of the program: the admin address, the
+//! shared store, rule files.
 //!
 //! ```text
 //!  0 ──────────── clients ───────────▶│── upstreams ──▶│── admin, store, files ──▶│ limit
 //!                                      1/8 of the limit   1/16, at least 8
 //! ```
 
-/// Who uses a descriptor.
+/// The user of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Clients,
@@ -23,7 +24,8 @@ mod unix {
     use std::os::fd::AsRawFd;
     use std::sync::OnceLock;
 
-    /// Raises the limit of this process as far as the system allows it: the lower one is for programs that can't handle more.
+    /// Raises the soft limit of this process to the hard limit: the soft limit only protects programs that can't handle
+    /// more.
     pub(crate) fn raise_limit() {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         if let (Some(current), Some(maximum)) = (current, maximum)
@@ -36,13 +38,13 @@ mod unix {
         }
     }
 
-    /// The first number that is not for clients, and the first that is not for upstreams.
+    /// Returns the first number that is not for clients, and the first that is not for upstreams.
     pub(super) fn shares(limit: u64) -> (u64, u64) {
         let upstreams = limit.saturating_sub((limit / 16).clamp(8, 128));
         (upstreams.saturating_sub(limit / 8), upstreams)
     }
 
-    /// Whether a socket has a descriptor that `user` should leave to others.
+    /// Returns whether a socket has a descriptor that is reserved for users other than `user`.
     pub(crate) fn is_reserved(socket: &impl AsRawFd, user: User) -> bool {
         static SHARES: OnceLock<(u64, u64)> = OnceLock::new();
         let limit = || getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -58,7 +60,7 @@ mod unix {
 #[cfg(unix)]
 pub(crate) use unix::{is_reserved, raise_limit};
 
-/// Other systems have no such limit.
+/// Does nothing: other systems have no such limit.
 #[cfg(not(unix))]
 pub(crate) fn raise_limit() {}
 

@@ -1,4 +1,4 @@
-//! A request as somebody types it, read as the gateway reads one: for `diana explain`, and for `/explain` of the admin address.
+//! A described request, parsed as the gateway parses one: for `diana explain`, and for `/explain` of the admin API.
 
 use crate::gateway::{Rejected, check, remove_named};
 use diana_http::HttpAttributes;
@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A request that is described by hand. Its path, its query, its host and its headers are parsed, checked and normalised as those
-/// of a request that comes over the network.
+/// A request described by a user. Its path, query, host and headers are parsed, checked and normalised like those of a
+/// request from the network.
 ///
 /// ```
 /// use diana_rules::{Attribute, Attributes, Gateway};
@@ -33,33 +33,33 @@ pub struct TypedRequest {
     other_paths: Vec<String>,
 }
 
-/// Why no request can be like this.
+/// The described request is not valid HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidRequest(String);
 
-/// What the gateway answers to a request before any rule is asked.
+/// The gateway's response to a request that it rejects before it evaluates any rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RejectedRequest {
-    /// The status.
+    /// The status code.
     pub status: StatusCode,
-    /// Why.
+    /// The reason.
     pub detail: &'static str,
 }
 
 impl TypedRequest {
-    /// A request with this method for this path, perhaps with a query. A space may be written as it is.
+    /// Creates a request with this method for this path, optionally with a query. Spaces need no escape.
     pub fn new(method: &str, target: &str) -> Result<Self, InvalidRequest> {
         let wrong = |what: &str, text: &str| InvalidRequest(format!("`{text}` is no {what} that a client can send"));
         let (mut head, ()) = Request::new(()).into_parts();
         head.method = Method::from_bytes(method.as_bytes()).map_err(|_| wrong("method", method))?;
         head.uri = target.replace(' ', "%20").parse::<Uri>().map_err(|_| wrong("path", target))?;
-        // A request of this version needs no host.
+        // HTTP/1.0 requires no `Host`.
         head.version = Version::HTTP_10;
         let other_paths = HttpAttributes::of_head(&head, None).other_paths().to_vec();
         Ok(Self { head, client: None, named: Vec::new(), other_paths })
     }
 
-    /// With this header, besides those that it has.
+    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidRequest> {
         if name.eq_ignore_ascii_case(HOST.as_str()) {
             return self.host(value);
@@ -71,7 +71,7 @@ impl TypedRequest {
         Ok(self)
     }
 
-    /// For this host, in place of the one that it has.
+    /// Sets the host.
     pub fn host(mut self, host: &str) -> Result<Self, InvalidRequest> {
         let wrong = |_| InvalidRequest(format!("`{host}` is no host that a client can send"));
         self.head.headers.insert(HOST, HeaderValue::from_bytes(host.as_bytes()).map_err(wrong)?);
@@ -79,20 +79,21 @@ impl TypedRequest {
         Ok(self)
     }
 
-    /// From this address.
+    /// Sets the client's address.
     #[must_use]
     pub fn ip(self, ip: IpAddr) -> Self {
         Self { client: Some(ip), ..self }
     }
 
-    /// With what a front end would know by itself, such as `account`.
+    /// Sets an attribute that an application provides by name, such as `account`.
     #[must_use]
     pub fn named(mut self, name: &str, value: &str) -> Self {
         self.named.push((Attribute::Named(name.into()), value.to_owned()));
         self
     }
 
-    /// What the gateway answers to it before any rule is asked; `None` if the rules are asked.
+    /// Returns the gateway's response if it rejects the request before it evaluates any rule; `None` if the rules are
+    /// evaluated.
     pub fn rejected(&self, gateway: &Gateway) -> Option<RejectedRequest> {
         let Rejected { status, why } = check(&self.head, gateway).err()?;
         Some(RejectedRequest { status, detail: why })

@@ -1,4 +1,4 @@
-//! The gateway: it takes requests, lets Diana's filter decide, and passes on what may pass.
+//! The gateway: accepts requests, checks them with Diana's filter, and forwards the allowed ones to upstreams.
 //!
 //! ```text
 //!              ┌ worker 0: a thread, a runtime, its own sockets, its own connections to upstreams ┐
@@ -6,8 +6,8 @@
 //!              └ worker n: the same                                                               ┘
 //! ```
 //!
-//! The kernel hands each connection to one worker, which serves it to its end; workers share the counts and nothing else on a
-//! request's way. What happens to a request is told in [`service`].
+//! The kernel assigns each connection to one worker, which serves it until it ends. On the request path, workers share
+//! only the counts. [`service`] describes the life of a request.
 //!
 //! ```no_run
 //! use diana::redis::RedisStore;
@@ -76,7 +76,7 @@ use upstream::{Connector, Upstreams};
 use worker::{ConnLimit, Worker};
 use worker_state::{RouteTarget, Store, WorkerState};
 
-/// A gateway, before it runs.
+/// A gateway that has not been started.
 pub struct Gateway {
     section: Arc<diana_rules::Gateway>,
     filter: Filter<Store>,
@@ -86,18 +86,18 @@ pub struct Gateway {
     nowhere: Nowhere,
 }
 
-/// What becomes of requests where there is no upstream.
+/// How requests are answered if no upstream is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nowhere {
     Answer,
     Echo,
 }
 
-/// Looks after the certificates of a gateway that runs.
+/// Reloads the certificates of a running gateway.
 #[derive(Clone, Debug)]
 pub struct CertificateWatch(Option<Arc<Certificates>>);
 
-/// A gateway that runs. Dropping it stops it.
+/// A running gateway. Dropping it shuts it down.
 #[derive(Debug)]
 pub struct RunningGateway {
     addresses: Vec<SocketAddr>,
@@ -108,7 +108,7 @@ pub struct RunningGateway {
 }
 
 impl Gateway {
-    /// The gateway that a file describes, with an engine for its rules.
+    /// Creates the gateway that a file describes, with an engine for its rules.
     pub fn new(file: &RuleFile, engine: Arc<Engine<Store>>) -> Self {
         let section = Arc::new(file.gateway.clone().unwrap_or_default());
         let (mut chain, echoes) = (FilterChain::new(), section.echo);
@@ -126,37 +126,37 @@ impl Gateway {
         }
     }
 
-    /// With a filter behind Diana's own and those that were added before.
+    /// Adds a filter, which runs after Diana's filter and all filters added before.
     #[must_use]
     pub fn filter(self, filter: impl HttpFilter + 'static) -> Self {
         Self { chain: self.chain.and(filter), ..self }
     }
 
-    /// With counts that somebody else shows, too.
+    /// Uses the given metrics, so that the caller can export them.
     #[must_use]
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// With a line in a log for each request.
+    /// Writes an access log entry for each request.
     #[must_use]
     pub fn access_log(self, log: AccessLog) -> Self {
         Self { log: Some(log), ..self }
     }
 
-    /// With the built-in upstream where the file names none: it answers with what it was asked.
+    /// Uses the built-in echo upstream if the file names no upstream: it returns the request that it received.
     #[must_use]
     pub fn echo(self) -> Self {
         Self { nowhere: Nowhere::Echo, ..self }
     }
 
-    /// How many threads serve.
+    /// Returns the number of worker threads.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.section.workers.map_or_else(cores, NonZeroUsize::get)
     }
 
-    /// Binds every address and starts the workers. If anything is wrong, nothing runs.
+    /// Binds every address and starts the workers. On an error, nothing keeps running.
     pub fn start(self) -> Result<RunningGateway, StartError> {
         let workers = self.workers();
         let certificates = self.section.tls.as_ref().map(Certificates::read).transpose();
@@ -189,7 +189,7 @@ impl Gateway {
                 _ if !self.section.upstream.is_empty() => {
                     RouteTarget::Upstreams(upstreams.balancer(&self.section.upstream))
                 }
-                // Whoever has routes wants requests to go somewhere, or to hear that there is nothing.
+                // If there are routes, requests are meant to be forwarded: a request without a route gets a 404.
                 Nowhere::Answer if !self.section.routes.is_empty() => RouteTarget::Upstreams(upstreams.balancer(&[])),
                 Nowhere::Answer => RouteTarget::Answer,
                 Nowhere::Echo => RouteTarget::Echo,
@@ -213,7 +213,7 @@ impl Gateway {
         Ok(running)
     }
 
-    /// Sockets for each worker, all on the same addresses.
+    /// Binds the sockets of each worker, all on the same addresses.
     fn bind(
         &self,
         workers: usize,
@@ -228,7 +228,7 @@ impl Gateway {
             let mut bound = address;
             for sockets in &mut sockets {
                 let socket = listener::bind(bound).map_err(taken)?;
-                // With port 0 the system chooses one; the others have to have the same.
+                // With port 0 the system chooses a port; the other sockets must use the same one.
                 bound = socket.local_addr().map_err(taken)?;
                 sockets.push((socket, certificates.cloned()));
             }
@@ -248,29 +248,30 @@ fn spawn(number: usize, worker: Worker) -> Result<JoinHandle<()>, StartError> {
         if let Err(error) = runtime.block_on(worker.run()) {
             tracing::error!("worker {number} can't serve: {error}");
         }
-        // What still runs after its time is cut.
+        // Aborts tasks that still run after `timeouts.stop`.
         runtime.shutdown_background();
     };
     thread.spawn(run).map_err(StartError::Thread)
 }
 
 impl RunningGateway {
-    /// Where it listens: first without TLS, then with, as the file has them.
+    /// Returns the bound addresses: first those without TLS, then those with TLS, in the order of the file.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What it has counted.
+    /// Returns the metrics.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Its certificates.
+    /// Returns a handle that reloads the certificates.
     pub fn certificates(&self) -> CertificateWatch {
         self.certificates.clone()
     }
 
-    /// Takes no more connections, finishes what was begun, and returns when all is done, or `timeouts.stop` is over.
+    /// Shuts down gracefully: accepts no more connections, drains the requests in flight, and returns when all are done
+    /// or after `timeouts.stop`.
     pub fn stop(mut self) {
         self.finish();
     }
@@ -284,7 +285,7 @@ impl RunningGateway {
 }
 
 impl CertificateWatch {
-    /// Reads certificates again if their files have changed. If they are no good, what is shown stays.
+    /// Reloads the certificates if their files have changed. If the new ones are invalid, the old ones stay active.
     pub fn refresh(&self) {
         if let Some(certificates) = &self.0 {
             certificates.refresh();

@@ -1,12 +1,13 @@
-//! Moving in: the rules of other rate limiters as Diana's.
+//! Importers: convert the limits of other rate limiters to Diana's rules.
 //!
-//! An importer reads a foreign file and writes a rule file that does the same, with a comment at each rule that tells where
-//! it comes from. What can't be carried over, or only nearly, is a [`Note`] with its line and what to do about it.
+//! An importer reads the configuration of another program and writes an equivalent rule file, with a comment at each
+//! rule about its origin. Anything that can't be migrated, or only approximately, is a [`Note`] with its line and what
+//! to do about it.
 //!
 //! # What always holds (tests/it/any_input.rs)
-//! - No input makes an importer panic, and what it makes of a large one is bounded.
-//! - What an importer writes passes `diana check`, whatever names and texts the foreign file has. A rule that would not pass
-//!   is left out, and a note says why.
+//! - No input makes an importer panic, and the output for a large input is bounded.
+//! - The output passes `diana check`, whatever names and texts the input has. A rule that would not pass is omitted,
+//!   and a note gives the reason.
 
 mod envoy;
 mod expression;
@@ -19,53 +20,53 @@ pub use nginx::{Include, import_nginx};
 
 use std::fmt;
 
-/// The largest file that is read, in bytes; also all files together that an nginx configuration includes.
+/// The largest input in bytes: of a file, and of all files together that an nginx configuration includes.
 pub const LARGEST: usize = 16 << 20;
 
-/// The longest condition that a rule may have, in bytes.
+/// The longest condition of a rule, in bytes.
 const LONGEST_CONDITION: usize = 4096;
 
-/// The most limits, locations or descriptors: as many rules as a file may have.
+/// The maximum number of limits, locations or descriptors: as many as a file may have rules.
 const MOST: usize = 10_000;
 
-/// What every imported file still needs.
+/// The hint for every imported file.
 const GATEWAY: &str = "the file has rules only; to serve with them, say under `gateway` where Diana listens (`listen`) and where requests go (`upstream`)";
 
-/// What became of a foreign file.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Imported {
-    /// A rule file, as YAML with comments.
+    /// The rule file, as YAML with comments.
     pub rules: String,
-    /// What could not be carried over, in the order of the files.
+    /// What could not be migrated, in the order of the files.
     pub notes: Vec<Note>,
-    /// What is left to do before the rules can be used, one sentence each.
+    /// The steps that remain before the rules can be used, one sentence each.
     pub hints: Vec<String>,
 }
 
-/// Something that was not carried over as it was. Printed, it is `FILE:LINE: directive: what, and what to do`.
+/// Something that was not migrated unchanged. Printed as `FILE:LINE: directive: what, and what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Note {
-    /// The file that it stands in.
+    /// The file.
     pub file: String,
-    /// Its line, from 1 on.
+    /// The line, from 1.
     pub line: usize,
-    /// The directive or field that is meant.
+    /// The directive or field.
     pub directive: String,
-    /// What became of it, and what to do.
+    /// What the importer did with it, and what to do.
     pub what: String,
-    /// Whether the rules differ from what the foreign file says.
+    /// Whether the rules differ from the original configuration.
     pub kind: NoteKind,
 }
 
-/// Whether a note is about a difference.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NoteKind {
-    /// The rules limit the same without it.
+    /// The rules have the same effect without it.
     Info,
-    /// It was not carried over, or only nearly. `--strict` fails on these.
+    /// It was not migrated, or only approximately. `--strict` fails on these.
     Difference,
 }
 

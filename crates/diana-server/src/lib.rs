@@ -1,12 +1,12 @@
-//! The parts of the program `diana`, as a library: what its commands do, apart from how they are typed.
+//! The parts of the program `diana`, as a library: its commands, without their command-line parsing.
 //!
-//! - [`gateway`] takes requests, lets Diana's filter decide, and passes on what may pass.
-//! - [`serve`] is the whole program: gateway, admin server, store, rules that are followed.
-//! - [`admin`], [`metrics`], [`access_log`] and [`program_log`] tell what happens.
-//! - [`explain`] reads a request that somebody types, as the gateway reads one.
-//! - [`import`] moves in from nginx and from Envoy's rate limit service.
+//! - [`gateway`] accepts requests, runs Diana's filter on them, and proxies those that are allowed.
+//! - [`serve`] is the whole program: gateway, admin server, store, and rules that are reloaded when they change.
+//! - [`admin`], [`metrics`], [`access_log`] and [`program_log`] report what happens.
+//! - [`explain`] parses a request from the command line or the admin API as the gateway parses one.
+//! - [`import`] converts the configuration of nginx and of Envoy's rate limit service.
 //!
-//! What `check`, `explain` and `schema` do is in `diana` and `diana-rules`; the program only reads files for them.
+//! The logic of `check`, `explain` and `schema` is in `diana` and `diana-rules`; the program only reads files for them.
 
 pub mod access_log;
 pub mod admin;

@@ -1,10 +1,10 @@
-//! Dates in words, worked out once a second.
+//! Formatted dates, computed once a second.
 
 use diana::core::{Clock, SystemClock, Timestamp};
 use http::HeaderValue;
 use std::cell::RefCell;
 
-/// The date as a log shows it, kept for as long as its second lasts.
+/// A formatted date for a log, cached for its second.
 #[derive(Debug, Default)]
 pub(crate) struct LogTime {
     second: u64,
@@ -15,12 +15,12 @@ pub(crate) struct LogTime {
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl LogTime {
-    /// As the common log format has it: `15/Nov/2026:20:12:52 +0000`.
+    /// Formats a time as in the common log format: `15/Nov/2026:20:12:52 +0000`.
     pub(crate) fn common(&mut self, at: Timestamp) -> &str {
         self.shown_as(at, false)
     }
 
-    /// As ISO 8601 has it, to the second and without a zone: `2026-11-15T20:12:52`.
+    /// Formats a time as ISO 8601, to the second and without a zone: `2026-11-15T20:12:52`.
     pub(crate) fn iso(&mut self, at: Timestamp) -> &str {
         self.shown_as(at, true)
     }
@@ -41,7 +41,8 @@ impl LogTime {
     }
 }
 
-/// The date as HTTP has it in `LogTime` (RFC 9110, section 5.6.7): `Sun, 15 Nov 2026 21:33:15 GMT`. Worked out once a second.
+/// Returns the current time for the HTTP `Date` header (RFC 9110, section 5.6.7): `Sun, 15 Nov 2026 21:33:15 GMT`.
+/// Computed once a second.
 pub(crate) fn now() -> HeaderValue {
     thread_local! {
         static LAST: RefCell<(u64, HeaderValue)> = const { RefCell::new((u64::MAX, HeaderValue::from_static(""))) };
@@ -65,11 +66,11 @@ fn http_date(second: u64) -> String {
     format!("{weekday}, {day:02} {} {year:04} {hour:02}:{minute:02}:{second:02} GMT", MONTHS[month])
 }
 
-/// The year, the month from 0 on, and the day from 1 on, of a day that is counted from 1970-01-01.
+/// Returns the year, the month (from 0) and the day (from 1) of a day counted from 1970-01-01.
 ///
-/// Years that begin in March end with the leap day, so the months have a rhythm of 153 days in five.
+/// Years that begin in March end with the leap day, so each five months have 153 days.
 fn civil(days: u64) -> (u64, usize, u64) {
-    let days = days + 719_468; // from 0000-03-01 on
+    let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        // What `date -u -d @N` says.
+        // The output of `date -u -d @N`.
         for (seconds, iso) in [
             (0, "1970-01-01T00:00:00"),
             (951_782_399, "2000-02-28T23:59:59"),
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn http_has_the_day_of_the_week() {
-        // RFC 9110, section 5.6.7, and what `date -u -d @N` says.
+        // RFC 9110, section 5.6.7, and the output of `date -u -d @N`.
         assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(http_date(951_782_400), "Tue, 29 Feb 2000 00:00:00 GMT");

@@ -1,4 +1,4 @@
-//! What the gateway counts: requests by what became of them, how long they took, connections and bytes.
+//! The gateway's metrics: requests by outcome, their durations, connections and bytes.
 //!
 //! ```text
 //!  worker 0 ──▶ Shard 0 ─┐
@@ -6,8 +6,8 @@
 //!  worker n ──▶ Shard n ─┘
 //! ```
 //!
-//! Each worker writes a [`Shard`] of its own, on cache lines of its own: counting costs a few nanoseconds, whatever the other
-//! workers do. Nothing is summed, formatted or allocated before somebody asks.
+//! Each worker writes its own [`Shard`], on its own cache lines: counting costs a few nanoseconds, independent of the
+//! other workers. Nothing is summed, formatted or allocated before the metrics are read.
 
 mod histogram;
 mod outcome;
@@ -24,7 +24,7 @@ pub use totals::Totals;
 use diana::core::{Clock, SystemClock, Timestamp};
 use std::sync::Arc;
 
-/// All that the gateway counts.
+/// All metrics of the gateway.
 ///
 /// ```
 /// use diana_server::metrics::{Metrics, Outcome};
@@ -32,8 +32,8 @@ use std::sync::Arc;
 ///
 /// let metrics = Metrics::new(2);
 /// metrics.shard(0).request(Outcome::Forwarded, Duration::from_millis(3));
-/// metrics.shard(1).request(Outcome::Denial, Duration::from_micros(40));
-/// assert_eq!(metrics.totals().requests(Outcome::Denial), 1);
+/// metrics.shard(1).request(Outcome::Denied, Duration::from_micros(40));
+/// assert_eq!(metrics.totals().requests(Outcome::Denied), 1);
 /// ```
 #[derive(Debug)]
 pub struct Metrics {
@@ -42,25 +42,25 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts for so many workers, all zero.
+    /// Creates metrics for this number of workers, all zero.
     pub fn new(workers: usize) -> Arc<Self> {
         let shards = (0..workers.max(1)).map(|_| Arc::default()).collect();
         Arc::new(Self { shards, started: SystemClock.now() })
     }
 
-    /// The counts of one worker. One that has no shard shares another's, which is only slower.
+    /// Returns the counts of one worker. A worker without a shard shares another's, which is only slower.
     pub fn shard(&self, worker: usize) -> Arc<Shard> {
         Arc::clone(&self.shards[worker % self.shards.len()])
     }
 
-    /// What all workers have counted.
+    /// Returns the sums over all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.shards.iter().for_each(|shard| totals.add(shard));
         totals
     }
 
-    /// When counting began.
+    /// Returns the time at which counting started.
     pub fn started(&self) -> Timestamp {
         self.started
     }

@@ -37,7 +37,7 @@ use writer::{Handle, Shared};
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
-/// How the program's log is written.
+/// The format of the program's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgramLogFormat {
     /// Lines for people.
@@ -76,21 +76,22 @@ impl ProgramLog {
         Ok(Self { format, has_colours: false, repeats, handle })
     }
 
-    /// The same for standard error, with colours if that is a terminal and `NO_COLOR` is not set.
+    /// Starts a log to standard error, with colours if it is a terminal and `NO_COLOR` is not set.
     pub fn stderr(format: ProgramLogFormat) -> io::Result<Self> {
         let wants_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let has_colours = format == ProgramLogFormat::Text && io::stderr().is_terminal() && wants_colours;
         Ok(Self { has_colours, ..Self::start(format, io::stderr())? })
     }
 
-    /// Makes it the log of this process: events of `tracing`, and panics. Does nothing if the process has a log already.
+    /// Makes it the log of this process: for `tracing` events, and panics. Does nothing if the process has a log
+    /// already.
     pub fn install(&self, filter: LogFilter) {
         if tracing::dispatcher::set_global_default(self.dispatch(filter)).is_ok() {
             std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
         }
     }
 
-    /// What takes the events of `tracing` for it.
+    /// Returns a `tracing` dispatcher that writes to this log.
     pub fn dispatch(&self, filter: LogFilter) -> Dispatch {
         let all = tracing_subscriber::registry().with(filter.into_inner()).with(Arc::clone(&self.repeats).layer());
         match self.format {
@@ -105,7 +106,7 @@ impl ProgramLog {
         }
     }
 
-    /// Writes why the program ends, whatever level is logged.
+    /// Logs the error that ends the program, regardless of the log level.
     pub fn error(&self, error: &dyn fmt::Display) {
         let line = match self.format {
             ProgramLogFormat::Json => {
@@ -119,12 +120,12 @@ impl ProgramLog {
         self.handle.push(line.as_bytes());
     }
 
-    /// How the log is written.
+    /// Returns the format of the log.
     pub fn format(&self) -> ProgramLogFormat {
         self.format
     }
 
-    /// How many lines were dropped.
+    /// Returns the number of dropped lines.
     pub fn drops(&self) -> Drops {
         self.handle.drops()
     }
@@ -136,13 +137,13 @@ impl ProgramLog {
 }
 
 impl Write for &ProgramLog {
-    /// Takes all of it, or drops all of it: a line is never cut.
+    /// Accepts all of it, or drops all of it: a line is never cut.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.handle.push(line);
         Ok(line.len())
     }
 
-    /// Nothing waits for the reader; see [`ProgramLog::flush`].
+    /// Does nothing: logging never waits for the reader; see [`ProgramLog::flush`].
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -1,13 +1,13 @@
-//! `diana serve`: everything together. The file is read, the shared store connected, the rules followed, and then the gateway
-//! and the admin server listen; all of it stops when it is told to.
+//! `diana serve`: the whole program. Reads the file, connects the shared store, watches the sources of the rules, and
+//! then starts the gateway and the admin server; all of it stops on a signal.
 //!
 //! ```text
 //!  main thread: signals          control runtime: store, sources, admin, load          workers: requests
 //! ```
 //!
 //! # What always holds
-//! - Nothing listens before the shared store was asked and the rules are in force.
-//! - Who is told to stop takes no more connections, answers what was begun, and then ends.
+//! - Nothing listens before the shared store was contacted and the rules are loaded.
+//! - On a stop signal, the program accepts no more connections, finishes active requests, and then exits.
 
 mod banner;
 mod config_reload;
@@ -35,15 +35,15 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-/// The rules that serve where no file is given.
+/// The rule file that is used if none is given.
 pub const DEFAULT: &str = include_str!("serve/default.yaml");
 
-/// How long is waited, in the end, for the shared store to take back what requests held: far longer than it takes.
+/// The timeout at shutdown for releasing permits of finished requests in the shared store: far longer than it takes.
 const GIVING_BACK: Duration = Duration::from_secs(2);
-/// How long the last lines of the log may take when the program ends at once: perhaps nobody reads them.
+/// The timeout for writing the last lines of the log on an immediate exit: the log may have no reader.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// What runs.
+/// The running parts.
 struct Serving {
     gateway: RunningGateway,
     engine: Arc<Engine<RedisStore>>,
@@ -52,7 +52,7 @@ struct Serving {
     admin: Vec<SocketAddr>,
 }
 
-/// Serves until it is told to stop.
+/// Serves until a stop signal.
 pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -64,7 +64,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     let document = options.document()?;
     let file = options.file(&document)?;
     let served = runtime.block_on(async {
-        // From here on a signal is an order to stop in order, also while things are being started.
+        // From here on a signal shuts down gracefully, also during the start.
         let mut signals = Signals::listen().map_err(ServeError::Runtime)?;
         let serving = tokio::select! {
             serving = start(options, &document, &file) => serving?,
@@ -74,8 +74,8 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         Ok(Some((serving, signals)))
     });
     let Some((serving, mut signals)) = served? else { return Ok(()) };
-    // Reloading may take as long as a config server takes to answer, so it is done beside the signals. However many ask for
-    // it meanwhile, it is done once more.
+    // A reload may wait for the config server, so it runs in a task and does not block the signals. Any number of
+    // signals during a reload cause one more.
     let reload = Arc::new(Notify::new());
     runtime.spawn(reloads(Arc::clone(&reload), serving.gateway.certificates(), Arc::clone(&serving.sources)));
     while runtime.block_on(signals.next()) == Signal::Reload {
@@ -94,7 +94,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         std::process::exit(130);
     });
     serving.gateway.stop();
-    // The last requests are answered, but what they held in the shared store may still be on its way back there.
+    // The last requests are finished, but their permits in the shared store may not be released yet.
     let given_back = async {
         serving.engine.carried_out().await;
         if let Some(store) = serving.engine.shared() {
@@ -110,7 +110,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Reads certificates and rules again, each time it is asked to.
+/// Reloads certificates and rules on each notification.
 async fn reloads(asked: Arc<Notify>, certificates: CertificateWatch, sources: Arc<Sources>) {
     loop {
         asked.notified().await;
@@ -161,7 +161,7 @@ async fn start(options: &ServeOptions, document: &Document, file: &RuleFile) -> 
     Ok(Serving { gateway, engine, sources, readiness, admin })
 }
 
-/// Follows the file, if it can change, and the configuration centre that it names.
+/// Watches the file, if it can change, and the config server that it names.
 async fn follow(
     options: &ServeOptions,
     document: &Document,

@@ -1,9 +1,9 @@
-//! The store that many processes share, as the rule file describes it.
+//! The shared store, as the rule file configures it.
 
 use diana_redis::{Batching, ConnectError, Leases, Options, RedisStore, WhenDown};
 use diana_rules::{Lease, RedisSection, Registry, WhenRedisIsDown};
 
-/// What rules can name, with a check for what Redis can't keep.
+/// Returns the default registry, with a check for algorithms that Redis does not support.
 ///
 /// ```
 /// let registry = diana::registry();
@@ -15,9 +15,9 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Connects to the Redis that a file describes.
+/// Connects to the Redis that a file configures.
 ///
-/// One that can't be reached is no error: requests are answered as `when_down` says until it is there.
+/// An unreachable Redis is no error: until it is reachable, requests are decided according to `when_down`.
 pub async fn connect(section: &RedisSection) -> Result<RedisStore, ConnectError> {
     RedisStore::connect(section.url.reveal(), options(section)).await
 }

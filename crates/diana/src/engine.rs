@@ -1,18 +1,18 @@
-//! Rules and stores together: one decision for one request.
+//! Combines rules and stores: one decision per request.
 //!
 //! # The life of a request
-//! 1. The rules in force are taken once, so that no request sees half of a change.
-//! 2. They are asked which of them the request is about, whose it is, and what it costs ([`RuleSet::find`]).
-//! 3. A rule that refuses whatever its counts are (`deny`, `missing: deny`) ends it here; nothing is charged.
-//! 4. The limits that are counted here are asked, all or nothing; they are free.
-//! 5. If they grant it, those that are shared are asked, all or nothing. If these refuse, or nobody waits for the answer any
-//!    more, what the first took is given back.
-//! 6. If all grant it, the shadow rules are asked, each on its own. They count as if they were in force, and refuse nobody.
+//! 1. The engine takes a snapshot of the active rules, so that no request sees a half-applied reload.
+//! 2. The rule set returns the rules that match the request, with the key and the cost of each ([`RuleSet::find`]).
+//! 3. A rule that denies regardless of its counts (`deny`, `missing: deny`) ends the decision; nothing is charged.
+//! 4. The limits that are counted in this process are checked, all or nothing; this needs no I/O.
+//! 5. If they grant the request, the shared limits are checked, all or nothing. If these deny it, or the caller drops
+//!    the future, the charges of step 4 are refunded.
+//! 6. If all grant it, the shadow rules are checked, each on its own. They count like active rules but deny no request.
 //!
 //! # What always holds (tests/)
 //! - Never more is granted than each limit allows, also while rules change (`reload.rs`).
-//! - A request that is refused, or given up, has charged nothing in the end (`mixed.rs`, `given_up.rs`), where there is a runtime to
-//!   hear what the shared store says.
+//! - A request that is denied or cancelled has charged nothing in the end (`mixed.rs`, `given_up.rs`), if a runtime is
+//!   available to receive the shared store's response.
 
 mod background;
 mod decide;
@@ -64,44 +64,44 @@ use std::sync::Arc;
 pub(crate) use verdict::time;
 pub use verdict::{Asked, Reason, Verdict};
 
-/// Decides about requests by rules. `S` is the store that many processes share, if there is one.
+/// Decides about requests by rules. `S` is the shared store, if there is one.
 pub struct Engine<S = MemoryStore> {
     rules: ArcSwap<RuleSet>,
     counts: Arc<LocalCounts>,
     shared: Option<Arc<S>>,
-    /// Who goes on with what is under way when a request is given up.
+    /// Finishes in-flight queries of cancelled requests.
     behind: Background,
-    /// What requests hold in the shared store while they run.
+    /// The leases that running requests hold in the shared store.
     #[cfg(feature = "wait")]
     held: Arc<keepalive::HeldLeases>,
     load: LoadMeter,
     sheddings: Sheddings,
-    /// Held while the rules change. Limits that are gone are forgotten twice, the second time with the next change: a request
-    /// that was under way may have asked for them once more.
+    /// Locked while the rules change. Removed limits are forgotten twice, the second time at the next change: an
+    /// in-flight request may have used them once more.
     changing: Mutex<Vec<Limit>>,
 }
 
 impl Engine {
-    /// The rules of a file, with counts in this process alone.
+    /// Creates an engine with the rules of a file; all counts are in this process.
     pub fn new(file: &RuleFile) -> Self {
         EngineOptions::of(file).build(file)
     }
 }
 
 impl<S: Store> Engine<S> {
-    /// The rules of a file, with the counts of `store: shared` in a store that many processes share.
+    /// Creates an engine with the rules of a file; `store: shared` limits are counted in the shared store.
     pub fn with_shared(file: &RuleFile, shared: S) -> Self {
         EngineOptions::of(file).build_shared(file, shared)
     }
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Decides about one request: whether it may go on, after which wait, or why not.
+    /// Decides about one request: whether it is granted, after which wait, or why it is denied.
     ///
-    /// Asking for the attributes, and all that is counted here, is done at once; the future is only for the shared store.
-    /// Dropping it gives back what was taken: here at once, and in the shared store as soon as that has answered, which is heard
-    /// behind, in a tokio runtime (feature `wait`): the one that the engine was made in, or that of the one who drops it. Where
-    /// there is none, what the shared store has granted comes back with time.
+    /// Attributes are read and local limits are checked immediately; the future only waits for the shared store.
+    /// Dropping it refunds all charges: local ones immediately, shared ones once the store has responded. That response
+    /// is awaited by a background task in a tokio runtime (feature `wait`): the one in which the engine was created, or
+    /// the one in which the future is dropped. Without a runtime, shared charges expire with time.
     pub fn decide(&self, request: &dyn Attributes) -> DecideFuture<'_, S> {
         match self.first_look(request, WhenFull::Deny) {
             (begun, NextStep::Nothing) => DecideFuture::made(begun),
@@ -109,14 +109,14 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Decides about one request as [`decide`](Self::decide) does, but where a rule says `wait` and its algorithm can't tell
-    /// when the turn will come (windows, logs, `concurrent`), the request stands in line: first come, first served, for each
-    /// count. At most as many as the rule's `queue` says stand in one line, and 1,000 where it says nothing.
+    /// Decides about one request like [`decide`](Self::decide), but queues it if a rule has `wait` and its algorithm
+    /// can't predict when it will be granted (windows, logs, `concurrent`). Each count has its own FIFO queue, limited
+    /// by the rule's `queue` (1,000 by default).
     ///
-    /// Dropping the future leaves the line. A wait that the verdict [tells](Verdict::wait) is still to be waited for.
+    /// Dropping the future leaves the queue. The caller must still wait for the [wait](Verdict::wait) of the verdict.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "wait")]
     pub fn admit(&self, request: &dyn Attributes) -> AdmitFuture<'_, S> {
         match self.first_look(request, WhenFull::Queue) {
@@ -125,8 +125,8 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// [`admit`](Self::admit) in two steps, for those who can't lend the engine to a future: what can be said at once is said,
-    /// and the rest is for [`go_on`](Self::go_on).
+    /// [`admit`](Self::admit) in two steps, for callers that can't lend the engine to a future: decides immediately if
+    /// possible, else returns the state for [`go_on`](Self::go_on).
     #[cfg(feature = "wait")]
     pub fn begin(&self, request: &dyn Attributes) -> Begun {
         match self.first_look(request, WhenFull::Queue) {
@@ -135,7 +135,7 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Decides about a request that could not be decided at once.
+    /// Finishes a decision that [`begin`](Self::begin) could not make immediately.
     #[cfg(feature = "wait")]
     pub async fn go_on(&self, unfinished: Unfinished) -> Verdict {
         self.carry_on(unfinished.begun, unfinished.next, WhenFull::Queue).await
@@ -143,21 +143,21 @@ impl<S: Store + 'static> Engine<S> {
 }
 
 impl<S: Store> Engine<S> {
-    /// Which of the asks are decided in this process: all of them, if nobody shares.
+    /// Returns which queries are decided in this process: all of them if there is no shared store.
     fn here(&self) -> Scope {
         if self.shared.is_some() { Scope::Local } else { Scope::Everything }
     }
 
-    /// Says that a granted request is done: what it only held while it ran (`concurrent`) is given back.
+    /// Finishes a granted request and releases the permits that it held while it ran (`concurrent`).
     ///
-    /// A verdict that is dropped gives back what it holds in this process, too; what it holds in the shared store comes back when
-    /// its lease ends.
+    /// Dropping a verdict releases its permits in this process, too; permits in the shared store are released when
+    /// their lease expires.
     pub async fn finish(&self, mut verdict: Verdict) {
         verdict.made_mut().held = None;
         self.give_back(&verdict, Return::WhatIsHeld).await;
     }
 
-    /// Gives back all that a granted request took, as far as time has not: it was not carried out.
+    /// Refunds all charges of a granted request that was not carried out, as far as they have not expired.
     pub async fn refund(&self, mut verdict: Verdict) {
         verdict.made_mut().held = None;
         self.give_back(&verdict, Return::Everything).await;
@@ -180,21 +180,21 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The store that a decision was made by, if that was the shared one.
+    /// Returns the shared store, if it made the decision.
     fn decided_there(&self, here: bool) -> Option<&S> {
         self.shared().filter(|_| !here)
     }
 
-    /// Puts the rules of `file` in force, all at once. Limits that stay, or only change, keep their counts; requests that are
-    /// under way go on under the rules that they began with. Requests that are queued ask again, by the new rules of the same
-    /// names.
+    /// Replaces the active rules by those of `file`, atomically. Limits that stay or only change keep their counts;
+    /// in-flight requests finish under the rules that they started with. Queued requests are checked again by the new
+    /// rules of the same names.
     pub fn set_rules(&self, file: &RuleFile) {
         let mut gone = self.changing.lock();
         let before = self.rules.load_full();
         let after = before.changed_to(file);
         let newly_gone = before.limits_gone_in(&after);
         if let Some(shared) = &self.shared {
-            // While others still have the old rules, the higher number counts for all who share a limit.
+            // While other processes still use the old rules, the higher revision is valid for all that share a limit.
             shared.configure(file.revision);
         }
         self.move_keys(&before.moves_to(&after));
@@ -207,12 +207,12 @@ impl<S: Store> Engine<S> {
             }
         }
         *gone = newly_gone;
-        // Those that are queued go over to the new rules.
+        // Queued requests switch to the new rules.
         self.counts.lines.wake_all();
     }
 
-    /// Takes along what keys have used that have another limit from now on. A limit that a key had before may still know some
-    /// of it, so the larger of the two counts, and not their sum.
+    /// Migrates the usage of keys whose limit changes. A previous limit of a key may still have some of it, so the
+    /// maximum of the two counts is taken, not their sum.
     fn move_keys(&self, moves: &[Move<'_>]) {
         let now = self.now();
         let status = |limit, key: &[u8]| {
@@ -229,52 +229,52 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// The rules in force.
+    /// Returns the active rules.
     pub fn rules(&self) -> Arc<RuleSet> {
         self.rules.load_full()
     }
 
-    /// The counts of this process.
+    /// Returns the store of this process.
     pub fn local(&self) -> &MemoryStore {
         &self.counts.store
     }
 
-    /// How busy the machine is, for those who can tell: rules with `load` go by it.
+    /// Returns the load meter that `load` rules read; the embedding program reports the machine's load to it.
     pub fn load(&self) -> &LoadMeter {
         &self.load
     }
 
-    /// The store that many processes share, if there is one.
+    /// Returns the shared store, if there is one.
     pub fn shared(&self) -> Option<&S> {
         self.shared.as_deref()
     }
 
-    /// The runtime that the engine's own work goes on in: the one that it was made in if that has threads of its own, else the
-    /// current one.
+    /// Returns the runtime for background tasks: the one in which the engine was created if that is multi-threaded,
+    /// else the current one.
     #[cfg(feature = "macros")]
     pub(crate) fn runtime(&self) -> Option<tokio::runtime::Handle> {
         self.behind.runtime()
     }
 
-    /// Blocks this thread until `time` has come by the engine's clock.
+    /// Blocks this thread until `time` by the engine's clock.
     #[cfg(feature = "macros")]
     pub(crate) fn park_until(&self, time: Timestamp) {
         self.counts.park_until(time);
     }
 
-    /// Waits until all is done that is carried out behind requests: for the end of a program, whose runtime would throw it away.
+    /// Waits until all background tasks are done; call it before a program ends, since its runtime would cancel them.
     #[cfg(feature = "wait")]
     pub async fn carried_out(&self) {
         self.behind.done().await;
     }
 
-    /// The time by the engine's clock.
+    /// Returns the time by the engine's clock.
     pub fn now(&self) -> Timestamp {
         self.counts.now()
     }
 }
 
-/// What of a granted request is given back.
+/// Which charges of a granted request are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Return {
     Everything,

@@ -5,7 +5,7 @@
 //! - One limit in code: [`core::Limiter`], [`core::KeyedLimiter`].
 //! - Streams, queues and bytes at an even rate: `pace`.
 //! - A limit on a function: `#[rate_limit]`, `#[count_limit]`, `#[limited]` and the module `limited` (feature `macros`).
-//! - What users write: [`rules`]. Counts that many processes share: `redis`.
+//! - The rule file format: [`rules`]. Counts shared by many processes: `redis`.
 //!
 //! ```
 //! use diana::rules::{Attribute, Attributes, Document, Registry, RuleFile};
@@ -74,17 +74,17 @@ pub use overload::LoadMeter;
 #[cfg(feature = "sources")]
 pub use reload::{Reloader, sources, sources_of};
 
-/// The page's code, so that it is tested.
+/// Runs the code of this page as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
 #[doc = include_str!("../../../docs/coming-from.md")]
 struct ComingFrom;
 
-/// The page's code, so that it is tested.
+/// Runs the code of this page as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "pace", feature = "redis", feature = "wait"))]
 #[doc = include_str!("../../../docs/in-your-code.md")]
 struct InYourCode;
 
-/// The code on the first page, so that it is tested.
+/// Runs the code of the README as doctests.
 #[cfg(all(doctest, feature = "macros", feature = "redis"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

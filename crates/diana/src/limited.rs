@@ -1,4 +1,4 @@
-//! Limits on functions: what `#[rate_limit]`, `#[count_limit]` and `#[limited]` do at run time.
+//! Limits on functions: the runtime part of `#[rate_limit]`, `#[count_limit]` and `#[limited]`.
 //!
 //! # The life of a call
 //! ```text
@@ -11,18 +11,18 @@
 //!            the arguments
 //! ```
 //!
-//! 1. Each attribute is a place in the code with a static of its own, the site. A generic function has one for all its instances.
-//! 2. The site finds its counts in the [`Limits`] that are installed. It remembers them until others are installed.
-//!    One with `store = shared` finds the store that many processes share, and `#[limited]` an engine, whose rule it asks by name.
-//! 3. The key is written to the stack: the [`Caller`]'s address or user, or what stands in braces.
-//! 4. A refusal becomes a [`Limited`], and that the function's own answer. The body does not run.
+//! 1. Each attribute has one static, its call site. All instances of a generic function share it.
+//! 2. The call site looks up its counts in the installed [`Limits`] and caches them until the next install. With
+//!    `store = shared` it looks up the shared store, and with `#[limited]` an engine, whose rule it queries by name.
+//! 3. The key is written to the stack: the [`Caller`]'s address or user, or the expressions in braces.
+//! 4. A denial becomes a [`Limited`], which is converted to the function's return type. The body does not run.
 //!
 //! # What always holds (tests/it/limited.rs and its kin: `_async`, `_install`, `_rules`, `_scope`, `_shared`)
-//! - A call that is refused has charged nothing, and its body has not begun.
-//! - Nothing here is without a limit for want of knowledge: whose address or user isn't known counts under one key, with all
-//!   others of whom it isn't, and without installed [`Limits`] every call is refused with an error that says what to write.
-//! - No panic: what is wrong is an error, as a refusal is. (Tokio panics in a runtime without a timer, when a call must wait, and in
-//!   a `LocalSet`, when a function that is not async has to ask over the network.)
+//! - A denied call has charged nothing, and its body has not started.
+//! - Missing information never disables a limit: calls without a known address or user are counted together under one
+//!   key, and without installed [`Limits`] every call is denied with an error that explains the fix.
+//! - No panics: mistakes are reported as errors, like denials. (Tokio panics if a call must wait in a runtime without a
+//!   timer, and if a function that is not async needs the network in a `LocalSet`.)
 
 mod caller;
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! How busy the machine is, and whom that keeps out.
+//! Load shedding: the load of the machine, and which requests it denies.
 //!
 //! ```text
 //!  a sampler ──set_cpu, set_memory──▶ ┌───────────┐        ┌──────────┐

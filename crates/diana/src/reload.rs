@@ -1,4 +1,4 @@
-//! An engine that follows its sources: whatever they bring is checked, and put in force.
+//! Hot reload: documents from the sources are checked, then loaded into the engine.
 
 use crate::Engine;
 use diana_core::Store;
@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Puts the documents that [`Sources`] bring in force in an [`Engine`].
+/// Loads the documents of [`Sources`] into an [`Engine`].
 ///
-/// Rules take effect at once, with the counts that they have. What the file says about the machine (`gateway`, `admin`,
-/// `store`, `remote`) takes effect with the next start.
+/// Rules take effect immediately and keep their counts. Settings of the process (`gateway`, `admin`, `store`, `remote`)
+/// take effect at the next start.
 ///
 /// ```no_run
 /// use diana::rules::{Document, RuleFile};
@@ -35,12 +35,12 @@ pub struct Reloader<S = diana_core::MemoryStore> {
 }
 
 impl<S: Store + 'static> Reloader<S> {
-    /// What is brought is put in force in `engine`, and may name what `registry` knows.
+    /// Creates a reloader for `engine`; rule files may use all names that are in `registry`.
     pub fn new(engine: Arc<Engine<S>>, registry: Registry) -> Arc<Self> {
         Arc::new(Self { engine, registry, in_force: Mutex::default() })
     }
 
-    /// The file in force, with the rules of the configuration centre if it has any.
+    /// Returns the active file, including the rules of the config server, if any.
     pub fn file(&self) -> Option<Arc<RuleFile>> {
         self.in_force.lock().clone()
     }
@@ -57,7 +57,7 @@ impl<S: Store + 'static> Apply for Reloader<S> {
             None => own,
         };
         if file.store.redis.is_some() != self.engine.shared().is_some() {
-            // Which rules are shared follows from it, and their counts would begin anew on the way.
+            // It determines which rules are shared, and a change would reset their counts.
             let what = "`store` can't gain or lose its `redis` while the program runs";
             let problem = Problem::new(Span::default(), what).expected("restart it, or put `store` back");
             return Err(local.or(remote).map_or_else(|| Document::new("rules", ""), Clone::clone).problems([problem]));
@@ -68,13 +68,13 @@ impl<S: Store + 'static> Apply for Reloader<S> {
     }
 }
 
-/// The sources of a file: the file itself, and the configuration centre that its `remote` names.
+/// Returns the sources of a file: the file itself, and the config server in its `remote` section.
 pub fn sources(path: &Path, file: &RuleFile) -> Result<Sources, RemoteError> {
     with_remote(Sources::new().local(path), file)
 }
 
-/// The sources of a file that was read from a document that can't change: that document, and the configuration centre that its
-/// `remote` names.
+/// Returns the sources of a file that was read from an immutable document: that document, and the config server in its
+/// `remote` section.
 pub fn sources_of(document: &Document, file: &RuleFile) -> Result<Sources, RemoteError> {
     with_remote(Sources::new().document(document.clone()), file)
 }

@@ -1,6 +1,6 @@
-//! Which limits a function counts in: what is installed, when, and what a function says when nothing is.
+//! Which limits a function uses: those that are installed, and the error without any.
 //!
-//! One test, since what is installed is the whole process's.
+//! One test, since installing is global to the process.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on should stop")]
 
 use diana::core::{ManualClock, TableOptions};

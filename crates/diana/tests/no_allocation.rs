@@ -1,4 +1,4 @@
-//! A request takes no new memory, if no rule that it is about has an expression, and there are at most eight limits.
+//! A request allocates no memory if no matching rule has an expression, and there are at most eight limits.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should stop")]
 
 #[allow(dead_code, reason = "it uses a part")]

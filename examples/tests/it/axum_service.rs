@@ -1,4 +1,4 @@
-//! The example `axum_service`, started as users start it and asked over TCP.
+//! The example `axum_service`, started as users start it and called over TCP.
 
 use crate::program::Program;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// The service, and where it is.
+/// The service and its address.
 struct Service {
     _program: Program,
     url: String,
@@ -49,10 +49,10 @@ async fn every_route_answers_and_every_limit_refuses() {
     assert_eq!((hello.status().as_u16(), hello.body().as_str()), (200, "hello\n"));
     assert!(hello.headers()["ratelimit"].to_str().unwrap().starts_with("\"each-client\";r=99;"), "{hello:?}");
 
-    // Five at once, and those behind wait; how long is for the library's own tests.
+    // Five at once, and the rest waits; how long is tested in the library.
     let searches = join_all((0..6).map(|_| service.get("/search?words=crab", "ann"))).await;
     assert!(searches.iter().all(|(status, body)| (*status, body.as_str()) == (200, "nothing found for crab\n")));
-    // Far more than a second's worth: some can't wait so long.
+    // Far more than a second's worth: some would wait too long.
     let searches = join_all((0..20).map(|_| service.get("/search?words=crab", "bob"))).await;
     assert!(searches.iter().any(|(status, _)| *status == 429), "{searches:?}");
 

@@ -5,7 +5,7 @@ fn the_page_shows_the_example_as_it_is() {
     let page = include_str!("../../../docs/in-your-code.md");
     let (_, rest) = include_str!("../../axum_service/shop.rs").split_once("// docs: begin\n").unwrap();
     let (part, _) = rest.split_once("// docs: end\n").unwrap();
-    // How far a name reaches is of no interest there.
+    // The page omits visibility.
     let part = part.replace("pub(crate) ", "");
     assert!(page.contains(&format!("```rust,ignore\n{}\n```\n", part.trim())), "the page has not got:\n{part}");
 }

@@ -1,10 +1,10 @@
-//! The example `polite_crawler`: what it asks for, and what it leaves alone.
+//! The example `polite_crawler`: which pages it requests, and which not.
 
 #[path = "../../polite_crawler/main.rs"]
 #[allow(dead_code, reason = "the example\'s `main`")]
 mod example;
 
-/// A crawl of the example's own site. It takes some three seconds, for which its hosts ask.
+/// Crawls the built-in site. It takes some three seconds, because its hosts ask for pauses.
 #[tokio::test]
 async fn crawler() {
     use example::site::{PAGES, Site};
@@ -13,7 +13,7 @@ async fn crawler() {
     let mut out = Vec::new();
     example::run(site.roots().unwrap(), &mut out).await.unwrap();
     let out = String::from_utf8(out).unwrap();
-    // Each page once, though one host refused its ninth and its eighteenth request, and none that is not for crawlers.
+    // Each page once, though one host denied its ninth and its eighteenth request, and none that is disallowed.
     for page in 0..PAGES {
         let line = format!("  200  {}  (waited ", site.address(page));
         assert_eq!(out.matches(&line).count(), 1, "page {page}:\n{out}");
@@ -21,7 +21,7 @@ async fn crawler() {
     assert_eq!(out.matches("  429  http").count(), 2, "{out}");
     assert_eq!(site.asked(), [1 + PAGES / 2, 1 + PAGES / 2 + 2], "{out}");
     assert!(!out.contains("/private"), "{out}");
-    // Who asked again at once would have been served, after all: only what it waited shows that it heeds.
+    // An immediate retry would have been served, too: only the waiting time shows that the crawler obeys.
     let (_, summary) = out.split_once("40 pages in ").unwrap();
     let (_, rest) = summary.split_once(" s: 2 refusals met, 0 given up, longest wait ").unwrap();
     let (wait, hosts) = rest.split_once(" s\n").unwrap();

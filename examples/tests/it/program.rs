@@ -1,4 +1,4 @@
-//! An example, as the program that users start.
+//! An example, as a program that users start.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -9,11 +9,11 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-/// An example that runs until this is dropped.
+/// A running example; stopped when dropped.
 pub(crate) struct Program(Child);
 
 impl Program {
-    /// How an example is started: cargo builds them beside the tests.
+    /// Returns the command of an example: cargo builds them next to the tests.
     pub(crate) fn of(example: &str) -> Command {
         let test = std::env::current_exe().unwrap();
         let folder = test.parent().and_then(|folder| folder.parent()).unwrap().join("examples");
@@ -22,17 +22,17 @@ impl Program {
         Command::new(program)
     }
 
-    /// Starts an example that goes on, and waits for a line that it prints.
+    /// Starts an example that keeps running, and waits for a line of its output.
     pub(crate) fn start(mut command: Command, is_it: impl Fn(&str) -> bool) -> (Self, String) {
         let mut program = Self(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut lines = BufReader::new(program.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         let Some(line) = lines.find(|line| is_it(line)) else { panic!("it ended: {:?}", program.0.wait()) };
-        // What else it prints must go somewhere.
+        // Drains the rest of the output.
         std::thread::spawn(move || lines.for_each(drop));
         (program, line)
     }
 
-    /// Runs an example to its end; what it printed.
+    /// Runs an example to its end. Returns its output.
     pub(crate) fn run(mut command: Command) -> (String, Output) {
         let output = command.output().unwrap();
         (String::from_utf8_lossy(&output.stdout).into_owned(), output)

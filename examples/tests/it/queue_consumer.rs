@@ -1,4 +1,4 @@
-//! The example `queue_consumer`, on tokio's time, paused.
+//! The example `queue_consumer`, with tokio's paused clock.
 
 #[path = "../../queue_consumer.rs"]
 #[allow(dead_code, reason = "the example's `main`")]

@@ -1,4 +1,4 @@
-//! The example `two_processes`: together they get the limit, and not twice that.
+//! The example `two_processes`: together they get the limit once, not twice.
 
 use crate::program::Program;
 use diana::core::{Clock, SystemClock};
@@ -11,7 +11,7 @@ fn both_together_get_the_limit() {
     assert!(output.status.success(), "{output:?}");
     let together = printed.split_once("together: ").and_then(|(_, rest)| rest.split_once(';')).unwrap().0;
     let together = together.parse::<u64>().unwrap();
-    // It asks for three seconds; on a busy machine it may come to ask less often than it could.
+    // It runs for three seconds; on a busy machine it may send less than it could.
     assert!((50..=50 + 100 * seconds).contains(&together), "{printed}");
     assert!(printed.contains("as one of 2 instances"), "{printed}");
 }

@@ -1,5 +1,4 @@
-//! The example `upload` sends every byte at its rate, tells how far it is, and says what is wrong where something is. Time is
-//! tokio's, paused.
+//! The example `upload` sends every byte at its rate, reports progress, and reports errors. Time is tokio's, paused.
 
 #[path = "../../upload/main.rs"]
 #[allow(dead_code, reason = "the example's `main`")]
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What was written, for everybody who has a clone.
+/// The output, shared by all clones.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Vec<u8>>>);
 
@@ -50,7 +49,7 @@ async fn two_hundred_kib_take_four_seconds_and_a_line_each() {
     progress.begin(200 * 1024, "200 KiB to nobody");
     let sent = example::send(&film[..], tokio::io::sink(), limiter(&options), &mut progress).await.unwrap();
     assert_eq!(sent.length(), 200 * 1024);
-    // The first KiB goes at once.
+    // The first KiB is sent at once.
     assert_eq!(start.elapsed(), Duration::from_millis(3_980));
     let lines = said.text();
     let expected = "200 KiB to nobody\n  \
@@ -96,7 +95,7 @@ async fn what_is_wrong_is_told() {
     };
     assert!(told(&["no such file"]).await.starts_with("no such file can't be read: "));
     assert_eq!(told(&["."]).await, ". is no file");
-    // A port that was free a moment ago, and that nobody listens on.
+    // A port that was just free, without a listener.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let said = told(&["--to", &address]).await;
     assert!(said.starts_with(&format!("nobody takes the upload at {address}: ")), "{said}");

@@ -1,10 +1,9 @@
-//! A limiter of Guava's on a store.
+//! A Guava limiter on a store.
 //!
-//! # How it comes to begin as Guava's does
-//! A bursty limiter of Guava's begins with an empty store. One that is shared begins with a full one, since a key that
-//! nobody has used for long may be forgotten. But it can be emptied: whoever asks for all that is stored, rounded up to
-//! whole permits, leaves nothing, and a debt for the fraction that was not there. Once that is paid, the limiter is where
-//! Guava's begins:
+//! # How it starts in the same state as Guava's
+//! Guava's bursty limiter starts with an empty store. A shared one starts with a full store, since an idle key may
+//! expire. But it can be emptied: an ask for all stored permits, rounded up to whole permits, leaves nothing, and a
+//! debt for the fraction that was missing. Once that is paid, the limiter is in the state in which Guava's starts:
 //!
 //! ```text
 //!      spent          paid: the scenario's start
@@ -12,14 +11,14 @@
 //!        │◀─ the offset ──▶│
 //! ```
 //!
-//! Only differences of times matter to it, so the whole scenario takes place later by that offset.
+//! Only time differences matter to it, so the whole scenario is shifted by that offset.
 
 use super::{Difference, Limiter};
 use crate::store::{Counts, Stop};
 use diana_core::{Algorithm, Ask, Cost, InitialPermits, Limit, MaxWait, SmoothState, Status, Timestamp};
 use std::time::Duration;
 
-/// Microseconds that a shared store tells apart from the end of time; half of them are left to the clock.
+/// The highest time in microseconds on a shared store, of which half is reserved for the clock.
 const LAST: u64 = 4_500_000_000_000_000;
 
 #[derive(Debug)]
@@ -27,18 +26,18 @@ pub(super) struct Kept<'a> {
     counts: &'a Counts<'a>,
     limiter: Limiter,
     limit: Limit,
-    /// By how many microseconds the store is told a later time.
+    /// The number of microseconds by which the store's time is shifted.
     offset: u64,
-    /// How many microseconds after the last change its state is what Guava's is.
+    /// How many microseconds after the last change its state equals Guava's.
     settles_after: u64,
 }
 
 impl<'a> Kept<'a> {
-    /// A limiter that begins at `clock`.
+    /// Creates a limiter that starts at `clock`.
     pub(super) fn new(counts: &'a Counts<'a>, limiter: Limiter, clock: u64) -> Result<Self, Stop> {
         let limiter = limiter.starting_full();
         let mut kept = Self { counts, limiter, limit: limiter.limit(), offset: 0, settles_after: 0 };
-        // What can't be kept is known from the first look.
+        // The first peek fails if the limiter is unsupported.
         kept.look(clock)?;
         if let (Limiter::Bursty(bursty), Some(cost)) = (limiter, all_of(limiter.smooth().max_permits())?) {
             let smooth = bursty.in_micros();
@@ -52,7 +51,7 @@ impl<'a> Kept<'a> {
         Ok(kept)
     }
 
-    /// How long one who asks at `clock` must wait; `None` if it is denied. `until` is the debt after it.
+    /// Returns how long a request at `clock` must wait; `None` if it is denied. `until` is the debt after it.
     pub(super) fn ask(&self, clock: u64, until: u64, cost: Cost, timeout: u64) -> Result<Option<u64>, Stop> {
         self.time(until)?;
         let max_wait = if timeout >= LAST { MaxWait::FOREVER } else { MaxWait::up_to(Duration::from_micros(timeout)) };
@@ -61,16 +60,16 @@ impl<'a> Kept<'a> {
     }
 
     pub(super) fn set_rate(&mut self, limiter: Limiter, clock: u64) -> Result<(), Stop> {
-        // A store takes a change to the same rate for none, where Guava scales what is stored, which may put a full store a bit
-        // beside its maximum until the next microsecond.
+        // A store ignores a change to the same rate, where Guava scales the stored permits, which may put a full store
+        // slightly off its maximum until the next microsecond.
         self.settles_after = u64::from(self.limiter == limiter.starting_full());
         self.limiter = limiter.starting_full();
         self.limit = self.limiter.changed(&self.limit);
-        // A store may carry a key over when it is next asked for.
+        // A store may migrate a key on the next query for it.
         self.look(clock).map(drop)
     }
 
-    /// Where the limiter stands, where that is not as `state` says.
+    /// Returns the limiter's status if it differs from `state`.
     pub(super) fn end(&self, clock: u64, state: SmoothState) -> Result<Difference, Stop> {
         let clock = clock.saturating_add(self.settles_after);
         let state = SmoothState::new(state.stored_permits(), state.next_free_micros().saturating_add(self.offset));
@@ -92,7 +91,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// The whole permits that leave nothing of a store; `None` if it holds nothing.
+/// Returns the whole permits that empty a store; `None` if it is empty.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is too large is too much for a cost")]
 fn all_of(permits: f64) -> Result<Option<Cost>, Stop> {
     if permits == 0.0 {

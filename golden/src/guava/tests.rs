@@ -13,7 +13,7 @@ fn replay(scenario: &Value) -> Result<Replay, String> {
     super::replay(scenario, &Stores::Memory.empty().unwrap())
 }
 
-/// The first recorded scenario of `file` with this name.
+/// Returns the first recorded scenario of `file` with this name.
 fn named(file: &str, name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden").join(file);
     let text = std::fs::read_to_string(path).unwrap();
@@ -95,7 +95,7 @@ fn arguments_that_guava_gets_wrong_are_refused_and_others_are_not() {
 
 #[test]
 fn a_store_that_overflows_in_guava_is_not_copied() {
-    // 2e200 stored permits times 1e200 is beyond a double, times 1e100 is not.
+    // 2e200 stored permits times 1e200 overflows a double, times 1e100 does not.
     let scenario = |rate: f64| {
         json!({"kind": "smooth_bursty", "rate": 2e200, "max_burst_seconds": 1.0, "start_clock": 0, "ops": [
                    {"op": "advance", "micros": 1_000_000, "clock": 1_000_000},

@@ -1,7 +1,7 @@
-//! The window scripts, which ask several rules at once: all or nothing.
+//! The window scripts, which check several rules at once: all or nothing.
 //!
-//! All rules of a call are one request, which a store grants as a whole or not at all. So a request that one rule refuses
-//! costs the others nothing, and leaves nothing behind (bugs B05 and B14).
+//! All rules of a call are one request, which a store grants as a whole or not at all. So a request that one rule
+//! denies takes nothing from the others, and leaves no state (bugs B05 and B14).
 
 use super::scripts::{Answer, Keys};
 use super::{Call, values};
@@ -9,7 +9,7 @@ use crate::store::{Counts, Stop};
 use diana_core::{Algorithm, Ask, Limit, MaxWait, Timestamp};
 use serde_json::{Value, json};
 
-/// How a window script gets its rules.
+/// The format of a window script's rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arguments {
     /// One rule, an argument for each part.
@@ -29,7 +29,7 @@ pub(super) struct Rule<A> {
     window: Option<A>,
 }
 
-/// The rules of a call, each with the window that `make` makes of it, and the time of the call.
+/// Returns the rules of a call, each with the window that `make` creates from it, and the time of the call.
 pub(super) fn rules<A>(
     call: Call<'_>,
     arguments: Arguments,
@@ -63,7 +63,7 @@ pub(super) fn rules<A>(
     Ok((rules.collect::<Result<_, String>>()?, now))
 }
 
-/// Asks every rule, and takes from all of them or from none.
+/// Checks every rule, and takes from all of them or from none.
 pub(super) fn all_or_nothing<A: Algorithm>(
     keys: &mut Keys<A>,
     counts: &Counts<'_>,
@@ -78,7 +78,7 @@ pub(super) fn all_or_nothing<A: Algorithm>(
         asked.push((rule, window, limit));
     }
     let asks: Vec<Ask<'_>> = asked.iter().map(|(.., limit)| Ask::one(limit, "")).collect();
-    // A limit of 0 has a window, for the sake of its end, that nothing is ever taken from.
+    // A limit of 0 has a window, for the sake of its end, but no permits are ever taken from it.
     let decision = if asked.iter().all(|(rule, ..)| rule.limit > 0) {
         counts.decide(&asks, now, MaxWait::NONE)?
     } else {
@@ -88,7 +88,7 @@ pub(super) fn all_or_nothing<A: Algorithm>(
     for ((rule, window, _), answer) in asked.iter().zip(decision.answers()) {
         let (passes, status) = (rule.limit > 0 && answer.is_granted(), answer.status);
         let is_unused = status.remaining == status.limit;
-        // The scripts tell the end of a window that nobody uses, too.
+        // The scripts return the end of an unused window, too.
         let reset = if is_unused { comes_back(window, now).since(now) } else { status.reset };
         let remaining = if passes { status.remaining } else { 0 };
         reply.extend([json!(i64::from(passes)), json!(remaining), json!(rule.limit), values::units(reset)]);

@@ -1,14 +1,14 @@
-//! What each script is in Diana's terms, and how its reply is written.
+//! Maps each script to Diana's terms, and formats its reply.
 //!
 //! | scripts | here | reply |
 //! |---|---|---|
 //! | fixed_single, fixed_multi, sliding_window, sliding_window_multi | [`rules`](super::rules) | passed, remaining, limit, reset of each rule |
-//! | fixed_simple, count_003, counter_004 | `FixedWindow`, opened by the first request | 1 or 0; the count or -1 |
+//! | fixed_simple, count_003, counter_004 | `FixedWindow`, started by the first request | 1 or 0; the count or -1 |
 //! | token_bucket_hm, token_bucket_004 | `RefillingBucket` | passed, left, burst, retry; what is left or -1 |
 //! | sliding_log, zset_002 | `SlidingLog` | now, earlier times, passed by rule; 1 or 0 |
 //!
-//! Some arguments Diana refuses to make a limit of: nothing per window, a window of no length, a cost below 1. Such a call
-//! is [`Answer::Refused`], and only the decision is compared.
+//! Diana rejects some arguments as a limit: zero permits per window, a window of zero length, a cost below 1. Such a
+//! call is [`Answer::Refused`], and only the decision is compared.
 
 use super::rules::{Arguments, all_or_nothing, rules};
 use super::{Call, values};
@@ -28,25 +28,25 @@ pub(super) enum Script {
     Counter(Keys<FixedWindow>, Says),
     BucketHm(Keys<RefillingBucket>),
     Bucket004(Keys<RefillingBucket>),
-    /// The script also tells what is in its logs, which no store does: so they are kept here as well.
+    /// The script also returns the content of its logs, which no store does: so they are stored in this value as well.
     SlidingLog(Keys<SlidingLog>, HashMap<String, SlidingLogState>),
     Zset002(Keys<SlidingLog>),
 }
 
-/// What a counting script answers.
+/// The answer of a counting script.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Says {
-    /// 1, or 0 when it refuses.
+    /// 1, or 0 if it denies.
     Passed,
-    /// The count so far, or -1 when it refuses.
+    /// The count so far, or -1 if it denies.
     Count,
 }
 
-/// What Diana answers in place of the script.
+/// Diana's answer in place of the script's.
 #[derive(Debug)]
 pub(super) enum Answer {
     Reply(Value),
-    /// The limit or the cost can't be made, so nothing passes.
+    /// The limit or the cost is invalid, so every request is denied.
     Refused,
 }
 
@@ -79,7 +79,7 @@ impl Script {
             Self::SlidingRules(keys, arguments) => {
                 let (rules, now) = rules(call, *arguments, 4, |rule| {
                     let window = SlidingWindow::new(values::quota(rule.limit.max(1), rule.interval)?);
-                    // A precision beyond the interval is the interval.
+                    // A precision above the interval is the interval.
                     let precision = Duration::from_nanos(u64::try_from(rule.precision).ok()?);
                     window.with_precision(precision).ok()
                 })?;
@@ -93,7 +93,7 @@ impl Script {
         }
     }
 
-    /// Whether a reply lets the request pass; `None` if it is not a reply of this script.
+    /// Returns whether a reply grants the request; `None` if it is not a reply of this script.
     pub(super) fn decision(&self, reply: &Value) -> Option<bool> {
         match self {
             Self::FixedRules(..) | Self::SlidingRules(..) => Some(reply.as_array()?.iter().step_by(4).all(is_one)),
@@ -116,7 +116,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// The limits of an algorithm's keys, each with the parameters that it has: to a script, those are part of a call.
+/// The limits of an algorithm's keys, each with its parameters: for a script, those are part of a call.
 #[derive(Debug)]
 pub(super) struct Keys<A>(HashMap<String, (A, Limit)>);
 
@@ -127,7 +127,7 @@ impl<A> Default for Keys<A> {
 }
 
 impl<A: Algorithm> Keys<A> {
-    /// The limit of `key` under `algorithm`; changed, if it had other parameters.
+    /// Returns the limit of `key` under `algorithm`; changed, if it had other parameters.
     pub(super) fn limit(&mut self, key: &str, algorithm: &A) -> Limit {
         let new = || (algorithm.clone(), Limit::new(key, algorithm.clone()));
         let (parameters, limit) = self.0.entry(key.to_owned()).or_insert_with(new);
@@ -137,7 +137,7 @@ impl<A: Algorithm> Keys<A> {
         limit.clone()
     }
 
-    /// Asks for `cost` of `key`, now or not at all.
+    /// Takes `cost` of `key`, without a wait.
     fn ask(
         &mut self,
         counts: &Counts<'_>,
@@ -150,7 +150,7 @@ impl<A: Algorithm> Keys<A> {
     }
 }
 
-/// fixed_simple, count_003, counter_004: a window that the first request opens, on the wall clock in milliseconds.
+/// fixed_simple, count_003, counter_004: a window that the first request starts, on the wall clock in milliseconds.
 fn count(keys: &mut Keys<FixedWindow>, counts: &Counts<'_>, call: Call<'_>, says: Says) -> Result<Answer, Stop> {
     let (limit, window) = (call.need(0, "limit")?, call.need(1, "window_s")?);
     let now = call.now(None)?;
@@ -169,7 +169,7 @@ fn count(keys: &mut Keys<FixedWindow>, counts: &Counts<'_>, call: Call<'_>, says
 
 /// token_bucket_hm: [passed, left, burst, wait for this cost]; no wait helps a cost above the burst.
 fn bucket_hm(keys: &mut Keys<RefillingBucket>, counts: &Counts<'_>, call: Call<'_>) -> Result<Answer, Stop> {
-    // The script raises a burst or an amount below 1 to 1, and means to have these defaults.
+    // The script raises a burst or an amount below 1 to 1; these are its intended defaults.
     let burst = values::count(call.need(1, "burst")?)?.max(1);
     let every = call.arg(2, "refill_ms").map_or(Ok(1_000_000), values::nanos)?;
     let amount = call.arg(3, "refill_amount").map_or(Ok(1), values::count)?.max(1);
@@ -204,7 +204,7 @@ fn sliding_log(
     logs: &mut HashMap<String, SlidingLogState>,
     call: Call<'_>,
 ) -> Result<Answer, Stop> {
-    // The script's rules are written into it: 1 per second and 5 per minute.
+    // The script's rules are hard-coded: 1 per second and 5 per minute.
     let written = json!([[1, 1], [5, 60]]);
     let rules = call.params.get("rules").unwrap_or(&written).as_array().ok_or("the rules are not a list")?;
     let now = call.now(Some(0))?;
@@ -229,7 +229,7 @@ fn sliding_log(
         log.charge(state, now, Cost::ONE);
     }
     if granted != passed.iter().all(|passed| *passed) {
-        // The store has the last word.
+        // The store's decision is final.
         passed.fill(granted);
     }
     let mut reply = vec![values::units(now.since(Timestamp::EPOCH)), json!(recent)];
@@ -249,7 +249,7 @@ fn zset_002(keys: &mut Keys<SlidingLog>, counts: &Counts<'_>, call: Call<'_>) ->
     Ok(Answer::Reply(json!(i64::from(answer.is_granted()))))
 }
 
-/// Seconds where the script's clock counts milliseconds.
+/// Converts seconds for a script whose clock counts milliseconds.
 fn millis_of_seconds(seconds: &Value) -> Result<i64, String> {
     Ok(values::nanos(seconds)?.saturating_mul(1_000))
 }

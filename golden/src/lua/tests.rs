@@ -1,4 +1,4 @@
-//! The recorded answers, and that a wrong one would be seen.
+//! Compares the recorded answers, and checks that a wrong one is detected.
 
 use crate::store::Stores;
 use crate::{Replay, replay_file};
@@ -27,7 +27,7 @@ fn file(script: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../golden/lua_{script}_public.jsonl"))
 }
 
-/// A scenario that the script refuses and grants in, so that there is something to tamper with.
+/// Returns a scenario with denials and grants, so that it can be tampered with.
 fn scenario(script: &str) -> Value {
     let text = std::fs::read_to_string(file(script)).unwrap();
     serde_json::from_str(text.lines().next().unwrap()).unwrap()
@@ -61,7 +61,7 @@ fn a_tampered_answer_is_reported_at_its_step() {
 fn a_tampered_time_is_reported() {
     for script in SCRIPTS {
         let mut tampered = scenario(script);
-        // All steps at once: every script refuses something then, which it did not.
+        // All steps at the same time: then every script denies a request that it had granted.
         let (now_ms, argv) = (tampered["steps"][0]["now_ms"].clone(), tampered["steps"][0]["argv"].clone());
         for step in tampered["steps"].as_array_mut().unwrap() {
             step["now_ms"] = now_ms.clone();

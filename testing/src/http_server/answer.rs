@@ -1,4 +1,4 @@
-//! What an [`HttpServer`](super::HttpServer) answers to one request.
+//! The answer of an [`HttpServer`](super::HttpServer) to one request.
 
 use super::{Misbehave, Shared};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 type Answer = BoxBody<Bytes, Infallible>;
 
-/// Serves connections, for ever.
+/// Serves connections forever.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
@@ -30,7 +30,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
                 let shared = Arc::clone(&shared);
                 async move { Ok::<_, Infallible>(answer(&shared, request).await) }
             });
-            // A client that goes away is no error.
+            // A client that disconnects is not an error.
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -71,9 +71,9 @@ async fn answer(shared: &Shared, request: Request<Incoming>) -> Response<Answer>
     }
 }
 
-/// Waits until the document is another than the one that is known.
+/// Waits until the document differs from the known one.
 async fn hold(shared: &Shared, known: Option<&str>, wait: Duration) {
-    /// Counts also when the client goes away, and with it this future.
+    /// Decrements the count on drop, also if the client disconnects and this future is dropped.
     struct Held<'a>(&'a Shared);
     impl Drop for Held<'_> {
         fn drop(&mut self) {
@@ -84,7 +84,7 @@ async fn hold(shared: &Shared, known: Option<&str>, wait: Duration) {
     shared.held.fetch_add(1, Ordering::SeqCst);
     let _held = Held(shared);
     let other = versions.wait_for(|version| Some(etag(*version).as_str()) != known);
-    // Neither a time-out nor an end is an error here: the answer is then what is known.
+    // Neither a timeout nor a closed channel is an error: the answer is the current document then.
     let _ = tokio::time::timeout(wait, other).await;
 }
 

@@ -1,8 +1,8 @@
-//! What goes through a [`Proxy`](super::Proxy): two threads for each connection, one for each way.
+//! The traffic through a [`Proxy`](super::Proxy): two threads for each connection, one for each direction.
 //!
 //! # What always holds
-//! A chunk's fate is decided under the lock that guards the mode. So what arrives after a change of mode fares by the new
-//! mode, and no connection loses bytes without being marked as `lossy`.
+//! A chunk's handling is decided under the lock that guards the mode. So bytes that arrive after a change of mode are
+//! handled by the new mode, and no connection loses bytes without being marked as `lossy`.
 
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What happens to bytes.
+/// How bytes are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Pass,
@@ -19,12 +19,12 @@ pub(super) enum Mode {
     Swallow,
 }
 
-/// All connections of a proxy, and its counts.
+/// All connections of a proxy, and its counters.
 #[derive(Debug)]
 pub(super) struct Traffic {
     port: u16,
     state: Mutex<State>,
-    /// Wakes those who are waiting out a delay.
+    /// Wakes the threads that wait for a delay.
     mode_changed: Condvar,
     accepted: AtomicU64,
     to_server: AtomicU64,
@@ -40,20 +40,20 @@ struct State {
 #[derive(Debug)]
 struct Connection {
     client: TcpStream,
-    /// None if it was accepted by a black hole.
+    /// `None` if it was accepted by a black hole.
     server: Option<TcpStream>,
-    /// Bytes, or an end, were kept from it.
+    /// Bytes, or a close, were not forwarded to it.
     lossy: AtomicBool,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy)]
 enum Way {
     ToServer,
     ToClient,
 }
 
-/// What becomes of a chunk.
+/// How a chunk is handled.
 enum Fate {
     PassOn,
     Lose,
@@ -100,7 +100,7 @@ impl Traffic {
     pub(super) fn accept(self: &Arc<Self>, listener: &TcpListener) {
         while let Ok((client, _)) = listener.accept() {
             self.accepted.fetch_add(1, Ordering::SeqCst);
-            // A client whose server can't be reached is dropped, which is what it would see of a broken way as well.
+            // A client whose server can't be reached is disconnected, as it would be by a broken network.
             let _ = self.admit(client);
         }
     }
@@ -108,7 +108,7 @@ impl Traffic {
     fn admit(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
         client.set_nodelay(true)?;
         {
-            // Looked at and entered under one lock, so that whoever ends the black hole finds all that fell into it.
+            // Checked and registered under one lock, so that the end of the black hole finds all of its connections.
             let mut state = self.state.lock();
             if state.mode == Mode::Swallow {
                 let connection = Connection { client, server: None, lossy: AtomicBool::new(true) };
@@ -127,7 +127,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Carries bytes one way until there are no more.
+    /// Forwards bytes in one direction until the end of the stream.
     fn carry(&self, connection: &Arc<Connection>, way: Way) {
         let Some((mut from, mut to, count)) = self.ends(connection, way) else { return };
         let mut chunk = [0; 16 * 1024];
@@ -136,7 +136,7 @@ impl Traffic {
             match self.fate(connection) {
                 Fate::Lose => {}
                 Fate::PassOn => {
-                    // Counted first, so that who has an answer finds it counted.
+                    // Counted first, so that a client that has an answer finds it counted.
                     count.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::SeqCst);
                     if to.write_all(bytes).is_err() {
                         break;
@@ -159,7 +159,7 @@ impl Traffic {
         })
     }
 
-    /// Decides about a chunk, after its delay if there is one.
+    /// Decides how a chunk is handled, after its delay if there is one.
     fn fate(&self, connection: &Connection) -> Fate {
         let mut state = self.state.lock();
         loop {
@@ -179,7 +179,7 @@ impl Traffic {
         }
     }
 
-    /// One end has closed, so the other is closed too; but a black hole doesn't tell it.
+    /// Closes the other end when one has closed; a black hole does not forward the close.
     fn end(&self, connection: &Arc<Connection>) {
         let mut state = self.state.lock();
         if state.mode == Mode::Swallow {
@@ -197,7 +197,7 @@ impl Connection {
     }
 
     fn close(&self) {
-        // An error says that the other side was faster.
+        // An error means that the peer has closed it already.
         let _ = self.client.shutdown(Shutdown::Both);
         if let Some(server) = &self.server {
             let _ = server.shutdown(Shutdown::Both);

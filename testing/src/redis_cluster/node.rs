@@ -3,22 +3,22 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-/// What one node says of another, or of itself.
+/// A node's report on another node, or on itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) id: String,
     pub(super) port: u16,
-    /// Whether the node that was asked speaks of itself.
+    /// Whether the reporting node describes itself.
     pub(super) is_myself: bool,
     /// The id of its master, if it is a replica.
     pub(super) master: Option<String>,
-    /// Whose claim to a slot is the latest.
+    /// Of several claims to a slot, the highest epoch is the latest.
     pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
 
 impl Node {
-    /// Reads all that `CLUSTER NODES` prints.
+    /// Parses the output of `CLUSTER NODES`.
     pub(super) fn parse_all(text: &str) -> io::Result<Vec<Self>> {
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         lines.map(|line| Self::parse(line).ok_or_else(|| io::Error::other(format!("unknown format: {line}")))).collect()
@@ -33,7 +33,7 @@ impl Node {
         let is_myself = fields.next()?.split(',').any(|flag| flag == "myself");
         let master = Some(fields.next()?).filter(|&master| master != "-").map(str::to_owned);
         let epoch = fields.nth(2)?.parse().ok()?;
-        // After the state of the link; what is in brackets is on its way from or to somewhere.
+        // After the link state; slots in brackets are being moved.
         let slots = fields.skip(1).filter(|slots| !slots.starts_with('[')).map(parse_slots).collect::<Option<_>>()?;
         Some(Self { id, port, is_myself, master, epoch, slots })
     }
@@ -50,7 +50,8 @@ impl Node {
         self.slots.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// So that what two nodes say can be compared. Not by their epochs: those travel slower, and clients never see them.
+    /// Makes the reports of two nodes comparable. Without their epochs: those propagate slower, and clients never see
+    /// them.
     pub(super) fn forget_who_said_it(&mut self) {
         self.is_myself = false;
         self.epoch = 0;

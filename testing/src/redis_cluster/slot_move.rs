@@ -1,4 +1,4 @@
-//! Moving a slot from one master to another, in the steps that Redis prescribes (`CLUSTER SETSLOT` tells them).
+//! Moves a slot from one master to another, in the steps that Redis prescribes (see `CLUSTER SETSLOT`).
 //!
 //! ```text
 //! begin         IMPORTING at the target, then MIGRATING at the source: known keys stay, unknown ones get ASK
@@ -10,11 +10,11 @@ use super::{Node, RedisCluster};
 use crate::redis_server::RedisServer;
 use std::io;
 
-/// How many keys are carried at once, and how many milliseconds that may take.
+/// How many keys are migrated at once, and the timeout in milliseconds.
 const BATCH: &str = "100";
 const BATCH_MILLIS: &str = "5000";
 
-/// A slot that is being moved. Dropped, it stays where it is: between two masters.
+/// A slot that is being moved. If dropped, the move stays incomplete.
 #[derive(Debug)]
 pub struct SlotMove<'a> {
     cluster: &'a RedisCluster,
@@ -40,17 +40,17 @@ impl<'a> SlotMove<'a> {
         Ok(Self { cluster, slot, source: (source, source_id), target })
     }
 
-    /// The port of the master that the slot comes from.
+    /// Returns the port of the source master.
     pub fn source_port(&self) -> u16 {
         self.source.0.port()
     }
 
-    /// The port of the master that the slot goes to.
+    /// Returns the port of the target master.
     pub fn target_port(&self) -> u16 {
         self.target.0.port()
     }
 
-    /// Moves the slot's keys over. A key that is written at the source meanwhile, as only known ones are, comes along.
+    /// Migrates the slot's keys. Includes keys that are written at the source in the meantime; only existing ones are.
     pub fn carry_keys(&self) -> io::Result<()> {
         let port = self.target_port().to_string();
         loop {
@@ -64,9 +64,9 @@ impl<'a> SlotMove<'a> {
         }
     }
 
-    /// Makes the target the slot's owner, tells every running master, and gives the target's port.
+    /// Makes the target the slot's owner, notifies every running master, and returns the target's port.
     ///
-    /// Keys that were not carried are an error, and the slot stays between the two.
+    /// Returns an error if keys were not migrated; then the move stays incomplete.
     pub fn finish(self) -> io::Result<u16> {
         let id = &self.target.1;
         let assign = ["CLUSTER", "SETSLOT", &self.slot, "NODE", id];
@@ -78,7 +78,7 @@ impl<'a> SlotMove<'a> {
         self.source.0.cli(&assign)?;
         let done = [self.target_port(), self.source_port()];
         for server in self.cluster.running().filter(|server| !done.contains(&server.port())) {
-            // Replicas don't take it from us; they hear it from their masters.
+            // Replicas don't accept it from a client; their masters notify them.
             if server.info("replication", "role")? == "master" {
                 server.cli(&assign)?;
             }

@@ -1,10 +1,10 @@
-//! What a server is started with.
+//! The builder of a server.
 
 use super::{LOG, RedisServer};
 use crate::ports::Port;
 use std::io;
 
-/// Starts a [`RedisServer`] that is not the plain one.
+/// Starts a [`RedisServer`] with custom settings.
 ///
 /// ```no_run
 /// use diana_testing::RedisServer;
@@ -21,38 +21,38 @@ pub struct RedisServerBuilder {
     lines: Vec<String>,
 }
 
-/// What every server gets: nothing is kept on disk.
+/// The settings of every server: no persistence.
 ///
-/// A replica is sent a file all the same, which goes at once. Without one the master would hold back what is written next
-/// until the replica's first word, up to a second later: "in sync" would be true, and a master killed then would take
-/// new keys with it.
+/// A replica is synchronized through a file nevertheless, which is removed at once. Without one the master would delay
+/// new writes until the replica's first acknowledgement, up to a second later: "in sync" would be true, and if the
+/// master were killed then, new keys would be lost.
 const NOTHING_KEPT: [&str; 4] = ["save \"\"", "appendonly no", "repl-diskless-sync no", "rdb-del-sync-files yes"];
 
 impl RedisServerBuilder {
-    /// A server as `program` is one: `redis-server`.
+    /// Creates a builder for `program`: `redis-server`.
     pub(super) fn new(program: &'static str) -> Self {
         Self { program, password: None, lines: NOTHING_KEPT.map(str::to_owned).to_vec() }
     }
 
-    /// A sentinel, which has no data to keep off the disk.
+    /// Creates a builder for a sentinel, which needs no settings against persistence.
     pub(crate) fn sentinel() -> Self {
         Self { program: "redis-sentinel", password: None, lines: Vec::new() }
     }
 
-    /// Clients must know this password (`requirepass`).
+    /// Requires this password from clients (`requirepass`).
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.arg("requirepass", &quoted(password))
     }
 
-    /// No more than so many bytes (`maxmemory`): a write beyond is refused with `OOM`, and nothing is evicted.
+    /// Limits the memory to this many bytes (`maxmemory`): further writes fail with `OOM`, and nothing is evicted.
     #[must_use]
     pub fn max_memory(self, bytes: u64) -> Self {
         self.arg("maxmemory", &bytes.to_string()).arg("maxmemory-policy", "noeviction")
     }
 
-    /// A copy of `master`, which it follows. It answers before it has all: see [`RedisServer::wait_until_in_sync`].
+    /// Makes it a replica of `master`. It answers before it has all data: see [`RedisServer::wait_until_in_sync`].
     #[must_use]
     pub fn replica_of(self, master: &RedisServer) -> Self {
         let follower = self.arg("replicaof", &format!("127.0.0.1 {}", master.port()));
@@ -62,7 +62,7 @@ impl RedisServerBuilder {
         }
     }
 
-    /// Any other line of `redis.conf`, with the value as it would stand there.
+    /// Adds any other line of `redis.conf`, with the value as written in that file.
     #[must_use]
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         self.lines.push(format!("{name} {value}"));
@@ -83,14 +83,14 @@ impl RedisServerBuilder {
         lines.push(format!("port {}", port.number()));
         lines.push("bind 127.0.0.1".to_owned());
         lines.push(format!("logfile {LOG}"));
-        // The file and not the command line: sentinels write down there what they learn, and insist that they can.
+        // In the file and not on the command line: sentinels write their state to it, and require that it is writable.
         std::fs::write(RedisServer::config(&folder), lines.join("\n") + "\n")?;
         let process = RedisServer::spawn(program, &folder)?;
         Ok(RedisServer { process, program, password, folder, port })
     }
 }
 
-/// In quotes, as `redis.conf` wants a value that may hold spaces.
+/// Quotes a value for `redis.conf`, since it may contain spaces.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! An etcd keeps what it was given, over its end too, and asks for a password when it is told to.
+//! An etcd server persists its data over a restart, and requires a password if configured.
 
 use diana_testing::EtcdServer;
 

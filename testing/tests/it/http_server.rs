@@ -1,11 +1,11 @@
-//! An HTTP server does what it is told, well or badly.
+//! An HTTP server answers correctly, or misbehaves on demand.
 
 use diana_testing::{HttpServer, Misbehave, wait_until};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// The answer to a GET with these header lines, each with its end.
+/// Returns the response to a GET with these header lines, each with its line end.
 fn get(server: &HttpServer, headers: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port()))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;

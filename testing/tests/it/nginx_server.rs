@@ -1,10 +1,10 @@
-//! An nginx serves what it is told to, says what is wrong with its configuration, and leaves nothing behind.
+//! An nginx uses its configuration, reports errors in it, and cleans up.
 
 use diana_testing::{NginxServer, Wrk};
 use std::path::Path;
 use std::time::Duration;
 
-/// A server that lets `/open` pass, and refuses all but the first for `/shut`.
+/// A server that allows `/open`, and denies all but the first request for `/shut`.
 fn limiting() -> NginxServer {
     NginxServer::start(|port| {
         format!(
@@ -29,7 +29,7 @@ fn wrk_tells_what_was_refused() {
     assert!(open.p50 <= open.p99 && open.p99 <= open.took, "{open:?}");
     let shut = wrk.run(&["/shut"]).unwrap();
     assert!(shut.answers > 0 && shut.answers - shut.refused <= 1, "{shut:?}");
-    // In turn for each connection or for all: half of them, but for those under way at the end.
+    // In turn for each connection or for all: half of them, except for those in flight at the end.
     let half = wrk.run(&["/open", "/shut"]).unwrap();
     assert!((half.refused * 2).abs_diff(half.answers) <= 8, "{half:?}");
     let closing = wrk.header("Connection: close").run(&["/open"]).unwrap();

@@ -1,4 +1,4 @@
-//! A proxy passes, delays, swallows, breaks and refuses, and is well again when told so.
+//! A proxy forwards, delays, swallows, breaks and refuses, and can be reset.
 
 use diana_testing::{Proxy, RedisServer};
 use std::io::{ErrorKind, Read, Result, Write};
@@ -18,7 +18,7 @@ fn connect(proxy: &Proxy) -> Result<TcpStream> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port()))
 }
 
-/// The answer that comes within `limit`, or how there is none.
+/// Returns the answer that arrives within `limit`, or why there is none.
 fn answer(client: &mut TcpStream, limit: Duration) -> Result<String> {
     client.set_read_timeout(Some(limit))?;
     let mut answer = [0; 7];

@@ -1,4 +1,4 @@
-//! A cluster redirects, moves slots with their keys, and heals.
+//! A cluster redirects, moves slots with their keys, and recovers.
 
 use diana_testing::{RedisCluster, RedisServer};
 
@@ -6,7 +6,7 @@ fn with_port(cluster: &RedisCluster, port: u16) -> Option<&RedisServer> {
     cluster.nodes().iter().find(|node| node.port() == port)
 }
 
-/// What the server says instead of an answer; empty if it answers.
+/// Returns the server's error; empty if it answers.
 fn error_of(server: &RedisServer, args: &[&str]) -> String {
     server.cli(args).err().map(|error| error.to_string()).unwrap_or_default()
 }
@@ -63,7 +63,7 @@ fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
     assert!(error.contains(&format!("MOVED {slot} 127.0.0.1:{target}")), "{error}");
     cluster.wait_until_whole().unwrap();
 
-    // All in one, and back or on to a third: with its keys again.
+    // In one call, back or to a third master: with its keys again.
     let third = cluster.move_slot_of("{alice}").unwrap();
     assert_eq!(with_port(&cluster, third).unwrap().cli(&["GET", "{alice}249"]).unwrap(), "1");
     cluster.wait_until_whole().unwrap();
@@ -75,7 +75,7 @@ fn a_slot_moves_with_its_keys_and_then_its_master_dies() {
     assert_ne!(heir.port(), dead);
     assert_eq!(heir.cli(&["GET", "{alice}249"]).unwrap(), "1");
 
-    // The dead one comes back as a replica of its heir.
+    // The killed master restarts as a replica of its successor.
     let dead = cluster.nodes_mut().iter_mut().find(|node| node.port() == dead).unwrap();
     dead.restart().unwrap();
     cluster.wait_until_whole().unwrap();

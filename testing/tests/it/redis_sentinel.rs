@@ -1,4 +1,4 @@
-//! Sentinels agree on a master, and on another when it dies.
+//! Sentinels agree on a master, and on another one after a failure.
 
 use diana_testing::{RedisSentinel, wait_until};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn a_dead_masters_replica_takes_over_with_its_data() {
     assert_eq!(redis.master_port().unwrap(), heir);
     assert_eq!(redis.servers()[1].cli(&["GET", "key"]).unwrap(), "value");
 
-    // The dead one comes back as a replica: the sentinels see to it.
+    // The killed master restarts as a replica: the sentinels configure it.
     let [old, _] = redis.servers_mut() else { panic!("there are two servers") };
     assert_eq!(old.port(), dead);
     old.restart().unwrap();

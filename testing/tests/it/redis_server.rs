@@ -1,4 +1,4 @@
-//! A server is real, does as it is told, and leaves nothing behind.
+//! A server is a real process, follows its settings, and cleans up.
 
 use diana_testing::{Port, RedisServer};
 use std::io::{ErrorKind, Read, Write};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Long enough for an answer that comes, short enough to wait for one that doesn't.
+/// Long enough for an answer, short enough to wait for none.
 const SILENCE: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
@@ -91,7 +91,7 @@ fn dropped_it_leaves_neither_process_nor_data() {
     let (port, pid) = (redis.port(), redis.pid());
     let folder = redis.cli(&["CONFIG", "GET", "dir"]).unwrap().lines().nth(1).unwrap().to_owned();
     assert!(Path::new(&folder).join("redis.conf").exists());
-    redis.freeze().unwrap(); // even so
+    redis.freeze().unwrap(); // killed also while frozen
     drop(redis);
     assert!(!is_alive(pid));
     assert!(!Path::new(&folder).exists());
@@ -101,7 +101,7 @@ fn dropped_it_leaves_neither_process_nor_data() {
 #[test]
 fn killed_it_takes_along_what_it_forked() {
     let mut redis = RedisServer::start().unwrap();
-    // A child that saves takes 100 ms for each key, if told so: as long as this one lives, it would write.
+    // With this setting, a saving child takes 100 ms for each key: as long as it lives, it would write.
     redis.cli(&["CONFIG", "SET", "rdb-key-save-delay", "100000"]).unwrap();
     let keys = "for i = 1, 100 do redis.call('SET', i, i) end";
     redis.cli(&["EVAL", keys, "0"]).unwrap();

@@ -1,7 +1,7 @@
-//! Which crates a change touches, and their tests alone.
+//! The crates that a change touches, and their tests.
 //!
-//! All tests are built with the features of the whole workspace and only some are run: `cargo test -p NAME` would choose other
-//! features for what the crates share, and build all of that again for each set of crates.
+//! All tests are built with the features of the whole workspace and only some are run: `cargo test -p NAME` would
+//! choose other features for shared dependencies, and rebuild them for each set of crates.
 
 use super::cargo_command;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where files lie, and the package whose tests check them. The first that fits counts.
+/// Path prefixes, and the package whose tests check them. The first match wins.
 const PLACES: &[(&str, &[&str])] = &[
     ("crates/diana-core/", &["diana-core"]),
     ("crates/diana-http/", &["diana-http"]),
@@ -27,7 +27,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("packaging/", &["diana-server"]),
 ];
 
-/// The packages whose files differ from a revision, committed or not.
+/// Returns the packages whose files differ from a revision, committed or not.
 pub(super) fn packages(base: &str) -> Result<Vec<&'static str>, String> {
     let tracked = git(&["diff", "--name-only", "--relative", base])?;
     let untracked = git(&["ls-files", "--others", "--exclude-standard"])?;
@@ -47,7 +47,7 @@ fn git(args: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// One test program: where its package lies, and the program.
+/// One test program: the folder of its package, and its executable.
 #[derive(Debug, PartialEq)]
 struct TestProgram {
     manifest: String,
@@ -65,7 +65,7 @@ pub(super) fn run_tests(packages: &[&str]) -> Result<(), String> {
     for program in test_programs(&String::from_utf8_lossy(&output.stdout), packages) {
         println!("\n--- {}", program.executable);
         let folder = Path::new(&program.manifest).parent().unwrap_or(Path::new("."));
-        // As cargo starts it.
+        // Started as cargo starts it.
         let status = Command::new(&program.executable).current_dir(folder).env("CARGO_MANIFEST_DIR", folder).status();
         let status = status.map_err(|error| format!("{}: {error}", program.executable))?;
         if !status.success() {
@@ -75,14 +75,14 @@ pub(super) fn run_tests(packages: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The test programs of these packages, from what cargo reports that it built.
+/// Returns the test programs of these packages, from cargo's build messages.
 fn test_programs(messages: &str, packages: &[&str]) -> Vec<TestProgram> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let tests = messages.filter(|message| message["profile"]["test"] == true);
     let programs = tests.filter_map(|message| {
         let manifest = message["manifest_path"].as_str()?.to_owned();
         let executable = message["executable"].as_str()?.to_owned();
-        // `path+file:///…/crates/diana#0.1.0`, or with the name before the version where the folder has another.
+        // `path+file:///…/crates/diana#0.1.0`, or with the name before the version if the folder has another name.
         let id = message["package_id"].as_str()?;
         let (place, version) = id.rsplit_once('#')?;
         let folder = place.rsplit('/').next()?;

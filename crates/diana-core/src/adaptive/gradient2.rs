@@ -1,9 +1,10 @@
-//! Gradient2: how many requests a service takes at a time without making them queue, from how long its answers take.
+//! Gradient2: computes from the latency how many requests a service can process at a time without queueing.
 //!
 //! # How it works
-//! A service that is not full answers in the same time however many it serves. Once it is full, requests queue in it, and the
-//! latency grows with their number: of twice as many as it has room for, each takes twice as long. So the ratio of the
-//! latency without a queue to that of now, the *gradient*, is the share of those in flight that are served rather than queued:
+//! A service below its capacity has the same latency for any number of requests. Above it, requests queue in the
+//! service, and the latency grows with their number: at twice the capacity, each takes twice as long. So the ratio of
+//! the latency without a queue to the current one, the *gradient*, is the share of requests in flight that are served
+//! rather than queued:
 //!
 //! ```text
 //!  gradient  = tolerance × baseline / latency, within 0.5 ..= 1        tolerance = 1.5
@@ -11,28 +12,31 @@
 //!  limit     = 0.8 × limit + 0.2 × new limit                           step by step
 //! ```
 //!
-//! That is Netflix's [concurrency-limits](https://github.com/Netflix/concurrency-limits). Samples are gathered for a tenth of
-//! a second, ten at least, and their mean is what counts: of single latencies, which scatter, the slow ones would weigh more
-//! than the quick ones, since a gradient is never above 1.
+//! This is Netflix's [concurrency-limits](https://github.com/Netflix/concurrency-limits). Samples are collected for a
+//! tenth of a second, at least ten, and their mean is used: single latencies vary, and slow ones would weigh more than
+//! fast ones, since a gradient is never above 1.
 //!
 //! # Where the original fails
-//! Its baseline is the mean of *all* latencies of late. Under lasting overload that becomes the latency of the overload
-//! itself, the gradient becomes 1, and the limit grows to its bound (its pull request 134, and issue 165 about the drift). And
-//! where fewer than half of the limit are in flight the limit stays as it is, however slow the answers are. So here:
+//! Its baseline is the mean of *all* recent latencies. Under lasting overload that becomes the latency of the overload
+//! itself, the gradient becomes 1, and the limit grows to its bound (its pull request 134, and issue 165 about the
+//! drift). And while fewer than half of the limit are in flight the limit does not change, however slow the responses
+//! are. So this implementation differs:
 //!
-//! 1. The baseline is learned only from times in which fewer than half of the limit were in flight, and latency was within the
-//!    tolerance: no queue of our making is in it.
-//! 2. While the limit is in use all the time there are no such times. So if then latency is above the tolerance, or there has
-//!    never been such a time, the limit is *probed*: cut to 0.7 until twenty answers have come that began under it. If they
-//!    are quicker by as much, requests were queueing: then the limit can be cut to 0.7 once more, which costs nothing, since a
-//!    service with a queue is busy all the same. If they are not quicker, nothing queued: what they took is the baseline.
-//! 3. Slow answers lower the limit also while few are in flight; quick ones raise it only while at least half of it is in use.
-//! 4. Of answers that were none (time-outs, 5xx), each lowers the gradient by its share of all answers.
+//! 1. The baseline is learned only while fewer than half of the limit are in flight and the latency is within the
+//!    tolerance: it contains no queue caused by the limit itself.
+//! 2. While the limit is always in use there are no such times. So if the latency is then above the tolerance, or there
+//!    has never been such a time, the limit is *probed*: cut to 0.7 until twenty responses have come whose requests
+//!    started under it. If they are faster in proportion, requests were queueing: then the limit can be cut to 0.7
+//!    again without loss, since a service with a queue stays busy. If they are not faster, nothing was queued: their
+//!    latency is the baseline.
+//! 3. Slow responses lower the limit even while few are in flight; fast ones raise it only while at least half of it is
+//!    in use.
+//! 4. Each failed response (timeout, 5xx) lowers the gradient by its share of all responses.
 //!
 //! # What a probe costs
-//! Of a service that is well, nothing. Its limit grows until it is not reached any more, and what is not reached, or answers
-//! within the tolerance of a baseline that was once found, is never probed. Of a service that became slower for good, three
-//! tenths of the limit for some three latencies, once.
+//! For a healthy service, nothing. Its limit grows until it is no longer reached, and a limit that is not reached, or
+//! whose latency is within the tolerance of a known baseline, is never probed. For a service that became permanently
+//! slower, three tenths of the limit for some three latencies, once.
 
 use super::{Sample, SampleKind};
 use crate::Timestamp;
@@ -40,34 +44,34 @@ use std::time::Duration;
 
 const TOLERANCE: f64 = 1.5;
 const SMOOTHING: f64 = 0.2;
-/// The least gradient: the limit is never cut by more than a tenth at a time.
+/// The lowest gradient: the limit is never cut by more than a tenth at a time.
 const STEEPEST: f64 = 0.5;
-/// How many windows the baseline remembers.
+/// The number of windows in the baseline's mean.
 const BASELINE_WINDOWS: f64 = 600.0;
-/// How long samples are gathered, and how many at least.
+/// How long samples are collected, and the minimum number.
 const WINDOW: Duration = Duration::from_millis(100);
 const WINDOW_SAMPLES: u32 = 10;
-/// The part of the limit that must be in flight for it to be reached. (What is told is how many were in flight when a request
-/// began; the limit may have grown since.)
+/// The part of the limit that must be in flight for it to count as reached. (A sample has the number in flight when its
+/// request started; the limit may have grown since.)
 const REACHED: f64 = 0.8;
-/// For how long it is taken to be reached, and in latencies.
+/// How long the limit counts as reached after that: the longer of this time and this many latencies.
 const JUST_NOW: Duration = Duration::from_millis(500);
 const JUST_NOW_LATENCIES: f64 = 2.0;
-/// How long a limit must be reached, and its latency in doubt, before it is probed; and in latencies.
+/// How long a limit must be reached, with its latency in doubt, before it is probed: the longer of both.
 const IN_DOUBT: Duration = Duration::from_secs(1);
 const IN_DOUBT_LATENCIES: f64 = 10.0;
-/// How long a baseline is fresh, and in latencies.
+/// How long a baseline is fresh: the longer of both.
 const FRESH: Duration = Duration::from_secs(10);
 const FRESH_LATENCIES: f64 = 100.0;
-/// To which part the limit is cut, and once more while latency falls below that part.
+/// The part to which a probe cuts the limit, and again while the latency falls below that part.
 const PROBE_PART: f64 = 0.7;
 const STILL_FALLING: f64 = 0.85;
-/// After how many answers a step of a probe ends, or with how many after how long, and in latencies.
+/// A probe step ends after this many responses, or with the fewest after the longest time (the longer of both).
 const PROBE_SAMPLES: u32 = 20;
 const FEWEST_PROBE_SAMPLES: u32 = 5;
 const LONGEST_STEP: Duration = Duration::from_secs(1);
 const LONGEST_STEP_LATENCIES: f64 = 3.0;
-/// How much the latest window counts in the latency of late.
+/// The weight of the latest window in the recent latency.
 const LATELY: f64 = 0.3;
 
 /// Gradient2, with its bounds.
@@ -78,28 +82,28 @@ pub(crate) struct Gradient2 {
     max: u64,
 }
 
-/// What has been learned.
+/// The learned state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gradient2State {
     pub(super) limit: f64,
     /// The latency without a queue, in seconds; 0 while unknown.
     pub(super) baseline: f64,
-    /// How many windows the baseline is the mean of, until they are enough.
+    /// The number of windows in the baseline's mean so far.
     windows: f64,
     window: Window,
-    /// The latency of late, in seconds.
+    /// The recent latency, in seconds.
     lately: f64,
-    /// When the baseline was last found without a queue, if ever.
+    /// When the baseline was last confirmed without a queue, if ever.
     proven: Option<Timestamp>,
     /// When the limit was last reached.
     reached: Option<Timestamp>,
-    /// Since when the limit has been reached all the time while nobody knew whether the latency was that of a queue.
+    /// Since when the limit has always been reached while it was unknown whether the latency includes a queue.
     in_doubt_since: Option<Timestamp>,
     has_adapted: bool,
     probe: Option<Probe>,
 }
 
-/// Samples that are gathered.
+/// Collected samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Window {
     began: Timestamp,
@@ -109,19 +113,19 @@ struct Window {
     most_in_flight: u64,
 }
 
-/// A step of a probe: a time in which the limit is cut.
+/// A step of a probe, during which the limit is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Probe {
     began: Timestamp,
     limit: f64,
-    /// The latency before it was.
+    /// The latency before the cut.
     before: f64,
     seconds: f64,
     answered: u32,
 }
 
 impl Gradient2 {
-    /// A limit from `min` to `max` that begins with `initial`.
+    /// Creates a limit from `min` to `max`, initially `initial`.
     pub(super) fn new(min: u64, initial: u64, max: u64) -> Self {
         Self { min, initial, max }
     }
@@ -138,7 +142,7 @@ impl Gradient2 {
         Gradient2State { limit: float(self.initial), ..Gradient2State::default() }
     }
 
-    /// Learns from one answer.
+    /// Learns from one response.
     pub(super) fn learn(&self, state: &mut Gradient2State, now: Timestamp, sample: &Sample) {
         let in_flight = u64::try_from(sample.receipt.mark()).unwrap_or(u64::MAX);
         if state.probe.is_some() {
@@ -150,7 +154,7 @@ impl Gradient2 {
             window.began = now;
         }
         match sample.kind {
-            SampleKind::ResponseClass => {
+            SampleKind::Answered => {
                 window.answered += 1;
                 window.seconds += sample.latency.as_secs_f64();
             }
@@ -163,12 +167,12 @@ impl Gradient2 {
         }
     }
 
-    /// Adapts the limit to what was seen in one window.
+    /// Adapts the limit to the samples of one window.
     fn adapt(&self, state: &mut Gradient2State, now: Timestamp, window: &Window) {
         state.has_adapted = true;
         let dropped = f64::from(window.dropped) / f64::from(window.answered + window.dropped);
         let is_in_use = float(window.most_in_flight) >= state.limit / 2.0;
-        // Requests may come in bursts, of which the first are alone: so not by this window only.
+        // Requests may come in bursts whose first ones find few in flight, so this does not depend on one window only.
         if float(window.most_in_flight) >= state.limit * REACHED {
             state.reached = Some(now);
         }
@@ -197,17 +201,17 @@ impl Gradient2 {
         }
     }
 
-    /// The next step down from a limit at which answers take so long.
+    /// The next step down from a limit with this latency.
     fn step(&self, now: Timestamp, limit: f64, latency: f64) -> Probe {
         let limit = (limit * PROBE_PART).max(float(self.min));
         Probe { began: now, limit, before: latency, seconds: 0.0, answered: 0 }
     }
 
-    /// Learns from answers that began under the lower limit whether requests were queueing.
+    /// Learns from responses to requests that started under the lower limit whether requests were queueing.
     fn probe(&self, state: &mut Gradient2State, now: Timestamp, sample: &Sample, in_flight: u64) {
         let Some(mut probe) = state.probe else { return };
         let began = sample.receipt.at() >= probe.began && float(in_flight) <= probe.limit.floor().max(1.0);
-        if began && sample.kind == SampleKind::ResponseClass {
+        if began && sample.kind == SampleKind::Answered {
             probe.seconds += sample.latency.as_secs_f64();
             probe.answered += 1;
         }
@@ -230,20 +234,20 @@ impl Gradient2 {
 }
 
 impl Gradient2State {
-    /// How many may be in flight.
+    /// The maximum number in flight.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between the bounds, which are counts")]
     pub fn limit(&self) -> u64 {
         (self.probe.map_or(self.limit, |probe| probe.limit) as u64).max(1)
     }
 
-    /// Whether there is much to remember.
+    /// Returns `true` if the learned state is worth keeping.
     pub(super) fn has_learned(&self) -> bool {
         self.has_adapted
     }
 
     fn teach(&mut self, now: Timestamp, latency: f64, is_in_use: bool) {
         if self.windows == 0.0 {
-            // Better than nothing; a quiet time or a probe will tell.
+            // A first estimate, until an idle time or a probe corrects it.
             (self.baseline, self.windows, self.lately) = (latency, 1.0, latency);
         }
         self.lately += (latency - self.lately) * LATELY;
@@ -251,30 +255,30 @@ impl Gradient2State {
         if is_quiet {
             self.proven = Some(now);
         }
-        // Quicker than ever without a queue: that needs no proof, and is no outlier, being a mean.
+        // Faster than ever without a queue: that needs no confirmation, and as a mean it is no outlier.
         if is_quiet || latency < self.baseline {
             self.windows = (self.windows + 1.0).min(BASELINE_WINDOWS);
             self.baseline += (latency - self.baseline) / ((self.windows + 1.0) / 2.0).max(1.0);
         }
         if latency * 2.0 < self.baseline {
-            // Back from a slow time: the mean would take too long.
+            // Recovering from a slow time: the mean would take too long.
             self.baseline *= 0.95;
         }
     }
 
-    /// Whether nobody knows if the latency of late is that of a queue.
+    /// Returns `true` if it is unknown whether the recent latency includes a queue.
     fn is_doubtful(&self) -> bool {
         self.proven.is_none() || self.lately > self.baseline * TOLERANCE
     }
 
-    /// Whether the baseline was found of late.
+    /// Returns `true` if the baseline was confirmed recently.
     fn is_fresh(&self, now: Timestamp) -> bool {
         let fresh = at_least(FRESH, self.baseline * FRESH_LATENCIES);
         self.proven.is_some_and(|proven| now.since(proven) < fresh)
     }
 }
 
-/// So long, or so many seconds if that is longer.
+/// The longer of `time` and `seconds`.
 fn at_least(time: Duration, seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).map_or(time, |seconds| seconds.max(time))
 }

@@ -1,28 +1,28 @@
-//! Gradient2 in front of a simulated service: whether it finds its room, and keeps it.
+//! Gradient2 in front of a simulated service: whether it finds its capacity, and keeps it.
 
 use super::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A service with so many slots, before which requests queue, behind an adaptive limit.
+/// A service with a number of slots and a queue in front of them, behind an adaptive limit.
 struct Simulation {
     adaptive: Adaptive,
     state: AdaptiveState,
     now: Timestamp,
     /// When each slot is free.
     slots: BinaryHeap<Reverse<Timestamp>>,
-    /// Requests in flight by when they are answered.
+    /// Requests in flight by the time of their response.
     in_flight: BinaryHeap<Reverse<(Timestamp, u64)>>,
     receipts: Vec<Receipt>,
     service: Duration,
-    /// Whether requests come evenly, and all take the same time.
+    /// Whether requests arrive evenly and all take the same time.
     is_steady: bool,
-    /// Every so many answers are none.
+    /// Every n-th response fails.
     drops: Option<u64>,
     random: u64,
 }
 
-/// What was seen in a time.
+/// The measurements of a run.
 #[derive(Debug, Default)]
 struct Seen {
     answered: f64,
@@ -41,7 +41,7 @@ impl Seen {
         self.latencies / self.answered
     }
 
-    /// The limit in the middle of all that were seen, so that probes don't count.
+    /// The median of all limits, so that probes do not count.
     fn limit(&self) -> u64 {
         let mut limits = self.limits.clone();
         limits.sort_unstable();
@@ -73,7 +73,7 @@ impl Simulation {
         f64::from(u32::try_from(self.random >> 32).unwrap()) / f64::from(u32::MAX)
     }
 
-    /// Requests come at `rate` a second, for so many seconds.
+    /// Requests arrive at `rate` per second, for this many seconds.
     fn run(&mut self, rate: f64, seconds: f64) -> Seen {
         let mut seen = Seen { seconds, ..Seen::default() };
         let end = self.now + Duration::from_secs_f64(seconds);
@@ -117,7 +117,7 @@ impl Simulation {
         let receipt = self.receipts[usize::try_from(nth).unwrap()];
         let latency = at.since(receipt.at());
         let is_dropped = self.drops.is_some_and(|every| nth % every == 0);
-        let kind = if is_dropped { SampleKind::Dropped } else { SampleKind::ResponseClass };
+        let kind = if is_dropped { SampleKind::Dropped } else { SampleKind::Answered };
         self.adaptive.observe(&mut self.state, at, &Sample { receipt, latency, kind });
         self.adaptive.refund(&mut self.state, at, &receipt);
         seen.answered += 1.0;
@@ -161,17 +161,17 @@ fn a_service_with_room_refuses_nobody() {
     assert!(simulation.state.gradient.baseline < 0.06);
 }
 
-/// It was probed, and three quarters of its requests were refused meanwhile.
+/// The limit was probed, and three quarters of the requests were denied meanwhile.
 #[test]
 fn a_steady_service_below_its_capacity_refuses_nobody() {
-    // Always 18 in flight of the 20 that it begins with.
+    // Always 18 in flight of the initial 20.
     for (millis, rate) in [(10, 1_800.0), (300, 60.0), (2_000, 9.0)] {
         let mut simulation = Simulation::new(40, ms(millis));
         simulation.is_steady = true;
         let seen = simulation.run(rate, 600.0);
         assert_eq!(seen.refused, 0.0, "{millis} ms, {} answered", seen.answered);
     }
-    // The same with requests that come at random, and up to 45 at a time: refused until the limit has grown, and no longer.
+    // The same with random arrivals, up to 45 at a time: denied until the limit has grown, and no longer.
     for (millis, rate) in [(300, 60.0), (2_000, 15.0)] {
         let mut simulation = Simulation::new(60, ms(millis));
         simulation.run(rate, 120.0);
@@ -181,7 +181,7 @@ fn a_steady_service_below_its_capacity_refuses_nobody() {
     }
 }
 
-/// A service that becomes slower for good: its limit is cut once, by three tenths, for a short time.
+/// A service that becomes permanently slower: its limit is cut once, by three tenths, for a short time.
 #[test]
 fn a_service_that_became_slower_is_probed_once_and_gently() {
     let mut simulation = Simulation::new(100, ms(50));
@@ -199,7 +199,7 @@ fn it_comes_back_after_a_slow_time() {
     assert!(before.refused < before.answered * 0.02, "{} of {}", before.refused, before.answered);
     simulation.service = ms(500);
     let slow = simulation.run(300.0, 60.0);
-    // Room for 40 a second.
+    // A capacity of 40 per second.
     assert!(
         slow.per_second() > 30.0 && slow.mean_latency() < 2.5,
         "{:.0} {:.2}",
@@ -218,7 +218,7 @@ fn a_limit_that_is_far_too_high_comes_down_though_little_of_it_is_in_use() {
     let mut simulation = Simulation::new(400, ms(100));
     simulation.run(9_000.0, 120.0);
     assert!(simulation.state.gradient.limit > 300.0);
-    // Most of the service is gone, and what is left is given more than it can take.
+    // Most of the service's slots are gone, and the rest gets more load than it can process.
     simulation.slots = (0..10).map(|_| Reverse(simulation.now)).collect();
     simulation.run(120.0, 120.0);
     let seen = simulation.run(120.0, 60.0);

@@ -1,8 +1,8 @@
 //! Days, weeks and months of a time zone, as windows.
 //!
 //! # How it works
-//! "1000 a day" means the day of the people who pay for it. Such a day is not always 24 hours long: when the clocks
-//! change it has 23 or 25, and here and there midnight itself does not exist or comes twice.
+//! "1000 a day" means the day of the customer's time zone. Such a day is not always 24 hours long: when the clocks
+//! change it has 23 or 25, and in some zones midnight itself does not exist or comes twice.
 //!
 //! ```text
 //!  Europe/Berlin, 2024-03-31           02:00 → 03:00
@@ -10,16 +10,16 @@
 //!  │◀──────────────────────── 23 hours, one window ────────────────────▶│
 //! ```
 //!
-//! So the end of a window is found by the date: the day after today (the next Monday, the first of the next month), and
-//! the first moment of that day in the zone. This is asked once, when a window begins, and the end is kept in the state.
-//! The zone database is built in; no file is read.
+//! So the end of a window is found by the date: the next day (the next Monday, the first of the next month), and the
+//! first instant of that day in the zone. This is computed once, when a window starts, and the end is stored in the
+//! state. The zone database is built in; no file is read.
 
 use crate::{InvalidWindow, Timestamp};
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-/// A window that the calendar makes.
+/// A calendar unit as a window.
 ///
 /// ```
 /// use diana_core::{Calendar, FixedWindow, Timestamp};
@@ -51,7 +51,7 @@ pub(crate) struct CalendarZone {
 }
 
 impl Calendar {
-    /// How long such a window is when no clock changes; a month is 30 days.
+    /// The length of the window without a clock change; a month is 30 days.
     pub(crate) const fn usual_length(self) -> Duration {
         let days = match self {
             Self::Day => 1,
@@ -83,18 +83,18 @@ impl CalendarZone {
         self.unit
     }
 
-    /// The zone's name in the database that [`new`](Self::new) found it in.
+    /// The zone's name in the database.
     pub(crate) fn name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
     }
 
-    /// The end of the window around `now`; `None` beyond the calendar.
+    /// The end of the window around `now`; `None` outside the calendar's range.
     pub(crate) fn ends(&self, now: Timestamp) -> Option<Timestamp> {
         let instant = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos())).ok()?;
         let next = self.unit.next(self.zone.to_datetime(instant).date())?;
         let midnight = self.zone.to_ambiguous_timestamp(next.to_datetime(Time::midnight()));
         // Where clocks go back over midnight it comes twice. The first one ends the day, unless it has passed already.
-        // A midnight that is skipped stands for the first moment after the gap.
+        // A skipped midnight means the first instant after the gap.
         let first = midnight.compatible().ok()?;
         let end = if first > instant { first } else { midnight.later().ok()? };
         u64::try_from(end.as_nanosecond()).ok().map(Timestamp::from_nanos).filter(|end| *end > now)

@@ -1,8 +1,8 @@
-//! Concurrency: so many in flight at a time.
+//! Concurrency: a bounded number of requests in flight.
 //!
 //! # How it works
-//! One count, which a grant raises and a refund lowers. No clock gives anything back, so a denial can't say when to come
-//! again, only that somebody has to leave first: nginx's `limit_conn`.
+//! One count, which a grant increments and a refund decrements. Time restores nothing, so a denial has no retry time,
+//! only that another request has to finish first: nginx's `limit_conn`.
 //!
 //! ```text
 //!  0              in flight      limit            limit + burst
@@ -10,18 +10,18 @@
 //!  │                  │◀─ at once ▶│◀── after a wait ▶│  refused
 //! ```
 //!
-//! # A few more, but slower
-//! A hard edge sends away the one that comes a moment too early. With a burst, as lua-resty-limit-traffic's `conn` has
-//! it, those beyond the limit are let in after a wait. How long a place takes to come free is not known, so it is
-//! learned: `unit` is what a request takes, beginning with [`delay`](Concurrency::delay), and each one that leaves moves
-//! it half way to what that one took. The n-th in flight waits `unit × ⌊(n − 1) / limit⌋`: one unit for the first limit's
-//! worth of excess, two for the second.
+//! # Burst
+//! A hard limit denies a request that arrives just too early. With a burst, like lua-resty-limit-traffic's `conn`,
+//! requests over the limit are admitted after a wait. How long a slot takes to become free is unknown, so it is
+//! learned: `unit` is the duration of a request, initially [`delay`](Concurrency::delay), and each finished request
+//! moves it halfway to its own duration. The n-th in flight waits `unit × ⌊(n − 1) / limit⌋`: one unit for the first
+//! `limit` requests over the limit, two for the next.
 //!
-//! When the last one leaves, the unit is forgotten. It would be better informed than the beginning, but then an idle key
-//! would differ from a fresh one, and every key ever seen would have to be kept.
+//! When the last request finishes, the unit is dropped. It would be a better estimate than the initial delay, but then
+//! an idle key would differ from a fresh one, and every key ever seen would have to be stored.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/concurrency.rs)
-//! - Permits taken and not given back are at most `limit + burst`.
+//! - Permits in use are at most `limit + burst`.
 
 use crate::quota::check_count;
 use crate::time::saturating_nanos;
@@ -30,14 +30,14 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The longest that a request is learned to take, in nanoseconds: 104 days, the most that Redis' numbers tell apart, so that
-/// both stores learn the same.
+/// The longest learned duration of a request, in nanoseconds: 104 days, the largest that Redis' numbers represent
+/// exactly, so that both stores learn the same.
 const LONGEST_UNIT: u64 = (1 << 53) - 1;
 
-/// So many permits in flight at a time.
+/// A bounded number of permits in flight.
 ///
-/// A permit is given back by [`refund`](Algorithm::refund) with its receipt; one that never comes is gone, so limiters
-/// hand out guards that do it when they are dropped.
+/// A permit is released by [`refund`](Algorithm::refund) with its receipt; without that it stays in use, so limiters
+/// return guards that release it when they are dropped.
 ///
 /// ```
 /// use diana_core::{Algorithm, Concurrency, Cost, MaxWait, Retry, Timestamp};
@@ -59,17 +59,17 @@ pub struct Concurrency {
     delay_nanos: u64,
 }
 
-/// Nobody waits for longer than 104 days: nanoseconds that every store counts exactly.
+/// The longest wait, 104 days: nanoseconds that every store counts exactly.
 const LONGEST_WAIT_NANOS: u64 = (1 << 53) - 1;
 
 impl Concurrency {
-    /// At most `limit` permits in flight, which must lie in `1..=MAX_PERMITS`.
+    /// Allows at most `limit` permits in flight, which must be in `1..=MAX_PERMITS`.
     pub fn new(limit: u64) -> Result<Self, InvalidQuota> {
         check_count("concurrent", limit)?;
         Ok(Self { limit, burst: 0, delay_nanos: 0 })
     }
 
-    /// Lets `permits` more in after a wait; limit and burst together are [`MAX_PERMITS`] at most.
+    /// Admits `permits` more after a wait; limit and burst together are at most [`MAX_PERMITS`].
     ///
     /// ```
     /// use diana_core::{Algorithm, Concurrency, Cost, MaxWait, Timestamp};
@@ -88,24 +88,24 @@ impl Concurrency {
         Self { burst: permits.min(MAX_PERMITS - self.limit), ..self }
     }
 
-    /// What a request is taken to last until the first one that leaves tells better; zero unless you say otherwise.
-    /// It matters only with a [`burst`](Self::burst), whose example shows it.
+    /// Sets the assumed duration of a request until the first one finishes; zero by default. It matters only with a
+    /// [`burst`](Self::burst), whose example shows it.
     #[must_use]
     pub fn delay(self, unit: Duration) -> Self {
         Self { delay_nanos: saturating_nanos(unit), ..self }
     }
 
-    /// How many permits may be in flight without a wait.
+    /// The number of permits that may be in flight without a wait.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// What a request is taken to last until the first one that leaves tells better.
+    /// The assumed duration of a request until the first one finishes.
     pub fn first_delay(&self) -> Duration {
         Duration::from_nanos(self.delay_nanos)
     }
 
-    /// How many may be in flight at all, those that wait first included.
+    /// The maximum number of permits in flight, including those admitted after a wait.
     pub const fn capacity(&self) -> u64 {
         self.limit + self.burst
     }
@@ -127,7 +127,7 @@ impl Algorithm for Concurrency {
         let excess_turns = (permits - 1) / self.limit;
         let wait = state.unit_nanos.saturating_mul(excess_turns);
         if permits > self.capacity() || wait > max_wait.as_nanos().min(LONGEST_WAIT_NANOS) {
-            // One that lacks the maximum wait could be told no time either: the wait shrinks when others leave, not by itself.
+            // Too short a maximum wait gives no retry time either: the wait shrinks when others finish, not with time.
             return Outcome::Denied { retry: Retry::WhenReturned };
         }
         state.permits = permits;
@@ -135,20 +135,20 @@ impl Algorithm for Concurrency {
         Outcome::Granted { wait: Duration::from_nanos(wait), receipt }
     }
 
-    /// The limit is all that may be in flight, those that wait first included.
+    /// `limit` is the maximum in flight, including permits admitted after a wait.
     #[inline]
     fn status(&self, state: &ConcurrencyState, _now: Timestamp) -> Status {
         let limit = self.capacity();
         Status { limit, remaining: limit.saturating_sub(state.permits), reset: Duration::ZERO }
     }
 
-    /// Puts `cost` in flight. Nobody holds a receipt for it, so it stays until a refund of that much is made for it.
+    /// Puts `cost` in flight. There is no receipt for it, so it stays until a refund of the same cost.
     fn charge(&self, state: &mut ConcurrencyState, _now: Timestamp, cost: Cost) {
         state.permits = state.permits.saturating_add(cost.get());
     }
 
     fn refund(&self, state: &mut ConcurrencyState, now: Timestamp, receipt: &Receipt) -> Refund {
-        // A second refund of the last receipt, or one that outlived a reset.
+        // A second refund of the last receipt, or one from before a reset.
         if state.permits == 0 {
             return Refund::Void;
         }
@@ -159,7 +159,7 @@ impl Algorithm for Concurrency {
         }
         let wait = Duration::from_nanos(u64::try_from(receipt.mark()).unwrap_or(u64::MAX));
         let latency = saturating_nanos(now.since(receipt.at() + wait));
-        // One that left no later than it was let in was never served, and teaches nothing about how long serving takes.
+        // A request that finished no later than it was admitted was never served, so its duration is ignored.
         if latency > 0 {
             state.unit_nanos = latency.midpoint(state.unit_nanos).min(LONGEST_UNIT);
         }
@@ -170,8 +170,8 @@ impl Algorithm for Concurrency {
         state.permits == 0
     }
 
-    /// Keeps what is in flight exactly, even beyond the new capacity: every one of those permits will come back, and were
-    /// some of them forgotten here, their return would make room that is not there.
+    /// Keeps the permits in flight exactly, even over the new capacity: all of them will be released, and if some were
+    /// dropped, their release would free permits that others use.
     fn rescale(&self, state: &mut ConcurrencyState, _old: &Self, now: Timestamp) {
         if state.permits == 0 {
             *state = self.fresh(now);
@@ -182,15 +182,15 @@ impl Algorithm for Concurrency {
         Waiting::Queues
     }
 
-    /// Nothing: what another kind of limit counted is not in flight, and nobody would ever give it back.
+    /// Nothing in use: permits counted by another kind of limit are not in flight, and would never be released.
     fn occupied(&self, _used: u64, now: Timestamp) -> ConcurrencyState {
         self.fresh(now)
     }
 }
 
-/// The state of a [`Concurrency`]: the permits in flight, and what a request has lately taken.
+/// The state of a [`Concurrency`]: the permits in flight, and the recent duration of a request.
 ///
-/// A store that keeps its states elsewhere reads and writes them as those two numbers.
+/// An external store reads and writes it as these two numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConcurrencyState {
     permits: u64,
@@ -198,7 +198,7 @@ pub struct ConcurrencyState {
 }
 
 impl ConcurrencyState {
-    /// The state with `permits` in flight, of which one has lately lasted `unit`.
+    /// Creates a state with `permits` in flight and a recent duration of `unit`.
     pub fn new(permits: u64, unit: Duration) -> Self {
         Self { permits, unit_nanos: saturating_nanos(unit) }
     }
@@ -208,7 +208,7 @@ impl ConcurrencyState {
         self.permits
     }
 
-    /// What a request has lately taken.
+    /// The recent duration of a request.
     pub fn unit(&self) -> Duration {
         Duration::from_nanos(self.unit_nanos)
     }

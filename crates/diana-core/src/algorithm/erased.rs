@@ -1,6 +1,6 @@
-//! Algorithms and their tables without their types, so that limits of different kinds stand in one list.
+//! Type-erased algorithms and tables, so that limits of different kinds can be in one list.
 
-use super::token_bucket::OneWordBucket;
+use super::token_bucket::PackedBucket;
 use super::{Algorithm, Packed, Waiting};
 use crate::limiter::cell::{AnyState, Held};
 use crate::store::budget::Budget;
@@ -10,14 +10,14 @@ use crate::{Answer, Cost, MaxWait, Receipt, Refund, Sample, Timestamp};
 use std::any::Any;
 use std::fmt::Debug;
 
-/// Any [`Algorithm`]. Implemented for all of them; nobody else needs to.
+/// Any [`Algorithm`]. Implemented for all of them.
 pub(crate) trait AnyAlgorithm: Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn waiting(&self) -> Waiting;
     fn one_word(&self) -> Option<Packed>;
     fn new_table(&self, on_full: OnFull, budget: Arc<Budget>) -> Box<dyn AnyTable>;
     fn new_state(&self, now: Timestamp) -> Box<dyn AnyState>;
-    /// A state of which `used` permits are in use.
+    /// Returns a state with `used` permits in use.
     fn occupied(&self, used: u64, now: Timestamp) -> Box<dyn AnyState>;
 }
 
@@ -66,7 +66,7 @@ pub(crate) trait AnyTable: Debug + Send {
     fn drain(&mut self, now: Timestamp) -> Uses;
     fn adopt(&mut self, uses: Uses, now: Timestamp);
     fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool;
-    /// Goes on with `algorithm` if it is of the same kind; `false` if it is not.
+    /// Changes to `algorithm` if it is of the same kind; otherwise returns `false`.
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
 }
 
@@ -146,15 +146,15 @@ impl<A: Algorithm> AnyTable for Table<A> {
     }
 }
 
-/// A table whose type is known at compile time in the common case, so that the way to its answer has no detour.
+/// A table whose type is known at compile time in the common case, which avoids dynamic dispatch.
 #[derive(Debug)]
 pub(crate) enum Keys {
-    /// Token buckets of one word: what most limits are.
-    Packed(Table<OneWordBucket>),
+    /// One-word token buckets: the most common limit.
+    Packed(Table<PackedBucket>),
     Any(Box<dyn AnyTable>),
 }
 
-/// Does the same to either kind of table.
+/// Applies the same expression to either kind of table.
 macro_rules! either {
     ($keys:expr, $table:ident => $body:expr) => {
         match $keys {
@@ -172,7 +172,7 @@ impl Keys {
         }
     }
 
-    /// Whether `algorithm` is of the kind that keeps these keys.
+    /// Returns `true` if `algorithm` is of the kind of these keys.
     pub(crate) fn is_of_kind(&self, algorithm: &dyn AnyAlgorithm) -> bool {
         match self {
             Self::Packed(_) => algorithm.one_word().is_some(),
@@ -180,7 +180,7 @@ impl Keys {
         }
     }
 
-    /// Goes on with `algorithm`; the keys' use is kept, clamped.
+    /// Changes to `algorithm`; the keys' usage is kept, clamped.
     pub(crate) fn change_to(
         &mut self,
         algorithm: &dyn AnyAlgorithm,
@@ -197,7 +197,7 @@ impl Keys {
             _ => false,
         };
         if !changed {
-            // Of another kind: what each key has in use is all that both understand.
+            // Another kind of algorithm: only the permits in use can be migrated.
             let uses = either!(self, table => table.drain(now));
             *self = Self::new(algorithm, on_full, Arc::clone(budget));
             either!(self, table => table.adopt(uses, now));
@@ -212,7 +212,7 @@ impl Keys {
         either!(self, table => table.peek(hash, now, cost, max_wait))
     }
 
-    /// Whether [`take`](Self::take) would grant.
+    /// Returns `true` if [`take`](Self::take) would grant.
     pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
         either!(self, table => table.grants(hash, now, cost, max_wait))
     }
@@ -233,7 +233,7 @@ impl Keys {
         either!(self, table => table.reset(hash, now));
     }
 
-    /// Takes as of `since`, by somebody who was woken late.
+    /// Takes as of `since`, for a caller that was woken late.
     pub(crate) fn take_since(
         &mut self,
         hash: u64,
@@ -245,17 +245,17 @@ impl Keys {
         either!(self, table => table.take_since(hash, since, now, cost, max_wait))
     }
 
-    /// What the key is now, to put it back.
+    /// Returns the key's current state for [`restore`](Self::restore).
     pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         either!(self, table => table.save(hash, now))
     }
 
-    /// Puts the key back as it was saved.
+    /// Restores the saved state of the key.
     pub(crate) fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp) {
         either!(self, table => table.restore(hash, saved, now));
     }
 
-    /// Forgets everything, the time too.
+    /// Drops everything, including the latest time.
     pub(crate) fn restart(&mut self) {
         either!(self, table => table.restart());
     }

@@ -1,8 +1,8 @@
-//! Fixed window: a count that begins again with each window.
+//! Fixed window: a count that restarts with each window.
 //!
 //! # How it works
-//! Time is cut into windows, and each lets `limit` through. A window is half-open, `[start, end)`: a request at exactly
-//! its end belongs to the next one. The state is the end of the window that is counted, and the count:
+//! Time is divided into windows, and each allows `limit` permits. A window is half-open, `[start, end)`: a request at
+//! exactly its end belongs to the next one. The state is the end of the current window, and its count:
 //!
 //! ```text
 //!        start               now          ends
@@ -10,19 +10,20 @@
 //!          │◀ count of these ▶│◀── reset ─▶│ count begins at 0
 //! ```
 //!
-//! Keeping the end, not the start, means that the question "is it over?" needs no window length, so the same two numbers
-//! do for windows on the clock, windows that the first request opens, and calendar months in a time zone, where the zone
-//! is looked at only when a window begins.
+//! Because the end is stored and not the start, checking whether the window is over needs no window length. So the same
+//! two numbers serve windows on the clock, windows that the first request starts, and calendar months in a time zone,
+//! where the zone is used only when a window starts.
 //!
 //! # Where it fails
-//! Around an edge twice the limit passes: all of one window in its last moment, all of the next in its first. Who minds
-//! uses [`SlidingWindow`](super::SlidingWindow) or [`SlidingLog`](super::SlidingLog). Who wants "1000 a day, from
-//! midnight" wants exactly this.
+//! Around an edge twice the limit can pass: all of one window at its end, all of the next at its start. If that
+//! matters, use [`SlidingWindow`](super::SlidingWindow) or [`SlidingLog`](super::SlidingLog). For "1000 a day, from
+//! midnight" this is the right algorithm.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/fixed_window.rs)
 //! - At most `limit` in one window, refunds included.
-//! - A refund is void once the window of its grant is over, so it never adds to the next one. A receipt names its window by
-//!   its end: if the length of the window was changed and changed back in between, a new window with the same end accepts it.
+//! - A refund is void once the window of its grant is over, so it never adds to the next one. A receipt identifies its
+//!   window by its end: if the length of the window was changed and changed back in between, a new window with the same
+//!   end accepts it.
 
 #[cfg(feature = "calendar")]
 use super::calendar::{Calendar, CalendarZone};
@@ -31,7 +32,7 @@ use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, T
 use crate::{InvalidQuota, InvalidWindow};
 use std::time::Duration;
 
-/// At most `quota.permits()` in each window of `quota.period()`. The quota's burst plays no part.
+/// At most `quota.permits()` in each window of `quota.period()`. The quota's burst is not used.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, FixedWindow, MaxWait, Quota, Retry, Timestamp};
@@ -52,7 +53,7 @@ pub struct FixedWindow {
     edges: Edges,
 }
 
-/// What begins a window.
+/// What starts a window.
 ///
 /// ```
 /// use diana_core::{FixedWindow, WindowStart, Quota, Timestamp};
@@ -65,16 +66,16 @@ pub struct FixedWindow {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WindowStart {
-    /// The clock: windows of a minute begin with each full minute, for all keys at once.
+    /// The clock: windows of a minute start with each full minute, for all keys at once.
     #[default]
     OnTheClock,
-    /// The first grant after the last window was over: each key has its own windows.
+    /// The first grant after the previous window: each key has its own windows.
     FirstRequest,
 }
 
-/// The state of a [`FixedWindow`]: 16 bytes, the end of the window and how much it has granted.
+/// The state of a [`FixedWindow`]: 16 bytes, the end of the window and its granted permits.
 ///
-/// A store that keeps its states elsewhere reads and writes them as these two.
+/// An external store reads and writes it as these two numbers.
 ///
 /// ```
 /// assert_eq!(size_of::<diana_core::FixedWindowState>(), 16);
@@ -85,7 +86,7 @@ pub struct FixedWindowState {
     count: u64,
 }
 
-/// Where a window begins and ends.
+/// How the start and end of a window are determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Edges {
     Starting(WindowStart),
@@ -99,7 +100,7 @@ impl FixedWindow {
         Self { quota, edges: Edges::Starting(WindowStart::OnTheClock) }
     }
 
-    /// The same limit and length, with windows that begin otherwise.
+    /// Returns the same limit and length, with another window start.
     pub fn with_window_start(self, start: WindowStart) -> Self {
         Self { edges: Edges::Starting(start), ..self }
     }
@@ -128,12 +129,12 @@ impl FixedWindow {
         Ok(Self { quota, edges: Edges::Calendar(CalendarZone::new(unit, zone)?) })
     }
 
-    /// The limit and the window's length; of a calendar window the usual length, a month being 30 days.
+    /// The limit and the window's length; for a calendar window the usual length (a month is 30 days).
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// What begins a window; `None` if the calendar does.
+    /// What starts a window; `None` for calendar windows.
     pub fn window_start(&self) -> Option<WindowStart> {
         match &self.edges {
             Edges::Starting(start) => Some(*start),
@@ -142,7 +143,7 @@ impl FixedWindow {
         }
     }
 
-    /// The calendar's unit and the name of its time zone, if the calendar begins the windows.
+    /// The calendar unit and the name of its time zone, for calendar windows.
     ///
     /// ```
     /// use diana_core::{Calendar, FixedWindow};
@@ -160,7 +161,7 @@ impl FixedWindow {
         }
     }
 
-    /// When a permit that is taken from a fresh state at `now` comes back: the end of the window around `now`.
+    /// When a permit taken from a fresh state at `now` is restored: the end of the window around `now`.
     pub fn comes_back(&self, now: Timestamp) -> Timestamp {
         let length = self.quota.period_nanos();
         match &self.edges {
@@ -174,7 +175,7 @@ impl FixedWindow {
         }
     }
 
-    /// The window that counts at `now`: the one of the state, or a new one.
+    /// The window at `now`: that of the state, or a new one.
     #[inline]
     fn current(&self, state: &FixedWindowState, now: Timestamp) -> FixedWindowState {
         if state.is_over(now) { FixedWindowState { ends: self.comes_back(now), count: 0 } } else { *state }
@@ -182,7 +183,7 @@ impl FixedWindow {
 }
 
 impl FixedWindowState {
-    /// The state of a window until `ends` that has granted `count`; none has been opened if that is 0.
+    /// Creates the state of a window until `ends` that has granted `count`; if that is 0, no window has started.
     pub fn new(ends: Timestamp, count: u64) -> Self {
         Self { ends, count }
     }
@@ -192,15 +193,15 @@ impl FixedWindowState {
         self.ends
     }
 
-    /// How much the window has granted; more than the limit after a `charge`.
+    /// The granted permits of the window; more than the limit after a `charge`.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether the window has passed; one that was never opened has. A `now` before it is in it: time does not go back.
+    /// Returns `true` if the window is over or has not started. A `now` before it is in it: time does not go back.
     #[inline]
     fn is_over(&self, now: Timestamp) -> bool {
-        // A window that ends with time itself is never over; else each request of that last moment would open another.
+        // A window that ends at the last timestamp is never over; else each request at that time would start another.
         self.count == 0 || (now >= self.ends && self.ends < Timestamp::MAX)
     }
 }
@@ -233,7 +234,7 @@ impl Algorithm for FixedWindow {
     #[inline]
     fn status(&self, state: &FixedWindowState, now: Timestamp) -> Status {
         let limit = self.quota.permits();
-        // No calendar is asked for a window that nobody has opened.
+        // The calendar is not used for a window that has not started.
         let (count, reset) =
             if state.is_over(now) { (0, Duration::ZERO) } else { (state.count, state.ends.since(now)) };
         Status { limit, remaining: limit.saturating_sub(count), reset }
@@ -249,7 +250,7 @@ impl Algorithm for FixedWindow {
             return Refund::Void;
         }
         *state = match state.count.saturating_sub(receipt.cost().get()) {
-            // As if nobody had come: a window that its first request opened is closed again.
+            // As if there had been no request: a window started by its first request is removed.
             0 => FixedWindowState::default(),
             count => FixedWindowState { count, ..*state },
         };
@@ -260,7 +261,7 @@ impl Algorithm for FixedWindow {
         state.is_over(now)
     }
 
-    /// The count of a window that is still open goes into the window that the new parameters have at `now`.
+    /// The count of the current window moves to the window of the new parameters at `now`.
     fn rescale(&self, state: &mut FixedWindowState, old: &Self, now: Timestamp) {
         if state.is_over(now) {
             *state = FixedWindowState::default();

@@ -1,8 +1,8 @@
-//! Debt on a time axis: the arithmetic that token bucket and leaky bucket share.
+//! GCRA: the arithmetic that the token bucket and the leaky bucket share.
 //!
 //! # How it works
-//! A rate of `permits` per `period` means that one permit takes `interval = period / permits` to come back. All use so
-//! far is kept as one moment, the time at which everything will have come back:
+//! A rate of `permits` per `period` means that one permit is refilled every `interval = period / permits`. All usage so
+//! far is stored as one time, `moment`, at which everything will be refilled:
 //!
 //! ```text
 //!         now             moment        now + capacity
@@ -11,19 +11,19 @@
 //! ```
 //!
 //! A request of cost `c` occupies the segment `[start, mark)` of the axis, where `start = max(moment, now)` and
-//! `mark = start + c × interval`; the moment moves to `mark`. The segments never overlap, and that alone is the proof of
-//! every promise: whatever is used within a span lies within the span plus the capacity.
+//! `mark = start + c × interval`; `moment` advances to `mark`. The segments never overlap, and every guarantee follows
+//! from that: the usage within a span lies within the span plus the capacity.
 //!
 //! # Exactness
-//! The interval is a fraction of a nanosecond's multiple (3/s is 333,333,333⅓ ns), so the axis is counted in *ticks* of
-//! `1 / scale` nanoseconds, with `interval / scale = period / permits` in lowest terms. Then every segment is a whole
-//! number of ticks, and nothing drifts. 128 bits hold any of it; where the interval is whole nanoseconds, a tick is a
-//! nanosecond and 64 bits do, which lets one atomic word be the whole state.
+//! The interval need not be a whole number of nanoseconds (3/s is 333,333,333⅓ ns), so the axis is counted in *ticks*
+//! of `1 / scale` nanoseconds, with `interval / scale = period / permits` in lowest terms. Then every segment is a
+//! whole number of ticks, and nothing drifts. 128 bits are always enough; if the interval is whole nanoseconds, a tick
+//! is a nanosecond and 64 bits are enough, so that one atomic word is the whole state.
 //!
-//! # The end of time
-//! The last [`Timestamp`] is in the year 2554. What would have to wait for a later moment is denied for good, since no clock
-//! ever shows it. Where the capacity is at most half of the time until then, as in all that fits one word, the axis itself
-//! ends there: no segment reaches beyond it, and a debt that would stays there. So both widths answer alike up to the last
+//! # The last timestamp
+//! The last [`Timestamp`] is in the year 2554. A request that would have to wait longer is denied permanently. If the
+//! capacity is at most half of the time until then, as in everything that fits one word, the axis itself ends there: no
+//! segment extends past it, and a debt that would is clamped. So both widths give the same answers up to the last
 //! nanosecond.
 
 use crate::{Cost, MaxWait, Outcome, Quota, Receipt, Refund, Timestamp};
@@ -33,9 +33,9 @@ use std::time::Duration;
 /// A number of ticks: one word, or two.
 pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     const ZERO: Self;
-    /// A moment in ticks of `1 / scale` nanoseconds, if it fits.
+    /// A time in ticks of `1 / scale` nanoseconds, if it fits.
     fn moment(now: Timestamp, scale: u64) -> Option<Self>;
-    /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up; the largest number there is where that does not fit.
+    /// Ticks of `1 / scale` nanoseconds as nanoseconds, rounded up; saturates.
     fn nanos(self, scale: u64) -> u64 {
         u64::narrow(self.wide_nanos(scale))
     }
@@ -47,13 +47,13 @@ pub(crate) trait Ticks: Copy + Debug + Default + Ord + Send + Sync + 'static {
     fn saturating_add(self, other: Self) -> Self;
     fn saturating_sub(self, other: Self) -> Self;
     fn wide(self) -> u128;
-    /// The same number, or the largest there is.
+    /// The same number; saturates.
     fn narrow(wide: u128) -> Self;
-    /// How many whole `divisor`s there are in it.
+    /// The quotient by `divisor`, rounded down.
     fn div_floor(self, divisor: u64) -> Self;
 }
 
-/// One word always counts whole nanoseconds, so its scale is 1 and not looked at.
+/// One word always counts whole nanoseconds, so its scale is 1 and is ignored.
 impl Ticks for u64 {
     const ZERO: Self = 0;
     #[inline(always)]
@@ -106,7 +106,7 @@ impl Ticks for u128 {
     }
     #[inline(always)]
     fn wide_nanos(self, scale: u64) -> u128 {
-        // Whole nanoseconds are the common case, and spare a wide division.
+        // Whole nanoseconds are the common case, and need no 128-bit division.
         if scale == 1 { self } else { self.div_ceil(u128::from(scale)) }
     }
     #[inline(always)]
@@ -139,7 +139,7 @@ impl Ticks for u128 {
     }
 }
 
-/// A 128-bit moment in two words, so that a table's entry is 24 bytes and not 32.
+/// A 128-bit time in two words, so that a table's entry is 24 bytes and not 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moment([u64; 2]);
 
@@ -149,7 +149,7 @@ impl Moment {
         (u128::from(self.0[0]) << 64) | u128::from(self.0[1])
     }
 
-    /// Works on the moment as one number.
+    /// Works on the time as one number.
     #[inline]
     pub(crate) fn update<R>(&mut self, work: impl FnOnce(&mut u128) -> R) -> R {
         let mut ticks = self.get();
@@ -167,12 +167,12 @@ impl From<u128> for Moment {
     }
 }
 
-/// The parameters of the axis: how long a permit takes to come back, and how far ahead use may run.
+/// The parameters of GCRA: how long a permit takes to refill, and how far ahead usage may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gcra<T> {
-    /// Ticks that one permit takes.
+    /// Ticks per permit.
     interval: u64,
-    /// Ticks in a nanosecond.
+    /// Ticks per nanosecond.
     scale: u64,
     /// Permits that can be in use at once.
     limit: u64,
@@ -180,17 +180,17 @@ pub(crate) struct Gcra<T> {
     capacity: T,
 }
 
-/// When a request that fits may go on.
+/// When a request that fits may proceed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Departure<T> {
-    /// As soon as its segment ends within the capacity; it may be promised a segment beyond (token bucket).
+    /// As soon as its segment ends within the capacity; it may reserve a later segment (token bucket).
     Fits,
-    /// When its segment begins, or `grace` ticks earlier; beyond the capacity it is refused (leaky bucket).
-    InLine { grace: T },
+    /// When its segment starts, or `grace` ticks earlier; over the capacity it is denied (leaky bucket).
+    Queued { grace: T },
 }
 
 impl Gcra<u64> {
-    /// The schedule in which a permit takes `interval` whole nanoseconds; the capacity is known to fit.
+    /// The parameters for `interval` whole nanoseconds per permit; the capacity is known to fit.
     #[inline(always)]
     pub(crate) fn whole(interval: u64, limit: u64) -> Self {
         Self { interval, scale: 1, limit, capacity: interval.saturating_mul(limit) }
@@ -198,7 +198,7 @@ impl Gcra<u64> {
 }
 
 impl<T: Ticks> Gcra<T> {
-    /// The schedule of `quota` with `limit` permits of room, if it fits the number type.
+    /// The parameters of `quota` with a capacity of `limit` permits, if they fit the number type.
     pub(crate) fn new(quota: &Quota, limit: u64) -> Option<Self> {
         let (interval, scale) = quota.interval();
         let capacity = T::product(limit, interval)?;
@@ -219,7 +219,7 @@ impl<T: Ticks> Gcra<T> {
         self.limit
     }
 
-    /// `permits` as ticks; the largest number there is where that does not fit.
+    /// `permits` as ticks; saturates.
     pub(crate) fn ticks_of(&self, permits: u64) -> T {
         T::product(permits, self.interval).unwrap_or_else(|| T::narrow(u128::MAX))
     }
@@ -240,13 +240,13 @@ impl<T: Ticks> Gcra<T> {
         }
         let Some(time) = self.time(now) else { return Outcome::never() };
         let start = (*moment).max(time);
-        // No clock will ever show a moment beyond the end, so to come again would not help.
+        // No clock reaches a time past the end, so a retry would not help.
         let Some(mark) = start.checked_add(price).filter(|mark| *mark <= self.end()) else { return Outcome::never() };
         let ahead = mark.saturating_sub(time);
         let beyond = ahead.saturating_sub(self.capacity);
         let (wait, blocked) = match departure {
             Departure::Fits => (beyond, T::ZERO),
-            Departure::InLine { grace } => (start.saturating_sub(time).saturating_sub(grace), beyond),
+            Departure::Queued { grace } => (start.saturating_sub(time).saturating_sub(grace), beyond),
         };
         let patient = T::moment(Timestamp::from_nanos(max_wait.as_nanos()), self.scale);
         let patient = patient.unwrap_or_else(|| T::narrow(u128::MAX));
@@ -259,66 +259,65 @@ impl<T: Ticks> Gcra<T> {
         Outcome::Granted { wait: self.duration(wait), receipt }
     }
 
-    /// Moves `moment` by `cost` without asking.
+    /// Advances `moment` by `cost` unconditionally.
     pub(crate) fn charge(&self, moment: &mut T, now: Timestamp, cost: Cost) {
         let time = self.time(now).unwrap_or_else(|| T::narrow(u128::MAX));
         *moment = (*moment).max(time).saturating_add(self.ticks_of(cost.get())).min(self.end());
     }
 
-    /// Gives back the part of the receipt's own segment that still lies ahead; the rest has come back by itself.
+    /// Refunds the part of the receipt's own segment that is still in the future; the rest has been refilled.
     ///
-    /// Where somebody still waits for a promised time, only the last segment can be given back: to move the others up
-    /// would put newcomers in front of a promise.
+    /// While there is a pending reservation, only the last segment can be refunded: moving the others forward would put
+    /// new requests before a reservation.
     ///
-    /// Otherwise the segments behind it move up, and their receipts don't know. So a refund may give back what time has
-    /// given back too, but never more than the receipt took: in every span, what passes is at most the promise and what
-    /// was refunded within the span. (To never count those twice, a refund would have to be void one price after the
-    /// request went on, however deep in debt the bucket is; then what was asked for too much could not be settled.)
+    /// Otherwise the later segments move forward, and their receipts do not reflect that. So a refund may restore
+    /// permits that have also been refilled, but never more than the receipt took: in every span, the usage is at most
+    /// the guarantee plus the refunds within the span. (To never count those twice, a refund would have to be void one
+    /// price after the request proceeded, however large the debt; then an overestimated cost could not be corrected.)
     pub(crate) fn refund(&self, moment: &mut T, now: Timestamp, receipt: &Receipt, departure: Departure<T>) -> Refund {
         let Some(time) = self.time(now) else { return Refund::Void };
         let (mark, price) = (T::narrow(receipt.mark()), self.ticks_of(receipt.cost().get()));
         let settled = match departure {
             Departure::Fits => self.capacity,
-            // The last one waits if its segment begins later than `grace` from now, and it holds at least one permit.
-            Departure::InLine { grace } => grace.saturating_add(self.ticks_of(1)),
+            // The last request waits if its segment starts later than `grace` from now, and it has at least one permit.
+            Departure::Queued { grace } => grace.saturating_add(self.ticks_of(1)),
         };
-        let somebody_waits = (*moment).saturating_sub(time) > settled;
-        // Nothing lies behind the moment. A mark that does is from before somebody else's refund, or from before the
-        // limit changed.
+        let has_waiters = (*moment).saturating_sub(time) > settled;
+        // No segment is later than `moment`. A later mark is from before another refund or a change of the limit.
         let left = mark.min(*moment).saturating_sub(time).min(price);
-        if left == T::ZERO || (somebody_waits && *moment != mark) {
+        if left == T::ZERO || (has_waiters && *moment != mark) {
             return Refund::Void;
         }
         *moment = (*moment).saturating_sub(left);
         Refund::Returned
     }
 
-    /// How many permits fit right now.
+    /// The number of permits that fit now.
     #[inline(always)]
     pub(crate) fn remaining(&self, moment: T, now: Timestamp) -> u64 {
         let spent = self.ahead(moment, now);
         u64::narrow(self.capacity.saturating_sub(spent).div_floor(self.interval).wide())
     }
 
-    /// How long until everything has come back.
+    /// The time until everything is refilled.
     #[inline(always)]
     pub(crate) fn reset(&self, moment: T, now: Timestamp) -> Duration {
         self.duration(self.ahead(moment, now))
     }
 
-    /// Whether everything has come back.
+    /// Returns `true` if everything is refilled.
     #[inline(always)]
     pub(crate) fn is_clear(&self, moment: T, now: Timestamp) -> bool {
         self.ahead(moment, now) == T::ZERO
     }
 
-    /// How far ahead of now use may run, in ticks.
+    /// How far ahead of now usage may run, in ticks.
     #[inline(always)]
     pub(crate) fn capacity(&self) -> T {
         self.capacity
     }
 
-    /// Carries `moment` over from `old`: the same number of permits in use (rounded up), at most the new capacity.
+    /// Migrates `moment` from `old`: the same number of permits in use (rounded up), at most the new capacity.
     pub(crate) fn rescale(&self, moment: &mut T, old: &Self, now: Timestamp) {
         let (Some(time), spent) = (self.time(now), old.ahead(*moment, now).wide()) else { return };
         let (from, to) = (u128::from(old.interval), u128::from(self.interval));
@@ -339,7 +338,7 @@ impl<T: Ticks> Gcra<T> {
         T::moment(now, self.scale)
     }
 
-    /// The last moment of the axis: that of the last timestamp, unless the capacity alone takes half of the time until then.
+    /// The end of the axis: the last timestamp, unless the capacity alone takes half of the time until then.
     #[inline(always)]
     fn end(&self) -> T {
         match (self.time(Timestamp::MAX), self.time(Timestamp::from_nanos(u64::MAX / 2))) {
@@ -348,7 +347,7 @@ impl<T: Ticks> Gcra<T> {
         }
     }
 
-    /// Ticks as a time, rounded up: who waits that long has waited long enough.
+    /// Ticks as a duration, rounded up, so that a wait of it is long enough.
     #[inline(always)]
     fn duration(&self, ticks: T) -> Duration {
         Duration::from_nanos(ticks.nanos(self.scale))

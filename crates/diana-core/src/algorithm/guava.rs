@@ -1,9 +1,9 @@
-//! Guava's RateLimiter in microseconds: the arithmetic that bursty and warming-up share.
+//! Guava's RateLimiter in microseconds: the arithmetic that `SmoothBursty` and `SmoothWarmingUp` share.
 //!
 //! # How it works
-//! The simplest limiter remembers when the last request went, and lets the next one go an interval later. It forgets how
-//! long nobody came, so it can neither let a quiet client catch up nor treat a cold one with care. Hence two numbers: the
-//! time at which the next request may go, and the permits that were saved while nobody came.
+//! The simplest limiter stores the time of the last request, and allows the next one an interval later. It does not
+//! know how long the client was idle, so it can neither allow a burst after idle time nor slow down a cold start. Hence
+//! two numbers: the time at which the next request may proceed, and the permits stored during idle time.
 //!
 //! ```text
 //!      next_free                now
@@ -15,17 +15,18 @@
 //!          │◀──── its wait ─────▶│
 //! ```
 //!
-//! A request goes at `next_free` and pays nothing itself: its price moves `next_free` for the one behind it. So a request
-//! of any size goes at once when there is no debt. The price has three parts: permits from the sloped part of the store,
-//! from its flat part, and fresh ones at the stable interval; each is cut to whole microseconds on its own.
+//! A request proceeds at `next_free` and does not pay itself: its price moves `next_free` for the next one. So a
+//! request of any size proceeds immediately if there is no debt. The price has three parts: permits from the sloped
+//! part of the store, from its flat part, and fresh ones at the stable interval; each is truncated to whole
+//! microseconds separately.
 //!
 //! # Why floats
-//! To be Guava's to the microsecond, this is f64 in Java's order of operations; nothing else in Diana is. `as` casts like
-//! Java's `(long)`: towards zero, NaN to 0, the rest to the end of the range. `cargo xtask golden` replays recorded runs.
+//! To match Guava to the microsecond, this is f64 in Java's order of operations; nothing else in Diana is. `as` casts
+//! like Java's `(long)`: towards zero, NaN to 0, the rest saturates. `cargo xtask golden` replays recorded runs.
 //!
 //! # What always holds (tests/it/smooth.rs)
-//! - A denial leaves the state as it was, bit by bit.
-//! - A price is never negative and never wraps, so no request gives time back.
+//! - A denial leaves the state bit for bit unchanged.
+//! - A price is never negative and never wraps, so no request moves `next_free` back.
 //! - With a finite store (`max_permits`) no number in the state is NaN or infinite.
 
 use crate::{Cost, Receipt};
@@ -36,15 +37,14 @@ mod invalid;
 pub use invalid::InvalidSmooth;
 pub(super) use invalid::check_rate;
 
-/// The last microsecond there is: Java's `Long.MAX_VALUE`.
+/// The last microsecond: Java's `Long.MAX_VALUE`.
 pub(super) const END: u64 = i64::MAX.unsigned_abs();
 pub(super) const MICROS_PER_SECOND: f64 = 1_000_000.0;
 
-/// The parameters of a smooth limiter, and what it does at a moment given in microseconds.
+/// The parameters of a smooth limiter, and its operations at a time in microseconds.
 ///
-/// [`SmoothBursty`](crate::SmoothBursty) and [`SmoothWarmingUp`](crate::SmoothWarmingUp) answer with it. Use it directly
-/// where a clock runs beyond the year 2554, which a [`Timestamp`](crate::Timestamp) can't tell, or to look at Guava's own
-/// numbers.
+/// [`SmoothBursty`](crate::SmoothBursty) and [`SmoothWarmingUp`](crate::SmoothWarmingUp) use it. Use it directly for a
+/// clock past the year 2554, which a [`Timestamp`](crate::Timestamp) cannot represent, or to read Guava's own numbers.
 ///
 /// ```
 /// use diana_core::{Cost, SmoothBursty};
@@ -60,39 +60,39 @@ pub(super) const MICROS_PER_SECOND: f64 = 1_000_000.0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SmoothRate {
-    /// Permits a second as they were given; the reciprocal of the interval may be a bit off.
+    /// The configured permits per second; the reciprocal of the interval may differ in the last bit.
     pub(super) rate_given: f64,
-    /// Microseconds between two permits in a steady flow.
+    /// Microseconds between two permits at the stable rate.
     pub(super) stable_interval: f64,
-    /// The most that the store holds; infinite only where no request ever waits.
+    /// The size of the store; infinite only if no request ever waits.
     pub(super) max_permits: f64,
-    /// Microseconds of idleness that store one permit.
+    /// Microseconds of idle time that store one permit.
     pub(super) cool_down_interval: f64,
-    /// What stored permits cost; nothing, if this is not there.
+    /// The price of stored permits; they are free if `None`.
     pub(super) climb: Option<Climb>,
-    /// The store of a key that is seen for the first time.
+    /// The initial store of a fresh key.
     pub(super) begins_with: f64,
-    /// The store after a rate at which it had no bound, and so no share that could be kept.
+    /// The store after a rate at which it was unbounded, so that there is no proportion to keep.
     pub(super) after_unlimited: f64,
 }
 
-/// How dear stored permits are: the stable interval up to the threshold, and from there up the slope.
+/// The price curve of stored permits: the stable interval up to the threshold, and the slope above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Climb {
     pub(super) threshold: f64,
     pub(super) slope: f64,
 }
 
-/// The state of a smooth limiter: the stored permits, and when the next request may go.
+/// The state of a smooth limiter: the stored permits, and when the next request may proceed.
 ///
-/// A store that keeps its states elsewhere reads and writes them as those two numbers, the permits bit by bit.
+/// An external store reads and writes it as these two numbers, the permits bit for bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SmoothState {
     stored: f64,
     next_free_micros: u64,
 }
 
-/// What a request costs the one behind it, in whole microseconds.
+/// The price of a request, which the next one pays, in whole microseconds.
 ///
 /// ```
 /// use diana_core::{Cost, SmoothWarmingUp};
@@ -116,101 +116,102 @@ pub struct SmoothPrice {
 }
 
 impl SmoothState {
-    /// The state with these permits in store, whose next request may go at `next_free_micros`.
+    /// Creates a state with these stored permits, whose next request may proceed at `next_free_micros`.
     pub fn new(stored_permits: f64, next_free_micros: u64) -> Self {
         Self { stored: stored_permits, next_free_micros: next_free_micros.min(END) }
     }
 
-    /// The state from before the grant that `receipt` is for: what a refund puts back.
+    /// The state before the grant of `receipt`, which a refund restores.
     pub fn before(receipt: &Receipt) -> Self {
         asks::state_of(receipt.mark())
     }
 
-    /// The permits that were stored when the state was last settled; time since then is not in it.
+    /// The permits stored when the state was last updated; idle time since then is not included.
     pub fn stored_permits(&self) -> f64 {
         self.stored
     }
 
-    /// When the next request may go, in microseconds.
+    /// When the next request may proceed, in microseconds.
     pub fn next_free_micros(&self) -> u64 {
         self.next_free_micros
     }
 }
 
 impl SmoothPrice {
-    /// The sum, as far as the range goes.
+    /// The sum; saturates.
     pub fn micros(&self) -> u64 {
         self.checked_micros().unwrap_or(END)
     }
 
-    /// The sum; `None` where it does not fit Java's `long`.
+    /// The sum; `None` if it does not fit Java's `long`.
     ///
-    /// There Guava's sum turns negative, so that a huge request *gives time back* and the next one passes at once. Whether
-    /// it comes to that depends on the cost of a request, and every warming-up limiter below 976/s has such costs; so it
-    /// is not the parameters that are refused: the sum stops at the end of time, and nobody passes.
+    /// Guava's sum turns negative in that case, so that a huge request *moves `next_free` back* and the next one is
+    /// granted immediately. This depends on the cost of a request, and every warming-up limiter below 976/s has such
+    /// costs; so the parameters are not rejected: the sum saturates at the last microsecond, and later requests have
+    /// to wait until then.
     pub fn checked_micros(&self) -> Option<u64> {
         let sum = self.sloped.checked_add(self.flat)?.checked_add(self.fresh)?;
         (sum <= END).then_some(sum)
     }
 }
 
-/// What Guava does, with its time in microseconds.
+/// Guava's operations, with time in microseconds.
 impl SmoothRate {
-    /// Permits a second, as Guava's `getRate` tells them: the reciprocal of the interval, hence sometimes a bit off.
+    /// Permits per second, as Guava's `getRate` returns them: the reciprocal of the interval, with its rounding.
     pub fn rate(&self) -> f64 {
         MICROS_PER_SECOND / self.stable_interval
     }
 
-    /// Permits a second, as they were given.
+    /// The configured permits per second.
     pub fn rate_given(&self) -> f64 {
         self.rate_given
     }
 
-    /// Microseconds between two permits in a steady flow.
+    /// Microseconds between two permits at the stable rate.
     pub fn stable_interval_micros(&self) -> f64 {
         self.stable_interval
     }
 
-    /// The most permits that the store holds.
+    /// The size of the store.
     pub fn max_permits(&self) -> f64 {
         self.max_permits
     }
 
-    /// Microseconds of idleness that store one permit.
+    /// Microseconds of idle time that store one permit.
     pub fn cool_down_interval_micros(&self) -> f64 {
         self.cool_down_interval
     }
 
-    /// What stored permits cost, if they cost anything: the number of them from which on they are dearer than fresh ones,
-    /// and by how many microseconds each further one is. Guava's `thresholdPermits` and `slope`.
+    /// The price curve of stored permits, if they are not free: the number above which they cost more than fresh ones,
+    /// and by how many microseconds each further one does. Guava's `thresholdPermits` and `slope`.
     pub fn threshold_and_slope(&self) -> Option<(f64, f64)> {
         self.climb.map(|climb| (climb.threshold, climb.slope))
     }
 
-    /// The state of a limiter that is made at `now`.
+    /// The state of a limiter created at `now`.
     pub fn fresh(&self, now: u64) -> SmoothState {
         SmoothState { stored: self.begins_with, next_free_micros: now.min(END) }
     }
 
-    /// Takes `cost` and tells how long to wait: Guava's `acquire`.
+    /// Takes `cost` and returns the wait: Guava's `acquire`.
     pub fn acquire(&self, state: &mut SmoothState, now: u64, cost: Cost) -> u64 {
         self.reserve(state, now, cost).next_free_micros.saturating_sub(now)
     }
 
-    /// Takes `cost` if the wait is at most `timeout`, and tells the wait: Guava's `tryAcquire`.
+    /// Takes `cost` if the wait is at most `timeout`, and returns the wait: Guava's `tryAcquire`.
     ///
-    /// Only the debt that stands is looked at, never the cost, and the time-out itself is still in time.
+    /// Only the existing debt counts, never the cost, and the timeout is inclusive.
     pub fn try_acquire(&self, state: &mut SmoothState, now: u64, cost: Cost, timeout: u64) -> Option<u64> {
         let due = state.next_free_micros.saturating_sub(timeout) <= now;
         due.then(|| self.acquire(state, now, cost))
     }
 
-    /// What taking `cost` at `now` would cost the next request.
+    /// The price of taking `cost` at `now`, which the next request pays.
     pub fn price(&self, state: &SmoothState, now: u64, cost: Cost) -> SmoothPrice {
         self.price_of(self.settled(*state, now).stored, cost).0
     }
 
-    /// What `state` comes to at `now`, with the idle time turned into stored permits: Guava's `resync`.
+    /// Returns `state` at `now`, with the idle time turned into stored permits: Guava's `resync`.
     ///
     /// ```
     /// use diana_core::SmoothBursty;
@@ -229,9 +230,9 @@ impl SmoothRate {
         SmoothState { stored: self.stored_after(state.stored, idle), next_free_micros: now }
     }
 
-    /// Takes over a state that was kept under `old`: Guava's `setRate`.
+    /// Migrates a state from `old`: Guava's `setRate`.
     ///
-    /// Settles up to `now` as `old` would, keeps the debt in time, and keeps the store's share of its maximum.
+    /// Updates it to `now` under `old`, keeps the debt in time, and keeps the store's proportion of its maximum.
     pub fn set_rate(&self, state: &mut SmoothState, old: &Self, now: u64) {
         *state = old.settled(*state, now);
         state.stored = if old.max_permits == f64::INFINITY {
@@ -241,7 +242,7 @@ impl SmoothRate {
         } else {
             let scaled = state.stored * self.max_permits / old.max_permits;
             // Guava lets the product overflow, and an infinite store is never used up. Otherwise its last bit is kept,
-            // even where it lies above the maximum: the next idle microsecond cuts it.
+            // even if it is above the maximum: the next idle microsecond clamps it.
             if scaled.is_finite() || self.is_unlimited() { scaled } else { self.max_permits }
         };
     }
@@ -250,14 +251,14 @@ impl SmoothRate {
         java_min(self.max_permits, stored + idle as f64 / self.cool_down_interval)
     }
 
-    /// Takes `cost`; returns the settled state from which it was taken.
+    /// Takes `cost`; returns the updated state from which it was taken.
     fn reserve(&self, state: &mut SmoothState, now: u64, cost: Cost) -> SmoothState {
         let before = self.settled(*state, now);
         *state = self.spent(before, cost);
         before
     }
 
-    /// A settled state less `cost`.
+    /// An updated state minus `cost`.
     fn spent(&self, before: SmoothState, cost: Cost) -> SmoothState {
         let (price, from_store) = self.price_of(before.stored, cost);
         SmoothState {
@@ -275,7 +276,7 @@ impl SmoothRate {
         (SmoothPrice { sloped, flat, fresh }, from_store)
     }
 
-    /// Whether no request ever waits, so that the store does not matter (and may be NaN, as in Guava).
+    /// Returns `true` if no request ever waits, so that the store does not matter (and may be NaN, as in Guava).
     fn is_unlimited(&self) -> bool {
         self.max_permits == f64::INFINITY
     }
@@ -301,7 +302,7 @@ fn java_min(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }
 }
 
-/// Java's `(long)`, but never negative: no request gives time back.
+/// Java's `(long)`, but never negative: no request moves `next_free` back.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cut is the point")]
 fn whole_micros(micros: f64) -> u64 {
     (micros as u64).min(END)

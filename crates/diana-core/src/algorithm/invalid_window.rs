@@ -1,10 +1,10 @@
-//! Why something is not a window: the value, what is wrong with it, and what would do.
+//! Errors for invalid windows: the value, the problem, and a fix.
 
 use super::MAX_BUCKETS;
 use crate::InvalidQuota;
 use std::time::Duration;
 
-/// A window that can't be made. Nothing was charged.
+/// An invalid window. Nothing was charged.
 ///
 /// ```
 /// use diana_core::{Quota, SlidingWindow};
@@ -16,10 +16,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidWindow {
-    /// The limit itself is not one.
+    /// The limit is invalid.
     #[error(transparent)]
     Quota(#[from] InvalidQuota),
-    /// A sliding log without a single window.
+    /// A sliding log without windows.
     #[error("windows: a sliding log needs at least one, as in `5/min`")]
     NoWindows,
     /// No buckets, or more than [`MAX_BUCKETS`].
@@ -34,16 +34,16 @@ pub enum InvalidWindow {
          {least:?} would do"
     )]
     TooPrecise {
-        /// What was given.
+        /// The invalid precision.
         precision: Duration,
-        /// The window that was to be divided.
+        /// The window to divide.
         window: Duration,
-        /// How many buckets that would be.
+        /// The resulting number of buckets.
         buckets: u64,
         /// The finest precision that this window can have.
         least: Duration,
     },
-    /// A name that is in no time zone database.
+    /// An unknown time zone.
     #[error("time zone `{0}`: is not known; an IANA name such as `Europe/Berlin` or `UTC` would do")]
     TimeZone(String),
 }

@@ -1,10 +1,10 @@
-//! Leaky bucket: requests leave at an even rate, and stand in a line of bounded length until then.
+//! Leaky bucket: requests proceed at an even rate, and wait in a bounded queue until then.
 //!
 //! # How it works
-//! The plain picture is a bucket with a hole: requests drip out one every interval, and a request that finds the bucket
-//! full is refused. Kept literally, that is a queue and a timer. Neither is needed, since the time at which a request
-//! will leave is known as soon as it comes: when all that came before it have left. So the state is one moment, the time
-//! at which the last one's turn will be over, and a request is told how long to wait:
+//! The usual picture is a bucket with a hole: requests drip out one every interval, and a request that finds the bucket
+//! full is denied. Implemented literally, that is a queue and a timer. Neither is needed, since the time at which a
+//! request will proceed is known as soon as it arrives: after all earlier ones. So the state is one time, `moment`, at
+//! which the turn of the last queued request ends, and the answer contains the wait:
 //!
 //! ```text
 //!         now              moment                   now + (queue + 1) × interval
@@ -13,28 +13,29 @@
 //!          │  now  │       └─ the next one leaves here   (one that would end beyond this is refused)
 //! ```
 //!
-//! A cost of `c` occupies `c` places, and leaves when the first of them has its turn.
+//! A cost of `c` occupies `c` places, and the request proceeds when the first of them has its turn.
 //!
 //! # The same as nginx
 //! nginx's `limit_req` keeps an `excess`, in thousandths of a request, which falls by `rate × ms` and rises by one with
-//! each request. That is `moment − now − interval` here, so `burst=n` is [`queue(n)`](LeakyBucket::queue), and
-//! `delay=n` and `nodelay` mean what they mean there. Diana counts exactly where nginx truncates (1r/m is one in 62.5 s
-//! there, since 1000/60 is cut to 16), and has maximum wait: nginx is [`MaxWait::FOREVER`], and one who won't wait so long
-//! is refused instead.
+//! each request. That is `moment − now − interval` in Diana, so `burst=n` is [`queue(n)`](LeakyBucket::queue), and
+//! `delay=n` and `nodelay` mean the same as in nginx. Diana counts exactly where nginx truncates (1r/m is one in 62.5 s
+//! in nginx, since 1000/60 is truncated to 16), and has a maximum wait: nginx is [`MaxWait::FOREVER`], and a request
+//! with a shorter one is denied instead.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/leaky_bucket.rs)
-//! - Of those that leave from a time `s` to a time `e`, all but the last cost at most `delay + rate × (e − s)` together.
-//!   Without `delay` that means: whoever leaves with cost `c`, the next one leaves no sooner than `c` intervals later.
+//! - Of the requests that proceed from a time `s` to a time `e`, all but the last cost at most `delay + rate × (e − s)`
+//!   together. Without `delay` that means: after a request of cost `c`, the next one proceeds no sooner than `c`
+//!   intervals later.
 //! - No more than `queue + 1` permits are in the bucket at any time.
 
 use super::gcra::{Departure, Gcra, Moment};
 use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 
-/// A line that moves at an even rate: nginx's `limit_req`.
+/// A queue that drains at an even rate: nginx's `limit_req`.
 ///
-/// Shields what can't take a burst. The quota's rate counts and its burst does not: how many may stand in line is
-/// [`queue`](Self::queue), none unless you say so. Only those who have the [`MaxWait`] stand in line; one who has none
-/// is granted what can leave at once. [`Status::remaining`] is the number of places that are free in the line.
+/// Protects services that cannot take a burst. The quota's rate is used and its burst is not: the length of the queue
+/// is [`queue`](Self::queue), 0 by default. Only requests with a [`MaxWait`] are queued; without one, a request is
+/// granted only if it can proceed immediately. [`Status::remaining`] is the number of free places in the queue.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Retry, Timestamp};
@@ -57,22 +58,22 @@ pub struct LeakyBucket {
     gcra: Gcra<u128>,
 }
 
-/// Which of those in line must wait for their turn.
+/// Which queued requests must wait for their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delay {
-    /// Those behind the first `n`.
+    /// Those after the first `n`.
     Behind(u64),
-    /// Nobody: the line only bounds how many go.
+    /// None: the queue only bounds the number of grants.
     Nobody,
 }
 
 impl LeakyBucket {
-    /// Lets requests leave evenly at the quota's rate; nobody may stand in line.
+    /// Lets requests proceed evenly at the quota's rate, without a queue.
     pub fn new(quota: Quota) -> Self {
         Self::build(quota, 0, Delay::Behind(0))
     }
 
-    /// Lets `permits` stand in line: nginx's `burst=n`. 2⁵³ − 1 at most.
+    /// Queues up to `permits`: nginx's `burst=n`. At most 2⁵³ − 1.
     ///
     /// ```
     /// use diana_core::{Algorithm, LeakyBucket, Timestamp};
@@ -87,7 +88,7 @@ impl LeakyBucket {
         Self::build(self.quota, permits.min(crate::MAX_PERMITS - 1), self.delay)
     }
 
-    /// Lets the first `permits` in line go at once, and only those behind them wait: nginx's `delay=n`.
+    /// Lets the first `permits` in the queue proceed immediately; only those after them wait: nginx's `delay=n`.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
@@ -106,7 +107,7 @@ impl LeakyBucket {
         Self::build(self.quota, self.queue, Delay::Behind(permits))
     }
 
-    /// Lets everybody in line go at once; their places come free at the rate all the same: nginx's `nodelay`.
+    /// Lets all queued requests proceed immediately; their places still become free at the rate: nginx's `nodelay`.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, LeakyBucket, MaxWait, Timestamp};
@@ -122,17 +123,17 @@ impl LeakyBucket {
         Self::build(self.quota, self.queue, Delay::Nobody)
     }
 
-    /// The quota whose rate this bucket keeps.
+    /// The quota whose rate this bucket uses.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How many permits may stand in line: what [`queue`](Self::queue) was given.
+    /// The length of the queue in permits, as set by [`queue`](Self::queue).
     pub fn queue_length(&self) -> u64 {
         self.queue
     }
 
-    /// How many of those in line go at once: what [`delay`](Self::delay) was given, or `None` for all of them
+    /// How many queued permits proceed immediately, as set by [`delay`](Self::delay), or `None` for all of them
     /// ([`nodelay`](Self::nodelay)).
     ///
     /// ```
@@ -151,21 +152,21 @@ impl LeakyBucket {
     }
 
     fn build(quota: Quota, queue: u64, delay: Delay) -> Self {
-        // The one that is leaving is not in line, so there is room for one more than the queue.
-        // A product of two 64-bit numbers fits 128 bits.
+        // The request that proceeds now is not queued, so the capacity is one more than the queue. A product of two
+        // 64-bit numbers fits 128 bits.
         let gcra = Gcra::new(&quota, queue + 1).unwrap_or_else(|| unreachable!("u128 holds every product"));
         Self { quota, queue, delay, gcra }
     }
 
-    /// When a request goes on: as its turn begins, or earlier by the turns of those that need not wait.
+    /// When a request proceeds: when its turn starts, or earlier by the turns of the undelayed permits.
     #[inline]
     fn departure(&self) -> Departure<u128> {
         let grace = match self.delay {
             Delay::Behind(permits) => self.gcra.ticks_of(permits),
-            // No turn begins further ahead than the capacity.
+            // No turn starts further ahead than the capacity.
             Delay::Nobody => self.gcra.capacity(),
         };
-        Departure::InLine { grace }
+        Departure::Queued { grace }
     }
 }
 
@@ -212,20 +213,20 @@ impl Algorithm for LeakyBucket {
     }
 }
 
-/// The state of a [`LeakyBucket`]: when the turn of the last one in line will be over.
+/// The state of a [`LeakyBucket`]: when the turn of the last queued request ends.
 ///
-/// Counted in ticks, of which a nanosecond has as many as the denominator of [`Quota::interval`] says. A store that keeps
-/// its states elsewhere reads and writes them as that number.
+/// Counted in ticks; a nanosecond has as many as the denominator of [`Quota::interval`]. An external store reads and
+/// writes it as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeakyBucketState(Moment);
 
 impl LeakyBucketState {
-    /// The state of a line whose last turn will be over at `ticks`.
+    /// Creates the state of a queue whose last turn ends at `ticks`.
     pub fn from_ticks(ticks: u128) -> Self {
         Self(ticks.into())
     }
 
-    /// When the last turn will be over.
+    /// When the last turn ends.
     pub fn ticks(&self) -> u128 {
         self.0.get()
     }

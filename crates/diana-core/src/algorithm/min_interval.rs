@@ -1,7 +1,7 @@
-//! Minimum interval: at least so long between two grants.
+//! Minimum interval: a minimum time between two grants.
 //!
 //! # How it works
-//! One moment, the next free one. A request goes on there, or now if that is past, and moves it by the interval:
+//! One time, `next_free`. A request proceeds then, or now if it has passed, and advances it by the interval:
 //!
 //! ```text
 //!  last grant        now          next_free
@@ -10,19 +10,19 @@
 //!      │◀────────── interval ────────▶│
 //! ```
 //!
-//! Is that not a token bucket with a burst of 1? For requests of cost 1 it is. But there a cost of 2 is denied for good,
-//! and here a grant is a grant, whatever its cost: what is spaced out is *how often* something happens (a message sent, a
-//! page reloaded) and not how much.
+//! For requests of cost 1 this is a token bucket with a burst of 1. But a token bucket denies a cost of 2 permanently,
+//! while this algorithm ignores the cost: it limits *how often* something happens (a message sent, a page reloaded) and
+//! not how much.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/min_interval.rs)
-//! - Two grants that were not refunded go on at least the interval apart.
+//! - Two grants that were not refunded proceed at least the interval apart.
 
 use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
-/// At least so long between two grants, whatever their cost.
+/// A minimum time between two grants, whatever their cost.
 ///
-/// With maximum wait it reserves: the answer says how long to wait, and those who ask later wait longer.
+/// With a maximum wait it reserves: the answer contains the wait, and later requests wait longer.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MinInterval, MaxWait, Retry, Timestamp};
@@ -43,7 +43,7 @@ pub struct MinInterval {
 }
 
 impl MinInterval {
-    /// At least `interval` between two grants; at least 1 ns, at most 584 years.
+    /// Requires at least `interval` between two grants; at least 1 ns, at most 584 years.
     pub fn new(interval: Duration) -> Result<Self, InvalidQuota> {
         match u64::try_from(interval.as_nanos()) {
             Ok(0) => Err(InvalidQuota::NoInterval),
@@ -52,7 +52,7 @@ impl MinInterval {
         }
     }
 
-    /// The least time between two grants.
+    /// The minimum time between two grants.
     pub fn interval(&self) -> Duration {
         Duration::from_nanos(self.nanos)
     }
@@ -68,7 +68,7 @@ impl Algorithm for MinInterval {
     #[inline]
     fn take(&self, state: &mut IntervalState, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Outcome {
         let start = state.next_free.max(now.as_nanos());
-        // At the end of time there is no next free moment left to keep, so the answer is no.
+        // At the last timestamp there is no later free time, so the request is denied.
         let Some(next_free) = start.checked_add(self.nanos) else { return Outcome::never() };
         let wait = start - now.as_nanos();
         if let Some(too_early) = wait.checked_sub(max_wait.as_nanos()).filter(|nanos| *nanos > 0) {
@@ -79,7 +79,7 @@ impl Algorithm for MinInterval {
         Outcome::Granted { wait: Duration::from_nanos(wait), receipt }
     }
 
-    /// The limit is 1: one grant, of whatever cost.
+    /// The limit is 1: one grant, of any cost.
     #[inline]
     fn status(&self, state: &IntervalState, now: Timestamp) -> Status {
         let reset = Timestamp::from_nanos(state.next_free).since(now);
@@ -92,7 +92,7 @@ impl Algorithm for MinInterval {
     }
 
     fn refund(&self, state: &mut IntervalState, now: Timestamp, receipt: &Receipt) -> Refund {
-        // Behind any but the last grant somebody keeps a time that was reckoned from it.
+        // After any but the last grant there is a reservation whose time was computed from it.
         let is_last = u128::from(state.next_free) == receipt.mark();
         if !is_last || state.next_free <= now.as_nanos() {
             return Refund::Void;
@@ -101,7 +101,7 @@ impl Algorithm for MinInterval {
         Refund::Returned
     }
 
-    /// A grant is a grant, whatever its cost: one that was used in part was used.
+    /// The cost is ignored: a grant that was used in part was used.
     fn refund_rest(&self, state: &mut IntervalState, now: Timestamp, receipt: &Receipt, used: u64) -> Refund {
         if used == 0 { self.refund(state, now, receipt) } else { Refund::Void }
     }
@@ -110,7 +110,7 @@ impl Algorithm for MinInterval {
         state.next_free <= now.as_nanos()
     }
 
-    /// Reckons the new interval from the last grant. What is over stays over: a store may have forgotten it already.
+    /// Computes the new interval from the last grant. One that is over stays over: a store may have dropped it.
     fn rescale(&self, state: &mut IntervalState, old: &Self, now: Timestamp) {
         if !old.is_fresh(state, now) {
             let last_grant = state.next_free.saturating_sub(old.nanos);
@@ -123,9 +123,9 @@ impl Algorithm for MinInterval {
     }
 }
 
-/// The state of a [`MinInterval`]: the next free moment.
+/// The state of a [`MinInterval`]: the next free time.
 ///
-/// A store that keeps its states elsewhere reads and writes them as that moment.
+/// An external store reads and writes it as that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntervalState {
     /// In nanoseconds.
@@ -133,12 +133,12 @@ pub struct IntervalState {
 }
 
 impl IntervalState {
-    /// The state in which nothing more is granted before `next_free`.
+    /// Creates a state without further grants before `next_free`.
     pub fn new(next_free: Timestamp) -> Self {
         Self { next_free: next_free.as_nanos() }
     }
 
-    /// The next free moment.
+    /// The next free time.
     pub fn next_free(&self) -> Timestamp {
         Timestamp::from_nanos(self.next_free)
     }

@@ -1,9 +1,9 @@
-//! Token bucket with whole refills: so many tokens at once, every so often.
+//! Token bucket with whole refills: a number of tokens at once, at a fixed period.
 //!
 //! # How it works
-//! The bucket of [`TokenBucket`](super::TokenBucket) drips evenly; this one is filled by the jug. It starts full, and
-//! every `every` it gets `tokens` more, up to its capacity. A rate of 100 per minute then means "a hundred at the full
-//! minute", not "one each 600 ms".
+//! A [`TokenBucket`](super::TokenBucket) refills evenly; this one refills in steps. It starts full, and every `every`
+//! it gets `tokens` more, up to its capacity. A rate of 100 per minute then means "a hundred at the full minute", not
+//! "one each 600 ms".
 //!
 //! ```text
 //!  tokens                       capacity 4, 2 tokens every 10 s, the first grant at t = 3
@@ -14,26 +14,27 @@
 //!         3      13       23     (the phase began with the first grant)
 //! ```
 //!
-//! The simplest idea is to note the time of each request and refill `elapsed / every` times. It loses the rest of a
-//! period each time, so a client that asks every 9 s never gets anything back. So what is noted is the time of the last
-//! *refill step*, which moves by whole periods only and keeps the rest.
+//! The simplest design stores the time of each request and refills `elapsed / every` times. It loses the remainder of a
+//! period each time, so a client that asks every 9 s is never refilled. So the time of the last *refill step* is
+//! stored, which advances by whole periods only and keeps the remainder.
 //!
-//! # Forgetting
-//! That rest, the phase, would have to be kept for ever, even for a key that was last seen a year ago. So the phase is
-//! forgotten strictly later than `ceil(capacity / tokens)` periods after the last grant. The bucket is full by then, and
-//! the next grant begins a new phase: to forget never gives a token more, and the next refill comes later, if anything.
+//! # Expiry of the phase
+//! That remainder, the phase, would have to be stored indefinitely, even for a key that was last seen a year ago. So
+//! the phase is dropped strictly later than `ceil(capacity / tokens)` periods after the last grant. The bucket is full
+//! by then, and the next grant starts a new phase: dropping it never adds a token, and the next refill is the same or
+//! later.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/refilling_bucket.rs)
 //! - At one instant at most `capacity` pass, and in every span `t` at most `capacity + tokens × (t / every + 1)`.
-//! - A clock that goes back refills nothing, and takes nothing away.
+//! - A clock that goes back refills nothing, and removes nothing.
 //!
 //! # Where it fails
-//! Everybody's tokens come at once. If what stands behind can't take the jug, use the even bucket.
+//! All tokens come at once. If the protected service cannot take that, use [`TokenBucket`](super::TokenBucket).
 
 use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
-/// A bucket that gets `quota.permits()` tokens at once every `quota.period()`, and holds `quota.burst()`.
+/// A bucket of `quota.burst()` tokens that gets `quota.permits()` at once every `quota.period()`.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, Quota, RefillingBucket, Retry, Timestamp};
@@ -54,13 +55,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefillingBucket {
     quota: Quota,
-    /// How long after the last grant the phase is still known, in nanoseconds.
+    /// How long after the last grant the phase is kept, in nanoseconds.
     memory: u64,
 }
 
-/// The state of a [`RefillingBucket`]: what is missing, since which refill, and when the last grant was.
+/// The state of a [`RefillingBucket`]: the missing tokens, the refill step, and the time of the last grant.
 ///
-/// A store that keeps its states elsewhere reads and writes them as these three.
+/// An external store reads and writes it as these three numbers.
 ///
 /// ```
 /// use diana_core::{Algorithm, Quota, RefillingBucket, RefillingState, Timestamp};
@@ -71,21 +72,21 @@ pub struct RefillingBucket {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RefillingState {
-    /// Tokens that are missing; more than the capacity after a `charge`. Zero only in a fresh state.
+    /// Missing tokens; more than the capacity after a `charge`. Zero only in a fresh state.
     missing: u64,
-    /// The refill step up to which `missing` is settled.
+    /// The refill step that `missing` includes.
     stepped: Timestamp,
-    /// The last grant, from which the phase is remembered.
+    /// The last grant, from which the phase is kept.
     granted: Timestamp,
 }
 
 impl RefillingState {
-    /// The state in which `missing` tokens are missing as of the refill step at `stepped`, last granted from at `granted`.
+    /// Creates a state with `missing` tokens as of the refill step at `stepped`, and the last grant at `granted`.
     pub fn new(missing: u64, stepped: Timestamp, granted: Timestamp) -> Self {
         Self { missing, stepped, granted }
     }
 
-    /// The state right after the grant that `receipt` is for: where a refund reckons from.
+    /// The state right after the grant of `receipt`, from which a refund is computed.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, Quota, RefillingBucket, RefillingState, Timestamp};
@@ -101,12 +102,12 @@ impl RefillingState {
         Self { missing, stepped, granted: receipt.at() }
     }
 
-    /// How many tokens are missing; more than the capacity after a `charge`.
+    /// The number of missing tokens; more than the capacity after a `charge`.
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// The refill step up to which [`missing`](Self::missing) is settled.
+    /// The refill step that [`missing`](Self::missing) includes.
     pub fn stepped(&self) -> Timestamp {
         self.stepped
     }
@@ -118,34 +119,34 @@ impl RefillingState {
 }
 
 impl RefillingBucket {
-    /// A bucket of `quota.burst()` tokens that gets `quota.permits()` more at once every `quota.period()`.
+    /// Creates a bucket of `quota.burst()` tokens that gets `quota.permits()` more at once every `quota.period()`.
     pub fn new(quota: Quota) -> Self {
         let refills = quota.burst().div_ceil(quota.permits());
         Self { quota, memory: refills.saturating_mul(quota.period_nanos()) }
     }
 
-    /// The quota that this bucket keeps.
+    /// The quota of this bucket.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// The state as it is at `now`: refilled up to the last step, or with a phase that begins now.
+    /// The state at `now`: refilled up to the last step, or with a phase that starts now.
     #[inline]
     fn settle(&self, state: &RefillingState, now: Timestamp) -> RefillingState {
         let every = self.quota.period_nanos();
-        // A step that lies ahead (a clock that went back) is zero steps away.
+        // A step in the future (a clock that went back) counts as zero steps.
         let steps = nanos_between(state.stepped, now) / every;
         let missing = state.missing.saturating_sub(steps.saturating_mul(self.quota.permits()));
         let is_remembered = nanos_between(state.granted, now) <= self.memory;
         if state.missing == 0 || (missing == 0 && !is_remembered) {
             return RefillingState { missing: 0, stepped: now, granted: now };
         }
-        // No further than `now`, so nothing saturates.
+        // Not later than `now`, so nothing saturates.
         let stepped = state.stepped + Duration::from_nanos(steps.saturating_mul(every));
         RefillingState { missing, stepped, granted: state.granted.max(now) }
     }
 
-    /// When a settled bucket will have got `tokens` more, in nanoseconds.
+    /// When an updated bucket will have `tokens` more, in nanoseconds.
     fn refilled(&self, settled: &RefillingState, tokens: u64) -> u128 {
         let refills = u128::from(tokens.div_ceil(self.quota.permits()));
         u128::from(settled.stepped.as_nanos()) + refills * u128::from(self.quota.period_nanos())
@@ -189,9 +190,9 @@ impl Algorithm for RefillingBucket {
         state.missing = state.missing.saturating_add(cost.get());
     }
 
-    /// Gives back the tokens of the receipt that no refill has brought back yet.
+    /// Refunds the tokens of the receipt that have not been refilled yet.
     ///
-    /// Refills make up for the oldest grants first. So of `missing` tokens right after the grant, the receipt's own are
+    /// Refills restore the oldest grants first. So of the `missing` tokens right after the grant, the receipt's own are
     /// the last ones, and each refill since then has come closer to them.
     fn refund(&self, state: &mut RefillingState, now: Timestamp, receipt: &Receipt) -> Refund {
         let settled = self.settle(state, now);
@@ -204,7 +205,7 @@ impl Algorithm for RefillingBucket {
         }
         let missing = settled.missing - returned;
         *state = match missing {
-            // Nothing is owed, so there is nothing to remember.
+            // Nothing is missing, so there is nothing to store.
             0 => RefillingState::default(),
             _ => RefillingState { missing, granted: state.granted, ..settled },
         };
@@ -228,7 +229,7 @@ impl Algorithm for RefillingBucket {
         let keeps_step = self.quota.period() == old.quota.period();
         *state = RefillingState {
             missing: settled.missing.min(self.quota.burst()),
-            // In a shorter period the rest of the old one might already be worth a refill.
+            // With a shorter period the remainder of the old one might already be worth a refill.
             stepped: if keeps_step { settled.stepped } else { settled.stepped.max(now) },
             granted: state.granted,
         };
@@ -244,7 +245,7 @@ fn nanos_between(earlier: Timestamp, later: Timestamp) -> u64 {
     later.as_nanos().saturating_sub(earlier.as_nanos())
 }
 
-/// What a refund needs to know: the step at which the grant was settled, and what was missing after it.
+/// The data of a refund: the refill step of the grant, and the missing tokens after it.
 fn mark(state: &RefillingState) -> u128 {
     (u128::from(state.stepped.as_nanos()) << 64) | u128::from(state.missing)
 }

@@ -1,7 +1,7 @@
-//! Sliding log: the times of all that was granted, so that *every* window keeps the limit, exactly.
+//! Sliding log: stores the times of all grants, so that *every* window keeps the limit, exactly.
 //!
 //! # How it works
-//! Write down when each request was granted. At `now`, those of the last window count:
+//! The time of each grant is stored. At `now`, those of the last window count:
 //!
 //! ```text
 //!   (left)          ┌──────── window ────────┐
@@ -10,20 +10,21 @@
 //!                   └ leaves at its time + window: the retry time of the fifth
 //! ```
 //!
-//! An entry of time `t` counts while `now < t + window`, so each window is half-open. Several windows (1 a second *and* 5
-//! a minute) look at one log: a request must fit all of them, and is written once.
+//! An entry of time `t` counts while `now < t + window`, so each window is half-open. Several windows (1 a second *and*
+//! 5 a minute) share one log: a request must fit all of them, and is stored once.
 //!
-//! The simplest log, one entry a request, is as long as the limit, and takes a walk to count. Here an entry is a *time*,
-//! with a running total of all that was granted up to it. Then requests of one moment are one entry, what a window has
-//! used is the difference of two totals, and any question is a binary search.
+//! The simplest log, one entry per request, is as long as the limit, and counting takes a scan. In this one an entry is
+//! a *time*, with a running total of all grants up to it. Then requests at the same time are one entry, the usage of a
+//! window is the difference of two totals, and every lookup is a binary search.
 //!
 //! # Where it fails
-//! Memory: 16 bytes for each moment at which something was granted in the longest window, at most as many as that
-//! window's limit, and up to a quarter more (twice as much below 64 moments), so that not every grant moves the log. For a limit in the thousands the [`SlidingWindow`](super::SlidingWindow) does nearly as well in 80.
+//! Memory: 16 bytes for each distinct time of a grant in the longest window, at most as many as that window's limit,
+//! and up to a quarter more (twice as much below 64 entries), so that not every grant moves the log. For a limit in the
+//! thousands the [`SlidingWindow`](super::SlidingWindow) is nearly as exact in 80 bytes.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/window_models.rs, tests/it/sliding_log.rs)
-//! - At most `limit` in every window, wherever one puts it, for each of the windows.
-//! - Requests that were denied leave no entry, so a client that keeps trying gets in as soon as one that waited.
+//! - At most `limit` in every window, wherever it starts, for each of the windows.
+//! - Denied requests leave no entry, so a client that keeps trying is granted as soon as one that waited.
 //! - The log has at most as many entries as the limit of the longest window, even after charges.
 
 use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
@@ -33,7 +34,7 @@ mod log;
 
 pub use log::SlidingLogState;
 
-/// At most `quota.permits()` in *every* span of `quota.period()`, for one quota or several. The burst plays no part.
+/// At most `quota.permits()` in *every* span of `quota.period()`, for one quota or several. The burst is not used.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, Quota, Retry, SlidingLog, Timestamp};
@@ -52,11 +53,11 @@ pub use log::SlidingLogState;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
-    /// As they were given; never empty.
+    /// In the configured order; never empty.
     windows: Box<[Quota]>,
-    /// The longest of them, which says how long an entry matters; of equal ones the largest.
+    /// The longest of them, which determines how long an entry is kept; of equal ones the one with the highest limit.
     longest: Quota,
-    /// The smallest limit: what a fresh key can take at once.
+    /// The lowest limit: the permits that a fresh key can take at once.
     limit: u64,
 }
 
@@ -77,12 +78,12 @@ impl SlidingLog {
         }
     }
 
-    /// The windows, in the order in which they were given.
+    /// The windows, in the configured order.
     pub fn windows(&self) -> &[Quota] {
         &self.windows
     }
 
-    /// What each window has used at `now`, in the order in which the windows were given.
+    /// The usage of each window at `now`, in the configured order.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingLog, Timestamp};
@@ -99,7 +100,7 @@ impl SlidingLog {
         self.windows.iter().map(move |window| (*window, state.used(state.first_in(window, now))))
     }
 
-    /// What was granted in the longest window up to `now`, newest first: when, and how much at that moment.
+    /// The grants in the longest window up to `now`, newest first: each time with its number of permits.
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, Quota, SlidingLog, Timestamp};
@@ -117,7 +118,7 @@ impl SlidingLog {
         state.newest_first(state.first_in(&self.longest, now))
     }
 
-    /// What an ask gets: denied until the last of the windows has room for it.
+    /// The outcome of an ask: denied until all windows allow it.
     fn judge(&self, state: &SlidingLogState, now: Timestamp, cost: Cost) -> Outcome {
         if cost.get() > self.limit {
             return Outcome::never();
@@ -133,7 +134,7 @@ impl SlidingLog {
         }
     }
 
-    /// Writes `permits` at `now`, and drops what has left the longest window.
+    /// Records `permits` at `now`, and drops entries that have left the longest window.
     fn record(&self, state: &mut SlidingLogState, now: Timestamp, permits: u64) {
         state.drop_first(state.first_in(&self.longest, now));
         state.record(now, permits, self.longest.permits());
@@ -159,7 +160,7 @@ impl Algorithm for SlidingLog {
         self.judge(state, now, cost)
     }
 
-    /// Of the window that has the least left; of several such, the one that gives back last.
+    /// The status of the window with the least remaining; of several such, the one with the latest reset.
     fn status(&self, state: &SlidingLogState, now: Timestamp) -> Status {
         let each = self.windows.iter().map(|window| {
             let first = state.first_in(window, now);
@@ -189,7 +190,7 @@ impl Algorithm for SlidingLog {
         state.first_in(&self.longest, now) == state.len()
     }
 
-    /// Keeps the times. Above the limit of the longest window the oldest use is let go; above that of a shorter one
+    /// Keeps the times. Over the limit of the longest window the oldest usage is dropped; over that of a shorter one
     /// nothing is, since the longer ones still count it.
     fn rescale(&self, state: &mut SlidingLogState, old: &Self, now: Timestamp) {
         if self == old {

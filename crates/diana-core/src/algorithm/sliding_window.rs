@@ -1,8 +1,8 @@
-//! Sliding window: a ring of small counts that moves on bucket by bucket.
+//! Sliding window: a ring of small counts that advances bucket by bucket.
 //!
 //! # How it works
-//! The fixed window forgets everything at once, so twice the limit passes around its edge. Cut the window into `n`
-//! buckets instead, count each on its own, and look at the current bucket and the `n - 1` before it:
+//! The fixed window drops its whole count at once, so twice the limit can pass around its edge. The sliding window is
+//! divided into `n` buckets with separate counts, and the current bucket and the `n - 1` before it count:
 //!
 //! ```text
 //!          oldest                             current
@@ -12,13 +12,13 @@
 //!                                               now
 //! ```
 //!
-//! Buckets are aligned to the epoch: the bucket of a moment is `now / width`, and bucket `b` leaves the window at
-//! `(b + n) × width`, all of it at once. The counts live in a ring in which bucket `b` has place `b mod n`, so nothing is
-//! ever moved; places of buckets that have left are zeroed when the next grant passes over them.
+//! Buckets are aligned to the epoch: the bucket of a time is `now / width`, and bucket `b` leaves the window at
+//! `(b + n) × width`, all of it at once. The counts are in a ring in which bucket `b` has slot `b mod n`, so nothing is
+//! ever moved; slots of buckets that have left are zeroed when the next grant passes over them.
 //!
 //! # The edge
-//! A window that ends now began in the middle of bucket `current - n`, and of that bucket only the sum is known. What it
-//! counts for is the [`Edge`]:
+//! A window that ends now started in the middle of bucket `current - n`, and of that bucket only the sum is known. How
+//! much of it counts is the [`Edge`]:
 //!
 //! ```text
 //!            now - window                            now
@@ -27,22 +27,24 @@
 //!    └──────────┴──┘       bucket current - n: loose 0, weighted k × the share right of the line, strict k
 //! ```
 //!
-//! - **loose**: nothing. What is looked at is between `(n - 1) / n` of a window and a whole one. So at most `limit` pass in
-//!   any `n` neighbouring buckets and in any span of `n - 1` bucket widths; but in a whole window up to *twice* the limit, if
-//!   it is used up at the end of one bucket and again at the beginning of the `n`-th after it. One bucket is the fixed
-//!   window.
-//! - **weighted**: in proportion to the part that the window still covers, as Cloudflare and APISIX do it. Right if requests
-//!   come evenly within a bucket. There is no burst at the edge: what bucket `current - n` holds comes back bit by bit over
-//!   one bucket width. If all of it came at the end of that bucket, up to twice the limit still passes in a window.
-//! - **strict**: all of it, so that never more than `limit` pass in any window of this length, wherever it begins. Use comes
-//!   back up to a bucket width later than in the [`SlidingLog`](super::SlidingLog), which keeps this promise to the moment.
+//! - **loose**: nothing. The counted span is between `(n - 1) / n` of a window and a whole one. So at most `limit` pass
+//!   in any `n` adjacent buckets and in any span of `n - 1` bucket widths; but in a whole window up to *twice* the
+//!   limit, if it is used up at the end of one bucket and again at the start of the `n`-th after it. One bucket is the
+//!   fixed window.
+//! - **weighted**: in proportion to the part that the window still covers, like Cloudflare and APISIX. Exact if
+//!   requests are evenly distributed within a bucket. There is no burst at the edge: the count of bucket `current - n`
+//!   expires gradually over one bucket width. If all of it came at the end of that bucket, up to twice the limit can
+//!   still pass in a window.
+//! - **strict**: all of it, so that never more than `limit` pass in any window of this length, wherever it starts.
+//!   Usage expires up to a bucket width later than in the [`SlidingLog`](super::SlidingLog), which has the same
+//!   guarantee without that delay.
 //!
-//! More buckets make each of them more exact. Where the buckets don't divide the window their width is rounded up, and
-//! where a precision doesn't, their number is: the window is longer than asked, never shorter.
+//! More buckets make each of them more exact. If the number of buckets does not divide the window, their width is
+//! rounded up, and if a precision does not, their number is: the window is longer than configured, never shorter.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/window_models.rs, tests/it/sliding_window.rs)
-//! - At most `limit` in any `n` neighbouring buckets; strict: in any `n + 1`, and so in any window.
-//! - The retry time is the moment at which enough for *this* cost has left, to the nanosecond.
+//! - At most `limit` in any `n` adjacent buckets; strict: in any `n + 1`, and so in any window.
+//! - The retry time is when enough usage for *this* cost has left the window, to the nanosecond.
 
 use crate::{Algorithm, Cost, InvalidWindow, MaxWait, Outcome, Quota, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
@@ -58,7 +60,7 @@ pub const MAX_BUCKETS: u64 = 1 << 17;
 
 const DEFAULT_BUCKETS: u64 = 10;
 
-/// What the oldest bucket counts for, of which the window covers only a part.
+/// How much the oldest bucket counts, which the window covers only in part.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, Edge, Quota, SlidingWindow, Timestamp};
@@ -75,20 +77,20 @@ const DEFAULT_BUCKETS: u64 = 10;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Edge {
-    /// Nothing: at most the limit in any [`buckets`](SlidingWindow::buckets) neighbouring buckets, and up to twice the limit
-    /// in a window that begins and ends in the middle of one.
+    /// Nothing: at most the limit in any [`buckets`](SlidingWindow::buckets) adjacent buckets, and up to twice the
+    /// limit in a window that starts and ends in the middle of one.
     #[default]
     Loose,
-    /// In proportion to the part that the window covers, rounded up: right if requests come evenly within a bucket.
+    /// In proportion to the part that the window covers, rounded up: exact if requests are even within a bucket.
     Weighted,
     /// All of it: never more than the limit in any window of this length.
     Strict,
 }
 
-/// At most `quota.permits()` in the last `quota.period()`, to within a bucket. The quota's burst plays no part.
+/// At most `quota.permits()` in the last `quota.period()`, to within a bucket. The quota's burst is not used.
 ///
-/// What happens within that bucket is the [`Edge`]'s choice: as it is made here, up to twice the limit can pass in one
-/// window, if it is used up at the end of a bucket and again one window later; [`Edge::Strict`] never lets that happen.
+/// The [`Edge`] determines what happens within that bucket: by default up to twice the limit can pass in one window, if
+/// it is used up at the end of a bucket and again one window later; [`Edge::Strict`] prevents that.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, Quota, Retry, SlidingWindow, Timestamp};
@@ -115,12 +117,12 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// A window of `quota.period()` in ten buckets.
+    /// Creates a window of `quota.period()` in ten buckets.
     pub fn new(quota: Quota) -> Self {
         Self::divided(quota, quota.period_nanos().div_ceil(DEFAULT_BUCKETS), Edge::Loose)
     }
 
-    /// The same window in `buckets` buckets, or fewer where there are not that many nanoseconds.
+    /// Returns the same window in `buckets` buckets, or fewer if it has fewer nanoseconds.
     pub fn with_buckets(self, buckets: u64) -> Result<Self, InvalidWindow> {
         match buckets {
             1..=MAX_BUCKETS => Ok(Self::divided(self.quota, self.quota.period_nanos().div_ceil(buckets), self.edge)),
@@ -128,7 +130,7 @@ impl SlidingWindow {
         }
     }
 
-    /// The same window in buckets of `precision`, as many as it takes to cover it.
+    /// Returns the same window in buckets of `precision`, as many as are needed to cover it.
     ///
     /// ```
     /// use diana_core::{Quota, SlidingWindow};
@@ -143,7 +145,7 @@ impl SlidingWindow {
             return Err(InvalidWindow::NoPrecision);
         }
         let (window, period) = (self.quota.period(), self.quota.period_nanos());
-        // A bucket longer than the window would make the window longer than asked; one bucket is the least.
+        // A bucket longer than the window would make the window longer than configured; the minimum is one bucket.
         let divided = Self::divided(self.quota, crate::time::saturating_nanos(precision.min(window)), self.edge);
         if divided.buckets > MAX_BUCKETS {
             let least = Duration::from_nanos(period.div_ceil(MAX_BUCKETS));
@@ -152,30 +154,30 @@ impl SlidingWindow {
         Ok(divided)
     }
 
-    /// The same window with another choice of what the oldest bucket counts for, of which it covers only a part.
+    /// Returns the same window with another [`Edge`].
     #[must_use]
     pub fn with_edge(mut self, edge: Edge) -> Self {
         self.edge = edge;
         self
     }
 
-    /// What the oldest bucket counts for, of which the window covers only a part.
+    /// How much the oldest bucket counts, which the window covers only in part.
     pub fn edge(&self) -> Edge {
         self.edge
     }
 
-    /// The limit and the window's length as asked for.
+    /// The configured limit and window length.
     pub fn quota(&self) -> Quota {
         self.quota
     }
 
-    /// How many buckets the window has.
+    /// The number of buckets.
     pub fn buckets(&self) -> u64 {
         self.buckets
     }
 
-    /// How many buckets may count at a moment: one more than [`buckets`](Self::buckets) if the oldest counts, of which the
-    /// window covers only a part.
+    /// The number of buckets that may count at a time: one more than [`buckets`](Self::buckets) if the oldest one
+    /// counts, which the window covers only in part.
     ///
     /// ```
     /// use diana_core::{Edge, Quota, SlidingWindow};
@@ -189,12 +191,12 @@ impl SlidingWindow {
         self.buckets + u64::from(self.edge != Edge::Loose)
     }
 
-    /// How long one bucket is.
+    /// The length of one bucket.
     pub fn precision(&self) -> Duration {
         Duration::from_nanos(self.width)
     }
 
-    /// When a permit that is taken from a fresh state at `now` has come back: when the bucket of `now` counts no more.
+    /// When a permit taken from a fresh state at `now` is restored: when the bucket of `now` no longer counts.
     pub fn comes_back(&self, now: Timestamp) -> Timestamp {
         Timestamp::from_nanos(u64::try_from(self.leaves(self.bucket(now))).unwrap_or(u64::MAX))
     }
@@ -208,23 +210,23 @@ impl SlidingWindow {
         time.as_nanos() / self.width
     }
 
-    /// When `bucket` counts no more, in nanoseconds.
+    /// When `bucket` no longer counts, in nanoseconds.
     #[inline]
     fn leaves(&self, bucket: u64) -> u128 {
         (u128::from(bucket) + u128::from(self.counted_buckets())) * u128::from(self.width)
     }
 
-    /// Where `now` lies, for a key in `state`.
+    /// The position of `now`, for a key in `state`.
     #[inline]
     fn place(&self, state: &SlidingWindowState, now: Timestamp) -> Place {
         let bucket = self.bucket(now);
         let current = state.current(bucket);
-        // A time that has gone back is that at which the newest bucket began.
+        // A time that went back counts as the start of the newest bucket.
         let into = if current == bucket { now.as_nanos() % self.width } else { 0 };
         Place { current, covered: self.width - into }
     }
 
-    /// What a count of `bucket` is worth.
+    /// How much of the count of `bucket` is in use.
     #[inline]
     fn worth(&self, place: &Place, bucket: u64, count: u64) -> u64 {
         if self.edge == Edge::Weighted && bucket.checked_add(self.buckets) == Some(place.current) {
@@ -234,7 +236,7 @@ impl SlidingWindow {
         }
     }
 
-    /// What is in use.
+    /// The permits in use.
     #[inline]
     fn used(&self, state: &SlidingWindowState, place: &Place) -> u64 {
         match self.edge {
@@ -247,7 +249,7 @@ impl SlidingWindow {
 
     /// When no more than `room` will be in use, in nanoseconds, if more is in use now.
     fn down_to(&self, state: &SlidingWindowState, place: &Place, room: u64) -> u128 {
-        // With the leaving of this bucket it is so, and not with that of the one before it.
+        // When this bucket leaves the window, and not when the one before it does.
         let (counts, room) = (|| state.counts(place.current), u128::from(room));
         let mut left: u128 = counts().map(|(_, count)| u128::from(count)).sum();
         let freeing = counts().find(|(_, count)| {
@@ -257,7 +259,7 @@ impl SlidingWindow {
         let Some((bucket, count)) = freeing else { return u128::MAX };
         let early = match self.edge {
             Edge::Loose | Edge::Strict => 0,
-            // So much of it may still be covered by the window.
+            // This much of it may still be covered by the window.
             Edge::Weighted => {
                 let covered = (room - left).saturating_mul(self.width.into()) / u128::from(count);
                 covered.min(self.width.into())
@@ -266,7 +268,7 @@ impl SlidingWindow {
         self.leaves(bucket) - early
     }
 
-    /// What an ask gets, and the bucket that it belongs to.
+    /// The outcome of an ask, and its bucket.
     fn judge(&self, state: &SlidingWindowState, now: Timestamp, cost: Cost) -> (Outcome, u64) {
         let place = self.place(state, now);
         let Some(room) = self.quota.permits().checked_sub(cost.get()) else { return (Outcome::never(), place.current) };
@@ -278,7 +280,7 @@ impl SlidingWindow {
         (outcome, place.current)
     }
 
-    /// `state` with so much less in use, of its oldest.
+    /// `state` with `excess` less in use, oldest first.
     fn without_oldest(&self, state: &SlidingWindowState, place: &Place, mut excess: u64) -> SlidingWindowState {
         let mut rest = SlidingWindowState::default();
         for (bucket, count) in state.counts(place.current) {
@@ -288,7 +290,7 @@ impl SlidingWindow {
             let kept = match worth - let_go {
                 _ if let_go == 0 => count,
                 kept if worth == count => kept,
-                // The most of which the share is no more than that.
+                // The highest count whose share is at most `kept`.
                 kept => narrow(u128::from(kept) * u128::from(self.width) / u128::from(place.covered)),
             };
             if kept > 0 {
@@ -298,22 +300,22 @@ impl SlidingWindow {
         rest
     }
 
-    /// The last nanosecond of `bucket`: what a bucket's use counts as, should the buckets change.
+    /// The last nanosecond of `bucket`: the time of a bucket's usage if the buckets change.
     fn last_moment(&self, bucket: u64) -> u64 {
         bucket.saturating_mul(self.width).saturating_add(self.width - 1)
     }
 }
 
-/// Where a moment lies.
+/// The position of a time.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Its bucket.
     current: u64,
-    /// How much of the oldest bucket a window that ends at the moment still covers, in nanoseconds: at least 1.
+    /// How much of the oldest bucket a window that ends at this time still covers, in nanoseconds: at least 1.
     covered: u64,
 }
 
-/// `count × covered / width`, rounded up: what is in use is a whole number, so a fraction of a permit takes all of it.
+/// `count × covered / width`, rounded up: usage is an integer, so a fraction of a permit counts as one.
 fn share(count: u64, covered: u64, width: u64) -> u64 {
     narrow((u128::from(count) * u128::from(covered)).div_ceil(u128::from(width)))
 }
@@ -357,7 +359,7 @@ impl Algorithm for SlidingWindow {
 
     fn refund(&self, state: &mut SlidingWindowState, now: Timestamp, receipt: &Receipt) -> Refund {
         let granted = Timestamp::from_nanos(u64::try_from(receipt.mark()).unwrap_or(u64::MAX));
-        // After a change of buckets, what was current then may have been put into a narrower one.
+        // After a change of buckets, the then current bucket's count may be in a narrower one.
         let bucket = self.bucket(granted).min(state.newest());
         match state.take_back(bucket, state.current(self.bucket(now)), receipt.cost().get()) {
             0 => Refund::Void,
@@ -369,8 +371,8 @@ impl Algorithm for SlidingWindow {
         state.used(state.current(self.bucket(now))) == 0
     }
 
-    /// Puts the count of each bucket into the new bucket of its last moment (of `now`, for the current one): what is in
-    /// use leaves no earlier than it would have. Above the new limit the oldest use is let go.
+    /// Moves the count of each bucket to the new bucket of its last nanosecond (of `now`, for the current one): usage
+    /// expires no earlier than it would have. Over the new limit the oldest usage is dropped.
     fn rescale(&self, state: &mut SlidingWindowState, old: &Self, now: Timestamp) {
         let same_buckets = (self.width, self.buckets, self.edge) == (old.width, old.buckets, old.edge);
         if !same_buckets {

@@ -1,8 +1,8 @@
 //! Smooth bursty: Guava's `RateLimiter.create(rate)`.
 //!
 //! # How it works
-//! An even flow, and a store that a quiet spell fills. Stored permits cost nothing, so a client that was quiet for a
-//! second may go on at once with a second's worth; a busy one gets a permit every interval.
+//! An even rate, and a store that fills during idle time. Stored permits are free, so a client that was idle for a
+//! second may take a second's worth at once; a busy one gets a permit every interval.
 //!
 //! ```text
 //!  interval
@@ -12,24 +12,24 @@
 //!          0   stored    max               stored permits: free
 //! ```
 //!
-//! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
+//! [`guava`](super::guava) has the arithmetic, and explains why always the next request pays.
 //!
 //! # What always holds (tests/it/guava.rs, tests/it/smooth.rs)
 //! - After any idle time, `rate × burst_seconds` permits and one request more pass at once, then one an interval.
-//! - An idle key equals a fresh one if it [initial full](Starts::Full).
+//! - An idle key equals a fresh one if it [starts full](InitialPermits::Full).
 
 use super::guava::{InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 
-/// Guava's `SmoothBursty`, to the microsecond: an even flow, with a store for quiet spells.
+/// Guava's `SmoothBursty`, to the microsecond: an even rate, with a store for idle time.
 ///
-/// A request of any size is granted when nobody has to wait, and whoever comes next pays for it by waiting. So this
-/// suits a single flow of work that is to be paced; where a large cost must be refused, take a
-/// [`TokenBucket`](crate::TokenBucket), which also has no floats in it.
+/// A request of any size is granted if there is no debt, and the next request pays for it by waiting. So this suits
+/// pacing a single stream of work; if a large cost must be denied, use a [`TokenBucket`](crate::TokenBucket), which
+/// also uses no floats.
 ///
-/// # Where a key stands
-/// The limit is the size of the store in whole permits, and what remains is what is stored; both at least 1, since
-/// without a debt even an empty store grants what is asked. In debt nothing remains. The reset is when the debt is paid
-/// and the store is full.
+/// # Status
+/// The limit is the size of the store in whole permits, and the remaining permits are the stored ones; both at least 1,
+/// since without a debt even an empty store grants any request. In debt nothing remains. The reset is when the debt is
+/// paid and the store is full.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, SmoothBursty, Timestamp};
@@ -53,7 +53,7 @@ pub struct SmoothBursty {
     smooth: SmoothRate,
 }
 
-/// What a key that is seen for the first time has in store.
+/// The stored permits of a fresh key.
 ///
 /// ```
 /// use diana_core::{Algorithm, SmoothBursty, InitialPermits, Timestamp};
@@ -71,21 +71,21 @@ pub struct SmoothBursty {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InitialPermits {
-    /// Nothing, as Guava does: right for a single limiter that initial with its program. An idle key is never as good as
-    /// new, so a table of keys can't forget any.
+    /// None, like Guava: right for a single limiter that starts with its program. An idle key never equals a fresh one,
+    /// so a table of keys cannot drop any.
     #[default]
     Empty,
-    /// As much as it can hold: for many keys, so that an idle one equals a fresh one and may be forgotten.
+    /// A full store: for many keys, so that an idle one equals a fresh one and may be dropped.
     Full,
 }
 
 impl SmoothBursty {
-    /// `rate` permits a second, and a store of one second's worth: Guava's `create(rate)`.
+    /// Creates a limiter with `rate` permits per second, and a store of one second's worth: Guava's `create(rate)`.
     pub fn new(rate: f64) -> Result<Self, InvalidSmooth> {
         Self::build(rate, 1.0, InitialPermits::Empty)
     }
 
-    /// The same limiter with a store of `burst_seconds` seconds' worth of permits.
+    /// Returns the same limiter with a store of `burst_seconds` seconds' worth of permits.
     ///
     /// ```
     /// use diana_core::SmoothBursty;
@@ -97,7 +97,7 @@ impl SmoothBursty {
         Self::build(self.smooth.rate_given, burst_seconds, self.initial)
     }
 
-    /// The same limiter at another rate; [`rescale`](crate::Algorithm::rescale) brings a state over, as Guava's `setRate` does.
+    /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
     ///
     /// ```
     /// use diana_core::{Algorithm, Cost, MaxWait, SmoothBursty, Timestamp};
@@ -118,7 +118,7 @@ impl SmoothBursty {
         Self::build(rate, self.burst_seconds, self.initial)
     }
 
-    /// The same limiter with another beginning.
+    /// Returns the same limiter with other initial permits.
     #[must_use]
     pub fn with_initial_permits(mut self, initial: InitialPermits) -> Self {
         self.initial = initial;
@@ -129,7 +129,7 @@ impl SmoothBursty {
         self
     }
 
-    /// Permits a second, as Guava's `getRate` tells them.
+    /// Permits per second, as Guava's `getRate` returns them.
     pub fn rate(&self) -> f64 {
         self.smooth.rate()
     }
@@ -139,7 +139,7 @@ impl SmoothBursty {
         self.burst_seconds
     }
 
-    /// What a fresh key has in store.
+    /// The stored permits of a fresh key.
     pub fn initial_permits(&self) -> InitialPermits {
         self.initial
     }
@@ -155,7 +155,7 @@ impl SmoothBursty {
             return Err(InvalidSmooth::BurstSeconds(burst_seconds));
         }
         let max_permits = burst_seconds * rate;
-        // An endless store is what an infinite rate means; elsewhere, the next `setRate` would fill it for good.
+        // An infinite rate means an infinite store; at a finite rate, the next `setRate` would fill it permanently.
         if max_permits.is_nan() || (max_permits.is_infinite() && rate.is_finite()) || burst_seconds.is_infinite() {
             return Err(InvalidSmooth::Store { rate, burst_seconds });
         }

@@ -1,9 +1,9 @@
 //! Smooth warming up: Guava's `RateLimiter.create(rate, warmup)`.
 //!
 //! # How it works
-//! Some things are slow when they were not used for a while: a cache is empty, a pool has no connections. So here a full
-//! store means *cold*, and permits from it are dearer than fresh ones. Who comes after a quiet spell is let through
-//! slowly at first, and at the full rate once the store is used up.
+//! Some services are slow after idle time: a cache is empty, a pool has no connections. So a full store means *cold*,
+//! and permits from it cost more than fresh ones. After idle time requests are granted slowly at first, and at the full
+//! rate once the store is used up.
 //!
 //! ```text
 //!  interval
@@ -17,30 +17,31 @@
 //!          0          threshold       max
 //! ```
 //!
-//! The constants follow from three wishes. The cold interval is `cold_factor × stable`. The way from max to the threshold
-//! takes the warm-up, `(stable + cold) / 2 × (max − threshold) = warmup`, which gives max. The flat part takes half of the
-//! warm-up, `stable × threshold = warmup / 2`, which gives the threshold. And the store fills from empty to cold in one
-//! warm-up, so that a permit is stored every `warmup / max`.
+//! The constants follow from three requirements. The cold interval is `cold_factor × stable`. Going from max to the
+//! threshold takes the warm-up, `(stable + cold) / 2 × (max − threshold) = warmup`, which gives max. The flat part
+//! takes half of the warm-up, `stable × threshold = warmup / 2`, which gives the threshold. And the store fills from
+//! empty to cold in one warm-up, so that a permit is stored every `warmup / max`.
 //!
-//! [`smooth`](super::smooth) has the arithmetic, and tells who pays: always the next request.
+//! [`guava`](super::guava) has the arithmetic, and explains why always the next request pays.
 //!
 //! # What always holds (tests/it/guava.rs, tests/it/smooth.rs)
-//! - From cold, the permits above the threshold take the warm-up, however they are portioned.
-//! - A key starts cold, and is cold again after a quiet warm-up: an idle key equals a fresh one.
+//! - From cold, the permits above the threshold take the warm-up, however they are divided into requests.
+//! - A key starts cold, and is cold again after an idle warm-up: an idle key equals a fresh one.
 
 use super::guava::{Climb, END, InvalidSmooth, MICROS_PER_SECOND, SmoothRate, check_rate};
 use std::time::Duration;
 
-/// Guava's cold factor, where none is given.
+/// Guava's default cold factor.
 const COLD_FACTOR: f64 = 3.0;
 
-/// Guava's `SmoothWarmingUp`, to the microsecond: an even flow that begins slowly after a quiet spell.
+/// Guava's `SmoothWarmingUp`, to the microsecond: an even rate that starts slowly after idle time.
 ///
-/// For what needs to warm up: it spares a cold cache the full rate. As with [`SmoothBursty`](crate::SmoothBursty), a
-/// request of any size is granted when nobody has to wait, and whoever comes next pays for it.
+/// For services that need to warm up: it protects a cold cache from the full rate. As with
+/// [`SmoothBursty`](crate::SmoothBursty), a request of any size is granted if there is no debt, and the next request
+/// pays for it.
 ///
-/// A key stands where a [`SmoothBursty`](crate::SmoothBursty) one would; its reset is when it is cold again. There is no
-/// choice of a beginning: a fresh key is cold, in Guava too, and so is an idle one.
+/// The status is that of a [`SmoothBursty`](crate::SmoothBursty); the reset is when the key is cold again. There are no
+/// initial permits to choose: a fresh key is cold, in Guava too, and so is an idle one.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, SmoothWarmingUp, Timestamp};
@@ -65,8 +66,8 @@ pub struct SmoothWarmingUp {
 }
 
 impl SmoothWarmingUp {
-    /// `rate` permits a second after a warm-up of `warm_up` (in whole microseconds), at first a third of it: Guava's
-    /// `create(rate, warmup, unit)`.
+    /// Creates a limiter with `rate` permits per second after a warm-up of `warm_up` (in whole microseconds), at first
+    /// a third of it: Guava's `create(rate, warmup, unit)`.
     pub fn new(rate: f64, warm_up: Duration) -> Result<Self, InvalidSmooth> {
         match u64::try_from(warm_up.as_micros()) {
             Ok(micros @ 1..=END) => Self::build(rate, micros, COLD_FACTOR),
@@ -74,9 +75,9 @@ impl SmoothWarmingUp {
         }
     }
 
-    /// The same limiter whose interval is `cold_factor` times the stable one when it is cold.
+    /// Returns the same limiter whose cold interval is `cold_factor` times the stable one.
     ///
-    /// Below 1 it is *faster* when cold; Guava takes that too.
+    /// Below 1 it is *faster* when cold; Guava accepts that too.
     ///
     /// ```
     /// use diana_core::SmoothWarmingUp;
@@ -91,7 +92,7 @@ impl SmoothWarmingUp {
         Self::build(self.smooth.rate_given, self.warm_up_micros, cold_factor)
     }
 
-    /// The same limiter at another rate; [`rescale`](crate::Algorithm::rescale) brings a state over, as Guava's `setRate` does.
+    /// The limiter at another rate; [`rescale`](crate::Algorithm::rescale) migrates a state (Guava's `setRate`).
     ///
     /// ```
     /// use diana_core::SmoothWarmingUp;
@@ -104,7 +105,7 @@ impl SmoothWarmingUp {
         Self::build(rate, self.warm_up_micros, self.cold_factor)
     }
 
-    /// Permits a second once warm, as Guava's `getRate` tells them.
+    /// Permits per second once warm, as Guava's `getRate` returns them.
     pub fn rate(&self) -> f64 {
         self.smooth.rate()
     }
@@ -114,7 +115,7 @@ impl SmoothWarmingUp {
         Duration::from_micros(self.warm_up_micros)
     }
 
-    /// How many times longer the interval is when cold.
+    /// The cold interval as a multiple of the stable one.
     pub fn cold_factor(&self) -> f64 {
         self.cold_factor
     }
@@ -135,7 +136,7 @@ impl SmoothWarmingUp {
         let threshold = 0.5 * warm_up / stable_interval;
         let max_permits = threshold + 2.0 * warm_up / (stable_interval + cold_interval);
         let slope = (cold_interval - stable_interval) / (max_permits - threshold);
-        // NaN only where nothing ever lies above the threshold; a value that doesn't equal itself helps nobody.
+        // NaN only if there is nothing above the threshold; 0 keeps `PartialEq` reflexive.
         let slope = if slope.is_nan() { 0.0 } else { slope };
         let smooth = SmoothRate {
             rate_given: rate,

@@ -1,9 +1,9 @@
-//! Token bucket, kept as one moment: the time at which the bucket will be full again.
+//! Token bucket, stored as one time: when the bucket will be full again.
 //!
 //! # How it works
-//! A bucket holds up to `burst` tokens; a request takes as many as it costs, and they come back one by one, evenly, at
-//! the rate. The plain picture is two numbers, tokens and the time of the last refill. Both follow from one, since a
-//! bucket that refills evenly is told completely by when it will be full:
+//! A bucket has up to `burst` tokens; a request takes as many as it costs, and they are refilled evenly at the rate.
+//! The usual form is two numbers, tokens and the time of the last refill. Both follow from one, since the state of a
+//! bucket that refills evenly is determined by when it will be full:
 //!
 //! ```text
 //!         now            full_at         now + capacity
@@ -11,11 +11,11 @@
 //!          │◀──── spent ────▶│◀─── left ─────▶│
 //! ```
 //!
-//! One number can be swapped by one atomic instruction in memory and by one `SET` in Redis; two can't. The arithmetic is
-//! in [`gcra`](super::schedule), which also tells why nothing drifts.
+//! One number can be swapped by one atomic instruction in memory and by one `SET` in Redis; two cannot. The arithmetic
+//! is in [`gcra`](super::gcra), which also explains why nothing drifts.
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/token_bucket.rs)
-//! - In every span `t` at most `burst + rate × t` pass, reservations included, and what was refunded within the span.
+//! - In every span `t` at most `burst + rate × t` pass, reservations included, plus the refunds within the span.
 //! - 3/s is exactly 3,000,000 in a million seconds; 600,000,001/s is not 1,000,000,000/s.
 //! - A grant of `a + b` costs what a grant of `a` and one of `b` cost.
 
@@ -25,8 +25,8 @@ use crate::{Algorithm, Cost, MaxWait, Outcome, Quota, Receipt, Refund, Status, T
 
 /// A bucket of `burst` tokens that refills evenly: the default algorithm.
 ///
-/// Lets a quiet client catch up with a burst, and holds a busy one to the rate. A cost above the burst is denied for
-/// good. With maximum wait it reserves: the answer says how long to wait, and those who ask later wait longer.
+/// Allows an idle client a burst, and limits a busy one to the rate. A cost above the burst is denied permanently. With
+/// a maximum wait it reserves: the answer contains the wait, and later requests wait longer.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, Quota, Retry, Timestamp, TokenBucket};
@@ -49,14 +49,14 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A bucket of `quota.burst()` tokens that come back at the quota's rate.
+    /// Creates a bucket of `quota.burst()` tokens that refills at the quota's rate.
     pub fn new(quota: Quota) -> Self {
         // A product of two 64-bit numbers fits 128 bits.
         let gcra = Gcra::new(&quota, quota.burst()).unwrap_or_else(|| unreachable!("u128 holds every product"));
         Self { quota, gcra }
     }
 
-    /// The quota that this bucket keeps.
+    /// The quota of this bucket.
     pub fn quota(&self) -> Quota {
         self.quota
     }
@@ -100,22 +100,22 @@ impl Algorithm for TokenBucket {
     }
 
     fn one_word(&self) -> Option<Packed> {
-        // Half of the range is left to the clock: until the year 2262 no sum of a time and a capacity overflows.
+        // Half of the range is reserved for the clock: until the year 2262 no sum of a time and a capacity overflows.
         let gcra = Gcra::<u64>::new(&self.quota, self.quota.burst())?;
         let fits = gcra.scale() == 1 && gcra.capacity() <= u64::MAX / 2;
-        fits.then_some(Packed(OneWordBucket(gcra)))
+        fits.then_some(Packed(PackedBucket(gcra)))
     }
 }
 
 /// The state of a [`TokenBucket`]: when it will be full again.
 ///
-/// Counted in ticks, of which a nanosecond has as many as the denominator of [`Quota::interval`] says. A store that keeps
-/// its states elsewhere reads and writes them as that number.
+/// Counted in ticks; a nanosecond has as many as the denominator of [`Quota::interval`]. An external store reads and
+/// writes it as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketState(Moment);
 
 impl BucketState {
-    /// The state of a bucket that will be full at `ticks`.
+    /// Creates the state of a bucket that will be full at `ticks`.
     pub fn from_ticks(ticks: u128) -> Self {
         Self(ticks.into())
     }
@@ -126,26 +126,26 @@ impl BucketState {
     }
 }
 
-/// A token bucket whose state is one word, in nanoseconds: what the atomic limiter and the 16-byte table entry use.
+/// A token bucket whose state is one word, in nanoseconds, for the atomic limiter and the 16-byte table entry.
 ///
 /// It gives the answers of [`TokenBucket`] to the nanosecond (token_bucket/tests.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OneWordBucket(Gcra<u64>);
+pub(crate) struct PackedBucket(Gcra<u64>);
 
-impl OneWordBucket {
-    /// The nanoseconds of one permit, and the permits that the bucket holds.
+impl PackedBucket {
+    /// The nanoseconds per permit, and the capacity in permits.
     pub(crate) fn parameters(&self) -> (u64, u64) {
         (self.0.interval(), self.0.limit())
     }
 
-    /// The bucket with these [parameters](Self::parameters).
+    /// Creates the bucket with these [parameters](Self::parameters).
     #[inline(always)]
     pub(crate) fn from_parameters(interval: u64, limit: u64) -> Self {
         Self(Gcra::whole(interval, limit))
     }
 }
 
-impl Algorithm for OneWordBucket {
+impl Algorithm for PackedBucket {
     type State = u64;
 
     #[inline(always)]

@@ -1,8 +1,7 @@
-//! A total: so many in all, until somebody resets it.
+//! Total: a number of permits in all, until a reset.
 //!
 //! # How it works
-//! One count that only grows. Time gives nothing back, so there is nothing to wait for and no moment at which the key
-//! could be forgotten:
+//! One count that only grows. Time restores nothing, so there is nothing to wait for and a key is never dropped:
 //!
 //! ```text
 //!  0                      used             limit
@@ -12,16 +11,16 @@
 //!
 //! # What always holds (tests/it/laws.rs, tests/it/total.rs)
 //! - The grants that were not refunded cost at most the limit, however long it takes.
-//! - A used key is never fresh, so no store forgets it: a key that was forgotten would be forgiven.
+//! - A used key is never fresh, so no store drops it: that would reset its count.
 
 use crate::quota::check_count;
 use crate::{Algorithm, Cost, InvalidQuota, MaxWait, Outcome, Receipt, Refund, Status, Timestamp, Waiting};
 use std::time::Duration;
 
-/// So many permits in all: trial uses, a prize draw, a prepaid account.
+/// A total number of permits: trial uses, a prize draw, a prepaid account.
 ///
-/// What it denies, it denies for good; only a refund or a reset by hand gives back. Every key that was ever seen takes
-/// memory, so it is for keys that you hand out, and not for those that anyone can invent.
+/// A denial is permanent; only a refund or a reset restores permits. Every key that was ever seen takes memory, so use
+/// it for keys that you issue, not for those that clients can invent.
 ///
 /// ```
 /// use diana_core::{Algorithm, Cost, MaxWait, Retry, Timestamp, Total};
@@ -38,13 +37,13 @@ pub struct Total {
 }
 
 impl Total {
-    /// `limit` permits in all, at least 1 and at most [`MAX_PERMITS`](crate::MAX_PERMITS).
+    /// Creates a total of `limit` permits, at least 1 and at most [`MAX_PERMITS`](crate::MAX_PERMITS).
     pub fn new(limit: u64) -> Result<Self, InvalidQuota> {
         check_count("total", limit)?;
         Ok(Self { limit })
     }
 
-    /// How many permits there are in all.
+    /// The total number of permits.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -78,7 +77,7 @@ impl Algorithm for Total {
     }
 
     fn refund(&self, state: &mut TotalState, _now: Timestamp, receipt: &Receipt) -> Refund {
-        // After a reset the receipts of before are void; so is a second refund, once nothing is in use.
+        // After a reset earlier receipts are void; so is a second refund, once nothing is in use.
         if state.used == 0 {
             return Refund::Void;
         }
@@ -86,7 +85,7 @@ impl Algorithm for Total {
         Refund::Returned
     }
 
-    /// Never, even when all of it was given back: "has this key ever been seen" is what a total is asked to remember.
+    /// Never, even after a refund of everything: a total must remember that the key was seen.
     fn is_fresh(&self, _state: &TotalState, _now: Timestamp) -> bool {
         false
     }
@@ -95,27 +94,27 @@ impl Algorithm for Total {
         state.used = state.used.min(self.limit);
     }
 
-    /// The queue asks once, is told "never", and answers at once: nobody waits.
+    /// The head of the queue asks once, gets `Never`, and returns: no request waits.
     fn waiting(&self) -> Waiting {
         Waiting::Queues
     }
 }
 
-/// The state of a [`Total`]: how many permits are gone.
+/// The state of a [`Total`]: the number of used permits.
 ///
-/// A store that keeps its states elsewhere reads and writes them as that number.
+/// An external store reads and writes it as that number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TotalState {
     used: u64,
 }
 
 impl TotalState {
-    /// The state in which `used` permits are gone; more than the limit after a `charge`.
+    /// Creates a state with `used` permits; more than the limit after a `charge`.
     pub fn new(used: u64) -> Self {
         Self { used }
     }
 
-    /// How many permits are gone.
+    /// The number of used permits.
     pub fn used(&self) -> u64 {
         self.used
     }

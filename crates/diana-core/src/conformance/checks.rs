@@ -9,7 +9,7 @@ mod changing;
 mod returning;
 mod together;
 
-/// Something that is checked: a name, and a script that brings it about.
+/// A check: a name, and a script.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Check {
     AnswersAsTheAlgorithm,
@@ -37,7 +37,7 @@ pub(super) enum Check {
 }
 
 impl Check {
-    /// What is checked under each algorithm on its own.
+    /// The checks of each algorithm on its own.
     pub(super) const EACH: &[Self] = &[
         Self::AnswersAsTheAlgorithm,
         Self::DenialChangesNothing,
@@ -59,7 +59,7 @@ impl Check {
         Self::OldVersionGoesByTheNew,
     ];
 
-    /// What is checked with all algorithms together.
+    /// The checks of all algorithms together.
     pub(super) const TOGETHER: &[Self] =
         &[Self::AllOrNothing, Self::AllAtOnce, Self::InterleavedRequests, Self::OtherAlgorithmKeepsUse];
 
@@ -90,7 +90,7 @@ impl Check {
         }
     }
 
-    /// Runs it on a fresh pair, with one kind of limit or with all of them.
+    /// Runs the check on a fresh pair, with one kind of limit or with all of them.
     pub(super) async fn run<S: Store>(self, pair: &mut Pair<S>, kinds: &[Kind]) -> Verdict {
         let [kind, ..] = kinds else { return Ok(()) };
         match self {

@@ -1,4 +1,4 @@
-//! Every algorithm of the crate with parameters that are soon used up, and with what they may change to.
+//! Every algorithm of the crate with parameters that are soon used up, and with changed parameters.
 
 #[cfg(feature = "calendar")]
 use crate::Calendar;
@@ -13,18 +13,18 @@ use std::time::Duration;
 pub(super) struct Kind {
     name: &'static str,
     variant: &'static str,
-    /// Makes a limit of the name, or the next version of one.
+    /// Creates a limit with the name, or the next version of one.
     make: Box<dyn Fn(Made<'_>, Size) -> Limit>,
 }
 
-/// How a limit comes to be.
+/// How a limit is created.
 #[derive(Clone, Copy)]
 enum Made<'a> {
     New(&'a str),
     From(&'a Limit),
 }
 
-/// Which parameters: those that the checks begin with, stricter ones, or more generous ones.
+/// The parameters: the initial ones, stricter ones, or more generous ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     Plain,
@@ -52,7 +52,7 @@ impl Kind {
         self.name
     }
 
-    /// A new limit; its label tells it apart from others of its kind.
+    /// Creates a limit; its label distinguishes it from others of its kind.
     pub(super) fn limit(&self, label: &str) -> Limit {
         (self.make)(Made::New(label), Size::Plain)
     }
@@ -84,7 +84,7 @@ impl Size {
 /// All of them, variants of one name next to each other.
 pub(super) fn all() -> Vec<Kind> {
     let plain = |size: Size| Quota::per_second(size.of(5, 2, 8));
-    // An interval of a third of a second is no whole number of nanoseconds.
+    // An interval of a third of a second is not a whole number of nanoseconds.
     let thirds = |size: Size| Quota::per_second(3)?.with_burst(size.of(7, 4, 9));
     let millis = Duration::from_millis;
     vec![

@@ -1,7 +1,7 @@
-//! What a store should answer: the pure algorithms, and one state for each limit and key.
+//! The expected answers of a store: the pure algorithms, and one state for each limit and key.
 //!
-//! As simple as it can be: nothing is ever forgotten, shared, or done at the same time as something else. It is what the
-//! contract of [`LocalStore`](crate::LocalStore) means.
+//! As simple as possible: nothing is ever dropped, shared, or concurrent. It defines the contract of
+//! [`LocalStore`](crate::LocalStore).
 
 use crate::limiter::cell::AnyState;
 use crate::{Answer, Ask, Cost, Decision, Limit, LimitId, MaxWait, Status, Timestamp};
@@ -52,7 +52,7 @@ impl Model {
         self.key(limit, key, now).reset(now);
     }
 
-    /// Answers each count once, at the largest cost that is asked of it and with the least maximum wait.
+    /// Answers each count once, at the highest cost and with the shortest maximum wait of its asks.
     fn answer(
         &mut self,
         asks: &[Ask<'_>],
@@ -75,7 +75,7 @@ impl Model {
         Decision::new(answers)
     }
 
-    /// The state of a key: begun if it is new, carried over if the limit has changed.
+    /// The state of a key: created if it is new, migrated if the limit has changed.
     fn key(&mut self, limit: &Limit, key: &[u8], now: Timestamp) -> &mut dyn AnyState {
         let algorithm = limit.erased();
         let new = || Key { version: limit.version(), state: algorithm.new_state(now) };
@@ -91,7 +91,7 @@ impl Model {
     }
 }
 
-/// The first ask that asks for the same count.
+/// The first ask with the same count.
 fn first_of(asks: &[Ask<'_>], index: usize) -> usize {
     asks.iter().position(|ask| ask.same_count(&asks[index])).unwrap_or(index)
 }

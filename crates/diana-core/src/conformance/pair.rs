@@ -1,4 +1,4 @@
-//! A store and the model side by side: whatever one is asked, the other is asked too, and they must agree.
+//! A store and the model side by side: every operation is applied to both, and they must agree.
 
 use super::Setup;
 use super::model::Model;
@@ -15,7 +15,7 @@ pub(super) struct Pair<S> {
     pub(super) setup: Setup,
 }
 
-/// What both decided, which was the same.
+/// The decision of both, which was the same.
 #[derive(Debug)]
 pub(super) struct Both {
     store: Decision,
@@ -35,7 +35,7 @@ impl<S: Store> Pair<S> {
         Self { store, model: Model::default(), now: setup.begins(), setup: setup.clone() }
     }
 
-    /// Lets `units` milliseconds pass, or as long as the store's ticks make of them.
+    /// Advances the time by `units` milliseconds, rounded to the store's ticks.
     pub(super) fn wait(&mut self, units: u32) {
         self.now = self.now + self.setup.unit() * units;
     }
@@ -73,7 +73,7 @@ impl<S: Store> Pair<S> {
         self.done(|| format!("reset of {:?} of `{}`", Key(key), limit.name()), done)
     }
 
-    /// Asks for one permit after the other until one is denied; tells how many were granted. (One hundred are enough.)
+    /// Asks for one permit at a time until one is denied; returns how many were granted. (At most one hundred.)
     pub(super) async fn exhaust(&mut self, limit: &Limit, key: &[u8]) -> Verdict<usize> {
         for granted in 0..100 {
             if !self.decide(&[Ask::one(limit, key)], MaxWait::NONE).await?.is_granted() {
@@ -83,7 +83,7 @@ impl<S: Store> Pair<S> {
         Ok(100)
     }
 
-    /// Looks where each key stands, which changes nothing.
+    /// Reads the status of each key, which changes nothing.
     pub(super) async fn look(&mut self, limit: &Limit, keys: &[&[u8]]) -> Verdict {
         for key in keys {
             self.peek(&[Ask::one(limit, key)], MaxWait::NONE).await?;
@@ -91,7 +91,7 @@ impl<S: Store> Pair<S> {
         Ok(())
     }
 
-    /// A failure unless `holds`; for what the model can't tell.
+    /// Fails unless `holds` is true; for facts that the model does not have.
     pub(super) fn expect(
         &self,
         holds: bool,
@@ -107,7 +107,7 @@ impl<S: Store> Pair<S> {
         if holds { Ok(()) } else { Err(difference()) }
     }
 
-    /// What the store answered, if it did.
+    /// The store's answer, or a failure if it returned an error.
     pub(super) fn done<T>(&self, asked: impl Fn() -> String, answered: Result<T, StoreError>) -> Verdict<T> {
         answered.map_err(|error| Difference {
             asked: format!("{} at {:?}", asked(), self.now),
@@ -132,7 +132,7 @@ impl<S: Store> Pair<S> {
         Err(Difference { asked: asked(), expected: words(model), answered: words(&store) })
     }
 
-    /// Whether two answers are the same to this store. What a receipt is marked with is each store's own.
+    /// Returns `true` if two answers are equal for this store. The mark of a receipt is specific to each store.
     fn same(&self, model: &Answer, store: &Answer) -> bool {
         let outcomes = match (model.outcome, store.outcome) {
             (Outcome::Granted { wait: a, receipt }, Outcome::Granted { wait: b, receipt: other }) => {
@@ -149,7 +149,7 @@ impl<S: Store> Pair<S> {
     }
 }
 
-/// A key as people can read it.
+/// A key in readable form.
 struct Key<'a>(&'a [u8]);
 
 impl Debug for Key<'_> {

@@ -1,42 +1,42 @@
-//! What the suite found: every check by name, and what differed.
+//! The results of the suite: every check by name, and the differences.
 
 use super::kinds::Kind;
 use std::fmt;
 
-/// Every check that was run, and how it went. Shown as text it lists the failures.
+/// The results of all checks. Its `Display` lists the failures.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a store that fails a check should not be used"]
 pub struct Report {
     checks: Vec<Checked>,
 }
 
-/// One check, and how it went.
+/// The result of one check.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What is checked.
+    /// The check.
     pub check: &'static str,
-    /// Under which algorithm; empty if under all of them together.
+    /// The algorithm; empty if all of them together.
     pub algorithm: String,
-    /// How it went.
+    /// The result.
     pub result: Result<(), Failure>,
 }
 
-/// Where a store and the algorithm went apart.
+/// A difference between a store and the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was checked.
+    /// The check.
     pub check: &'static str,
-    /// Under which algorithm; empty if under all of them together.
+    /// The algorithm; empty if all of them together.
     pub algorithm: String,
-    /// What was asked of both.
+    /// The operation.
     pub asked: String,
-    /// What the algorithm says.
+    /// The algorithm's answer.
     pub expected: String,
-    /// What the store said.
+    /// The store's answer.
     pub answered: String,
 }
 
-/// A failure that does not know yet to which check it belongs.
+/// A failure that is not assigned to a check yet.
 #[derive(Clone, Debug)]
 pub(super) struct Difference {
     pub(super) asked: String,
@@ -45,22 +45,22 @@ pub(super) struct Difference {
 }
 
 impl Report {
-    /// Whether the store passed every check.
+    /// Returns `true` if the store passed every check.
     pub fn passed(&self) -> bool {
         self.failures().next().is_none()
     }
 
-    /// Every check that was run.
+    /// All checks.
     pub fn checks(&self) -> &[Checked] {
         &self.checks
     }
 
-    /// What went wrong, in the order of the checks.
+    /// The failures, in the order of the checks.
     pub fn failures(&self) -> impl Iterator<Item = &Failure> {
         self.checks.iter().filter_map(|checked| checked.result.as_ref().err())
     }
 
-    /// All that went wrong as an error.
+    /// Returns all failures as an error.
     pub fn into_result(self) -> Result<(), Vec<Failure>> {
         let failures = self.failures().cloned().collect::<Vec<_>>();
         if failures.is_empty() { Ok(()) } else { Err(failures) }

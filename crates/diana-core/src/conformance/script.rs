@@ -1,26 +1,26 @@
-//! Random scripts: asks, refunds, charges, resets and the passing of time, over a few limits and keys.
+//! Random scripts: asks, refunds, charges, resets and waits, over a few limits and keys.
 //!
-//! The numbers come from SplitMix64, so that a seed tells the whole script and a failure can be repeated.
+//! The numbers come from SplitMix64, so that a seed determines the whole script and a failure can be reproduced.
 
 use super::pair::{Both, Pair, Verdict};
 use crate::{Ask, Cost, Limit, MaxWait, Store};
 use std::time::Duration;
 
-/// A few limits, and the keys that are asked for under each of them.
+/// A few limits, and the keys to ask for under each of them.
 pub(super) struct Script<'a> {
     pub(super) limits: &'a [Limit],
     pub(super) keys: &'a [&'a [u8]],
-    /// The most asks in one request.
+    /// The maximum number of asks in one request.
     pub(super) at_once: u64,
 }
 
-/// A request that was granted, and could be given back.
+/// A granted request, which could be refunded.
 struct Granted {
     asks: Vec<Place>,
     both: Both,
 }
 
-/// One ask of a script, by the numbers of its limit and its key.
+/// One ask of a script, by the indices of its limit and its key.
 #[derive(Clone, Copy)]
 struct Place {
     limit: usize,
@@ -45,7 +45,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of the first `n` numbers.
+    /// A number below `n`.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
@@ -73,7 +73,7 @@ impl Random {
 }
 
 impl Script<'_> {
-    /// Plays the script, as long as the setup says.
+    /// Runs the script with the number of steps of the setup.
     pub(super) async fn play<S: Store>(&self, pair: &mut Pair<S>) -> Verdict {
         let (seed, steps) = pair.setup.script();
         let mut random = Random::new(seed);
@@ -81,7 +81,7 @@ impl Script<'_> {
         for _ in 0..steps {
             match random.below(20) {
                 0..=4 => pair.wait(u32::try_from(random.below(300)).unwrap_or(0)),
-                // Long enough for most states to come back in full.
+                // Long enough for most states to be full again.
                 5 => pair.wait(u32::try_from(random.below(12_000)).unwrap_or(0)),
                 6..=8 if !granted.is_empty() => {
                     let Granted { asks, both } = granted.swap_remove(random.index(granted.len()));
@@ -94,8 +94,8 @@ impl Script<'_> {
                 10 if random.below(3) == 0 => {
                     let Place { limit, key, .. } = self.one(&mut random, pair.setup.unit());
                     pair.reset(&self.limits[limit], self.keys[key]).await?;
-                    // What a receipt is worth after a reset is each store's own: one that keeps a count of what is in
-                    // flight takes it, one that knows each permit by name does not.
+                    // The effect of a receipt after a reset is specific to each store: one that counts permits in
+                    // flight accepts it, one that identifies each permit does not.
                     granted.retain(|granted| granted.asks.iter().all(|ask| (ask.limit, ask.key) != (limit, key)));
                 }
                 11 | 12 => {
@@ -107,7 +107,7 @@ impl Script<'_> {
                     let asks = self.several(&mut random, pair.setup.unit());
                     let max_wait = random.max_wait(pair.setup.unit());
                     let both = pair.decide(&self.asks(&asks), max_wait).await?;
-                    // Refunds of denials are tried as well: they give nothing.
+                    // Refunds of denials are tried as well: they have no effect.
                     if both.is_granted() || random.below(4) == 0 {
                         granted.push(Granted { asks, both });
                     }
@@ -123,7 +123,7 @@ impl Script<'_> {
     fn one(&self, random: &mut Random, unit: Duration) -> Place {
         let (limit, key) = (random.index(self.limits.len()), random.index(self.keys.len()));
         let cost = random.cost();
-        // Most asks wait as long as their request does.
+        // Most asks have no shorter maximum wait than their request.
         let max_wait = if random.below(4) == 0 { random.max_wait(unit) } else { MaxWait::FOREVER };
         Place { limit, key, cost, max_wait }
     }

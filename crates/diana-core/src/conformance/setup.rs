@@ -1,10 +1,10 @@
-//! What the suite is told about the store.
+//! The parameters of the suite.
 
 use crate::Timestamp;
 use crate::time::saturating_nanos;
 use std::time::Duration;
 
-/// What the suite is told about the store: how fine its time is, when the checks begin, and what it can't keep.
+/// The parameters of the suite: the store's time resolution, the start time, and the unsupported algorithms.
 ///
 /// ```
 /// use diana_core::{Timestamp, conformance::Setup};
@@ -27,7 +27,7 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// From November 2023 on, in nanoseconds, every algorithm, with scripts of 400 steps.
+    /// Starts in November 2023, with nanoseconds, every algorithm, and scripts of 400 steps.
     fn default() -> Self {
         let start = Timestamp::from_secs(1_700_000_000);
         Self { start, tick: Duration::from_nanos(1), seed: 1, steps: 400, without: Vec::new() }
@@ -35,32 +35,32 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The time at which every check begins; the next whole tick, if it is not one.
+    /// Sets the time at which every check starts, rounded up to a whole tick.
     #[must_use]
     pub fn start(self, start: Timestamp) -> Self {
         Self { start, ..self }
     }
 
-    /// How fine the store's time is; a nanosecond unless said otherwise. Times are whole ticks, and durations may differ
-    /// by less than one.
+    /// Sets the store's time resolution; a nanosecond by default. Times are whole ticks, and durations may differ by
+    /// less than one.
     #[must_use]
     pub fn tick(self, tick: Duration) -> Self {
         Self { tick: tick.max(Duration::from_nanos(1)), ..self }
     }
 
-    /// Where the random scripts begin: another seed, other scripts; the same seed, the same ones.
+    /// Sets the seed of the random scripts; the same seed gives the same scripts.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// How long the random scripts are.
+    /// Sets the length of the random scripts.
     #[must_use]
     pub fn steps(self, steps: usize) -> Self {
         Self { steps, ..self }
     }
 
-    /// Leaves out one of the [algorithms](super::algorithms), which the store does not support.
+    /// Excludes one of the [algorithms](super::algorithms), which the store does not support.
     #[must_use]
     pub fn without(mut self, algorithm: impl Into<String>) -> Self {
         self.without.push(algorithm.into());
@@ -76,13 +76,13 @@ impl Setup {
         Timestamp::from_nanos(self.start.as_nanos().div_ceil(tick).saturating_mul(tick))
     }
 
-    /// The step in which the checks move time: a millisecond, or the whole ticks that are at least that long.
+    /// The time step of the checks: a millisecond, or the whole ticks that are at least that long.
     pub(super) fn unit(&self) -> Duration {
         let tick = saturating_nanos(self.tick);
         Duration::from_nanos(1_000_000_u64.div_ceil(tick).saturating_mul(tick))
     }
 
-    /// Whether two durations are the same to this store.
+    /// Returns `true` if two durations are equal for this store.
     pub(super) fn same(&self, a: Duration, b: Duration) -> bool {
         a.abs_diff(b) < self.tick
     }

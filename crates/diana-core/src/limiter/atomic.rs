@@ -1,25 +1,25 @@
-//! A token bucket in one atomic word, whose parameters can change while threads are taking from it.
+//! A token bucket in one atomic word, whose parameters can change while threads take from it.
 //!
 //! # How it works
-//! The state is one word, so taking is a compare-and-swap. The parameters stand beside it in words of their own, and a
-//! sequence number tells which belong together: it is odd while they change. Who takes reads the sequence, everything
-//! else, and the sequence again; if both are the same, all of it belongs together.
+//! The state is one word, so taking is a compare-and-swap. The parameters are in separate words beside it, and a
+//! sequence number tells which belong together (a seqlock): it is odd while they change. A taking thread reads the
+//! sequence, everything else, and the sequence again; if both are the same, all values belong together.
 //!
-//! One gap is left: a thread may read everything, sleep while the parameters change, and then swap in what it worked
-//! out under the old ones, if the word happens to look the same. So the word is masked with a number of its generation:
-//! words of different generations differ in their highest bits, which would be decades of time.
+//! One race is left: a thread may read everything, be descheduled while the parameters change, and then swap in a state
+//! computed with the old ones, if the word happens to be the same. So the word is masked with a number of its
+//! generation: words of different generations differ in their highest bits, which would be decades of time.
 //!
 //! # What always holds (tests in limiter/atomic/loom.rs)
-//! - Every grant is counted under the parameters that it was worked out with, or carried over to the new ones.
-//! - While the bucket is closed (sequence odd), nobody takes from it.
+//! - Every grant is counted under the parameters that it was computed with, or migrated to the new ones.
+//! - While the bucket is closed (sequence odd), no thread takes from it.
 
 use crate::Timestamp;
-use crate::algorithm::token_bucket::OneWordBucket;
+use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// A token bucket in one atomic word. Closed, it holds nothing, and every call answers `None`.
+/// A token bucket in one atomic word. While it is closed it is empty, and every call returns `None`.
 ///
-/// All of it is on one cache line, so that a check touches one.
+/// It fits one cache line, so that a check touches only one.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct AtomicBucket {
@@ -32,12 +32,12 @@ pub(crate) struct AtomicBucket {
     limit: AtomicU64,
 }
 
-/// The word while closed: a time at the other end of the range from any that a bucket has, charges without end aside.
+/// The word while closed: a time at the other end of the range from any bucket's, except after unbounded charges.
 const CLOSED: u64 = u64::MAX;
 
 impl AtomicBucket {
-    /// A bucket that nobody has taken from.
-    pub(crate) fn open_with(bucket: &OneWordBucket) -> Self {
+    /// Creates an unused bucket.
+    pub(crate) fn open_with(bucket: &PackedBucket) -> Self {
         let (interval, limit) = bucket.parameters();
         Self {
             sequence: AtomicU64::new(0),
@@ -48,7 +48,7 @@ impl AtomicBucket {
         }
     }
 
-    /// A bucket that is closed until it is [opened](Self::open).
+    /// Creates a bucket that is closed until it is [opened](Self::open).
     pub(crate) fn closed() -> Self {
         Self {
             sequence: AtomicU64::new(1),
@@ -59,9 +59,9 @@ impl AtomicBucket {
         }
     }
 
-    /// Works on the state; what `work` makes of it is swapped in as one step. `None` if the bucket is closed.
+    /// Applies `work` to the state in one atomic step. Returns `None` if the bucket is closed.
     #[inline(always)]
-    pub(crate) fn update<R>(&self, mut work: impl FnMut(&OneWordBucket, &mut u64) -> R) -> Option<R> {
+    pub(crate) fn update<R>(&self, mut work: impl FnMut(&PackedBucket, &mut u64) -> R) -> Option<R> {
         loop {
             let sequence = self.sequence.load(Ordering::Acquire);
             if sequence & 1 == 1 {
@@ -69,7 +69,7 @@ impl AtomicBucket {
             }
             let word = self.word.load(Ordering::Acquire);
             let mask = self.mask.load(Ordering::Relaxed);
-            let bucket = OneWordBucket::from_parameters(
+            let bucket = PackedBucket::from_parameters(
                 self.interval.load(Ordering::Relaxed),
                 self.limit.load(Ordering::Relaxed),
             );
@@ -90,8 +90,8 @@ impl AtomicBucket {
         }
     }
 
-    /// Closes the bucket and tells what was in it. Only one thread at a time may close and open.
-    pub(crate) fn close(&self) -> Option<(OneWordBucket, u64)> {
+    /// Closes the bucket and returns its content. Only one thread at a time may close and open.
+    pub(crate) fn close(&self) -> Option<(PackedBucket, u64)> {
         let sequence = self.sequence.load(Ordering::Relaxed);
         if sequence & 1 == 1 {
             return None;
@@ -100,12 +100,12 @@ impl AtomicBucket {
         fence(Ordering::Release);
         let word = self.word.swap(CLOSED, Ordering::AcqRel);
         let bucket =
-            OneWordBucket::from_parameters(self.interval.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
+            PackedBucket::from_parameters(self.interval.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
         Some((bucket, word ^ self.mask.load(Ordering::Relaxed)))
     }
 
-    /// Opens a closed bucket with new parameters and the state that belongs to them.
-    pub(crate) fn open(&self, bucket: &OneWordBucket, full_at: u64) {
+    /// Opens a closed bucket with new parameters and their state.
+    pub(crate) fn open(&self, bucket: &PackedBucket, full_at: u64) {
         let sequence = self.sequence.load(Ordering::Relaxed) + 1;
         let (interval, limit) = bucket.parameters();
         self.interval.store(interval, Ordering::Relaxed);
@@ -115,8 +115,8 @@ impl AtomicBucket {
         self.sequence.store(sequence, Ordering::Release);
     }
 
-    /// Goes on with other parameters; what is in use is kept, clamped. `false` if the bucket is closed.
-    pub(crate) fn change(&self, bucket: &OneWordBucket, now: Timestamp) -> bool {
+    /// Changes the parameters; the usage is kept, clamped. Returns `false` if the bucket is closed.
+    pub(crate) fn change(&self, bucket: &PackedBucket, now: Timestamp) -> bool {
         let Some((old, mut full_at)) = self.close() else { return false };
         if *bucket != old {
             crate::Algorithm::rescale(bucket, &mut full_at, &old, now);
@@ -126,8 +126,7 @@ impl AtomicBucket {
     }
 }
 
-/// What words of one generation are masked with: nothing for the first, then multiples of the golden ratio, which keep
-/// far away from each other.
+/// The mask of the words of one generation: 0 for the first, then multiples of the golden ratio, which are far apart.
 fn mask(sequence: u64) -> u64 {
     sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -1,9 +1,9 @@
-//! The state of a single limit: in an atomic word where the algorithm has such a form, behind a lock otherwise.
+//! The state of a single limit: in an atomic word if the algorithm has that form, behind a lock otherwise.
 
 use super::atomic::AtomicBucket;
 use crate::algorithm::Packed;
 use crate::algorithm::erased::AnyAlgorithm;
-use crate::algorithm::token_bucket::OneWordBucket;
+use crate::algorithm::token_bucket::PackedBucket;
 use crate::sync::Mutex;
 use crate::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Status, Timestamp, Waiting};
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use std::fmt::Debug;
 #[derive(Debug)]
 pub(crate) struct Cell {
     fast: AtomicBucket,
-    /// What is in force while `fast` is closed. Whoever changes the limit holds this lock.
+    /// The active state while `fast` is closed. Locked while the limit is changed.
     slow: Mutex<Option<Box<dyn AnyState>>>,
 }
 
@@ -24,10 +24,10 @@ impl Cell {
         }
     }
 
-    /// Takes, if the algorithm in force has one word.
-    // Inlined whole, so that who asks only whether it was granted does not pay for working out the rest.
+    /// Takes, if the active algorithm has a one-word state.
+    // Fully inlined, so that a caller that only checks `is_granted` does not pay for computing the rest.
     #[inline(always)]
-    pub(crate) fn take_one_word(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Option<Answer> {
+    pub(crate) fn take_packed(&self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Option<Answer> {
         self.fast.update(|bucket, state| bucket.answer(state, now, cost, max_wait))
     }
 
@@ -35,7 +35,7 @@ impl Cell {
         self.with(|bucket, state| bucket.answer(state, now, cost, max_wait), |held| held.take(now, cost, max_wait))
     }
 
-    /// Takes as of the first moment from `since` to `now` at which there is room.
+    /// Takes as of the first instant from `since` to `now` at which the limit allows it.
     pub(crate) fn take_since(&self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer {
         self.with(
             |bucket, state| bucket.answer(state, since, cost, MaxWait::up_to(now.since(since))),
@@ -72,7 +72,7 @@ impl Cell {
         self.with(|bucket, state| *state = bucket.fresh(now), |held| held.reset(now));
     }
 
-    /// Begins anew, on another clock.
+    /// Starts again, on another clock.
     pub(crate) fn restart(&self, now: Timestamp) {
         self.with(|bucket, state| *state = bucket.fresh(now), |held| held.restart(now));
     }
@@ -85,7 +85,7 @@ impl Cell {
         self.with(|bucket, _| Algorithm::waiting(bucket), |held| held.waiting())
     }
 
-    /// Goes on with `algorithm`; what is in use is kept, clamped.
+    /// Changes to `algorithm`; the usage is kept, clamped.
     pub(crate) fn change_to(&self, algorithm: &dyn AnyAlgorithm, now: Timestamp) {
         let mut slow = self.slow.lock();
         match (&mut *slow, algorithm.one_word()) {
@@ -108,18 +108,18 @@ impl Cell {
         }
     }
 
-    /// Works on whichever state is in force.
+    /// Works on the active state.
     fn with<R>(
         &self,
-        mut fast: impl FnMut(&OneWordBucket, &mut u64) -> R,
+        mut fast: impl FnMut(&PackedBucket, &mut u64) -> R,
         slow: impl FnOnce(&mut dyn AnyState) -> R,
     ) -> R {
         loop {
             if let Some(result) = self.fast.update(&mut fast) {
                 return result;
             }
-            // Closed: either the lock's state is in force, or somebody is changing the limit and will open it again
-            // before letting go of the lock.
+            // Closed: either the locked state is active, or another thread is changing the limit and will open the
+            // bucket again before it releases the lock.
             if let Some(held) = &mut *self.slow.lock() {
                 return slow(&mut **held);
             }
@@ -131,10 +131,10 @@ fn used(status: Status) -> u64 {
     status.limit.saturating_sub(status.remaining)
 }
 
-/// An algorithm with one state, without its type.
+/// An algorithm with one state, type-erased.
 pub(crate) trait AnyState: Debug + Send {
     fn take(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
-    /// Takes as of the first moment from `since` to `now` at which there is room.
+    /// Takes as of the first instant from `since` to `now` at which the limit allows it.
     fn take_since(&mut self, since: Timestamp, now: Timestamp, cost: Cost) -> Answer;
     fn peek(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer;
     fn charge(&mut self, now: Timestamp, cost: Cost);
@@ -144,7 +144,7 @@ pub(crate) trait AnyState: Debug + Send {
     fn restart(&mut self, now: Timestamp);
     fn status(&mut self, now: Timestamp) -> Status;
     fn waiting(&self) -> Waiting;
-    /// Goes on with `algorithm` if it is of the same kind; `false` if it is not.
+    /// Changes to `algorithm` if it is of the same kind; otherwise returns `false`.
     fn change_to(&mut self, algorithm: &dyn AnyAlgorithm, now: Timestamp) -> bool;
 }
 
@@ -153,7 +153,7 @@ pub(crate) trait AnyState: Debug + Send {
 pub(crate) struct Held<A: Algorithm> {
     algorithm: A,
     state: A::State,
-    /// The latest time that was seen, so that time never goes back.
+    /// The latest time seen, so that time never goes back.
     latest: Timestamp,
 }
 
@@ -179,7 +179,7 @@ impl<A: Algorithm> AnyState for Held<A> {
         self.algorithm.answer(&mut self.state, since, cost, MaxWait::up_to(now.since(since)))
     }
 
-    // A look moves nothing, time neither: whoever comes late may still ask as of a moment before it.
+    // A peek changes nothing, not even the latest time: a late caller may still ask as of an earlier time.
     fn peek(&mut self, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let now = self.latest.max(now);
         let outcome = self.algorithm.peek(&self.state, now, cost, max_wait);

@@ -1,4 +1,4 @@
-//! Reading quotas: `100/s`, `5/10min`, `1 per 200ms`, `100/s burst 200`.
+//! Parses quotas: `100/s`, `5/10min`, `1 per 200ms`, `100/s burst 200`.
 
 use super::{InvalidQuota, Quota, units};
 use std::str::FromStr;
@@ -19,7 +19,7 @@ impl FromStr for Quota {
             .ok_or_else(|| fail("write a count and a time, as `100/s`, `5/10min` or `1 per 200ms`".to_owned()))?;
         let permits = count("count", permits).map_err(fail)?;
         let period = units::parse_nanos(period).map_err(fail)?;
-        // The constructors say what is out of range; the text around it says where that stands.
+        // The constructors report which value is out of range; the text around it reports where it is.
         let within = |error: InvalidQuota| fail(error.to_string());
         let quota = Self::new(permits, Duration::from_nanos(period)).map_err(within)?;
         match burst {
@@ -29,7 +29,7 @@ impl FromStr for Quota {
     }
 }
 
-/// A whole number; underscores may group its digits.
+/// Parses an integer; underscores may group its digits.
 fn count(what: &str, text: &str) -> Result<u64, String> {
     let digits = text.trim().replace('_', "");
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,6 +1,6 @@
-//! Units of time as people write them.
+//! Units of time.
 
-/// Each unit: its nanoseconds, the name that is printed, and every name that is read.
+/// Each unit: its nanoseconds, its printed name, and all accepted names.
 const UNITS: &[(u64, &str, &[&str])] = &[
     (1, "ns", &["ns", "nano", "nanos", "nanosecond", "nanoseconds"]),
     (1_000, "us", &["us", "µs", "micro", "micros", "microsecond", "microseconds"]),
@@ -13,23 +13,23 @@ const UNITS: &[(u64, &str, &[&str])] = &[
     (2_592_000_000_000_000, "month", &["mo", "month", "months"]),
 ];
 
-/// What an error tells people to write.
+/// The units that error messages list.
 pub(crate) const KNOWN: &str = "ns, us, ms, s, min, h, day, week or month";
 
-/// The nanoseconds of one `name`, if it is a unit.
+/// Returns the nanoseconds of one `name`, if it is a unit.
 pub(crate) fn nanos_of(name: &str) -> Option<u64> {
-    // `M` could be a minute, a month or a million: it is none of them.
+    // `M` is ambiguous (minute, month, million), so it is rejected.
     let is_named = |known: &&str| known.eq_ignore_ascii_case(name) && name != "M";
     UNITS.iter().find(|(_, _, names)| names.iter().any(is_named)).map(|unit| unit.0)
 }
 
-/// `nanos` as a count of the largest unit that divides it.
+/// Returns `nanos` as a count of the largest unit that divides it.
 pub(crate) fn shortest(nanos: u64) -> (u64, &'static str) {
     let (unit, name, _) = UNITS.iter().rev().find(|(unit, ..)| nanos.is_multiple_of(*unit)).unwrap_or(&UNITS[0]);
     (nanos / unit, name)
 }
 
-/// A time such as `200ms`, `10 min`, `day` (one of it), as nanoseconds; or what is wrong with it.
+/// Parses a duration such as `200ms`, `10 min`, `day` (one day) to nanoseconds; the error is the problem.
 pub(crate) fn parse_nanos(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

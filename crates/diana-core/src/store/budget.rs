@@ -1,13 +1,13 @@
-//! A ceiling on memory that many tables share.
+//! A memory bound that several tables share.
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// How many bytes of keys' states there may be, and how many there are.
+/// The memory bound for keys' states, and the memory in use.
 #[derive(Debug)]
 pub(crate) struct Budget {
     ceiling: usize,
     used: AtomicUsize,
-    /// 1 after something was refused, until an eighth is free.
+    /// 1 after a reservation failed, until an eighth is free.
     short: AtomicUsize,
 }
 
@@ -16,7 +16,7 @@ impl Budget {
         Self { ceiling, used: AtomicUsize::new(0), short: AtomicUsize::new(0) }
     }
 
-    /// Takes `bytes`, if they stay under the ceiling.
+    /// Reserves `bytes` if they fit within the bound.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let taken = self.used.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|sum| *sum <= self.ceiling)
@@ -27,7 +27,7 @@ impl Budget {
         taken.is_ok()
     }
 
-    /// Whether `bytes` would stay under the ceiling. If not, whoever holds what they do not need should give it back.
+    /// Returns `true` if `bytes` would fit within the bound. If not, tables should release unneeded memory.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let fits = self.used.load(Ordering::Acquire).checked_add(bytes).is_some_and(|sum| sum <= self.ceiling);
         if !fits {
@@ -36,25 +36,25 @@ impl Budget {
         fits
     }
 
-    /// Whether somebody lately got less than they wanted: whoever holds what they do not need should give it back.
+    /// Returns `true` if a recent reservation failed: tables should release unneeded memory.
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed) == 1
     }
 
-    /// Whether one request could come up against the ceiling: less than a sixteenth, or less than 64 KiB, is free.
+    /// Returns `true` if one request could reach the bound: less than a sixteenth, or less than 64 KiB, is free.
     #[inline]
     pub(crate) fn is_nearly_used_up(&self) -> bool {
         let free = self.ceiling.saturating_sub(self.used.load(Ordering::Relaxed));
         free < (self.ceiling / 16).max(64 << 10)
     }
 
-    /// Takes `bytes` that are in use already, over the ceiling or not; tells whether they stay under it.
+    /// Records `bytes` that are already in use, even over the bound; returns whether they fit within it.
     pub(crate) fn record(&self, bytes: usize) -> bool {
         self.used.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) <= self.ceiling
     }
 
-    /// Gives `bytes` back.
+    /// Releases `bytes`.
     pub(crate) fn release(&self, bytes: usize) {
         let left = self.used.fetch_sub(bytes, Ordering::AcqRel).saturating_sub(bytes);
         if self.is_short() && left < self.ceiling - self.ceiling / 8 {

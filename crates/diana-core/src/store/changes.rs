@@ -1,38 +1,38 @@
-//! Which versions of its limits a store has seen, and when they changed.
+//! The versions of its limits that a store has seen, and when they changed.
 //!
-//! Each shard has a table for each limit, which it begins or changes when it is next asked. So that all of them agree on when
-//! a limit changed, also those that had no key of it yet, the first that sees a new version writes it down here.
+//! Each shard has a table for each limit, which it creates or changes at its next ask. So that all shards agree on when
+//! a limit changed, including those without a key of it, the first that sees a new version records it in this module.
 //!
-//! It matters in the very microsecond of a change only, and only to Guava's limiters
-//! ([`carries_fresh`](crate::Algorithm::carries_fresh)): so only the changes of one microsecond are kept.
+//! The time matters only within the microsecond of a change, and only to Guava's limiters
+//! ([`carries_fresh`](crate::Algorithm::carries_fresh)), so only the changes of one microsecond are kept.
 
 use crate::sync::Mutex;
 use crate::{Limit, LimitId, Timestamp};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashMap;
 
-/// The most changes of one microsecond that are told apart.
+/// The maximum number of changes that are distinguished within one microsecond.
 const MOST: usize = 4;
 
-/// The changes that lead to a version of a limit: each what it changed to, and when.
+/// The changes that lead to a version of a limit: each with its new version and its time.
 pub(super) type Path = SmallVec<[(Limit, Timestamp); 1]>;
 
-/// What a store has seen of its limits.
+/// The versions of all limits that a store has seen.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     limits: Mutex<HashMap<LimitId, Seen>>,
 }
 
-/// What a store has seen of one limit.
+/// The versions of one limit that a store has seen.
 #[derive(Debug)]
 struct Seen {
     newest: Limit,
-    /// What it was before the changes of the last microsecond in which it changed, each with when it ceased to be so.
+    /// The versions before the changes of the last microsecond with a change, each with when it was replaced.
     before: SmallVec<[(Limit, Timestamp); 1]>,
 }
 
 impl Changes {
-    /// How a table begins that is asked for `limit` at `now`: as what, and what it then changes to.
+    /// Returns the version with which a new table for `limit` starts at `now`, and the changes to apply to it.
     pub(super) fn begin(&self, limit: &Limit, now: Timestamp) -> (Limit, Path) {
         let mut limits = self.limits.lock();
         let seen = limits.entry(limit.id()).or_insert_with(|| Seen::new(limit));
@@ -45,19 +45,19 @@ impl Changes {
         }
     }
 
-    /// The changes over which a table of `version` comes to `limit`, which is newer.
+    /// Returns the changes from `version` of a table to `limit`, which is newer.
     pub(super) fn since(&self, version: u64, limit: &Limit, now: Timestamp) -> Path {
         let mut limits = self.limits.lock();
         let seen = limits.entry(limit.id()).or_insert_with(|| Seen::new(limit));
         seen.see(limit, now);
         match seen.path(version) {
             path if path.last().is_some_and(|(last, _)| last.version() == limit.version()) => path,
-            // It has gone on since, or the changes were too many.
+            // The limit has changed again since, or there were too many changes.
             _ => smallvec![(limit.clone(), now)],
         }
     }
 
-    /// Forgets a limit.
+    /// Drops a limit.
     pub(super) fn forget(&self, limit: LimitId) {
         self.limits.lock().remove(&limit);
     }
@@ -68,7 +68,7 @@ impl Seen {
         Self { newest: limit.clone(), before: SmallVec::new() }
     }
 
-    /// Writes down that `limit` was seen at `now`.
+    /// Records that `limit` was seen at `now`.
     fn see(&mut self, limit: &Limit, now: Timestamp) {
         if limit.version() <= self.newest.version() {
             return;

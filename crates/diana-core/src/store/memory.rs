@@ -1,8 +1,8 @@
 //! The in-process store: every limit's keys, sharded by key.
 //!
-//! A shard is one lock over the keys of *all* limits whose hash leads to it. So the limits of one key (100/s and
-//! 20,000/h for the same account) are one lock together, and a request that spans keys takes a few locks in ascending
-//! order, looks at everything, and charges only if all agree. That is all there is to all-or-nothing.
+//! A shard is one lock over the keys of *all* limits with the same hash bits. So the limits of one key (100/s and
+//! 20,000/h for the same account) share one lock, and a request that spans keys takes a few locks in ascending order,
+//! checks everything, and charges only if all limits grant. That makes a decision all or nothing.
 
 use super::budget::Budget;
 use super::changes::Changes;
@@ -17,7 +17,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// How a table of keys is set up: its memory, its locks, and what happens when it is full.
+/// Options of a table of keys: its memory, its locks, and what happens when it is full.
 ///
 /// ```
 /// use diana_core::{OnFull, TableOptions};
@@ -33,26 +33,26 @@ pub struct TableOptions {
 }
 
 impl Default for TableOptions {
-    /// 64 MiB (some three million token buckets), shared counts beyond that, 64 shards.
+    /// 64 MiB (some three million token buckets), shared counts when that is full, 64 shards.
     fn default() -> Self {
         Self { memory: 64 << 20, on_full: OnFull::default(), shards: 64 }
     }
 }
 
 impl TableOptions {
-    /// The ceiling on the memory of all keys together, in bytes. (The locks and shared counts are extra, and fixed.)
+    /// Sets the memory bound for all keys together, in bytes. (The locks and shared counts are extra, and fixed.)
     #[must_use]
     pub fn memory(self, bytes: usize) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// What happens to new keys when the ceiling is reached and every entry matters.
+    /// Sets what happens to new keys when the bound is reached and no entry can be dropped.
     #[must_use]
     pub fn on_full(self, on_full: OnFull) -> Self {
         Self { on_full, ..self }
     }
 
-    /// How many locks there are: rounded up to a power of two, 256 at most. More suit more threads.
+    /// Sets the number of locks: rounded up to a power of two, at most 256. More threads need more.
     #[must_use]
     pub fn shards(self, count: usize) -> Self {
         Self { shards: count.max(1), ..self }
@@ -71,7 +71,7 @@ impl TableOptions {
     }
 }
 
-/// The store that keeps its counts in this process.
+/// A store that keeps its counts in this process.
 ///
 /// ```
 /// use diana_core::{Ask, Limit, LocalStore, MemoryStore, MaxWait, Quota, Timestamp, TokenBucket};
@@ -97,11 +97,11 @@ pub struct MemoryStore {
     changes: Changes,
 }
 
-/// The keys of all limits whose hash leads to one lock.
+/// The keys of all limits that one lock guards.
 #[derive(Debug, Default)]
 struct Shard {
     limits: HashMap<LimitId, LimitKeys, BuildHasherDefault<IdHasher>>,
-    /// The limits in some order, and whose turn it is to look for keys that can go.
+    /// The limits in some order, and the next one to scan for keys that can be dropped.
     order: Vec<LimitId>,
     turn: usize,
 }
@@ -112,24 +112,24 @@ struct LimitKeys {
     keys: Keys,
 }
 
-/// An ask, and where it leads.
+/// An ask and its location.
 struct Place {
     hash: u64,
     shard: usize,
-    /// The ask that asks for the same count and is charged for both, if that is an earlier one.
+    /// The earlier ask with the same count, which is charged for both, if any.
     same_as: Option<usize>,
 }
 
-/// How the keys of a limit are come by: `MemoryStore::keys` or `keys_to_look_at`.
+/// How the keys of a limit are looked up: `MemoryStore::keys` or `keys_to_look_at`.
 type FindKeys = for<'a> fn(&MemoryStore, &'a mut Shard, &Limit, Timestamp) -> &'a mut Keys;
 type Answers = SmallVec<[Answer; 8]>;
 type Places = SmallVec<[Place; 8]>;
-/// What asks' keys were before they were charged, by the number of the ask; nothing where a refund is to put it back.
+/// The states of keys before they were charged, by the index of the ask; `None` if a refund restores the state.
 type Saved = SmallVec<[(usize, Option<Box<dyn Any>>); 4]>;
 type Locked<'a> = SmallVec<[(usize, MutexGuard<'a, Shard>); 8]>;
 
 impl Shard {
-    /// One limit at a time looks for keys that can go: one limit's dead keys must not keep another's living ones out.
+    /// Lets one limit at a time scan for keys to drop: one limit's idle keys must not exclude another's active ones.
     #[cold]
     fn look_around(&mut self, now: Timestamp) {
         self.turn = (self.turn + 1) % self.order.len().max(1);
@@ -147,7 +147,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(options: TableOptions) -> Self {
         Self {
             shards: Shards::new(options.shard_count(), Shard::default),
@@ -157,31 +157,31 @@ impl MemoryStore {
         }
     }
 
-    /// How many keys are kept, over all limits.
+    /// The number of stored keys over all limits.
     pub fn len(&self) -> usize {
         self.shards.each().map(|shard| shard.limits.values().map(|limit| limit.keys.len()).sum::<usize>()).sum()
     }
 
-    /// Whether no key is kept.
+    /// Returns `true` if no key is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that the keys take.
+    /// The memory of the keys in bytes.
     pub fn memory_used(&self) -> usize {
         self.budget.used()
     }
 
-    /// Looks at every entry and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
+    /// Scans all entries and drops those that equal a fresh one. Insertions do it incrementally; use it at idle times.
     pub fn reclaim(&self, now: Timestamp) {
         for mut shard in self.shards.each() {
             shard.limits.values_mut().for_each(|limit| limit.keys.reclaim(now));
         }
     }
 
-    /// Takes what `ask` asks for, by somebody who would have asked at `since`, had it not been woken late: what
-    /// [`Limiter::check_since`](crate::Limiter::check_since) is for one limiter. The turn is `since` and the answer's
-    /// [`wait`](Answer::wait); it may lie in the past.
+    /// Takes `ask` for a caller that was due at `since` but was woken late:
+    /// [`Limiter::check_since`](crate::Limiter::check_since) for a store. The permits are taken as of `since` plus the
+    /// answer's [`wait`](Answer::wait), which may be in the past.
     ///
     /// ```
     /// use diana_core::{Ask, Limit, MemoryStore, MaxWait, Timestamp, TokenBucket};
@@ -206,18 +206,18 @@ impl MemoryStore {
         self.keys(&mut shard, ask.limit, now).take_since(hash, since, now, ask.cost, max_wait)
     }
 
-    /// Tells `limit` how one answer to a request for `key` came out. Only a limit that [adapts](crate::Adaptive) learns from it.
+    /// Reports the result of one response for `key` to `limit`. Only an [adaptive](crate::Adaptive) limit uses it.
     pub fn observe(&self, limit: &Limit, key: &[u8], now: Timestamp, sample: &Sample) {
         let hash = self.shards.hash(key);
         let mut shard = self.shards.lock(hash);
         let known = shard.limits.contains_key(&limit.id());
-        // What has been forgotten is not begun anew for something that comes late.
+        // A late sample does not recreate a limit that was dropped.
         if known && self.keys(&mut shard, limit, now).is_of_kind(limit.erased()) {
             self.keys(&mut shard, limit, now).observe(hash, now, sample);
         }
     }
 
-    /// Finds each ask's place, and which asks ask for the same count.
+    /// Finds the location of each ask, and which asks use the same count.
     fn places(&self, asks: &[Ask<'_>]) -> Places {
         let mut places = Places::with_capacity(asks.len());
         for (index, ask) in asks.iter().enumerate() {
@@ -228,7 +228,7 @@ impl MemoryStore {
         places
     }
 
-    /// Locks every shard that is led to, in ascending order.
+    /// Locks every shard of `places`, in ascending order.
     fn lock(&self, places: &Places) -> Locked<'_> {
         let mut indexes: SmallVec<[usize; 8]> = places.iter().map(|place| place.shard).collect();
         indexes.sort_unstable();
@@ -236,7 +236,7 @@ impl MemoryStore {
         indexes.into_iter().map(|index| (index, self.shards.lock_at(index))).collect()
     }
 
-    /// The keys of `limit` in a shard, for one who takes or gives: if memory is short, that is paid for with a look around.
+    /// The keys of `limit` in a shard, for a change: if memory is short, this also scans for keys to drop.
     fn keys<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         if self.budget.is_short() {
             shard.look_around(now);
@@ -244,9 +244,9 @@ impl MemoryStore {
         self.keys_to_look_at(shard, limit, now)
     }
 
-    /// The keys of `limit` in a shard: begun if they are new, changed if the limit has.
+    /// The keys of `limit` in a shard: created if they are new, changed if the limit has changed.
     ///
-    /// Who only looks may look ahead, so nothing is dropped that could go by then.
+    /// A read may be for a future time, so it drops nothing.
     fn keys_to_look_at<'a>(&self, shard: &'a mut Shard, limit: &Limit, now: Timestamp) -> &'a mut Keys {
         let entry = shard.limits.entry(limit.id()).or_insert_with(|| {
             shard.order.push(limit.id());
@@ -266,7 +266,7 @@ impl MemoryStore {
         &mut entry.keys
     }
 
-    /// What `ask` gets of each ask; one that asks for the same count as an earlier one gets what that one got.
+    /// Calls `ask` for each ask; one with the same count as an earlier one gets that one's answer.
     fn answers(
         &self,
         find: FindKeys,
@@ -282,8 +282,8 @@ impl MemoryStore {
                 Some(first) => answers[first],
                 None => {
                     let keys = find(self, shard_of(locked, place), asks[index].limit, now);
-                    let (cost, own_patience) = charge_of(asks, places, index);
-                    ask(keys, place.hash, cost, own_patience)
+                    let (cost, own_max_wait) = charge_of(asks, places, index);
+                    ask(keys, place.hash, cost, own_max_wait)
                 }
             };
             answers.push(answer);
@@ -297,23 +297,23 @@ impl MemoryStore {
         let mut locked = self.lock(&places);
         let peek = |keys: &mut Keys, hash, cost, own: MaxWait| keys.peek(hash, now, cost, own.min(max_wait));
         let all_grant = places.iter().enumerate().all(|(index, place)| {
-            let (cost, own_patience) = charge_of(asks, &places, index);
+            let (cost, own_max_wait) = charge_of(asks, &places, index);
             place.same_as.is_some()
                 || self.keys(shard_of(&mut locked, place), asks[index].limit, now).grants(
                     place.hash,
                     now,
                     cost,
-                    own_patience.min(max_wait),
+                    own_max_wait.min(max_wait),
                 )
         });
         if !all_grant {
             let seen = self.answers(Self::keys, asks, &places, &mut locked, now, peek);
-            // In a table that was full, the second look may have made room.
+            // In a table that was full, the second lookup may have freed memory.
             if !seen.is_granted() {
                 return seen;
             }
         }
-        // Near the ceiling, there may be room for one new key and not for two, which is known only then.
+        // Near the bound there may be memory for one new key but not for two, which is known only while charging.
         let mut saved = Saved::new();
         if self.budget.is_nearly_used_up() {
             for (index, place) in places.iter().enumerate().filter(|(_, place)| place.same_as.is_none()) {
@@ -327,7 +327,7 @@ impl MemoryStore {
             return taken;
         }
         if saved.is_empty() {
-            // One key's own memory was more than all that was free.
+            // One key's heap memory exceeded all free memory.
             self.give_back(asks, &places, &mut locked, &taken, now);
         }
         for (index, before) in saved {
@@ -354,12 +354,12 @@ impl MemoryStore {
     ) {
         for ((ask, place), answer) in asks.iter().zip(places).zip(decision.answers()) {
             let (None, Some(receipt)) = (place.same_as, answer.receipt()) else { continue };
-            // What has been forgotten is not begun anew for something that comes back late.
+            // A late refund does not recreate a limit that was dropped.
             if !shard_of(locked, place).limits.contains_key(&ask.limit.id()) {
                 continue;
             }
             let keys = self.keys(shard_of(locked, place), ask.limit, now);
-            // A receipt means something only to the kind of algorithm that wrote it.
+            // A receipt is valid only for the kind of algorithm that created it.
             if keys.is_of_kind(ask.limit.erased()) {
                 keys.refund(place.hash, now, &receipt);
             }
@@ -367,7 +367,7 @@ impl MemoryStore {
     }
 }
 
-/// What the ask at `index` is charged, and how long it waits: the most that anybody asks of the same count, and the least.
+/// What the ask at `index` is charged: the highest cost and the shortest maximum wait of all asks with its count.
 fn charge_of(asks: &[Ask<'_>], places: &Places, index: usize) -> (Cost, MaxWait) {
     let same = asks.iter().zip(places).filter(|(_, place)| place.same_as == Some(index));
     let Ask { cost, max_wait, .. } = asks[index];
@@ -382,7 +382,7 @@ fn shard_of<'a>(locked: &'a mut Locked<'_>, place: &Place) -> &'a mut Shard {
 
 impl LocalStore for MemoryStore {
     fn decide(&self, asks: &[Ask<'_>], now: Timestamp, max_wait: MaxWait) -> Decision {
-        // One ask needs no second look, and is what most requests are.
+        // A single ask, the most common case, needs no second lookup.
         if let [ask] = asks {
             let hash = self.shards.hash(ask.key);
             let mut shard = self.shards.lock(hash);
@@ -419,7 +419,7 @@ impl LocalStore for MemoryStore {
         self.keys(&mut shard, limit, now).reset(hash, now);
     }
 
-    /// Drops all counts of a limit that is no longer in use.
+    /// Drops all counts of a limit that is no longer used.
     fn forget(&self, limit: &Limit) {
         for mut shard in self.shards.each() {
             shard.limits.remove(&limit.id());
@@ -429,7 +429,7 @@ impl LocalStore for MemoryStore {
     }
 }
 
-/// Limits are numbered by us, one after the other: spreading the bits is all the hash they need.
+/// Limit ids are sequential numbers assigned by this crate: spreading their bits is enough of a hash.
 #[derive(Debug, Default)]
 struct IdHasher(u64);
 

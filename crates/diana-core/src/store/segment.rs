@@ -1,8 +1,8 @@
-//! A small block of keys in hash order: what a table is made of.
+//! A small block of keys in hash order: the building block of a table.
 //!
 //! # How it works
-//! Open addressing, with the entries in the order of their hashes. A hash's *home* is a place in proportion to it, so
-//! homes are in hash order as well, and an entry stands at its home or a little to the right of it:
+//! Open addressing, with the entries in the order of their hashes. A hash's *home* is a slot in proportion to it, so
+//! homes are in hash order as well, and an entry is at its home or a little to the right of it:
 //!
 //! ```text
 //!   home of h = h × homes / 2³²
@@ -11,22 +11,22 @@
 //!   └────┴────┴────┴────┴────┴────┴────┴────┴────┘   stop at the first empty place or larger hash
 //! ```
 //!
-//! # Why not a hash map from the shelf
-//! Those double. A table that has just doubled is half empty, so over all sizes a key costs 1.7 times its entry, and the
-//! doubling copies everything at once. Here the number of homes is any number (the home is a product, not a mask), so
-//! a segment grows by a quarter and stays four fifths full; the order means that growing is one pass from left to right,
-//! and that a search for an absent key ends early even when the segment is nearly full. A segment is small, so no growth
-//! copies much.
+//! # Why not a standard hash map
+//! Those double. A table that has just doubled is half empty, so over all sizes a key costs 1.7 times its entry, and
+//! doubling copies everything at once. In a segment the number of homes is arbitrary (the home is a product, not a
+//! mask), so it grows by a quarter and stays four fifths full; the order means that growing is one pass from left to
+//! right, and that a search for an absent key ends early even when the segment is nearly full. A segment is small, so
+//! no growth copies much.
 //!
 //! # What always holds (store/segment/tests.rs)
-//! - Occupied places are in the order of the low 32 bits of their hashes, none left of its home, no empty place between
+//! - Occupied slots are in the order of the low 32 bits of their hashes, none left of its home, no empty slot between
 //!   an entry and its home.
-//! - An entry's hash is not 0: that marks an empty place.
+//! - An entry's hash is not 0: that marks an empty slot.
 
 use crate::Timestamp;
 use std::mem;
 
-/// One place: a key's hash, and its state.
+/// One slot: a key's hash, and its state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slot<S> {
     hash: u64,
@@ -39,36 +39,36 @@ pub(crate) struct Segment<S> {
     slots: Box<[Slot<S>]>,
     homes: u32,
     len: u32,
-    /// Which parameters the states were last kept under; see `Table::change`.
+    /// The version of the parameters of the states; see `Table::change`.
     pub(crate) version: u32,
-    /// How many bits of the directory lead here.
+    /// The number of directory bits that select this segment.
     pub(crate) depth: u32,
-    /// When it was last looked through for states that can go.
+    /// When it was last scanned for states to drop.
     pub(crate) swept: Timestamp,
 }
 
-/// What a segment can't take in without growing.
+/// The segment must grow before it can take another key.
 #[derive(Debug)]
 pub(crate) struct Full;
 
-/// A segment has at most this many homes; beyond that it splits in two.
+/// The maximum number of homes; a larger segment splits in two.
 pub(crate) const MAX_HOMES: u32 = 1024;
-/// A new segment has room for a handful of keys.
+/// The number of homes of a new segment.
 const MIN_HOMES: u32 = 8;
 
 impl<S: Default> Segment<S> {
-    /// A segment without any place, which costs no memory.
+    /// Creates a segment without slots, which takes no memory.
     pub(crate) fn empty() -> Self {
         Self { slots: Box::default(), homes: 0, len: 0, version: 0, depth: 0, swept: Timestamp::EPOCH }
     }
 
-    /// A segment with `homes` homes and `places` places: some lie behind the last home, for those that get pushed there.
+    /// Creates a segment with `homes` homes and `places` slots: some are after the last home, for displaced entries.
     fn with_places(homes: u32, places: usize, version: u32, depth: u32) -> Self {
         let slots = (0..places).map(|_| Slot::default()).collect();
         Self { slots, homes, len: 0, version, depth, swept: Timestamp::EPOCH }
     }
 
-    /// Bytes that a segment with `homes` homes takes, as a rule.
+    /// The usual size in bytes of a segment with `homes` homes.
     pub(crate) fn bytes_of(homes: u32) -> usize {
         places(homes) * size_of::<Slot<S>>()
     }
@@ -99,12 +99,12 @@ impl<S: Default> Segment<S> {
         Some(&self.slots[place].state)
     }
 
-    /// Whether it should grow before it takes in another key: beyond nine tenths, runs of neighbours become long.
+    /// Returns `true` if it should grow before the next insertion: over nine tenths, probe sequences become long.
     pub(crate) fn is_full(&self) -> bool {
         u64::from(self.len) * 10 >= u64::from(self.homes) * 9
     }
 
-    /// Puts in a key that is not there yet.
+    /// Inserts a key that is absent.
     pub(crate) fn insert(&mut self, hash: u64, state: S) -> Result<(), (Full, S)> {
         if self.is_full() {
             return Err((Full, state));
@@ -119,7 +119,7 @@ impl<S: Default> Segment<S> {
         Ok(())
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub(crate) fn remove(&mut self, hash: u64) -> Option<S> {
         let mut place = self.search(hash).ok()?;
         let removed = mem::take(&mut self.slots[place]);
@@ -131,9 +131,9 @@ impl<S: Default> Segment<S> {
         Some(removed.state)
     }
 
-    /// Drops every key whose state `keep` does not want.
+    /// Drops every key for which `keep` returns `false`.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut S) -> bool) {
-        // Whoever stays can only move left, so one pass in place does it.
+        // Remaining entries can only move left, so one pass in place is enough.
         let (mut next, mut len) = (0, 0);
         for place in 0..self.slots.len() {
             if self.slots[place].hash == 0 {
@@ -156,12 +156,12 @@ impl<S: Default> Segment<S> {
         self.slots.iter_mut().filter(|slot| slot.hash != 0).map(|slot| (slot.hash, &mut slot.state))
     }
 
-    /// Takes everything out, in hash order.
+    /// Takes all entries out, in hash order.
     pub(crate) fn into_entries(self) -> impl Iterator<Item = (u64, S)> {
         self.slots.into_iter().filter(|slot| slot.hash != 0).map(|slot| (slot.hash, slot.state))
     }
 
-    /// The same keys in a segment with `homes` homes.
+    /// Returns the same keys in a segment with `homes` homes.
     pub(crate) fn resized(self, homes: u32) -> Self {
         let (version, depth) = (self.version, self.depth);
         let mut target = Filling::new(self.hashes(), homes, version, depth);
@@ -171,7 +171,7 @@ impl<S: Default> Segment<S> {
         target.segment
     }
 
-    /// The keys in two segments: those without and those with `bit` in their hash.
+    /// Splits the keys into two segments: those without and those with `bit` in their hash.
     pub(crate) fn split(self, bit: u64) -> (Self, Self) {
         let (version, depth) = (self.version, self.depth + 1);
         let ones = self.hashes().filter(|hash| hash & bit != 0).count();
@@ -191,24 +191,24 @@ impl<S: Default> Segment<S> {
         self.slots.iter().map(|slot| slot.hash).filter(|hash| *hash != 0)
     }
 
-    /// The next size up: double while small, then by a quarter. `None` if it would be too large, and must split.
+    /// The next larger size: double while small, then by a quarter. `None` if that is too large, and it must split.
     pub(crate) fn next_homes(&self) -> Option<u32> {
         let homes = if self.homes < 64 { (self.homes * 2).max(MIN_HOMES) } else { self.homes + self.homes / 4 };
         (homes <= MAX_HOMES).then_some(homes)
     }
 
-    /// Bytes that the next size up takes, or both halves of a split.
+    /// The bytes of the next larger size, or of both halves of a split.
     pub(crate) fn bytes_to_grow(&self) -> usize {
         let half = Self::homes_for(self.len / 2 + 1);
         self.next_homes().map_or(2 * Self::bytes_of(half), Self::bytes_of)
     }
 
-    /// A size in which `len` keys take three quarters of the homes.
+    /// The size at which `len` keys take three quarters of the homes.
     pub(crate) fn homes_for(len: u32) -> u32 {
         (len + len / 3 + 1).max(MIN_HOMES)
     }
 
-    /// Where the key with `hash` is, or where it belongs.
+    /// The slot of the key with `hash`, or the slot at which to insert it.
     #[inline(always)]
     fn search(&self, hash: u64) -> Result<usize, usize> {
         let mut place = home(hash, self.homes);
@@ -229,14 +229,14 @@ impl<S: Default> Segment<S> {
     }
 }
 
-/// A segment that is filled from left to right, in hash order.
+/// A segment that is being filled from left to right, in hash order.
 struct Filling<S> {
     segment: Segment<S>,
     end: usize,
 }
 
 impl<S: Default> Filling<S> {
-    /// An empty segment in which all of `hashes` will find a place, and a few more.
+    /// Creates an empty segment with slots for all of `hashes` and a few more.
     fn new(hashes: impl Iterator<Item = u64>, homes: u32, version: u32, depth: u32) -> Self {
         let end = hashes.fold(0, |end, hash| home(hash, homes).max(end) + 1);
         let places = if homes == 0 { 0 } else { places(homes).max(end + 4) };
@@ -251,7 +251,7 @@ impl<S: Default> Filling<S> {
     }
 }
 
-/// How many places go with `homes` homes.
+/// The number of slots for `homes` homes.
 fn places(homes: u32) -> usize {
     homes as usize + (homes as usize / 8).clamp(4, 24)
 }
@@ -261,7 +261,7 @@ fn home(hash: u64, homes: u32) -> usize {
     ((order(hash) * u64::from(homes)) >> 32) as usize
 }
 
-/// What the entries are ordered by; the other half of the hash chooses the shard and the segment.
+/// The sort key of the entries; the other half of the hash selects the shard and the segment.
 #[inline(always)]
 fn order(hash: u64) -> u64 {
     hash & 0xffff_ffff

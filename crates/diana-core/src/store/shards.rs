@@ -1,65 +1,65 @@
-//! Many locks instead of one, and the hash that chooses among them.
+//! Sharded locks, and the hash that selects one.
 
 use crate::sync::{Mutex, MutexGuard};
 use std::hash::{BuildHasher, Hash};
 
-/// The hash of keys. Random for each process, so that nobody outside can make keys collide; fixed under the model
+/// The hasher of keys. Random for each process, so that clients cannot make keys collide; fixed under the model
 /// checkers, which must be able to repeat a run.
 #[cfg(not(any(loom, shuttle)))]
 type Hasher = std::hash::RandomState;
 #[cfg(any(loom, shuttle))]
 type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
-/// The top bits choose the shard; the rest is the table's.
+/// The top bits select the shard; the table uses the rest.
 const SHARD_SHIFT: u32 = 56;
-/// As many shards as the bits above can tell apart.
+/// The number of shards that these bits can select.
 const MAX_SHARDS: usize = 256;
 
-/// Things behind locks of their own, each on cache lines of its own.
+/// Values with one lock each, each on its own cache lines.
 #[derive(Debug)]
 pub(crate) struct Shards<T> {
     shards: Box<[Padded<T>]>,
     hasher: Hasher,
 }
 
-/// Two cache lines each, since the prefetcher fetches them in pairs: neighbours' locks must not travel with ours.
+/// Two cache lines each, since the prefetcher fetches them in pairs: this avoids false sharing between locks.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(Mutex<T>);
 
 impl<T> Shards<T> {
-    /// At least `count` shards, a power of two.
+    /// Creates at least `count` shards, a power of two.
     pub(crate) fn new(count: usize, make: impl FnMut() -> T) -> Self {
         let count = count.min(MAX_SHARDS).next_power_of_two();
         let shards = std::iter::repeat_with(make).take(count).map(|value| Padded(Mutex::new(value))).collect();
         Self { shards, hasher: Hasher::default() }
     }
 
-    /// The 64 bits that stand for `key`. Never 0, which marks an empty place.
+    /// The 64-bit hash of `key`. Never 0, which marks an empty slot.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &(impl Hash + ?Sized)) -> u64 {
         self.hasher.hash_one(key).max(1)
     }
 
-    /// Which shard a hash belongs to.
+    /// The index of the shard of a hash.
     #[inline(always)]
     pub(crate) fn index(&self, hash: u64) -> usize {
         (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)
     }
 
-    /// The shard that `hash` belongs to.
+    /// Locks the shard of `hash`.
     #[inline(always)]
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, T> {
         self.lock_at(self.index(hash))
     }
 
-    /// The shard at `index`. Who locks several locks them in ascending order.
+    /// Locks the shard at `index`. To lock several, lock them in ascending order.
     #[inline(always)]
     pub(crate) fn lock_at(&self, index: usize) -> MutexGuard<'_, T> {
         self.shards[index].0.lock()
     }
 
-    /// Every shard, one after the other.
+    /// Locks each shard in turn.
     pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
         self.shards.iter().map(|shard| shard.0.lock())
     }

@@ -1,25 +1,25 @@
-//! The keys of one limit and their states: found by hash, grown bit by bit, reclaimed bit by bit, under a ceiling.
+//! The keys of one limit and their states: found by hash, grown and reclaimed incrementally, with bounded memory.
 //!
 //! # How it works
-//! A directory, indexed by some bits of the hash, leads to small [segments](super::segment). A segment that is full grows
-//! by a quarter; one that is large splits in two, and the directory tells the halves apart by one bit more. So no
-//! decision pays for copying more than one segment (unless the limit changes to another kind of algorithm, which carries
-//! a whole shard over), and the table is about four fifths full at every size.
+//! A directory, indexed by some bits of the hash, points to small [segments](super::segment). A full segment grows by a
+//! quarter; a large one splits in two, and the directory uses one more bit for the halves. So no decision copies more
+//! than one segment (unless the limit changes to another kind of algorithm, which migrates a whole shard), and the
+//! table is about four fifths full at every size.
 //!
 //! ```text
 //!   hash  ┌ shard ┬── directory ──┬──── order within the segment ────┐
 //!         63     56              32                                  0
 //! ```
 //!
-//! # What is never kept
-//! The key itself: 64 keyed bits stand for it, and two keys that share them share a count (three in a million tables of
-//! ten million keys). A state that equals a fresh one: new keys pay for looking at a few old ones each, so whatever has
-//! come back in full goes within a few hundred insertions.
+//! # What is never stored
+//! The key itself: a 64-bit keyed hash stands for it, and two keys with the same hash share a count (three in a million
+//! tables of ten million keys). A state that equals a fresh one: each new key pays for checking a few old ones, so a
+//! key that is full again is dropped within a few hundred insertions.
 //!
-//! # What is never forgotten
-//! A state that matters. When the memory is used up and every entry matters, new keys go by [`OnFull`]; under
-//! [`OnFull::Share`] they share a fixed number of cells, and a key that is counted in a cell stays with it until that
-//! cell has come back in full, so nobody is forgiven by the table's having room again.
+//! # What is never dropped
+//! A state that differs from a fresh one. When the memory is used up and no entry can be dropped, new keys are handled
+//! by [`OnFull`]; with [`OnFull::Share`] they share a fixed number of cells, and a key that is counted in a cell stays
+//! in it until that cell is full again, so no usage is lost when the table has space again.
 
 use super::budget::Budget;
 use super::segment::Segment;
@@ -37,47 +37,47 @@ use growth::WORTH_ANOTHER_SWEEP;
 use migrate::Past;
 pub(crate) use migrate::Uses;
 
-/// What happens to keys that are new when the memory is used up and every entry matters.
+/// What happens to new keys when the memory is used up and no entry can be dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnFull {
-    /// They share a fixed number of counts. Nobody is locked out for good, and nobody gets more than the limit.
+    /// They share a fixed number of counts. No key is locked out permanently, and no key gets more than the limit.
     #[default]
     Share,
-    /// They are denied, and told to ask again in 10 ms. A charge to them is lost.
+    /// They are denied with a retry after 10 ms. A charge to them is lost.
     Deny,
     /// They are granted and not counted. A charge to them is lost.
     Allow,
 }
 
-/// How many counts the keys share that found no place, for each shard of the table.
+/// The number of counts, per shard of the table, shared by keys without an entry.
 const CELLS: usize = 16;
-/// The directory's bits begin here.
+/// The lowest bit of the directory index.
 const DIRECTORY_SHIFT: u32 = 32;
 
 /// The keys of one limit in one shard.
 ///
-/// In the order in which a decision needs them: what each one writes stands first, beside the shard's lock, so that it
-/// travels between cores with it.
+/// Fields are in the order in which a decision needs them: those that every decision writes come first, beside the
+/// shard's lock, so that they move between cores with it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Table<A: Algorithm> {
-    /// The latest time that was seen, so that time never goes back for a key.
+    /// The latest time seen, so that time never goes back for a key.
     latest: Timestamp,
-    /// Counts changes of the parameters; a segment of an older version is carried over when it is next touched.
+    /// Counts changes of the parameters; a segment of an older version is migrated when it is next touched.
     version: u32,
     algorithm: A,
     directory: Vec<u32>,
-    /// The first one stands here itself: a small table has no other, and is found without a detour.
+    /// The first segment is inline: a small table has no other, and needs no indirection.
     segments: SmallVec<[Segment<A::State>; 1]>,
     past: Vec<Past<A>>,
     cells: Option<Box<[A::State]>>,
     len: usize,
-    /// The segment that is looked at next in search of states that can go, and what has been paid for it.
+    /// The next segment to scan for states to drop, and the looks paid for it.
     hand: usize,
     credit: usize,
     on_full: OnFull,
     budget: Arc<Budget>,
-    /// What this table has taken from the budget.
+    /// The bytes that this table has reserved from the budget.
     bytes: usize,
 }
 
@@ -100,7 +100,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// Keys that are kept.
+    /// The number of stored keys.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -124,8 +124,8 @@ impl<A: Algorithm> Table<A> {
         self.grown(hash, now, answer, before, after)
     }
 
-    /// [`take`](Self::take) by somebody who would have asked at `since`, had it not been woken late; its wait counts from
-    /// `since`. Where the algorithm queues, where a state has memory of its own, or where there is none, it is asked as of now.
+    /// [`take`](Self::take) for a caller that was due at `since` but was woken late; the wait counts from `since`. If
+    /// the algorithm queues, the state has heap memory, or the key has no state, it is asked as of now.
     pub(crate) fn take_since(
         &mut self,
         hash: u64,
@@ -148,15 +148,15 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// Whether [`take`](Self::take) would grant: a peek without working out where the key stands.
+    /// Returns `true` if [`take`](Self::take) would grant: a peek without computing the status.
     pub(crate) fn grants(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> bool {
         self.peek(hash, now, cost, max_wait).is_granted()
     }
 
-    /// What [`take`](Self::take) would answer, and where the key stands before it.
+    /// Returns the answer that [`take`](Self::take) would give, with the status before it.
     #[inline(always)]
     pub(crate) fn peek(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
-        // Not written down: who looks ahead does not make it later for the others.
+        // Not recorded: a peek at a future time must not advance the time of other requests.
         let now = self.latest.max(now);
         let index = self.touch(hash);
         if let Some(state) = self.segments[index].get(hash) {
@@ -166,15 +166,15 @@ impl<A: Algorithm> Table<A> {
             return self.look_at(state, now, cost, max_wait);
         }
         let answer = look(&self.algorithm, &self.fresh(now), now, cost, max_wait);
-        // Whether there is room matters only to those who would be turned away. Making it changes no answer, as long as
-        // only what can go by now goes, and not what could go by then.
+        // Free memory matters only to requests that would be denied without it. Freeing some changes no answer, as long
+        // as only states that can be dropped now are dropped, not those that could be at the future time.
         if self.on_full == OnFull::Deny && answer.is_granted() && !self.has_room(hash, self.latest) {
-            return self.turned_away(now);
+            return self.denied_full(now);
         }
         answer
     }
 
-    /// Takes `cost` without asking.
+    /// Charges `cost` unconditionally.
     pub(crate) fn charge(&mut self, hash: u64, now: Timestamp, cost: Cost) {
         let now = self.tick(now);
         let index = self.touch(hash);
@@ -202,7 +202,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// Gives back what `receipt` says was taken.
+    /// Refunds `receipt`.
     pub(crate) fn refund(&mut self, hash: u64, now: Timestamp, receipt: &Receipt) -> Refund {
         let now = self.tick(now);
         let index = self.touch(hash);
@@ -222,7 +222,7 @@ impl<A: Algorithm> Table<A> {
         refund
     }
 
-    /// Tells the key how one answer came out. What has been forgotten learns nothing.
+    /// Reports the result of one response to the key. A key without a state ignores it.
     pub(crate) fn observe(&mut self, hash: u64, now: Timestamp, sample: &Sample) {
         let now = self.tick(now);
         let index = self.touch(hash);
@@ -233,7 +233,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// Makes the key as good as new. A key that shares a cell stays as it is: others are counted there.
+    /// Resets the key. A key that shares a cell is unchanged: other keys are counted in it.
     pub(crate) fn reset(&mut self, hash: u64, now: Timestamp) {
         self.tick(now);
         let index = self.touch(hash);
@@ -243,7 +243,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// Looks at every entry and drops those that can go.
+    /// Scans all entries and drops those that can be dropped.
     pub(crate) fn reclaim(&mut self, now: Timestamp) {
         let now = self.tick(now);
         for index in 0..self.segments.len() {
@@ -257,7 +257,7 @@ impl<A: Algorithm> Table<A> {
         self.latest
     }
 
-    /// The segment of `hash`, brought up to date.
+    /// The segment of `hash`, migrated to the current parameters.
     #[inline]
     fn touch(&mut self, hash: u64) -> usize {
         let index = self.index(hash);
@@ -277,12 +277,12 @@ impl<A: Algorithm> Table<A> {
         self.directory[bits & (self.directory.len() - 1)] as usize
     }
 
-    /// [`take`](Self::take) for a key that has no entry.
+    /// [`take`](Self::take) for a key without an entry.
     #[cold]
     #[inline(never)]
     fn take_new(&mut self, hash: u64, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         if let Some(cell) = self.cell_in_use(hash, now) {
-            // New keys pay for tidying up even if they find no place of their own, or nothing would ever go.
+            // New keys pay for scanning even if they get no entry, or nothing would ever be dropped.
             self.look_around(now);
             return self.take_from_cell(cell, now, cost, max_wait);
         }
@@ -293,18 +293,18 @@ impl<A: Algorithm> Table<A> {
         }
         match self.on_full {
             OnFull::Share => self.take_from_cell(cell_of(hash), now, cost, max_wait),
-            OnFull::Deny => self.turned_away(now),
+            OnFull::Deny => self.denied_full(now),
             OnFull::Allow => answer,
         }
     }
 
     fn take_from_cell(&mut self, cell: usize, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
-        // What the cells keep outside of themselves is under the ceiling as well.
+        // The heap memory of the cells is under the memory bound as well.
         let growth = self.algorithm.heap_growth(state, now);
         if growth > 0 && !self.budget.has_room(growth) {
             let seen = look(&self.algorithm, state, now, cost, max_wait);
-            return if seen.is_granted() { self.turned_away(now) } else { seen };
+            return if seen.is_granted() { self.denied_full(now) } else { seen };
         }
         let before = self.algorithm.heap_bytes(state);
         let answer = self.algorithm.answer(state, now, cost, max_wait);
@@ -319,10 +319,10 @@ impl<A: Algorithm> Table<A> {
         *state = state.clone();
         let compact = self.algorithm.heap_bytes(state);
         self.account(after, compact);
-        self.turned_away(now)
+        self.denied_full(now)
     }
 
-    /// What is answered to a key that was found, for one who only looks.
+    /// The answer of a peek at a key with a state.
     #[inline(always)]
     fn look_at(&self, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
         let seen = look(&self.algorithm, state, now, cost, max_wait);
@@ -330,23 +330,23 @@ impl<A: Algorithm> Table<A> {
         if growth > 0 && !self.budget.has_room(growth) { self.without_growth(seen, now) } else { seen }
     }
 
-    /// What is answered where a grant would need more memory than there is.
+    /// The answer if a grant would need more memory than is free.
     #[cold]
     fn without_growth(&self, seen: Answer, now: Timestamp) -> Answer {
         match self.on_full {
-            OnFull::Share | OnFull::Deny if seen.is_granted() => self.turned_away(now),
+            OnFull::Share | OnFull::Deny if seen.is_granted() => self.denied_full(now),
             _ => seen,
         }
     }
 
-    fn turned_away(&self, now: Timestamp) -> Answer {
+    fn denied_full(&self, now: Timestamp) -> Answer {
         let fresh = self.algorithm.status(&self.algorithm.fresh(now), now);
-        // No clock can tell when another key's entry becomes free; by then it is worth to ask again.
+        // When another key's entry can be dropped is unknown; after this time a retry is worthwhile.
         let outcome = Outcome::Denied { retry: Retry::After(WORTH_ANOTHER_SWEEP) };
         Answer { outcome, status: Status { remaining: 0, ..fresh } }
     }
 
-    /// After a state's own memory has changed: a grant that went over the ceiling is taken back.
+    /// Called after a state's heap memory has changed: undoes a grant that exceeded the memory bound.
     #[cold]
     fn grown(&mut self, hash: u64, now: Timestamp, answer: Answer, before: usize, after: usize) -> Answer {
         let fits = self.account(before, after);
@@ -355,11 +355,11 @@ impl<A: Algorithm> Table<A> {
         self.compact(hash);
         match self.on_full {
             OnFull::Allow => answer,
-            OnFull::Share | OnFull::Deny => self.turned_away(now),
+            OnFull::Share | OnFull::Deny => self.denied_full(now),
         }
     }
 
-    /// The cell that counts for `hash`, if somebody's use is in it.
+    /// The cell of `hash`, if it is in use.
     fn cell_in_use(&self, hash: u64, now: Timestamp) -> Option<usize> {
         let cell = cell_of(hash);
         let state = &self.cells.as_ref()?[cell];
@@ -373,7 +373,7 @@ impl<A: Algorithm> Drop for Table<A> {
     }
 }
 
-/// A shared cell; all of them are begun when the first one is needed.
+/// A shared cell; all of them are created when the first one is needed.
 fn cell_mut<'a, A: Algorithm>(
     cells: &'a mut Option<Box<[A::State]>>,
     algorithm: &A,
@@ -383,7 +383,7 @@ fn cell_mut<'a, A: Algorithm>(
     &mut cells.get_or_insert_with(|| (0..CELLS).map(|_| algorithm.fresh(now)).collect())[cell]
 }
 
-/// What an ask would get, and where the key stands before it.
+/// The outcome of an ask, with the status before it.
 #[inline(always)]
 fn look<A: Algorithm>(algorithm: &A, state: &A::State, now: Timestamp, cost: Cost, max_wait: MaxWait) -> Answer {
     Answer { outcome: algorithm.peek(state, now, cost, max_wait), status: algorithm.status(state, now) }

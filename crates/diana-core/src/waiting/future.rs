@@ -1,7 +1,7 @@
 //! Waiting as a future, on tokio's timer.
 //!
-//! Dropping the future stops the waiting: a reservation is given back (while it is the last one; those behind it keep
-//! their times), a place in line goes to the next.
+//! Dropping the future stops waiting: a reservation is refunded (while it is the last one; later ones keep their
+//! times), and a place in the queue is released.
 
 use super::{Source, Step, Turn, reserve, waited};
 use crate::clock::Clock;
@@ -11,12 +11,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Takes `cost`, and is ready when the permits can be used, or when they can't be had within `max_wait`.
+/// Takes `cost`, and is ready when the permits can be used, or when `max_wait` is not enough for them.
 pub(crate) async fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, max_wait: MaxWait) -> Answer {
     acquire_since(source, key, cost, max_wait, source.time().now()).await
 }
 
-/// The same, where the algorithm can look back, as if asked at `since`. The wait counts from there.
+/// [`acquire`] as of `since`, if the algorithm can look back. The wait counts from `since`.
 pub(crate) async fn acquire_since<S: Source + ?Sized>(
     source: &S,
     key: u64,
@@ -27,10 +27,10 @@ pub(crate) async fn acquire_since<S: Source + ?Sized>(
     let since = since.min(source.time().now());
     let answer = match reserve(source, key, cost, since, max_wait) {
         Some(answer) => answer,
-        None => stand_in_line(source, Turn::new(source, key, cost, since, max_wait)).await,
+        None => join_queue(source, Turn::new(source, key, cost, since, max_wait)).await,
     };
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
-    // Others may have asked later and been first, so the receipt says from when on the wait counts.
+    // Another request may have asked later and been first, so the wait counts from the receipt's time.
     let then = receipt.at().max(since) + wait;
     let reservation = Reservation { source, key, receipt: Some(receipt) };
     sleep_until(source, then).await;
@@ -38,9 +38,9 @@ pub(crate) async fn acquire_since<S: Source + ?Sized>(
     waited(answer, since, then)
 }
 
-/// Waits for its turn.
-async fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> Answer {
-    // Who need not wait needs no timer either, and a runtime may have none.
+/// Waits in the queue.
+async fn join_queue<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> Answer {
+    // A request that need not wait needs no timer, and the runtime may have none.
     if let Step::Done(answer) = poll_fn(|context| Poll::Ready(turn.poll(context.waker()))).await {
         return answer;
     }
@@ -70,13 +70,13 @@ async fn sleep_until<S: Source + ?Sized>(source: &S, then: Timestamp) {
     }
 }
 
-/// The moment `wait` from now on tokio's clock; a month at most, since its timer takes no more. Whoever waits looks again.
+/// The instant `wait` from now on tokio's clock; at most a month, the maximum of its timer. The waiter checks again.
 fn tokio_deadline(wait: Duration) -> tokio::time::Instant {
     const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
     tokio::time::Instant::now() + wait.min(MONTH)
 }
 
-/// Permits that were promised for later, and go back if nobody comes for them.
+/// Permits reserved for later, refunded if the future is dropped.
 struct Reservation<'a, S: Source + ?Sized> {
     source: &'a S,
     key: u64,
@@ -97,9 +97,9 @@ impl<S: Source + ?Sized> Drop for Reservation<'_, S> {
     }
 }
 
-/// Tokio's clock, which tests can pause: time then moves only when every task waits.
+/// Tokio's clock, which tests can pause: time then advances only when every task waits.
 ///
-/// It counts from the moment at which it is made, and stands at the time that the system's clock showed then.
+/// It starts at the system clock's time of its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct TokioClock {
     origin: tokio::time::Instant,
@@ -107,7 +107,7 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// A clock that runs from now on.
+    /// Creates a clock that starts now.
     pub fn new() -> Self {
         Self { origin: tokio::time::Instant::now(), began: crate::SystemClock.now() }
     }

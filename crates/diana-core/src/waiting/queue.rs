@@ -1,21 +1,21 @@
-//! Lines of those who wait, one for each key that somebody waits for.
+//! Queues of waiting requests, one for each key that has waiters.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering};
 use std::collections::{HashMap, VecDeque};
 use std::task::Waker;
 
-/// How many groups the keys are in, by the highest bits of their hashes.
+/// The number of groups of keys, by the highest bits of their hashes.
 const GROUPS: usize = 64;
 const GROUP_SHIFT: u32 = 58;
 
-/// The lines before the keys of one limit, or of many. Bounded: whoever finds them full is turned away.
+/// The wait queues of the keys of one or more limits. Bounded: if they are full, joining fails.
 ///
-/// For those who build something like a limiter themselves; a limiter has its own.
+/// For code that implements its own limiter; [`Limiter`](crate::Limiter) has its own.
 #[derive(Debug)]
 pub struct WaitQueues {
-    /// How many wait, over all keys; read without the lock, since most of the time it is nobody.
+    /// Waiters over all keys; read without the lock, since it is 0 most of the time.
     waiting: AtomicUsize,
-    /// The same for each group of keys, so that whoever waits for one key costs few others a look at its line.
+    /// The same for each group of keys, so that a waiter of one key makes few other keys look at their queue.
     by_group: Box<[AtomicUsize]>,
     most: usize,
     inner: Mutex<Inner>,
@@ -34,29 +34,29 @@ struct Waiter {
 }
 
 impl WaitQueues {
-    /// Lines for at most `most` waiters in all.
+    /// Creates queues for at most `most` waiters in all.
     pub fn new(most: usize) -> Self {
         let by_group = (0..GROUPS).map(|_| AtomicUsize::new(0)).collect();
         Self { waiting: AtomicUsize::new(0), by_group, most, inner: Mutex::new(Inner::default()) }
     }
 
-    /// The same, empty, with another bound.
+    /// Returns empty queues with another bound.
     pub(crate) fn bounded(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// How many wait, over all keys.
+    /// The number of waiters over all keys.
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether nobody waits for anything.
+    /// Returns `true` if there are no waiters.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether somebody waits for `key`.
+    /// Returns `true` if `key` has waiters.
     #[inline(always)]
     pub fn has_waiters(&self, key: u64) -> bool {
         !self.is_empty() && self.waits_for(key)
@@ -71,12 +71,12 @@ impl WaitQueues {
         &self.by_group[(key >> GROUP_SHIFT) as usize % GROUPS]
     }
 
-    /// Stands at the end of the line: the ticket, and whether this is the first. `None` if the lines are full.
+    /// Joins the queue at the tail: returns the ticket, and whether it is the head. `None` if the queues are full.
     pub fn join(&self, key: u64, waker: &Waker) -> Option<(u64, bool)> {
         self.join_up_to(usize::MAX, key, waker)
     }
 
-    /// The same, if fewer than `most` stand in the line of this very key.
+    /// [`join`](Self::join) if the queue of `key` has fewer than `most` waiters.
     pub fn join_up_to(&self, most: usize, key: u64, waker: &Waker) -> Option<(u64, bool)> {
         let waker = waker.clone();
         let mut inner = self.inner.lock();
@@ -94,9 +94,9 @@ impl WaitQueues {
         Some((ticket, line.len() == 1))
     }
 
-    /// Says whom to wake; tells whether this is the first in line.
+    /// Sets the waker of a ticket; returns whether it is the head of its queue.
     pub(crate) fn leave_waker(&self, key: u64, ticket: u64, waker: &Waker) -> bool {
-        // Wakers are somebody else's code, and dropping one may lead back here: never under the lock.
+        // Wakers are foreign code, and dropping one may call into this module: never under the lock.
         let mut waker = waker.clone();
         let mut inner = self.inner.lock();
         let Some(line) = inner.by_key.get_mut(&key) else { return false };
@@ -108,19 +108,19 @@ impl WaitQueues {
         is_first
     }
 
-    /// Whether this is the first in line.
+    /// Returns `true` if this ticket is the head of its queue.
     pub fn is_first(&self, key: u64, ticket: u64) -> bool {
         let inner = self.inner.lock();
         inner.by_key.get(&key).and_then(VecDeque::front).is_some_and(|first| first.ticket == ticket)
     }
 
-    /// Leaves the line; if this was the first, the next one is woken.
+    /// Leaves the queue; if this was the head, the next waiter is woken.
     pub fn leave(&self, key: u64, ticket: u64) {
         let (_left, next) = {
             let mut inner = self.inner.lock();
             let Some(line) = inner.by_key.get_mut(&key) else { return };
             let Ok(place) = line.binary_search_by_key(&ticket, |waiter| waiter.ticket) else { return };
-            // Dropped when the lock is free again.
+            // Dropped after the lock is released.
             let left = line.remove(place);
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             self.group(key).fetch_sub(1, Ordering::AcqRel);
@@ -135,7 +135,7 @@ impl WaitQueues {
         }
     }
 
-    /// Wakes the first in line: something has changed.
+    /// Wakes the head of the queue after a change.
     pub fn wake(&self, key: u64) {
         if self.is_empty() {
             return;
@@ -146,7 +146,7 @@ impl WaitQueues {
         }
     }
 
-    /// Wakes the first of every line: the limits themselves have changed.
+    /// Wakes the head of every queue after a change of the limits.
     pub fn wake_all(&self) {
         let inner = self.inner.lock();
         let firsts: Vec<_> = inner.by_key.values().filter_map(VecDeque::front).map(|w| w.waker.clone()).collect();

@@ -1,4 +1,4 @@
-//! Waiting as a thread.
+//! Waiting as a blocked thread.
 
 use super::{Source, Step, Turn, reserve, waited};
 use crate::sync::thread::{self, Thread};
@@ -6,12 +6,12 @@ use crate::{Answer, Cost, MaxWait, Timestamp};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
-/// Takes `cost`, and returns when the permits can be used, or when they can't be had within `max_wait`.
+/// Takes `cost`, and returns when the permits can be used, or when `max_wait` is not enough for them.
 pub(crate) fn acquire<S: Source + ?Sized>(source: &S, key: u64, cost: Cost, max_wait: MaxWait) -> Answer {
     acquire_since(source, key, cost, max_wait, source.time().now())
 }
 
-/// The same, where the algorithm can look back, as if asked at `since`. The wait counts from there.
+/// [`acquire`] as of `since`, if the algorithm can look back. The wait counts from `since`.
 pub(crate) fn acquire_since<S: Source + ?Sized>(
     source: &S,
     key: u64,
@@ -21,16 +21,16 @@ pub(crate) fn acquire_since<S: Source + ?Sized>(
 ) -> Answer {
     let since = since.min(source.time().now());
     let reserved = reserve(source, key, cost, since, max_wait);
-    let answer = reserved.unwrap_or_else(|| stand_in_line(source, Turn::new(source, key, cost, since, max_wait)));
+    let answer = reserved.unwrap_or_else(|| join_queue(source, Turn::new(source, key, cost, since, max_wait)));
     let (Some(wait), Some(receipt)) = (answer.wait(), answer.receipt()) else { return answer };
-    // Others may have asked later and been first, so the receipt says from when on the wait counts.
+    // Another request may have asked later and been first, so the wait counts from the receipt's time.
     let then = receipt.at().max(since) + wait;
     sleep_until(source, then);
     waited(answer, since, then)
 }
 
-/// Waits for its turn.
-fn stand_in_line<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> Answer {
+/// Waits in the queue.
+fn join_queue<S: Source + ?Sized>(source: &S, mut turn: Turn<'_, S>) -> Answer {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
         match turn.poll(&waker) {
@@ -50,7 +50,7 @@ fn sleep_until<S: Source + ?Sized>(source: &S, then: Timestamp) {
     }
 }
 
-/// Wakes a thread that is parked.
+/// Unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

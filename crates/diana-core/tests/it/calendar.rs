@@ -1,4 +1,4 @@
-//! Days, weeks and months as people in a time zone count them.
+//! Days, weeks and months in a time zone.
 
 use crate::support::{Trial, secs};
 use diana_core::{Algorithm, Calendar, FixedWindow, InvalidQuota, InvalidWindow, Timestamp};
@@ -9,7 +9,7 @@ fn calendar(unit: Calendar, zone: &str) -> FixedWindow {
     FixedWindow::calendar(2, unit, zone).unwrap()
 }
 
-/// Seconds since the epoch, from a written UTC time.
+/// Parses a UTC time.
 fn at(written: &str) -> Timestamp {
     let seconds = written.parse::<jiff::Timestamp>().unwrap().as_second();
     Timestamp::from_secs(u64::try_from(seconds).unwrap())

@@ -9,7 +9,7 @@ fn pool(limit: u64) -> Trial<Concurrency> {
     Trial::new(Concurrency::new(limit).unwrap())
 }
 
-/// lua-resty's `conn`: two at once, two more after a wait, 100 ms to begin with.
+/// lua-resty's `conn`: two at once, two more after a wait, initially 100 ms.
 fn slower_pool() -> Trial<Concurrency> {
     Trial::new(Concurrency::new(2).unwrap().burst(3).delay(ms(100)))
 }
@@ -70,7 +70,7 @@ fn each_one_that_leaves_tells_how_long_it_took() {
     key.wait_for(2);
     assert_eq!(key.wait_for(1), "granted after 100ms, 2 left");
     key.clock.advance(ms(400));
-    // Let in after 100 ms, so served for 300: the unit is (300 + 100) / 2.
+    // Admitted after 100 ms, so served for 300: the unit is (300 + 100) / 2.
     key.refund_nth(1);
     assert_eq!(key.wait_for(1), "granted after 200ms, 2 left");
 }
@@ -126,7 +126,7 @@ fn a_key_takes_two_words() {
     assert_eq!(size_of::<<Concurrency as Algorithm>::State>(), 16);
 }
 
-/// lua-resty-limit-traffic's `resty.limit.conn` for one key, in nanoseconds; and it forgets its unit when idle, as we do.
+/// lua-resty-limit-traffic's `resty.limit.conn` for one key, in nanoseconds; like ours it drops its unit when idle.
 struct Lua {
     max: u64,
     burst: u64,
@@ -161,7 +161,7 @@ fn what_a_request_takes_is_learned_up_to_104_days() {
     pool.clock.set(pool.clock.now() + Duration::from_secs(300 * 86_400));
     assert_eq!(pool.refund_nth(0), Refund::Returned);
     assert_eq!(pool.take_within(1, MaxWait::FOREVER).wait(), Some(Duration::from_nanos((1 << 53) - 1)));
-    // Twice as long, nobody waits.
+    // A wait of twice that is denied.
     assert_eq!(pool.take_within(1, MaxWait::FOREVER).retry(), Some(Retry::WhenReturned));
 }
 
@@ -169,7 +169,7 @@ proptest! {
     #[test]
     fn rejects_delays_and_learns_as_lua_resty_does(
         (max, burst, delay) in (1..5_u64, 0..10_u64, 0..1_000_000_u64),
-        // Each comes, or one of those that are there leaves after having been served for a while.
+        // Each step is a new request, or a request in flight finishes after some service time.
         steps in prop::collection::vec(prop::option::weighted(0.4, (any::<prop::sample::Index>(), 1..5_000_000_u64)), 1..100),
     ) {
         let pool = Concurrency::new(max).unwrap().burst(burst).delay(Duration::from_nanos(delay));

@@ -1,4 +1,4 @@
-//! The in-process store passes the suite, and the suite catches stores that are broken, each by the check meant for it.
+//! The in-process store passes the suite, and the suite detects broken stores, each by the intended check.
 
 mod broken;
 

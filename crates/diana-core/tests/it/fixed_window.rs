@@ -1,4 +1,4 @@
-//! A count that begins again with each window.
+//! A count that restarts with each window.
 
 use crate::support::{T0, Trial, ms, quota, secs};
 use diana_core::{Algorithm, Cost, FixedWindow, MaxWait, Outcome, Quota, Refund, Timestamp, WindowStart};
@@ -112,7 +112,7 @@ fn the_ends_of_time_are_safe() {
     for window in [window.clone(), window.with_window_start(WindowStart::FirstRequest)] {
         let mut state = window.fresh(Timestamp::EPOCH);
         assert!(window.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE).is_granted());
-        // The last window of all never ends, so there is no second permit at the last moment.
+        // The last window never ends, so there is no second permit at the last timestamp.
         assert_eq!(window.take(&mut state, Timestamp::MAX, Cost::ONE, MaxWait::NONE), Outcome::never());
         assert_eq!(window.take(&mut state, Timestamp::EPOCH, Cost::MAX, MaxWait::NONE), Outcome::never());
         for _ in 0..3_000 {

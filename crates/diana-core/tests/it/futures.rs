@@ -44,7 +44,7 @@ async fn a_dropped_wait_gives_its_permits_back() {
     let limiter = Limiter::new(quota("1/s")).with_clock(TokioClock::new());
     assert!(limiter.check().is_granted());
     assert!(timeout(ms(200), limiter.acquire_async(1)).await.is_err());
-    // The reservation of the one that gave up is free again: this one waits for the rest of the first second only.
+    // The reservation of the dropped future is free again: this one waits only for the rest of the first second.
     assert_eq!(limiter.acquire_async(1).await.unwrap().wait(), Some(ms(800)));
 }
 
@@ -129,7 +129,7 @@ async fn futures_can_be_sent() {
     assert_eq!((served, permits.available()), (50, 2));
 }
 
-/// A waker may be all that keeps a task alive, and the task may wait in the same line.
+/// A waker may own the last reference to a task, and the task may wait in the same queue.
 #[test]
 fn dropping_a_waker_that_owns_another_waiter_does_not_lock_up() {
     use std::future::Future;

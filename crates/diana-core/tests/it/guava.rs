@@ -1,6 +1,6 @@
-//! Guava's smooth limiters, as transcripts: the seed documents' listings, Guava's own tests, and its faults refused.
+//! Guava's smooth limiters, as transcripts: the seed documents' listings, Guava's own tests, and its bugs avoided.
 //!
-//! `cargo xtask golden golden/guava_*.jsonl` replays 24,000 recorded answers; here is what a person would try.
+//! `cargo xtask golden golden/guava_*.jsonl` replays 24,000 recorded answers; these are the cases to read.
 
 use crate::smooth_trial::{Trial, bursty, ms, secs, warming_up};
 use diana_core::{Algorithm, Cost, InvalidSmooth, MaxWait, Outcome, SmoothBursty, SmoothWarmingUp};
@@ -10,7 +10,7 @@ use std::time::Duration;
 mod seed_listings {
     use super::*;
 
-    /// The ideal waits are Guava's on a clock that stands still; the printed ones come from real runs.
+    /// The ideal waits are Guava's on a stopped clock; the printed ones come from real runs.
     fn check(printed: &[f64], ideal: &[u64], actual: &[u64]) {
         assert_eq!(actual, ideal);
         assert_eq!(printed.len(), actual.len());
@@ -94,7 +94,7 @@ mod guavas_own_tests {
         assert_eq!(limiter.acquire_each(&[1; 3]), cold[..3]);
 
         limiter.set_rate(limiter.limiter.with_rate(4.0).unwrap());
-        // The first still pays the debt that was made at the old rate.
+        // The first one still pays the debt from the old rate.
         assert_eq!(limiter.acquire_each(&[1; 5]), [875_000, 343_750, 281_250, 250_000, 250_000]);
         limiter.sleep(ms(4_250));
         let cold = [0, 718_750, 656_250, 593_750, 531_250, 468_750, 406_250, 343_750, 281_250, 250_000, 250_000];
@@ -127,7 +127,7 @@ mod guavas_own_tests {
         assert_eq!(limiter.take(1, MaxWait::NONE), Outcome::never(), "no clock goes that far");
     }
 
-    /// Takes `permits` in portions that add up to it, and one more; tells how many microseconds that took.
+    /// Takes `permits` in portions that add up to it, and one more; returns how many microseconds that took.
     fn take_in_portions<A: Algorithm>(limiter: &mut Trial<A>, permits: u64, portions: &[u64]) -> u64 {
         let (start, mut left, mut portions) = (limiter.now, permits, portions.iter().cycle());
         while left > 0 {
@@ -146,7 +146,7 @@ mod guavas_own_tests {
             for rate in [1_000, 1, 10, 1_000_000, 10, 1] {
                 limiter.sleep(secs(rate));
                 limiter.set_rate(bursty(rate as f64));
-                // What is stored passes at once; as much again takes the second that it is worth.
+                // Stored permits are granted at once; the same number again takes one second.
                 let first = take_in_portions(&mut limiter, rate, &portions);
                 prop_assert!(first <= 1_000_000, "{rate}/s: {first}");
                 let second = take_in_portions(&mut limiter, rate, &portions);
@@ -158,11 +158,11 @@ mod guavas_own_tests {
         fn test_time_to_warm_up_is_honoured_even_with_weights(portions in prop::collection::vec(1u64..=10, 1..10)) {
             for cold_factor in [2.0, 3.0, 10.0] {
                 for rate in [4.0, 2.0, 1.0, 0.5, 0.1] {
-                    // Chosen so that ten permits lie between cold and warm.
+                    // Chosen so that ten permits are between cold and warm.
                     let warm_up = Duration::from_secs_f64((1.0 + cold_factor) * 10.0 / (2.0 * rate));
                     let limiter = SmoothWarmingUp::new(rate, warm_up).unwrap().with_cold_factor(cold_factor).unwrap();
                     let took = take_in_portions(&mut Trial::new(limiter), 10, &portions);
-                    // Each of up to ten portions is cut to whole microseconds.
+                    // Each of up to ten portions is truncated to whole microseconds.
                     let micros = u64::try_from(warm_up.as_micros()).unwrap();
                     prop_assert!(took <= micros && micros - took <= 10, "{took} of {micros}");
                 }
@@ -184,15 +184,15 @@ mod guavas_faults {
 
     #[test]
     fn a_price_beyond_the_end_of_time_does_not_wrap() {
-        // 10,000 permits of 31.7 years each, and the store's price on top.
+        // 10,000 permits of 31.7 years each, plus the store's price.
         let mut limiter = Trial::new(warming_up(1e-9, 1, 3.0));
         assert_eq!(limiter.acquire(10_000), 0);
         assert_eq!(limiter.take(1, MaxWait::NONE), Outcome::never());
         assert_eq!(limiter.state.next_free_micros(), i64::MAX.unsigned_abs());
-        // Whoever has for ever gets it, and time does not overflow.
+        // A request without a timeout is granted, and time does not overflow.
         assert!(limiter.take(1, MaxWait::FOREVER).is_granted());
 
-        // The two parts of a store that is as large as time itself.
+        // The two parts of a store as large as the range of time.
         let longest = Duration::from_micros(i64::MAX.unsigned_abs());
         let mut limiter = Trial::new(SmoothWarmingUp::new(1e-3, longest).unwrap());
         assert_eq!(limiter.acquire(Cost::MAX.get()), 0);

@@ -1,4 +1,4 @@
-//! Who asks as of a moment that is past gets the turns that it would have had then, and nobody gets more by it.
+//! A caller that asks as of a past time gets the turns that it missed, and no caller exceeds the limit by it.
 
 use diana_core::{
     Algorithm, Clock, Cost, LeakyBucket, Limiter, ManualClock, MaxWait, MinInterval, Quota, Refund, SmoothBursty,
@@ -50,7 +50,7 @@ fn who_asks_after_somebody_else_goes_behind() {
     let limiter = Limiter::with_algorithm(LeakyBucket::new(quota("10/s")).queue(5)).with_clock(clock.clone());
     assert!(limiter.check().is_granted());
     clock.advance(ms(150));
-    // Somebody takes the place of now, so the one who comes late waits for the next: 250, and not 200 ms.
+    // Another request takes the current turn, so the late one waits for the next: 250, and not 200 ms.
     assert!(limiter.check().is_granted());
     assert!(!limiter.check_since(1, Timestamp::from_millis(100)).unwrap().is_granted());
     let answer = limiter.acquire_since(1, Timestamp::from_millis(100)).unwrap();
@@ -76,7 +76,7 @@ fn an_interval_that_was_used_in_part_was_used() {
     assert_eq!(state.next_free(), Timestamp::EPOCH);
 }
 
-/// Taking `cost` and giving back all but `used` leads to the state that taking `used` leads to.
+/// Taking `cost` and refunding all but `used` leads to the state after taking `used`.
 fn gives_back_what_was_not_used<A: Algorithm<State: PartialEq>>(smooth: &A, cost: u64, used: u64) {
     let (mut state, mut expected) = (smooth.fresh(Timestamp::EPOCH), smooth.fresh(Timestamp::EPOCH));
     let take = |state: &mut _, cost| smooth.take(state, Timestamp::EPOCH, Cost::new(cost).unwrap(), MaxWait::NONE);
@@ -94,7 +94,7 @@ fn guavas_limiters_give_back_what_was_not_used() {
     gives_back_what_was_not_used(&TokenBucket::new(quota("1000/s")), 50, 7);
 }
 
-/// Four who ask, each as of its own last turn, or of so much before now if that is later.
+/// Four callers, each asking as of its own last turn, or of a bounded time before now if that is later.
 fn turns(limiter: &Limiter, clock: &ManualClock, asks: &[(u64, usize, u64)]) -> Vec<Timestamp> {
     let (mut last, mut turns) = ([Timestamp::EPOCH; 4], Vec::new());
     for (pause, who, late) in asks {
@@ -129,7 +129,7 @@ proptest! {
             let turns = turns(&limiter.with_clock(clock.clone()), &clock, &asks);
             for (from, start) in turns.iter().enumerate() {
                 for (more, end) in turns[from..].iter().enumerate() {
-                    // The interval of 3000/s is a third of a nanosecond more than it is here.
+                    // The interval of 3000/s is a third of a nanosecond longer than this one.
                     let room = end.since(*start).as_nanos() / interval + u128::from(burst);
                     prop_assert!(u128::try_from(more).unwrap() < room, "{more} from {start:?} to {end:?}");
                 }

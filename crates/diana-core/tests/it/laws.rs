@@ -1,8 +1,8 @@
-//! What holds for every algorithm, whatever happened to the key before.
+//! Laws that are true for every algorithm, in any state of the key.
 //!
-//! A law is a function over any [`Algorithm`](diana_core::Algorithm). A new algorithm is put under all of them with one
-//! line, `laws!(name, a strategy for its parameters)`, and where its permits can be counted with one more, `counts!`.
-//! A script of random events ([`script`]) brings the key into some state first; then the law is asked of it.
+//! A law is a function over any [`Algorithm`](diana_core::Algorithm). A new algorithm is checked against all of them
+//! with one line, `laws!(name, a strategy for its parameters)`, and if its permits can be counted with one more,
+//! `counts!`. A script of random events ([`script`]) brings the key into some state first; then the law is checked.
 
 mod counts;
 mod every;
@@ -69,10 +69,10 @@ macro_rules! laws {
     };
 }
 
-/// A refund undoes a grant without a trace, for one algorithm.
+/// A refund undoes a grant exactly, for one algorithm.
 ///
-/// Not for those in floats, whose sums differ in the last bit by how they are cut up, nor for the bucket with whole
-/// refills, which remembers when it was last asked.
+/// Not for those with floats, whose sums differ in the last bit by how they are divided, nor for the bucket with whole
+/// refills, which stores the time of the last grant.
 macro_rules! undoes {
     ($name:ident, $algorithms:expr) => {
         mod $name {
@@ -91,7 +91,7 @@ macro_rules! undoes {
     };
 }
 
-/// The laws of [`counts`], for one algorithm and those who have `$max_wait`.
+/// The laws of [`counts`], for one algorithm and requests with `$max_wait`.
 macro_rules! counts {
     ($name:ident, $algorithms:expr, $max_wait:expr) => {
         mod $name {
@@ -137,7 +137,7 @@ undoes!(sliding_window_undoes, sliding_windows());
 undoes!(sliding_log_undoes, sliding_logs());
 
 counts!(token_bucket_counts, token_buckets(), MaxWait::NONE);
-// What is free in a line, or beyond a limit, is there for those who will wait for it.
+// Free places in a queue, or in a burst over the limit, are only for requests that wait.
 counts!(leaky_bucket_counts, leaky_buckets(), MaxWait::FOREVER);
 counts!(concurrency_counts, concurrencies(), MaxWait::FOREVER);
 counts!(total_counts, totals(), MaxWait::NONE);
@@ -146,7 +146,7 @@ counts!(fixed_window_counts, fixed_windows(), MaxWait::NONE);
 counts!(sliding_window_counts, sliding_windows(), MaxWait::NONE);
 counts!(sliding_log_counts, sliding_logs(), MaxWait::NONE);
 
-/// Small numbers, where everything collides, and real ones, whose intervals are fractions.
+/// Small numbers, which collide often, and realistic ones, whose intervals are fractions.
 fn quotas() -> impl Strategy<Value = Quota> {
     let periods = prop_oneof![1..12_u64, 1..2_000_000_000_u64, Just(1_000_000_000_u64), Just(86_400_000_000_000_u64)];
     let permits = prop_oneof![4 => 1..12_u64, 1 => 1..2_000_000_u64];

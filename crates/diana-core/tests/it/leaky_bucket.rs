@@ -99,7 +99,7 @@ fn with_nodelay_nobody_waits_so_anybody_can_be_given_back() {
     key.ask(1);
     key.clock.advance(ms(50));
     assert_eq!(key.refund_nth(0), Refund::Returned);
-    // Half of it came back by itself, half was given back.
+    // Half of it was refilled, half was refunded.
     assert_eq!(key.ask(1), "granted, 0 left");
 }
 
@@ -158,7 +158,7 @@ proptest! {
         rate in prop::sample::select(&EXACT[..]),
         queue in 0..12_u64,
         delay in prop::option::of(0..14_u64),
-        // In quarters of the interval and odd milliseconds, so that the line both fills and drains.
+        // In quarters of the interval and odd milliseconds, so that the queue both fills and drains.
         gaps in prop::collection::vec((0..7_u64, 0..3_u64), 1..200),
     ) {
         let bucket = LeakyBucket::new(Quota::per_second(rate).unwrap()).queue(queue);

@@ -1,4 +1,4 @@
-//! One limit for everybody: checks, waits, refunds, and a change while it runs.
+//! One limit without keys: checks, waits, refunds, and a change at runtime.
 
 use diana_core::{
     Clock, Concurrency, FixedWindow, Limiter, ManualClock, Quota, Refund, Retry, SlidingLog, SmoothBursty, Timestamp,
@@ -14,7 +14,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A limiter on a clock that stands at the epoch.
+/// A limiter on a clock at the epoch.
 fn limiter(text: &str) -> (Limiter, ManualClock) {
     let clock = ManualClock::new();
     (Limiter::new(quota(text)).with_clock(clock.clone()), clock)
@@ -77,7 +77,7 @@ fn peek_charge_refund_and_reset() {
     let receipt = limiter.check_n(2).unwrap().receipt().unwrap();
     limiter.charge(9).unwrap();
     assert_eq!(limiter.status().remaining, 0);
-    assert_eq!(limiter.refund(&receipt), Refund::Void); // charged beyond the capacity, somebody else stands behind it
+    assert_eq!(limiter.refund(&receipt), Refund::Void); // charged over the limit; there is a later charge
     limiter.reset();
     assert_eq!(limiter.status().remaining, 5);
 }

@@ -1,4 +1,4 @@
-//! The in-process store under pressure: floods, full tables, changing limits, dead keys; nobody is ever forgiven.
+//! The in-process store under pressure: floods, full tables, changing limits, idle keys; no usage is ever lost.
 
 use crate::support::{T0, ms, quota, secs};
 use diana_core::{
@@ -20,7 +20,7 @@ fn remaining(store: &MemoryStore, limit: &Limit, key: &str, now: Timestamp) -> u
     store.peek(&[Ask::one(limit, key)], now, MaxWait::NONE).answers()[0].status.remaining
 }
 
-/// Keys of `limit` that come until the store has no room for one more.
+/// Adds keys of `limit` until the store has no memory for one more.
 fn fill(store: &MemoryStore, limit: &Limit, now: Timestamp) {
     let mut used = usize::MAX;
     for key in 0.. {
@@ -31,7 +31,7 @@ fn fill(store: &MemoryStore, limit: &Limit, now: Timestamp) {
     }
 }
 
-/// Fills what is too little for a large table to grow with small ones, until a new limit finds no room at all.
+/// Fills memory that is too small for a large table to grow with small tables, until a new limit gets none at all.
 fn fill_up(store: &MemoryStore, algorithm: &impl Algorithm, now: Timestamp) -> Vec<Limit> {
     let mut fillers = Vec::new();
     loop {
@@ -45,7 +45,7 @@ fn fill_up(store: &MemoryStore, algorithm: &impl Algorithm, now: Timestamp) -> V
     }
 }
 
-/// A small generator for scripts (Knuth's MMIX).
+/// A small random number generator for scripts (Knuth's MMIX).
 fn randoms() -> impl Iterator<Item = u64> {
     std::iter::successors(Some(42_u64), |n| {
         Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
@@ -109,7 +109,7 @@ fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_wh
     let limit = Limit::new("each-account", FixedWindow::new(quota("5/min")));
     fill_up(&store, &FixedWindow::new(quota("5/s")), T0);
     let kept = store.len();
-    // All of these find no place.
+    // None of these gets an entry.
     let names = (0..50).map(|n| format!("late {n}")).collect::<Vec<_>>();
     let mut counts = vec![0; names.len()];
     for _ in 0..10 {
@@ -119,9 +119,9 @@ fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_wh
     }
     assert_eq!(store.len(), kept, "there was no room");
     assert!(counts.iter().all(|count| *count <= 5), "{counts:?}");
-    // Sixteen counts for all of them, and each was given out in full or never asked for.
+    // Sixteen counts for all of them, each of which was granted in full or never asked for.
     assert!(counts.iter().sum::<u64>() <= 16 * 5 && counts.iter().sum::<u64>().is_multiple_of(5), "{counts:?}");
-    // A second later the others' entries can go.
+    // A second later the other entries can be dropped.
     let later = T0 + secs(1);
     store.reclaim(later);
     assert_eq!(store.len(), 0);
@@ -129,7 +129,7 @@ fn keys_that_share_a_count_never_get_more_than_the_limit_and_are_not_forgiven_wh
         *count += (0..10).filter(|_| granted(&store, &limit, name, later)).count() as u64;
     }
     assert!(counts.iter().all(|count| *count <= 5), "somebody was forgiven: {counts:?}");
-    // In the next window everybody begins anew, each with a count of their own.
+    // In the next window every key starts again with its own count.
     let next = T0 + secs(60);
     assert!(names.iter().all(|name| (0..10).filter(|_| granted(&store, &limit, name, next)).count() == 5));
 }
@@ -148,7 +148,7 @@ fn a_full_store_denies_or_allows_new_keys_if_told_so() {
             assert_eq!(granted(&store, &limit, "late", T0), answer);
         }
         assert_eq!(store.len(), kept);
-        // Those that have a place go on as before.
+        // Keys with an entry are unaffected.
         assert!(granted(&store, &limit, "early", T0));
         assert!(!granted(&store, &limit, "early", T0));
     }
@@ -217,7 +217,7 @@ fn a_limit_may_change_more_often_than_its_keys_are_asked_for() {
     (0..5_000).for_each(|key| assert!(granted(&store, &limit, &format!("key {key}"), T0)));
     for permits in 11..40 {
         limit = limit.changed_to(FixedWindow::new(Quota::per_hour(permits).unwrap()));
-        // One key is, so that the store hears of the change.
+        // One key is, so that the store sees the change.
         assert_eq!(remaining(&store, &limit, "key 0", T0), permits - 1);
     }
     assert!((0..5_000).all(|key| remaining(&store, &limit, &format!("key {key}"), T0) == 38));
@@ -243,7 +243,7 @@ fn memory_goes_back_when_a_limit_is_forgotten_or_its_keys_come_back() {
     assert_eq!(store.len(), 1_000, "a total never comes back");
     let total = store.memory_used();
     assert!(total > 0);
-    // A limit that changes its algorithm takes its memory along, and no more.
+    // A limit that changes its algorithm keeps its memory, and takes no more.
     let changed = limits[3].changed_to(SlidingLog::new(quota("5/s")));
     (0..1_000).for_each(|key| assert_eq!(remaining(&store, &changed, &format!("key {key}"), later), 4));
     assert!(store.memory_used() > total);
@@ -293,7 +293,7 @@ fn time_that_goes_back_gives_nothing() {
     assert!(!granted(&store, &limit, "alice", earlier));
     assert!(!granted(&store, &limit, "alice", Timestamp::EPOCH));
     assert!(!granted(&store, &limit, "alice", T0));
-    // A change that is told of late does not turn the time back either.
+    // A change that arrives late does not turn the time back either.
     let changed = limit.changed_to(SlidingLog::new(quota("2/s")));
     assert!(!granted(&store, &changed, "alice", Timestamp::EPOCH));
     assert!(!granted(&store, &changed, "alice", T0));
@@ -333,7 +333,7 @@ fn a_receipt_means_nothing_to_another_kind_of_algorithm() {
     assert!(!granted(&store, &flight, "alice", T0), "who is in flight has not come back");
 }
 
-/// Guava's `setRate` scales a full store, which may come out a bit beside its new maximum until the next microsecond.
+/// Guava's `setRate` scales a full store, which may differ slightly from its new maximum until the next microsecond.
 #[test]
 fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_kept_or_forgotten() {
     let mut differs = 0;
@@ -346,7 +346,7 @@ fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_ke
         let limit = Limit::new("guava", old);
         assert!(kept.decide(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
         assert!(forgotten.peek(&[Ask::one(&limit, "key")], T0, MaxWait::NONE).is_granted());
-        // Of which only another shard knows.
+        // Only another shard sees it.
         assert!(elsewhere.peek(&[Ask::one(&limit, "another key")], T0, MaxWait::NONE).is_granted());
         let now = T0 + secs(86_400);
         let once = limit.changed_to(between);
@@ -355,7 +355,7 @@ fn an_idle_key_answers_as_guava_does_in_the_moment_of_a_change_whether_it_was_ke
         between.rescale(&mut state, &old, now);
         new.rescale(&mut state, &between, now);
         for limit in &twice {
-            // Whoever looks brings the change.
+            // A peek applies the change.
             let _ = [&kept, &forgotten].map(|store| remaining(store, limit, "key", now));
             remaining(&elsewhere, limit, "another key", now);
         }

@@ -1,4 +1,4 @@
-//! A pool of permits: guards that give back, a bounded line, errors that name the resource.
+//! A pool of permits: guards that release, a bounded queue, errors that name the resource.
 
 use diana_core::{Clock, ConcurrencyLimiter, ManualClock, NoPermit, Timestamp};
 use std::sync::mpsc;
@@ -60,7 +60,7 @@ fn a_large_request_at_the_head_is_not_overtaken() {
                 std::thread::yield_now();
             }
         }
-        // One is free, but the first in line wants two.
+        // One is free, but the head of the queue needs two.
         assert_eq!(pool.available(), 1);
         assert!(pool.try_acquire(1, Duration::ZERO).is_err());
         drop(held);

@@ -1,4 +1,4 @@
-//! Quotas as people write them: what is read, what is printed, and what is said about nonsense.
+//! The text format of quotas: parsing, printing, and errors.
 
 use diana_core::{InvalidQuota, MAX_PERMITS, Quota};
 use proptest::prelude::*;

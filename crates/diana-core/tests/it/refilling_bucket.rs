@@ -1,4 +1,4 @@
-//! A bucket that is filled by the jug.
+//! A bucket that refills in steps.
 
 use crate::support::{T0, Trial, ms, quota, secs};
 use diana_core::{Algorithm, Cost, MAX_PERMITS, MaxWait, Quota, RefillingBucket, Refund, Retry, Timestamp};
@@ -44,7 +44,7 @@ fn asking_often_loses_no_part_of_a_period() {
 
 #[test]
 fn remembers_its_phase_for_as_long_as_filling_takes_and_not_a_nanosecond_longer() {
-    // Four refills of 3 fill 10, so the phase is known for 4 s after the last grant.
+    // Four refills of 3 fill 10, so the phase is kept for 4 s after the last grant.
     for (later, next_refill) in [(0, "denied, retry in 600ms"), (1, "denied, retry in 1s")] {
         let mut key = Trial::new(bucket("3/s burst 10"));
         assert_eq!(key.ask(1), "granted, 9 left");
@@ -73,7 +73,7 @@ fn a_refund_gives_back_what_no_refill_has_brought_back_yet() {
     let mut key = Trial::new(bucket("2/10s burst 10"));
     let first = key.take(3);
     let second = key.take(3);
-    key.clock.advance(secs(20)); // four have come back: all of the first, one of the second
+    key.clock.advance(secs(20)); // four are refilled: all of the first, one of the second
     assert_eq!(key.status_in_words(), "8 of 10, reset in 10s");
     assert_eq!(key.refund(&first), Refund::Void);
     assert_eq!(key.refund(&second), Refund::Returned);
@@ -124,7 +124,7 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
     assert!(bucket.take(&mut state, Timestamp::MAX, Cost::MAX, MaxWait::NONE).is_granted());
     let before = state;
     let denied = bucket.take(&mut state, Timestamp::EPOCH, Cost::MAX, MaxWait::FOREVER);
-    assert_eq!(denied, diana_core::Outcome::never()); // the refill lies beyond all time
+    assert_eq!(denied, diana_core::Outcome::never()); // the refill is past the last timestamp
     assert_eq!(state, before);
     for _ in 0..3_000 {
         bucket.charge(&mut state, Timestamp::MAX, Cost::MAX);
@@ -132,12 +132,12 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
     assert_eq!(bucket.status(&state, Timestamp::MAX).remaining, 0);
 }
 
-/// The plainest bucket: it refills tick by tick, and is thrown away when its phase is to be forgotten.
+/// The simplest bucket: it refills tick by tick, and is discarded when its phase expires.
 struct Model {
     capacity: u64,
     tokens: u64,
     every: u64,
-    /// What is left, the last step, the last grant.
+    /// The remaining tokens, the last step, the last grant.
     bucket: Option<(u64, u64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Faults that were once there, each as the claim that holds since.
+//! Past bugs, each as the claim that is true since its fix.
 
 use crate::support::{T0, ms, quota, secs};
 use diana_core::{
@@ -10,7 +10,7 @@ fn tiny(memory: usize, on_full: OnFull) -> TableOptions {
     TableOptions::default().memory(memory).on_full(on_full).shards(1)
 }
 
-/// Rings of 8 KB each under a ceiling of 64 KiB: dead ones must make room, whatever happens to those that find none.
+/// Rings of 8 KB each under a bound of 64 KiB: idle ones must be dropped, whatever happens to keys without memory.
 #[test]
 fn dead_keys_with_memory_of_their_own_make_room_at_the_ceiling() {
     for on_full in [OnFull::Deny, OnFull::Allow, OnFull::Share] {
@@ -24,7 +24,7 @@ fn dead_keys_with_memory_of_their_own_make_room_at_the_ceiling() {
         let mut granted = 0;
         for key in 1_000..1_500 {
             granted += u64::from(limiter.check(&key).is_granted());
-            clock.advance(ms(200)); // five live at a time, and there is room for seven
+            clock.advance(ms(200)); // five are active at a time, and memory is enough for seven
         }
         assert!(granted >= 490, "{granted} of 500 under {on_full:?}");
         let burst = (0..100).filter(|_| limiter.check(&9).is_granted()).count();
@@ -69,7 +69,7 @@ fn shared_counts_stay_under_the_ceiling_with_all_that_they_keep() {
         clock.advance(std::time::Duration::from_nanos(1));
         assert!(limiter.memory_used() <= 64 << 10, "{} bytes", limiter.memory_used());
     }
-    // Each at a time of its own is an entry of 16 bytes in some log, so no more can have been written down.
+    // Each at its own time is an entry of 16 bytes in some log, so no more can have been recorded.
     assert!(granted * 16 <= 64 << 10, "{granted} were granted");
 }
 
@@ -107,7 +107,7 @@ fn a_change_counts_from_when_it_was_made_and_not_from_the_next_touch() {
     assert_eq!(one.status(), each.status("alice"));
 }
 
-/// Two logs' worth of room is missing in the middle of a request whose other limits remember when they were asked.
+/// Memory for two logs is missing in the middle of a request whose other limits store the time of the last ask.
 #[test]
 fn a_request_that_runs_out_of_room_leaves_no_trace_in_any_algorithm() {
     for memory in (800..6_000).step_by(61) {
@@ -126,7 +126,7 @@ fn a_request_that_runs_out_of_room_leaves_no_trace_in_any_algorithm() {
             for known in [&refilling, &smooth] {
                 let ask = [Ask::one(known, "x")];
                 let (here, there) = (store.peek(&ask, now, MaxWait::NONE), twin.peek(&ask, now, MaxWait::NONE));
-                // Who found no room at all is told so, and nothing else.
+                // A request that got no memory at all is denied for that reason alone.
                 if here.is_granted() == there.is_granted() {
                     assert_eq!(here.answers()[0].status, there.answers()[0].status, "{memory} bytes, request {n}");
                 }
@@ -147,7 +147,7 @@ fn another_clock_begins_anew() {
     assert!(limiter.check("alice").is_granted());
 }
 
-/// At the ceiling every visitor looks around for what can go. One who looks ahead must not: by then, others could go.
+/// At the memory bound every request scans for states to drop, but not a peek at a future time: more could go by then.
 #[test]
 fn to_look_ahead_when_memory_is_short_forgives_nobody() {
     let limit = Limit::new("hourly", SlidingLog::new(quota("1/h")));

@@ -1,6 +1,6 @@
-//! The bugs of the seeds' scripts, each with the times and costs of its trace, and what Diana answers instead.
+//! The bugs of the seeds' scripts, each with the times and costs of its trace, and Diana's answer instead.
 //!
-//! B01 to B30 are the numbers under which each was found and shown on a real Redis.
+//! B01 to B30 are the numbers under which each was found and reproduced on a real Redis.
 
 use crate::support::{T0, Trial, ms, quota, secs};
 use diana_core::{
@@ -167,7 +167,7 @@ fn b12_the_reset_of_a_bucket_s_first_request_is_that_of_its_second() {
 
 #[test]
 fn b13_a_precision_that_does_not_divide_the_window_has_a_true_reset() {
-    // 60 s in buckets of 7 s is 63 s; the bucket of t = 1 began at 1,699,999,994 + 7 and leaves 63 s later.
+    // 60 s in buckets of 7 s is 63 s; the bucket of t = 1 started at 1,699,999,994 + 7 and leaves 63 s later.
     let mut key = sliding("1/60s", secs(7));
     assert_eq!(key.ask_after(secs(1), 1), "granted, 0 left");
     assert_eq!(key.ask(1), "denied, retry in 63s");
@@ -272,7 +272,7 @@ fn b22_a_clock_that_is_behind_takes_no_tokens_away() {
     assert_eq!(key.ask(1), "granted, 4 left");
 }
 
-/// The even bucket keeps one moment, which knows no last time; the store does.
+/// The even bucket stores one time, which is not that of the last ask; the store has that.
 #[test]
 fn b22_nor_does_it_in_a_store() {
     let store = MemoryStore::default();
@@ -327,7 +327,7 @@ fn b27_equal_times_do_not_collapse_without_a_limit_of_one_a_second() {
         assert_eq!(key.ask(1), format!("granted, {left} left"));
     }
     assert_eq!(key.ask(1), "denied, retry in 60s");
-    // The text promises a time to wait; here it is.
+    // The text promises a time to wait: this is it.
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn b28_a_clock_that_jumps_ahead_and_back_wipes_nobody_s_history() {
         assert_eq!(key.ask_after(secs(second), 1), "granted, 0 left");
     }
     assert_eq!(key.ask_after(secs(5), 1), "denied, retry in 55s");
-    // One gateway's clock is 65 s fast. The others, who are behind it now, get nothing back by that.
+    // One gateway's clock is 65 s fast. The others, which are behind it now, get no refill from that.
     let at = |second: u64| Timestamp::from_secs(1_700_000_000 + second);
     assert_eq!(key.ask_at(at(70), 1), "granted, 0 left");
     assert_eq!(key.ask_at(at(6), 1), "denied, retry in 65s");
@@ -347,7 +347,7 @@ fn b28_a_clock_that_jumps_ahead_and_back_wipes_nobody_s_history() {
     assert_eq!(recent, [at(71), at(70)]);
 }
 
-/// The seed's Java told each of five that arrived together to wait for its own permit only: 0, 1, 1, 1, 1 s.
+/// The seed's Java made each of five concurrent requests wait for its own permit only: 0, 1, 1, 1, 1 s.
 #[test]
 fn b29_five_who_arrive_together_wait_for_each_other() {
     let mut bucket = Trial::new(TokenBucket::new(quota("1/s")));

@@ -13,7 +13,7 @@ fn the_fixed_window_listing_of_000() {
     // limit 2, 3 s: three calls, sleep 3 s, two calls, sleep 2 s, one call.
     let mut key = Trial::at(T0, FixedWindow::new(quota("2/3s")).with_window_start(WindowStart::FirstRequest));
     assert_eq!(granted(&mut key, &[0, 0, 0, 3, 3, 5]), [true, true, false, true, true, false]);
-    // The printed run slept a little longer than asked, and so would give the same.
+    // The printed run slept a little longer than asked, which gives the same results.
     let mut key = Trial::at(T0, FixedWindow::new(quota("2/3s")).with_window_start(WindowStart::FirstRequest));
     let printed: Vec<bool> =
         [0, 0, 0, 3_001, 3_001, 5_001].map(|millis| key.ask_after(ms(millis), 1).starts_with("granted")).to_vec();
@@ -82,7 +82,7 @@ fn the_table_of_000_passes_at_12_34_40() {
     assert_eq!(key.ask(1), "denied, retry in 4s");
     key.clock.set(clock(12, 34, 40));
     assert_eq!(key.ask(1), "granted, 0 left");
-    // The table still shows 12:33:37, which is 63 s old; the log has let it go.
+    // The table still shows 12:33:37, which is 63 s old; the log has dropped it.
     let recent: Vec<_> = key.algorithm.recent(&key.state, clock(12, 34, 40)).map(|(time, _)| time).collect();
     assert_eq!(recent, [(34, 40), (34, 28), (34, 26), (34, 14)].map(|(minutes, seconds)| clock(12, minutes, seconds)));
 }

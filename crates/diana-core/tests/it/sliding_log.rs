@@ -1,4 +1,4 @@
-//! Every window keeps the limit, wherever one puts it.
+//! Every window keeps the limit, wherever it starts.
 
 use crate::support::{T0, Trial, ms, quota, secs};
 use diana_core::{Algorithm, Cost, InvalidWindow, MAX_PERMITS, MaxWait, Outcome, Quota, Refund, SlidingLog, Timestamp};
@@ -122,7 +122,7 @@ fn a_denial_leaves_the_state_as_it_was() {
     let before = key.state.clone();
     assert_eq!(key.ask_after(secs(61), 3), "denied for good");
     assert_eq!(key.state, before);
-    assert_eq!(key.ask_after(secs(61), 2), "denied, retry in 49s"); // the entry of 0 has left, and stays unpruned
+    assert_eq!(key.ask_after(secs(61), 2), "denied, retry in 49s"); // the entry of 0 has expired, and stays unpruned
     assert_eq!(key.state, before);
 }
 
@@ -134,7 +134,7 @@ fn other_windows_keep_the_times() {
     key.charge(3);
     key.rescale(log("9/30s"));
     assert_eq!(key.status_in_words(), "3 of 9, reset in 10s");
-    key.rescale(log("4/30s")); // the two oldest are let go
+    key.rescale(log("4/30s")); // the two oldest are dropped
     assert_eq!(key.status_in_words(), "0 of 4, reset in 10s");
     assert_eq!(key.ask(2), "denied, retry in 30s");
     key.rescale(log("8/h"));
@@ -152,7 +152,7 @@ fn a_log_without_windows_can_t_be_made() {
 
 #[test]
 fn the_ends_of_time_and_of_numbers_are_safe() {
-    // Running totals wrap around long before the log is done.
+    // Running totals wrap around long before the end of this test.
     let all = SlidingLog::new(Quota::new(MAX_PERMITS, Duration::from_nanos(2)).unwrap());
     let mut state = all.fresh(Timestamp::EPOCH);
     for nanos in 0..5_000 {

@@ -1,4 +1,4 @@
-//! A ring of counts that moves on bucket by bucket.
+//! A ring of counts that advances bucket by bucket.
 
 use crate::support::{T0, Trial, ms, quota, secs};
 use diana_core::{Algorithm, Cost, Edge, InvalidWindow, MaxWait, Outcome, Quota, Refund, SlidingWindow, Timestamp};
@@ -164,7 +164,7 @@ fn the_ends_of_time_and_of_numbers_are_safe() {
 mod edge {
     use super::*;
 
-    /// Asks for as much as there is, at each of these moments; tells how much that was.
+    /// Asks for all remaining permits at each of these times; returns how many were granted.
     fn takes_all(edge: Edge, millis: &[u64]) -> Vec<u64> {
         let window = SlidingWindow::new(quota("150/2s")).with_edge(edge);
         let mut state = window.fresh(Timestamp::EPOCH);
@@ -179,12 +179,12 @@ mod edge {
         each.collect()
     }
 
-    /// Found from outside: 300 in 2.0 s at 150/2s, over the edges of buckets of 200 ms.
+    /// Reported externally: 300 in 2.0 s at 150/2s, over the edges of buckets of 200 ms.
     #[test]
     fn what_passes_in_one_window_over_bucket_edges() {
         let span = [199, 2_000, 2_050, 2_100, 2_150, 2_198, 2_199];
         assert_eq!(takes_all(Edge::Loose, &span), [150, 150, 0, 0, 0, 0, 0]);
-        // What the oldest bucket holds comes back over 200 ms, as if it had come evenly.
+        // The count of the oldest bucket expires over 200 ms, as if it had come evenly.
         assert_eq!(takes_all(Edge::Weighted, &span), [150, 0, 37, 38, 37, 36, 1]);
         assert_eq!(takes_all(Edge::Strict, &span), [150, 0, 0, 0, 0, 0, 0]);
         assert_eq!(takes_all(Edge::Strict, &[199, 2_199, 2_200]), [150, 0, 150]);
@@ -224,7 +224,7 @@ mod edge {
         assert_eq!(key.status_in_words(), "2 of 10, reset in 1.5s");
         key.clock.set(Timestamp::from_millis(10_500));
         assert_eq!(key.status_in_words(), "6 of 10, reset in 500ms");
-        // Four are in use, so one is let go; what counts for three is kept: six, of which half has left.
+        // Four are in use, so one is dropped; the count whose share is three is kept: six, of which half has expired.
         key.rescale(window("3/10s").with_edge(Edge::Weighted));
         assert_eq!(key.status_in_words(), "0 of 3, reset in 500ms");
         key.rescale(window("10/10s").with_edge(Edge::Strict));

@@ -1,4 +1,4 @@
-//! What Diana promises of the smooth limiters beyond Guava's answers: retries, refunds, standings, other parameters.
+//! Diana's own guarantees for the smooth limiters: retries, refunds, statuses, other parameters.
 
 use crate::smooth_trial::{Trial, at, bits, bursty, cost, ms, warming_up};
 use diana_core::{
@@ -16,7 +16,7 @@ mod retry {
         let mut limiter = Trial::new(bursty(5.0));
         limiter.now = at(1_234_567);
         assert!(limiter.take(1, MaxWait::NONE).is_granted());
-        // Some of the first millisecond was stored, 0.006170 permits; the other 0.99383 take 198,766 micros from 1,234 on.
+        // 0.006170 permits of the first millisecond were stored; the other 0.99383 take 198,766 micros from 1,234 on.
         let free = 200_000_000;
         limiter.now = at(1_234_999);
         let retry = Retry::After(Duration::from_nanos(free - 1_234_999));
@@ -117,7 +117,7 @@ mod refund {
         assert!(key.take(20, MaxWait::FOREVER).is_granted());
         let receipt = key.take(1, MaxWait::FOREVER).receipt().unwrap();
         key.set_rate(bursty(1.0));
-        // At the new rate it would give back a second, of which half is somebody else's.
+        // At the new rate it would refund a second, half of which belongs to another request.
         assert_eq!(key.limiter.refund(&mut key.state, key.now, &receipt), Refund::Void);
     }
 }
@@ -199,7 +199,7 @@ mod rescale {
         assert_eq!(key.acquire_each(&[1, 1]), [1_000_000, 1_000_000], "20 permits at 20/s, then 1/s");
     }
 
-    /// Recorded from Guava (golden/guava_changed_rate.jsonl): scaled, the full store is a bit beside its new maximum.
+    /// Recorded from Guava (golden/guava_changed_rate.jsonl): the scaled full store differs slightly from its maximum.
     #[test]
     fn scales_a_full_store_as_guava_does() {
         let changed_after = |pause| {
@@ -263,7 +263,7 @@ where
             std::mem::swap(&mut key.limiter, &mut other);
         }
         prop_assert!(key.state.next_free_micros() <= i64::MAX.unsigned_abs());
-        // An endless store, as Guava's, only where nobody waits.
+        // An infinite store, like Guava's, only if no request waits.
         let limit = key.limiter.status(&key.state, key.now).limit;
         prop_assert!(key.state.stored_permits().is_finite() || limit == Cost::MAX.get());
     }

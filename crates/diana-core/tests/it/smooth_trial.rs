@@ -1,4 +1,4 @@
-//! What the tests of the smooth limiters share: a limiter with a clock that waits move, as in Guava's own tests.
+//! Shared by the tests of the smooth limiters: a limiter with a clock that waits advance, as in Guava's own tests.
 
 use diana_core::{Algorithm, Cost, MaxWait, Outcome, SmoothBursty, SmoothState, SmoothWarmingUp, Timestamp};
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl<A: Algorithm> Trial<A> {
         Self { state: limiter.fresh(Timestamp::EPOCH), limiter, now: Timestamp::EPOCH }
     }
 
-    /// Waits as long as it takes; tells how many microseconds that was.
+    /// Waits without a timeout; returns the wait in microseconds.
     pub(crate) fn acquire(&mut self, permits: u64) -> u64 {
         let wait = self.take(permits, MaxWait::FOREVER).wait().unwrap();
         self.now = self.now + wait;
@@ -31,7 +31,7 @@ impl<A: Algorithm> Trial<A> {
         outcome.is_granted()
     }
 
-    /// Asks, and leaves the clock where it is.
+    /// Asks without moving the clock.
     pub(crate) fn take(&mut self, permits: u64, max_wait: MaxWait) -> Outcome {
         self.limiter.take(&mut self.state, self.now, cost(permits), max_wait)
     }
@@ -70,7 +70,7 @@ pub(crate) fn at(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(nanos)
 }
 
-/// The state to the last bit.
+/// The state bit for bit.
 pub(crate) fn bits(state: &SmoothState) -> (u64, u64) {
     (state.stored_permits().to_bits(), state.next_free_micros())
 }

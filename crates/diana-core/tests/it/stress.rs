@@ -1,7 +1,7 @@
-//! Real threads on one limit, one key, and keys in opposite orders: every grant is counted, and nobody gets stuck.
+//! Real threads on one limit, one key, and keys in opposite orders: every grant is counted, and no thread hangs.
 //!
-//! The clock stands still, or is moved by hand, so the numbers are exact however fast the machine is. What threads can
-//! do to each other in between two instructions is for loom and shuttle; here they do it at full speed.
+//! The clock is stopped, or set manually, so the numbers are exact on any machine. Interleavings between single
+//! instructions are covered by loom and shuttle; these tests run at full speed.
 
 use crate::support::{T0, quota};
 use diana_core::{
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const THREADS: u64 = 8;
 
-/// Runs `work` on every thread, and adds up what it returns.
+/// Runs `work` on every thread, and returns the sum of its results.
 fn on_all(work: impl Fn(u64) -> u64 + Sync) -> u64 {
     thread::scope(|scope| {
         let work = &work;
@@ -72,7 +72,7 @@ fn no_grant_is_lost_when_the_limit_changes_under_way() {
     let over = AtomicBool::new(false);
     let granted = thread::scope(|scope| {
         scope.spawn(|| {
-            // Fast to fast, fast to slow, slow to slow, slow to fast: the capacity stays, so the use is carried exactly.
+            // Fast to fast, fast to slow, slow to slow, slow to fast: equal capacity, so the usage is migrated exactly.
             while !over.load(Ordering::Acquire) {
                 limiter.set(TokenBucket::new(Quota::per_hour(PERMITS).unwrap()));
                 limiter.set(TokenBucket::new(Quota::per_minute(PERMITS).unwrap()));
@@ -93,7 +93,7 @@ fn one_key_gets_exactly_what_there_is_and_so_does_every_other() {
     let limiter = KeyedLimiter::<u64>::new(Quota::per_hour(PERMITS).unwrap()).with_clock(ManualClock::at(T0));
     let granted = on_all(|_| (0..PERMITS / 4).filter(|_| limiter.check(&7).is_granted()).count() as u64);
     assert_eq!(granted, PERMITS);
-    // And with a crowd of keys that makes the table grow meanwhile.
+    // And with many keys that make the table grow meanwhile.
     let granted = on_all(|number| {
         let mine = (0..20_000).filter(|key| limiter.check(&(1_000 + key)).is_granted()).count() as u64;
         assert_eq!(mine, 20_000, "thread {number}");
@@ -114,7 +114,7 @@ fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck(
         Limit::new("log", SlidingLog::new(Quota::per_hour(PERMITS).unwrap())),
     ];
     let keys = ["north", "east", "south", "west", "up", "down"];
-    // Every request asks for one permit of every limit, for a key each; so all limits together grant the same sums.
+    // Every request asks for one permit of every limit, for one key each; so all limits together grant the same sums.
     let granted = on_all(|number| {
         let mut granted = 0;
         for round in 0..PERMITS / 2 {
@@ -126,7 +126,7 @@ fn requests_over_keys_in_opposite_orders_are_all_or_nothing_and_never_get_stuck(
             }
             let decision = store.decide(&asks, T0, MaxWait::NONE);
             granted += u64::from(decision.is_granted());
-            // Now and then one is given back, and asked for again.
+            // Some are refunded, and asked for again.
             if round % 16 == 0 && decision.is_granted() {
                 store.refund(&asks, &decision, T0);
                 granted -= 1;
@@ -159,7 +159,7 @@ fn a_store_counts_exactly_while_its_limit_changes() {
         });
     }
     let granted = on_all(|_| {
-        // Threads hear of a change at different times.
+        // Threads see a change at different times.
         let version = |nth: u64| &versions[usize::try_from(nth / 64).unwrap() % versions.len()];
         (0..PERMITS / 4)
             .filter(|nth| {
@@ -191,8 +191,8 @@ fn whoever_waits_in_line_gets_in() {
     assert_eq!(limiter.status("door").remaining, 2);
 }
 
-/// A clock that whoever waits for a moment moves there, and that leaves alone who waits for a wake-up.
-/// ([`ManualClock`] would be moved to the end of time by the second in line, who is ready to wait that long.)
+/// A clock that a timed wait advances to its end, and a wait for a wake-up does not. ([`ManualClock`] would be advanced
+/// to the last timestamp by the second in the queue, which has no timeout.)
 #[derive(Clone, Debug)]
 struct WindowClock(Arc<AtomicU64>);
 

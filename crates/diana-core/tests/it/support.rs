@@ -5,7 +5,7 @@ use diana_core::{
 };
 use std::time::Duration;
 
-/// The moment from which the traces of the seeds' bugs count: 1,700,000,000 s after the epoch.
+/// The start of the traces of the seeds' bugs: 1,700,000,000 s after the epoch.
 pub(crate) const T0: Timestamp = Timestamp::from_secs(1_700_000_000);
 
 pub(crate) fn ms(millis: u64) -> Duration {
@@ -16,63 +16,63 @@ pub(crate) fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A quota from its written form.
+/// Parses a quota.
 pub(crate) fn quota(written: &str) -> Quota {
     written.parse().unwrap()
 }
 
-/// A key that is asked.
+/// A key under test.
 #[derive(Debug)]
 pub(crate) struct Trial<A: Algorithm> {
     pub(crate) algorithm: A,
     pub(crate) state: A::State,
     pub(crate) clock: ManualClock,
     start: Timestamp,
-    /// What was granted, in order.
+    /// The grants, in order.
     receipts: Vec<Receipt>,
 }
 
 impl<A: Algorithm> Trial<A> {
-    /// A fresh key; the clock stands at the epoch.
+    /// Creates a fresh key with the clock at the epoch.
     pub(crate) fn new(algorithm: A) -> Self {
         Self::at(Timestamp::EPOCH, algorithm)
     }
 
-    /// A fresh key; the clock stands at `start`.
+    /// Creates a fresh key with the clock at `start`.
     pub(crate) fn at(start: Timestamp, algorithm: A) -> Self {
         let state = algorithm.fresh(start);
         Self { algorithm, state, clock: ManualClock::at(start), start, receipts: Vec::new() }
     }
 
-    /// Asks for `cost`, and tells the answer in words.
+    /// Asks for `cost`, and returns the answer as text.
     pub(crate) fn ask(&mut self, cost: u64) -> String {
         self.ask_at(self.clock.now(), cost)
     }
 
-    /// Moves the clock to `since_start` after its start, and asks.
+    /// Advances the clock to `since_start` after its start, and asks.
     pub(crate) fn ask_after(&mut self, since_start: Duration, cost: u64) -> String {
         self.clock.set(self.start + since_start);
         self.ask(cost)
     }
 
-    /// Asks as somebody whose clock shows `now`, be it behind.
+    /// Asks with a clock at `now`, which may be behind.
     pub(crate) fn ask_at(&mut self, now: Timestamp, cost: u64) -> String {
         let outcome = self.take_at(now, cost, MaxWait::NONE);
         words(&outcome, self.algorithm.status(&self.state, now).remaining)
     }
 
-    /// Asks for `cost`, ready to wait for ever.
+    /// Asks for `cost` without a timeout.
     pub(crate) fn wait_for(&mut self, cost: u64) -> String {
         self.ask_within(cost, MaxWait::FOREVER)
     }
 
-    /// Asks for `cost`, ready to wait as long as `max_wait`.
+    /// Asks for `cost`, waiting at most `max_wait`.
     pub(crate) fn ask_within(&mut self, cost: u64, max_wait: MaxWait) -> String {
         let outcome = self.take_within(cost, max_wait);
         words(&outcome, self.status().remaining)
     }
 
-    /// Asks for `cost`, ready to wait as long as `max_wait`.
+    /// Asks for `cost`, waiting at most `max_wait`.
     pub(crate) fn take_within(&mut self, cost: u64, max_wait: MaxWait) -> Outcome {
         self.take_at(self.clock.now(), cost, max_wait)
     }
@@ -86,14 +86,14 @@ impl<A: Algorithm> Trial<A> {
         outcome
     }
 
-    /// What `ask` would say, without the effect.
+    /// Returns the answer of `ask`, without taking permits.
     pub(crate) fn peek(&self, cost: u64) -> String {
         let now = self.clock.now();
         let outcome = self.algorithm.peek(&self.state, now, Cost::new(cost).unwrap(), MaxWait::NONE);
         words(&outcome, self.algorithm.status(&self.state, now).remaining)
     }
 
-    /// Takes `cost`, which must be there.
+    /// Takes `cost`, which must be granted.
     pub(crate) fn take(&mut self, cost: u64) -> Receipt {
         let outcome = self.take_within(cost, MaxWait::NONE);
         outcome.receipt().unwrap()
@@ -103,7 +103,7 @@ impl<A: Algorithm> Trial<A> {
         self.algorithm.refund(&mut self.state, self.clock.now(), receipt)
     }
 
-    /// Gives back the `nth` grant, counted from 0.
+    /// Refunds the `nth` grant, counted from 0.
     pub(crate) fn refund_nth(&mut self, nth: usize) -> Refund {
         let receipt = self.receipts[nth];
         self.refund(&receipt)
@@ -113,7 +113,7 @@ impl<A: Algorithm> Trial<A> {
         self.algorithm.charge(&mut self.state, self.clock.now(), Cost::new(cost).unwrap());
     }
 
-    /// Goes on under other parameters.
+    /// Changes the parameters.
     pub(crate) fn rescale(&mut self, algorithm: A) {
         algorithm.rescale(&mut self.state, &self.algorithm, self.clock.now());
         self.algorithm = algorithm;

@@ -85,7 +85,7 @@ fn a_refund_gives_back_what_time_has_not() {
     assert_eq!(key.ask(2), "granted, 0 left");
     key.clock.advance(ms(1_500));
     assert_eq!(key.status().remaining, 1);
-    // One and a half came back by themselves; the other half is given back.
+    // One and a half were refilled; the other half is refunded.
     assert_eq!(key.refund_nth(0), Refund::Returned);
     assert!(key.is_fresh());
 }
@@ -100,7 +100,7 @@ fn a_refund_after_its_time_is_void() {
     assert_eq!(key.status().remaining, 1);
 }
 
-/// A busy key is in debt for a second; its permits are worth giving back for as long as that lasts.
+/// A busy key is in debt for a second; its permits can be refunded for that long.
 #[test]
 fn a_busy_key_can_be_settled_long_after_its_request_went_on() {
     let mut key = bucket("100/s");
@@ -109,7 +109,7 @@ fn a_busy_key_can_be_settled_long_after_its_request_went_on() {
     }
     key.clock.advance(ms(500));
     assert_eq!(key.status().remaining, 50);
-    assert_eq!(key.refund_nth(0), Refund::Void); // its own 10 ms came back first, long ago
+    assert_eq!(key.refund_nth(0), Refund::Void); // its own 10 ms were refilled first, long ago
     assert_eq!(key.refund_nth(99), Refund::Returned);
     assert_eq!(key.status().remaining, 51);
 }
@@ -145,10 +145,10 @@ fn a_changed_limit_keeps_the_use() {
     assert_eq!(key.ask(1), "denied, retry in 20s");
 }
 
-/// A client that takes all it can get and then waits exactly as long as it is told.
+/// A client that takes all it can get and then waits exactly the retry time.
 fn greedy(quota: Quota, cost: u64, span: Duration) -> u64 {
     let mut key = Trial::new(TokenBucket::new(quota));
-    // Begins with an empty bucket, so that the burst is not counted.
+    // Starts with an empty bucket, so that the burst is not counted.
     key.charge(quota.burst());
     let mut granted = 0;
     loop {
@@ -165,8 +165,8 @@ fn greedy(quota: Quota, cost: u64, span: Duration) -> u64 {
 
 #[test]
 fn three_a_second_is_three_million_in_a_million_seconds() {
-    // A burst of 2: one who asks at whole nanoseconds comes up to ⅔ ns late, and with a burst of 1 the bucket would be full
-    // by then and rightly run over.
+    // A burst of 2: a client that asks at whole nanoseconds is up to ⅔ ns late, and with a burst of 1 the bucket would
+    // be full by then and correctly overflow.
     let three = Quota::per_second(3).unwrap();
     assert_eq!(greedy(three.with_burst(2).unwrap(), 1, secs(1_000_000)), 3_000_000);
     assert_eq!(greedy(three, 3, secs(1_000_000)), 3_000_000);
@@ -181,11 +181,11 @@ fn rates_above_one_a_nanosecond_and_beside_it_are_exact() {
     assert_eq!(greedy(Quota::per_second(7_000_000_003).unwrap(), 7_000_000_003, secs(1)), 7_000_000_003);
 }
 
-/// Found by fuzzing: a debt that ends later than any clock is not told as 584 years, in neither of the two forms.
+/// Found by fuzzing: a debt past the last timestamp is not reported as 584 years, in either of the two forms.
 #[test]
 fn a_debt_beyond_the_last_timestamp_is_denied_for_good() {
-    // Two a day, whose state is one word in a limiter, and three, whose state is two; and one whose burst alone takes longer
-    // than time.
+    // Two a day, whose state is one word in a limiter, and three, whose state is two; and one whose burst alone exceeds
+    // the range of time.
     for quota in ["2/day", "3/day", "1/day burst 4294967295"] {
         let bucket = TokenBucket::new(quota.parse().unwrap());
         for now in [Timestamp::EPOCH, T0] {

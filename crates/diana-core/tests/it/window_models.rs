@@ -1,4 +1,4 @@
-//! The windows against the plainest models of themselves: a list of all grants, and a walk over it.
+//! The windows against their simplest models: a list of all grants, and a scan of it.
 
 use diana_core::{Algorithm, Cost, Edge, MaxWait, Quota, Receipt, Refund, Retry, SlidingLog, SlidingWindow, Timestamp};
 use proptest::prelude::*;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Ask for a cost, so many nanoseconds after the last step, or before it.
+    /// Ask for a cost, this many nanoseconds after the last step, or before it.
     Ask(i64, u64),
     Charge(i64, u64),
-    /// Give back one of the receipts.
+    /// Refund one of the receipts.
     Refund(i64, usize),
 }
 
@@ -23,17 +23,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// All grants that were not given back: when each counts as made, and how much.
+/// All grants that were not refunded: the effective time and the cost of each.
 #[derive(Default)]
 struct Model {
     grants: Vec<(u64, u64)>,
-    /// The time of the newest grant there is: time does not go back behind it.
+    /// The time of the newest grant: time does not go back before it.
     newest: u64,
 }
 
 impl Model {
-    /// What is in use at `now`, when a grant of time `t` counts until `leaves(t)`, and in the last `fading` before that in
-    /// proportion to what is left of it.
+    /// The usage at `now`, if a grant of time `t` counts until `leaves(t)`, and in the last `fading` before that in
+    /// proportion to the rest of it.
     fn used(&self, now: u64, Steps { width, fading }: Steps, leaves: impl Fn(u64) -> u64) -> u64 {
         let now = now.max(self.newest / width * width);
         let in_use = self.grants.iter().map(|(time, cost)| (leaves(*time), cost)).filter(|(leaves, _)| *leaves > now);
@@ -47,16 +47,16 @@ impl Model {
     }
 }
 
-/// How finely a window sees time.
+/// The time resolution of a window.
 #[derive(Clone, Copy)]
 struct Steps {
-    /// Of a grant no more is known than in which span of this length it was.
+    /// Of a grant only the span of this length that contains it is known.
     width: u64,
-    /// How long it takes a grant to leave, in nanoseconds; 1 for at once.
+    /// How long a grant takes to expire, in nanoseconds; 1 for at once.
     fading: u64,
 }
 
-/// A clock that may go back, but not behind a refund: with the newest grant goes the only note of how late it was.
+/// A clock that may go back, but not before a refund: the newest grant is the only record of the latest time.
 struct HandClock {
     now: u64,
     floor: u64,
@@ -69,7 +69,7 @@ impl HandClock {
     }
 }
 
-/// Walks `algorithm` and the model side by side.
+/// Runs `algorithm` and the model side by side.
 fn walk<A: Algorithm>(
     algorithm: &A,
     windows: &[Quota],
@@ -174,7 +174,7 @@ proptest! {
         let window = SlidingWindow::new(quota).with_buckets(buckets).unwrap().with_edge(edge);
         let (width, n) = (u64::try_from(window.precision().as_nanos()).unwrap(), window.buckets());
         prop_assert!(width * n >= period);
-        // The oldest bucket, of which the window covers a part, counts for nothing, in proportion to the part, or fully.
+        // The oldest bucket, which the window covers in part, counts not at all, in proportion to the part, or fully.
         let (n, fading) = match edge {
             Edge::Loose => (n, 1),
             Edge::Weighted => (n + 1, width),
@@ -183,8 +183,8 @@ proptest! {
         walk(&window, &[quota], Steps { width, fading }, |_, time| (time / width + n) * width, &steps, true)?;
     }
 
-    /// What the docs promise of a window's length, whatever the requests do: never over the limit with a strict edge, and
-    /// up to twice the limit with the others; with all of them never over the limit in a window less one bucket.
+    /// The documented guarantees for any requests: never over the limit with a strict edge, and up to twice the limit
+    /// with the others; with all of them never over the limit in a window less one bucket.
     #[test]
     fn no_span_has_more_than_its_edge_promises(
         permits in 1..8_u64,
@@ -206,7 +206,7 @@ proptest! {
             }
         }
         for (begin, _) in &grants {
-            // As long as a window, but for its last nanosecond: what came at its first one leaves then.
+            // As long as a window, except its last nanosecond: a grant at its first one expires then.
             let within = |span: u64| -> u64 {
                 grants.iter().filter(|(at, _)| (*begin..*begin + span).contains(at)).map(|(_, cost)| cost).sum()
             };

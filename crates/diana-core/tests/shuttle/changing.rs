@@ -9,7 +9,7 @@ fn per_hour(permits: u64) -> Quota {
     Quota::per_hour(permits).unwrap()
 }
 
-/// Two threads take while a third changes the limit; whatever the order, the capacity is granted and no more.
+/// Two threads take while a third changes the limit; in every order exactly the capacity is granted.
 fn takes_exactly(limiter: Limiter, change: impl Fn(&Limiter) + Send + 'static) {
     let limiter = Arc::new(limiter.with_clock(TestClock::new()));
     let takers = [0, 1].map(|_| {
@@ -55,7 +55,7 @@ fn from_slow_to_slow_and_fast() {
     });
 }
 
-/// Who waits for as long as it takes is granted, also if how to wait changes just then.
+/// A request that waits without a timeout is granted, even if the way to wait changes meanwhile.
 #[test]
 fn a_change_from_reserving_to_standing_in_line_denies_nobody_who_waits() {
     check(|| {

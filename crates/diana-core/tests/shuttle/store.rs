@@ -1,4 +1,4 @@
-//! Requests that span keys, in opposite orders, while others look on and limits change.
+//! Requests that span keys, in opposite orders, during peeks and changes of limits.
 
 use crate::{T0, check};
 use diana_core::{
@@ -7,7 +7,7 @@ use diana_core::{
 use shuttle::sync::Arc;
 use shuttle::thread;
 
-/// Two limits of different kinds with as much capacity, and a store.
+/// Two limits of different kinds with equal capacity, and a store.
 #[derive(Clone)]
 struct Case {
     store: Arc<MemoryStore>,

@@ -1,4 +1,4 @@
-//! Waiting in line: nobody is lost, nobody overtakes, and the line is no longer than it may be.
+//! Wait queues: no waiter is lost, none overtakes, and the queue stays within its bound.
 
 use crate::{TestClock, check};
 use diana_core::{Clock, Concurrency, FixedWindow, KeyedLimiter, Limiter, Quota, Timestamp};
@@ -109,7 +109,7 @@ fn first_come_first_served() {
                     limiter.refund(&receipt);
                 })
             };
-            // The next one comes when this one stands in line.
+            // The next one starts when this one is queued.
             while limiter.waiting() <= number {
                 thread::yield_now();
             }
@@ -144,7 +144,7 @@ fn the_line_is_no_longer_than_it_may_be() {
                 receipt.is_some()
             })
         });
-        // The first to come stands in line; the others come behind it and are turned away, or come when it has gone.
+        // The first one is queued; the others arrive after it and are denied, or arrive when it has left the queue.
         while limiter.waiting() == 0 {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! One bucket of bytes: a key's, which all its bodies share, or a request's own.
+//! One bucket of bytes: of a key, shared by all its bodies, or of a single request.
 
 use diana::Engine;
 use diana::core::{
@@ -11,10 +11,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a piece takes at the rate: short enough to look even, long enough to be no burden.
+/// The duration of a chunk at the rate: short enough to look even, long enough for a low overhead.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// Where the buckets of keys are, whatever store the engine shares.
+/// The store of the buckets, with its type erased.
 pub(super) trait Counts: fmt::Debug + Send + Sync {
     fn store(&self) -> &MemoryStore;
     fn now(&self) -> Timestamp;
@@ -30,34 +30,34 @@ impl<S: Store + 'static> Counts for Engine<S> {
     }
 }
 
-/// When somebody asks, and when it would have asked, had it not been woken late.
+/// The time of a request for bytes, and when it would have been without a late wake-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) since: Timestamp,
     pub(super) now: Timestamp,
 }
 
-/// One bucket of bytes, and what it is for.
+/// One bucket of bytes, and the bodies that it throttles.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     bucket: Bucket,
     rate: Quota,
-    /// So many bytes of each body go at full speed first.
+    /// The first bytes of each body, which pass at full speed.
     pub(super) after: u64,
-    /// Which bodies it is for.
+    /// Which bodies it throttles.
     pub(super) of: Bodies,
 }
 
 #[derive(Clone, Debug)]
 enum Bucket {
-    /// That of a key.
+    /// The bucket of a key.
     Shared { limit: Limit, key: Box<[u8]> },
-    /// The request's own: the bodies of both ways take from it.
+    /// The bucket of a single request, shared by its request and response body.
     Own { bucket: Arc<TokenBucket>, state: Arc<Mutex<BucketState>> },
 }
 
 impl Meter {
-    /// What a rule says about the bodies of `key`.
+    /// Returns the bucket of a rule for the bodies of `key`.
     pub(super) fn new(rule: &Rule, limit: &Limit, key: &[u8]) -> Option<Self> {
         let bandwidth = rule.bandwidth.as_ref()?;
         let bucket = if rule.by.is_each_request() {
@@ -68,25 +68,25 @@ impl Meter {
         Some(Self { bucket, rate: bandwidth.rate, after: bandwidth.after, of: bandwidth.of })
     }
 
-    /// What may go at once at most.
+    /// Returns how many bytes can pass at once.
     pub(super) fn burst(&self) -> u64 {
         self.rate.burst()
     }
 
-    /// How much is waited for at a time.
+    /// Returns how many bytes to wait for at a time.
     pub(super) fn piece(&self) -> u64 {
         let bytes = u128::from(self.rate.permits()) * PIECE.as_nanos() / self.rate.period().as_nanos().max(1);
         u64::try_from(bytes).unwrap_or(u64::MAX).clamp(1, self.rate.burst().max(1))
     }
 
-    /// How long so many bytes take at the rate.
+    /// Returns how long `bytes` take at the rate.
     pub(super) fn time_of(&self, bytes: u64) -> Duration {
         let (nanos, permits) = self.rate.interval();
         let nanos = (u128::from(bytes) * u128::from(nanos)).div_ceil(u128::from(permits.max(1)));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Takes so many bytes as of `asked.since`, or says why not. The wait counts from there.
+    /// Acquires `bytes` as of `asked.since`, or returns the denial. The wait is relative to that time.
     pub(super) fn take(&self, counts: &dyn Counts, asked: Asked, bytes: Cost, max_wait: MaxWait) -> Answer {
         let Asked { since, now } = asked;
         match &self.bucket {
@@ -100,12 +100,12 @@ impl Meter {
         }
     }
 
-    /// Whether others may take from it too.
+    /// Returns `true` if other requests share it.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.bucket, Bucket::Shared { .. })
     }
 
-    /// Gives back what was taken.
+    /// Refunds permits.
     pub(super) fn give_back(&self, counts: &dyn Counts, taken: &Answer) {
         let Some(receipt) = taken.receipt() else { return };
         let now = counts.now();

@@ -1,4 +1,4 @@
-//! A body that flows evenly.
+//! A throttled body.
 
 use super::meter::{Asked, Counts, Meter};
 use bytes::{Buf, Bytes};
@@ -12,14 +12,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// What is later than this is lost: a body that stood still for a second must not make up for it in one gush. The same as for
-/// what `diana::pace` paces.
+/// A longer lag is not made up for: a body that stalled for a second must not continue with a spike. The same value as
+/// in `diana::pace`.
 const MOST_LATE: Duration = Duration::from_millis(50);
 
 pin_project_lite::pin_project! {
-    /// A body that flows no faster than rules allow; as it is, if none says anything about it.
+    /// A body that is throttled by rules; unchanged if no rule applies.
     ///
-    /// [`Throttle`](super::Pacing) makes it. It needs tokio's timer as soon as it has to wait.
+    /// Created by [`Throttle`](super::Throttle). It needs tokio's timer if it has to wait.
     pub struct ThrottledBody<B> {
         #[pin]
         body: B,
@@ -27,34 +27,34 @@ pin_project_lite::pin_project! {
     }
 }
 
-/// What a body has passed on, and what it waits for.
+/// The progress of a body, and its current wait.
 struct Slowing {
     counts: Arc<dyn Counts>,
     metered: SmallVec<[Metered; 1]>,
-    /// What of the last frame has not gone yet.
+    /// The part of the last frame that has not passed yet.
     rest: Bytes,
-    /// So much of it is taken, and goes at its turn, when the timer says so.
+    /// The part of it that is granted, and when it passes.
     taken: Option<(usize, Timestamp)>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// How late the last piece went: a timer has its grain, and a machine other work.
+    /// How late the last chunk passed: timers have a limited resolution, and the machine has other work.
     late: Duration,
     /// Since when there is nothing to pass.
     idle: Option<Timestamp>,
-    /// Whether others could go first since the last piece.
+    /// Whether this body has yielded since the last chunk.
     gave_way: bool,
 }
 
-/// A bucket, and what this body has had of it.
+/// A bucket, and this body's use of it.
 struct Metered {
     meter: Meter,
-    /// So many bytes still go at full speed.
+    /// How many bytes still pass at full speed.
     free: u64,
-    /// The piece that is waited for.
+    /// The chunk that is waited for.
     taken: Option<Answer>,
 }
 
 impl<B> ThrottledBody<B> {
-    /// A body that nothing slows down.
+    /// Creates a body without throttling.
     pub(crate) fn freely(body: B) -> Self {
         Self { body, slowing: None }
     }
@@ -77,7 +77,7 @@ impl<B> ThrottledBody<B> {
         Self { body, slowing: Some(Box::new(slowing)) }
     }
 
-    /// Whether any rule says how fast it may flow.
+    /// Returns `true` if any rule throttles it.
     pub fn is_slowed(&self) -> bool {
         self.slowing.is_some()
     }
@@ -90,11 +90,11 @@ impl Metered {
 }
 
 impl Slowing {
-    /// Takes the next piece of what has not gone yet: now if that may be, and else a small one for later. Says how long to
-    /// wait for it.
+    /// Acquires permits for the next chunk: all of the rest if it can pass now, otherwise a small chunk for later.
+    /// Returns how long to wait for it.
     fn take_piece(&mut self) -> Duration {
         let now = self.counts.now();
-        // What was not there could not have passed earlier.
+        // Bytes that had not arrived could not have passed earlier.
         if self.idle.take().is_some_and(|from| now.since(from) > MOST_LATE) {
             self.late = Duration::ZERO;
         }
@@ -111,7 +111,7 @@ impl Slowing {
             Ok(turn) => (at_once, turn),
             Err(_) => match self.take(asked, piece, MaxWait::FOREVER) {
                 Ok(turn) => (piece, turn),
-                // The rule has changed since, to one that lets less go at once.
+                // The rule has changed since, to one with a smaller burst.
                 Err(capacity) => match self.take(asked, piece.min(capacity), MaxWait::FOREVER) {
                     Ok(turn) => (piece.min(capacity), turn),
                     // There is no memory for another key: then this body keeps the rate on its own.
@@ -126,8 +126,8 @@ impl Slowing {
         turn.since(now)
     }
 
-    /// Takes `bytes` from every bucket that counts them, and says when it is their turn; or from none, and says what is the
-    /// most that could be.
+    /// Acquires `bytes` from every bucket that counts them, and returns when they pass; or from none, and returns the
+    /// most that would be possible.
     fn take(&mut self, asked: Asked, bytes: u64, max_wait: MaxWait) -> Result<Timestamp, u64> {
         let Ok(cost) = Cost::new(bytes) else { return Ok(asked.now) };
         let mut turn = None;
@@ -146,7 +146,7 @@ impl Slowing {
             }
         }
         match refused {
-            // What no bucket counts goes now, and is not late.
+            // Bytes that no bucket counts pass now, and are not late.
             None => Ok(turn.unwrap_or(asked.now)),
             Some(capacity) => {
                 self.give_back();
@@ -163,7 +163,7 @@ impl Slowing {
         }
     }
 
-    /// The piece that was waited for, which goes now.
+    /// Returns the chunk that was waited for, which passes now.
     fn piece(&mut self, length: usize, turn: Timestamp) -> Bytes {
         self.late = self.counts.now().since(turn).min(MOST_LATE);
         self.taken = None;
@@ -171,14 +171,15 @@ impl Slowing {
         self.rest.split_to(length)
     }
 
-    /// Lets others go first, once. Those who share a bucket are late together, and whoever came first would take all of it.
+    /// Yields to other bodies, once. Bodies that share a bucket are late together, and the first one would take
+    /// everything.
     fn gives_way(&mut self) -> bool {
         let shares = || self.metered.iter().any(|metered| metered.free == 0 && metered.meter.is_shared());
         self.gave_way = !self.gave_way && !self.late.is_zero() && shares();
         self.gave_way
     }
 
-    /// There is nothing to pass.
+    /// Records that there is nothing to pass.
     fn idles(&mut self) {
         if !self.late.is_zero() {
             let now = self.counts.now();
@@ -197,7 +198,7 @@ impl Slowing {
 
 impl Drop for Slowing {
     fn drop(&mut self) {
-        // A piece that has not gone is nobody's.
+        // A chunk that has not passed is refunded.
         if self.taken.is_some() {
             self.give_back();
         }
@@ -268,7 +269,7 @@ where
     }
 }
 
-/// The bytes of a frame; those that are [`Bytes`] already are not copied.
+/// Returns the bytes of a frame; [`Bytes`] are not copied.
 fn whole(mut data: impl Buf) -> Bytes {
     data.copy_to_bytes(data.remaining())
 }

@@ -1,4 +1,4 @@
-//! Why a call that waits for its turn came to nothing.
+//! Errors of rate-limited client calls.
 
 use diana::core::Retry;
 use std::error::Error;
@@ -6,23 +6,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a call came to nothing: its turn did not come, or the client itself failed.
+/// Why a call failed: it was not granted, or the client itself failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientRateLimitError<E> {
-    /// Its turn did not come. Nothing was sent, and nothing was charged.
+    /// It was not granted. Nothing was sent, and nothing was charged.
     Overloaded(Overloaded),
     /// The client failed.
     Client(E),
 }
 
-/// A limit that has no room within the maximum wait.
+/// A limit that does not grant a call within its maximum wait.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Overloaded {
     /// The limit's name.
     pub limit: Arc<str>,
-    /// How long the call would have waited.
+    /// The call's maximum wait.
     pub max_wait: Duration,
     /// When it would be granted.
     pub retry: Retry,

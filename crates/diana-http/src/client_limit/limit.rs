@@ -1,4 +1,4 @@
-//! What tells a call when its turn is.
+//! Limits for client calls.
 
 use diana::core::{ConcurrencyLimiter, InvalidCost, KeyedLimiter, Limiter, Permit, Retry};
 use std::fmt;
@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call that waits for its turn: what it holds while it is under way, or why it has none.
+/// The future of a call's permit, or of the error why it is not granted.
 pub type Turn<H> = Pin<Box<dyn Future<Output = Result<H, ClientLimitError>> + Send>>;
 
-/// Why a call's turn does not come.
+/// Why a call is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimitError {
-    /// The limit, if it has a name of its own beside the layer's.
+    /// The limit, if it has its own name besides the layer's.
     pub limit: Option<Arc<str>>,
     /// When it would be granted.
     pub retry: Retry,
@@ -24,12 +24,13 @@ impl From<Retry> for ClientLimitError {
     }
 }
 
-/// What tells a call `R` when its turn is.
+/// A limit for calls of type `R`.
 pub trait ClientLimit<R>: Send + Sync + 'static {
-    /// What a call holds until its response is there.
+    /// The permit that a call holds until its response has arrived.
     type Held: Send + 'static;
 
-    /// Waits for the turn of `request`, no longer than `max_wait`. Dropped, it gives its turn to the next.
+    /// Waits until `request` is granted, at most `max_wait`. Dropping the future releases its reservation to the next
+    /// call.
     fn turn(self: Arc<Self>, request: &R, max_wait: Duration) -> Turn<Self::Held>;
 }
 
@@ -49,7 +50,7 @@ impl<R> ClientLimit<R> for ConcurrencyLimiter {
     }
 }
 
-/// The limit of who has none: there is no such value.
+/// The absence of a limit: this type has no values.
 #[derive(Clone, Copy, Debug)]
 pub enum NoLimit {}
 
@@ -88,7 +89,7 @@ where
     }
 }
 
-/// What a limiter answered to an ask for one permit.
+/// Converts the answer of a limiter about one permit.
 fn granted(retry: Result<Option<Retry>, InvalidCost>) -> Result<(), ClientLimitError> {
     match retry {
         Ok(None) => Ok(()),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Who has more maximum wait than this has as much as anybody can tell the time of.
+/// The cap of the maximum wait, so that adding it to an `Instant` does not overflow.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 impl<B, S: Store + 'static> ClientLimit<Request<B>> for Filter<S> {
@@ -24,7 +24,7 @@ impl<B, S: Store + 'static> ClientLimit<Request<B>> for Filter<S> {
     }
 }
 
-/// What the rules look at.
+/// Returns the head that the rules read.
 pub(crate) fn head(method: &Method, uri: Uri, headers: &HeaderMap) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method.clone_from(method);
@@ -33,7 +33,7 @@ pub(crate) fn head(method: &Method, uri: Uri, headers: &HeaderMap) -> Parts {
     head
 }
 
-/// Waits until the rules let a call pass.
+/// Waits until the rules grant a call.
 pub(crate) async fn turn<S: Store + 'static>(
     filter: Arc<Filter<S>>,
     head: Parts,
@@ -42,15 +42,15 @@ pub(crate) async fn turn<S: Store + 'static>(
     let end = Instant::now() + max_wait.min(FOREVER);
     loop {
         let checking = filter.check_head(&head, None);
-        // A rule's own `wait` may be longer than the maximum wait; whoever gives up gives back.
+        // A rule's own `wait` may be longer than the maximum wait; a timeout refunds the charges.
         let checked = tokio::time::timeout_at(end, checking).await;
         let verdict = match checked {
-            Ok(CheckResult::RequestPermit(mut pass)) => {
+            Ok(CheckResult::Allow(mut pass)) => {
                 pass.begin();
                 return Ok(pass);
             }
-            Ok(CheckResult::Divert(diverted)) => no_turn(diverted.verdict()),
-            Ok(CheckResult::Refuse(refused)) => no_turn(refused.verdict()),
+            Ok(CheckResult::Reroute(diverted)) => no_turn(diverted.verdict()),
+            Ok(CheckResult::Deny(refused)) => no_turn(refused.verdict()),
             Err(_) => return Err(Retry::WhenReturned.into()),
         };
         match verdict.retry {

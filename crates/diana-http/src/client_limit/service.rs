@@ -1,4 +1,4 @@
-//! The client behind the layer, and the call that waits.
+//! The client of the layer, and the future of a call.
 
 use super::ClientRateLimitLayer;
 use super::error::ClientRateLimitError;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-/// A client whose calls wait for their turn: what [`ClientRateLimitLayer`] makes.
+/// A client whose calls wait until they are granted; created by [`ClientRateLimitLayer`].
 #[derive(Debug)]
 pub struct ClientRateLimit<L, C> {
     inner: C,
@@ -44,7 +44,7 @@ where
 
     fn call(&mut self, request: R) -> Self::Future {
         let waiting = self.layer.turn(&request);
-        // The one that is ready makes the call; a clone need not be.
+        // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
         ClientRateLimitFuture { state: State::Waiting { waiting, asked: Some((request, client)) } }
@@ -52,7 +52,7 @@ where
 }
 
 pin_project! {
-    /// A call that waits for its turn, and then is made.
+    /// A call that waits until it is granted, and then is made.
     pub struct ClientRateLimitFuture<R, H, C: Service<R>> {
         #[pin]
         state: State<R, H, C>,
@@ -75,7 +75,7 @@ impl<R, H, C: Service<R>> Future for ClientRateLimitFuture<R, H, C> {
         loop {
             let next = match this.state.as_mut().project() {
                 StateNow::Waiting { waiting, asked } => {
-                    // Whoever asks again has had the answer.
+                    // Polled after completion.
                     if asked.is_none() {
                         return Poll::Pending;
                     }
@@ -84,7 +84,7 @@ impl<R, H, C: Service<R>> Future for ClientRateLimitFuture<R, H, C> {
                     let held = turn.map_err(ClientRateLimitError::Overloaded)?;
                     State::Calling { call: client.call(request), held }
                 }
-                // What it holds goes back when the future is dropped, right after this.
+                // Its permit is released when the future is dropped, right after this.
                 StateNow::Calling { call, .. } => return call.poll(context).map_err(ClientRateLimitError::Client),
             };
             this.state.set(next);

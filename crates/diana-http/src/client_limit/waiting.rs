@@ -1,4 +1,4 @@
-//! The step that all clients share: a call waits for its turn, or hears why it has none.
+//! The step that all clients share: a call waits until it is granted, or fails.
 
 use super::error::Overloaded;
 use super::limit::{ClientLimitError, Turn};
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A call that waits for its turn: what it holds while it is under way, or the error that its caller gets. Dropped, it gives its
-/// turn to the next.
+/// A call that waits for its permit; returns the permit or the caller's error. Dropping it releases its reservation to
+/// the next call.
 pub(crate) struct Waiting<H> {
     turn: Turn<H>,
     name: Arc<str>,

@@ -1,4 +1,4 @@
-//! A refusal of a call by gRPC: a response that has only a head, with the status of the call in it.
+//! Denials of gRPC calls: a trailers-only response with the status of the call.
 
 use super::page::when;
 use crate::ratelimit_headers::{number as digits, whole_seconds};
@@ -20,7 +20,7 @@ const RESOURCE_EXHAUSTED: u8 = 8;
 const PERMISSION_DENIED: u8 = 7;
 const INVALID_ARGUMENT: u8 = 3;
 
-/// Adds the status of the call, and for those who try again by themselves when to do so.
+/// Adds the status of the call, and the retry time for clients with automatic retries.
 pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
     let (code, message) = match (verdict.reason(), verdict.retry()) {
         (Some(Reason::Rule { why: DenyReason::Listed | DenyReason::Missing, .. }), _) => {
@@ -48,7 +48,7 @@ pub(super) fn add(headers: &mut HeaderMap, verdict: &Verdict) {
     }
 }
 
-/// A `google.rpc.Status` with a `google.rpc.RetryInfo`.
+/// Encodes a `google.rpc.Status` with a `google.rpc.RetryInfo`.
 fn details(code: u8, message: &str, time: Duration) -> Vec<u8> {
     const KIND: &str = "type.googleapis.com/google.rpc.RetryInfo";
     let mut delay = Vec::new();
@@ -66,7 +66,7 @@ fn details(code: u8, message: &str, time: Duration) -> Vec<u8> {
     status
 }
 
-/// A number as protobuf has it; one that is 0 is left out.
+/// Encodes a protobuf number; 0 is omitted.
 fn number(into: &mut Vec<u8>, field: u8, value: u64) {
     if value != 0 {
         into.push(field << 3);

@@ -1,24 +1,24 @@
-//! In which form a client wants to be refused.
+//! Content negotiation for denials.
 
 use crate::attributes::HttpAttributes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method};
 
-/// How a client wants to be refused.
+/// The response format that a client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseFormat {
     pub(crate) form: Form,
     pub(crate) has_body: bool,
 }
 
-/// In which form a refusal comes.
+/// The format of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A problem (RFC 9457).
+    /// Problem details (RFC 9457).
     Json,
-    /// A page for people.
+    /// An HTML page.
     Html,
-    /// The status of a call, with this content type.
+    /// A gRPC status, with this content type.
     Grpc(&'static str),
 }
 
@@ -35,14 +35,14 @@ impl Form {
             return Self::Grpc(grpc);
         }
         match headers.get(ACCEPT) {
-            // What most programs say is no list to read.
+            // `*/*` is the most common value, and needs no parsing.
             Some(accept) if accept != "*/*" && prefers_html(accept) => Self::Html,
             _ => Self::Json,
         }
     }
 }
 
-/// The content type that answers a call by gRPC.
+/// Returns the content type of the response to a gRPC call.
 fn grpc(content_type: &[u8]) -> Option<&'static str> {
     let rest = content_type.strip_prefix(b"application/grpc")?;
     if rest.starts_with(b"-web-text") {
@@ -54,7 +54,7 @@ fn grpc(content_type: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Whether a page is asked for, and no less than JSON: browsers name it, programs mostly do not.
+/// Returns `true` if HTML is accepted, and preferred no less than JSON: browsers list it, most programs do not.
 fn prefers_html(accept: &HeaderValue) -> bool {
     let Ok(accept) = accept.to_str() else { return false };
     let (mut html, mut json) = (0, 0);
@@ -71,7 +71,7 @@ fn prefers_html(accept: &HeaderValue) -> bool {
     html > 0 && html >= json
 }
 
-/// The `q` of a media range in thousandths.
+/// Returns the `q` of a media range in thousandths.
 fn quality(parameters: &str) -> u32 {
     let mut pairs = parameters.split(';').filter_map(|pair| pair.trim().split_once('='));
     let Some((_, value)) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("q")) else { return 1_000 };

@@ -1,4 +1,4 @@
-//! A refusal for people: a small page that needs nothing else, and says when to come again.
+//! Denials as HTML: a small, self-contained page with the retry time.
 
 use bytes::Bytes;
 use diana::Verdict;
@@ -6,7 +6,7 @@ use http::StatusCode;
 
 pub(super) const TYPE: &str = "text/html; charset=utf-8";
 
-/// The page.
+/// Returns the page.
 pub(super) fn body(status: StatusCode, retry: Option<u64>, verdict: &Verdict) -> Bytes {
     let (title, words) = match (retry, status) {
         (None, _) => ("This is refused", "Trying again will not help.".to_owned()),
@@ -19,14 +19,14 @@ pub(super) fn body(status: StatusCode, retry: Option<u64>, verdict: &Verdict) ->
             format!("There were too many requests in a short time. Please come again {}.", when(seconds)),
         ),
     };
-    // A rule's name has nothing that means something in a page.
+    // A rule's name has no characters that need escaping in HTML.
     let rule = verdict.refused_by().map_or("", |rule| &rule.name);
     let page = include_str!("refusal.html");
     let page = page.replace("{title}", title).replace("{words}", &words);
     Bytes::from(page.replace("{status}", status.as_str()).replace("{rule}", rule))
 }
 
-/// When that is, as people say it.
+/// Formats the retry time.
 pub(super) fn when(seconds: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
     // Below two of a unit, the next smaller one is clearer.

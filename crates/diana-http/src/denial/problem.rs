@@ -1,4 +1,4 @@
-//! A refusal for programs: `application/problem+json` (RFC 9457), with the types that the IETF's draft registers.
+//! Denials as `application/problem+json` (RFC 9457), with the types that the IETF's draft registers.
 
 use crate::policy_cache;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 pub(crate) const TYPE: &str = "application/problem+json";
 
-/// The body.
+/// Returns the body.
 pub(super) fn body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<'_>>) -> Bytes {
     let refused = || verdict.asked().filter(|asked| !asked.answer.is_granted());
     match reason {
@@ -34,7 +34,7 @@ pub(super) fn body(status: StatusCode, verdict: &Verdict, reason: Option<Reason<
     }
 }
 
-/// The body, of the policies that stand in the way, or with some other detail.
+/// Formats the body, with the violated policies or another detail.
 pub(crate) fn written(status: StatusCode, violated: &[&str], detail: Option<&str>) -> Bytes {
     let mut text = String::with_capacity(256);
     text.push_str("{\"type\":\"");
@@ -71,7 +71,7 @@ pub(crate) fn written(status: StatusCode, violated: &[&str], detail: Option<&str
     Bytes::from(text)
 }
 
-/// A text as JSON has it.
+/// Writes a JSON string.
 fn string(text: &mut String, value: &str) {
     text.push('"');
     for character in value.chars() {

@@ -1,19 +1,19 @@
-//! Who is connected.
+//! The address of the peer.
 
 use http::request::Parts;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Who is connected: an extension of requests that whoever accepts connections adds, for rules `by: ip`.
+/// The address of the peer: an extension of requests that the server adds, for rules with `by: ip`.
 ///
-/// It is the address of the peer. If that is a proxy which the file trusts, the client's own is taken from what it says.
+/// If the peer is a trusted proxy, the client's address is taken from its forwarding headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(pub IpAddr);
 
-/// How it is found out who is connected.
+/// Returns the address of the peer.
 type Find = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
 
-/// How it is found out who is connected: by a function, or by what servers add to requests.
+/// Finds the address of the peer: by a function, or in the request's extensions.
 #[derive(Clone, Default)]
 pub(super) struct Finds(Option<Arc<Find>>);
 

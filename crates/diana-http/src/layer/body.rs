@@ -1,4 +1,4 @@
-//! The body of a response behind the layer.
+//! The response body of the layer.
 
 use crate::body::PermitBody;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response: the inner service's, or a refusal.
+    /// The body of a response: the inner service's, or that of a denial.
     pub struct RateLimitBody<B, S = MemoryStore>
     where
         S: Store,
@@ -30,7 +30,7 @@ pin_project! {
         S: 'static,
     {
         Passed { #[pin] body: PermitBody<B, S> },
-        Denial { #[pin] body: Full<Bytes> },
+        Denied { #[pin] body: Full<Bytes> },
     }
 }
 
@@ -40,7 +40,7 @@ impl<B, S: Store + 'static> RateLimitBody<B, S> {
     }
 
     pub(super) fn refused(body: Full<Bytes>) -> Self {
-        Self { kind: Kind::Denial { body } }
+        Self { kind: Kind::Denied { body } }
     }
 }
 
@@ -51,7 +51,7 @@ impl<B: Body, S: Store + 'static> Body for RateLimitBody<B, S> {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             KindNow::Passed { body } => body.poll_frame(context),
-            KindNow::Denial { body } => Poll::Ready(match ready!(body.poll_frame(context)) {
+            KindNow::Denied { body } => Poll::Ready(match ready!(body.poll_frame(context)) {
                 None => None,
                 Some(Ok(frame)) => Some(Ok(frame)),
                 Some(Err(never)) => match never {},
@@ -62,20 +62,20 @@ impl<B: Body, S: Store + 'static> Body for RateLimitBody<B, S> {
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Passed { body } => body.is_end_stream(),
-            Kind::Denial { body } => body.is_end_stream(),
+            Kind::Denied { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Passed { body } => body.size_hint(),
-            Kind::Denial { body } => body.size_hint(),
+            Kind::Denied { body } => body.size_hint(),
         }
     }
 }
 
 impl<B, S: Store + 'static> fmt::Debug for RateLimitBody<B, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitBody").field("is_refusal", &matches!(self.kind, Kind::Denial { .. })).finish()
+        f.debug_struct("RateLimitBody").field("is_refusal", &matches!(self.kind, Kind::Denied { .. })).finish()
     }
 }

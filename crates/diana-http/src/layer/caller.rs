@@ -1,4 +1,4 @@
-//! Who makes a request, for limits on the functions that handle it (feature `macros`).
+//! Sets the caller of a request for limits on the functions that handle it (feature `macros`).
 
 #[cfg(feature = "macros")]
 pub(super) use known::{By, Call};
@@ -15,14 +15,15 @@ mod known {
     use std::net::IpAddr;
     use tower_service::Service;
 
-    /// A call of the inner service, as the request's sender.
+    /// A call of the inner service, with the caller of the request.
     pub(in super::super) type Call<F> = Scoped<F>;
 
-    /// Who makes a request.
+    /// The caller of a request.
     pub(in super::super) struct By(Caller);
 
     impl By {
-        /// Its address, and what the `identity` of the file knows. Rules have found the same by the same means, but not kept it.
+        /// Returns its address, and the attributes of the file's `identity`. Rules compute the same, but do not keep
+        /// it.
         pub(in super::super) fn of(rules: &RuleSet, head: &Parts, client: Option<IpAddr>) -> Self {
             let caller = client.map_or_else(Caller::new, |client| Caller::new().with_ip(client));
             let request = HttpAttributes::of_head(head, client);
@@ -53,7 +54,7 @@ mod nobody {
     /// A call of the inner service.
     pub(in super::super) type Call<F> = F;
 
-    /// Nobody asks who makes a request.
+    /// Without the feature, the caller is not used.
     pub(in super::super) struct By;
 
     impl By {

@@ -1,4 +1,4 @@
-//! A request behind the layer: decided about, then carried out, then answered.
+//! The future of a request in the layer: check, inner service, response.
 
 use super::body::RateLimitBody;
 use super::caller::{By, Call};
@@ -23,7 +23,8 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 pin_project! {
-    /// A request that is decided about, and carried out if it passes. Dropped, it gives back what it has taken.
+    /// The future of a request: checks it, and calls the inner service if it is granted. Dropping it releases or
+    /// refunds its charges.
     pub struct RateLimitFuture<C, B, S = MemoryStore>
     where
         C: Service<Request<ThrottledBody<B>>>,
@@ -44,12 +45,12 @@ pin_project! {
         S: 'static,
     {
         Rejected { why: &'static str },
-        CheckFuture { checking: CheckFuture<S>, request: Option<Waiting<C, B>> },
+        Checking { checking: CheckFuture<S>, request: Option<Waiting<C, B>> },
         Calling { #[pin] call: Call<C::Future>, way: Option<Way<S>> },
     }
 }
 
-/// A request that waits for its decision, and who carries it out.
+/// A request that waits for its decision, and the inner service.
 pub(super) struct Waiting<C, B> {
     pub(super) head: Parts,
     pub(super) body: B,
@@ -58,7 +59,7 @@ pub(super) struct Waiting<C, B> {
     pub(super) diverting: Rerouting,
 }
 
-/// How a request came to the inner service.
+/// How a request reached the inner service.
 enum Way<S: Store + 'static> {
     Passed(RequestPermit<S>),
     Rerouted(Rerouted),
@@ -70,10 +71,10 @@ where
     S: Store + 'static,
 {
     pub(super) fn new(checking: CheckFuture<S>, request: Waiting<C, B>) -> Self {
-        Self { state: State::CheckFuture { checking, request: Some(request) } }
+        Self { state: State::Checking { checking, request: Some(request) } }
     }
 
-    /// A request that is answered with 400 before any rule is asked.
+    /// Creates a response with the status 400, before any rule is checked.
     pub(super) fn rejected(why: &'static str) -> Self {
         Self { state: State::Rejected { why } }
     }
@@ -83,7 +84,7 @@ impl<C, B> Waiting<C, B>
 where
     C: Service<Request<ThrottledBody<B>>>,
 {
-    /// What follows from the decision: the inner service is called, or the request is refused.
+    /// Applies the decision: calls the inner service, or denies the request.
     #[allow(clippy::result_large_err, reason = "it is handed on once, and a box would cost each refusal more")]
     fn go_on<S, R>(self, checked: CheckResult<S>) -> Result<State<C, B, S>, Response<RateLimitBody<R, S>>>
     where
@@ -91,20 +92,20 @@ where
     {
         let Self { mut head, body, mut inner, client, diverting } = self;
         match checked {
-            CheckResult::RequestPermit(mut pass) => {
+            CheckResult::Allow(mut pass) => {
                 let by = By::of(pass.verdict().rules(), &head, client);
                 let request = Request::from_parts(head, pass.request_body(body));
                 pass.begin();
                 Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Passed(pass)) })
             }
-            CheckResult::Divert(diverted) if diverting == Rerouting::RequestPermit => {
+            CheckResult::Reroute(diverted) if diverting == Rerouting::Pass => {
                 let by = By::of(diverted.verdict().rules(), &head, client);
                 head.extensions.insert(ReroutedTo(diverted.to().clone()));
                 let request = Request::from_parts(head, ThrottledBody::freely(body));
                 Ok(State::Calling { call: by.call(&mut inner, request), way: Some(Way::Rerouted(diverted)) })
             }
-            CheckResult::Divert(diverted) => Err(diverted.refuse(&head).into_response().map(RateLimitBody::refused)),
-            CheckResult::Refuse(refused) => Err(refused.into_response().map(RateLimitBody::refused)),
+            CheckResult::Reroute(diverted) => Err(diverted.refuse(&head).into_response().map(RateLimitBody::refused)),
+            CheckResult::Deny(refused) => Err(refused.into_response().map(RateLimitBody::refused)),
         }
     }
 }
@@ -130,9 +131,9 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateNow::Rejected { why } => return Poll::Ready(Ok(bad_request(why).map(RateLimitBody::refused))),
-                StateNow::CheckFuture { checking, request } => {
+                StateNow::Checking { checking, request } => {
                     let checked = ready!(Pin::new(checking).poll(context));
-                    // Whoever asks again has had the answer.
+                    // Polled after completion.
                     let Some(request) = request.take() else { return Poll::Pending };
                     match request.go_on(checked) {
                         Ok(next) => next,
@@ -166,7 +167,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
             State::Rejected { .. } => "rejected",
-            State::CheckFuture { .. } => "checking",
+            State::Checking { .. } => "checking",
             State::Calling { .. } => "calling",
         };
         f.debug_tuple("RateLimitFuture").field(&state).finish()

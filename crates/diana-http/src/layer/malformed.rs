@@ -1,4 +1,4 @@
-//! Requests that rules and the service behind them may read in different ways.
+//! Requests that rules and the inner service may interpret differently.
 
 use crate::options::FilterOptions;
 use crate::path::malformed_path;
@@ -7,7 +7,7 @@ use http::header::{HOST, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
 
-/// Why a request is answered with 400 before any rule is asked, and charged to nobody; `None` if it is not.
+/// Returns why a request is rejected with 400, before any rule is checked or charged; `None` if it is well-formed.
 pub(super) fn malformed(head: &Parts, options: &FilterOptions) -> Option<&'static str> {
     if let Some(problem) = malformed_path(head.uri.path(), options.escaped_slash) {
         return Some(problem);

@@ -1,4 +1,4 @@
-//! A service with Diana before it.
+//! The service of the layer.
 
 use super::LayerState;
 use super::body::RateLimitBody;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// A service with Diana before it: what [`RateLimitLayer`](super::DianaLayer) makes.
+/// A rate-limited service; created by [`RateLimitLayer`](super::RateLimitLayer).
 pub struct RateLimit<C, S: Store + 'static = MemoryStore> {
     inner: C,
     set: Arc<LayerState<S>>,
@@ -24,7 +24,7 @@ impl<C, S: Store + 'static> RateLimit<C, S> {
         Self { inner, set }
     }
 
-    /// The service behind it.
+    /// Returns the inner service.
     pub fn inner(&self) -> &C {
         &self.inner
     }
@@ -52,7 +52,7 @@ where
         }
         let client = self.set.finds.peer(&head).map(|peer| filter.client(&head.headers, peer));
         let checking = filter.check_head(&head, client);
-        // The one that is ready makes the call; a clone need not be.
+        // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         RateLimitFuture::new(checking, Waiting { head, body, inner, client, diverting: self.set.diverting })

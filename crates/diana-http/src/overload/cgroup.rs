@@ -1,19 +1,19 @@
-//! What the process's own cgroups (version 2) may use, where that is less than the machine has: containers, systemd units.
+//! The limits of the process's cgroups (version 2), if they are lower than the machine's: containers, systemd units.
 //!
-//! A limit may be set at any level above the process, so all of them are looked at, and the tightest counts.
+//! A limit may be set at any level above the process, so all of them are read, and the tightest counts.
 
 use super::machine::{Seen, larger, share};
 use diana::core::Timestamp;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// What was seen of each level last.
+/// The last sample of each level.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     used: Vec<Used>,
 }
 
-/// What the processes of one cgroup have used of the processors.
+/// The CPU time that the processes of one cgroup have used.
 #[derive(Debug)]
 struct Used {
     directory: String,
@@ -41,7 +41,7 @@ impl Cgroups {
     }
 }
 
-/// The process's cgroup, and those above it.
+/// Returns the process's cgroup, and its ancestors.
 fn directories(read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let own = read("/proc/self/cgroup").unwrap_or_default();
     let Some(mut path) = own.lines().find_map(|line| line.strip_prefix("0::")) else { return Vec::new() };
@@ -56,7 +56,8 @@ fn directories(read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     }
 }
 
-/// Which share of its limit a cgroup uses, if it has one. The page cache that nobody has used lately can go at once.
+/// Returns the fraction of its memory limit that a cgroup uses, if it has one. Inactive page cache does not count,
+/// since it can be reclaimed.
 fn memory(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<f64> {
     let number = |file: &str| read(&format!("{directory}/{file}"))?.trim().parse::<u64>().ok();
     let most = number("memory.max").filter(|most| *most > 0)?;
@@ -66,7 +67,8 @@ fn memory(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<f64
     Some(share(current.saturating_sub(cache.unwrap_or(0)), most))
 }
 
-/// How many processors a cgroup may use, if that is limited, and how many microseconds of them it has used.
+/// Returns the number of CPUs that a cgroup may use, if it is limited, and the microseconds of CPU time that it has
+/// used.
 fn cpu(read: &impl Fn(&str) -> Option<String>, directory: &str) -> Option<(f64, u64)> {
     let most = read(&format!("{directory}/cpu.max"))?;
     let (quota, period) = most.trim().split_once(' ')?;

@@ -1,12 +1,12 @@
-//! What Linux counts about the machine, as shares of the whole.
+//! The load of the machine, from Linux's statistics, as fractions.
 
 use super::cgroup::Cgroups;
 use diana::core::Timestamp;
 
-/// How a file of the system is read: `None` where there is none.
+/// Reads a system file: `None` if it does not exist.
 type Read = fn(&str) -> Option<String>;
 
-/// The machine, and what was seen of it last.
+/// The machine, and its last sample.
 #[derive(Debug)]
 pub(super) struct Machine<R = Read> {
     read: R,
@@ -14,16 +14,16 @@ pub(super) struct Machine<R = Read> {
     cgroups: Cgroups,
 }
 
-/// How busy the machine is, from 0 to 1 (a little above where a cgroup overdraws its quota).
+/// The load of the machine, from 0 to 1 (slightly above if a cgroup exceeds its quota).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Seen {
-    /// Of the processors, since it was last looked.
+    /// CPU usage since the last sample.
     pub(super) cpu: Option<f64>,
-    /// Of the memory.
+    /// Memory usage.
     pub(super) memory: Option<f64>,
 }
 
-/// What the processors have done since the machine started, in ticks.
+/// CPU times since boot, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CpuTimes {
     idle: u64,
@@ -41,12 +41,12 @@ impl<R: Fn(&str) -> Option<String>> Machine<R> {
         Self { read, times: None, cgroups: Cgroups::default() }
     }
 
-    /// Whether anything can be known about it.
+    /// Returns `true` if the load can be measured.
     pub(super) fn is_known(&self) -> bool {
         (self.read)("/proc/stat").is_some()
     }
 
-    /// Looks at everything.
+    /// Takes a sample.
     pub(super) fn look(&mut self, now: Timestamp) -> Seen {
         let times = (self.read)("/proc/stat").and_then(|text| CpuTimes::read(&text));
         let cpu = times.zip(self.times).and_then(|(times, before)| times.busy_since(before));
@@ -58,7 +58,8 @@ impl<R: Fn(&str) -> Option<String>> Machine<R> {
 }
 
 impl CpuTimes {
-    /// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. (What guests had is in user.)
+    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. (Guest time is
+    /// included in user.)
     fn read(stat: &str) -> Option<Self> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
         let times = numbers.take(8).map(|number| number.parse().ok()).collect::<Option<Vec<u64>>>()?;
@@ -66,7 +67,7 @@ impl CpuTimes {
         Some(Self { idle, total: times.iter().fold(0, |total: u64, time| total.saturating_add(*time)) })
     }
 
-    /// Which share of the time was not idle; unknown if no time has passed. (iowait may go back a little.)
+    /// Returns the fraction of non-idle time; `None` if no time has passed. (iowait may decrease slightly.)
     fn busy_since(self, before: Self) -> Option<f64> {
         let total = self.total.checked_sub(before.total).filter(|total| *total > 0)?;
         let idle = self.idle.saturating_sub(before.idle).min(total);
@@ -74,7 +75,7 @@ impl CpuTimes {
     }
 }
 
-/// Which share of the memory can't be had: what the page cache holds can.
+/// Returns the fraction of memory that is unavailable; page cache is available.
 fn memory(meminfo: &str) -> Option<f64> {
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
@@ -84,13 +85,13 @@ fn memory(meminfo: &str) -> Option<f64> {
     Some(share(total.saturating_sub(field("MemAvailable:")?), total))
 }
 
-/// A part of a whole.
+/// Returns `part` / `whole`.
 #[allow(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// The larger of those that are known.
+/// Returns the larger of the known values.
 pub(super) fn larger(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.max(other)),

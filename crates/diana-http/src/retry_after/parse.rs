@@ -1,20 +1,20 @@
-//! What an answer says about when to come again.
+//! Parses the retry time of a response.
 
 use crate::ratelimit_headers::RATE_LIMIT;
 use http::header::{DATE, HeaderMap, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use std::time::Duration;
 
-/// For how long an answer asks to be left alone. What can't be read asks for nothing.
+/// Returns how long a response asks to pause. Invalid values are ignored.
 pub(super) fn pause(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let is_refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let retry_after = if is_refused { retry_after(headers) } else { None };
-    // Who has just been served may hear, too, that nothing is left. `Retry-After` is the more exact: `t` of `RateLimit` is when
-    // the limit has recovered, and enough for one request comes back earlier.
+    // A successful response may also report that no permits are left. `Retry-After` is more precise: `t` of `RateLimit`
+    // is when the limit is reset, and enough permits for one request come back earlier.
     retry_after.or_else(|| used_up(headers)).filter(|time| !time.is_zero())
 }
 
-/// Seconds, or a date; of which only how far it is from the answer's own date counts, as clocks differ.
+/// Parses seconds or a date; the date is taken relative to the response's own, as clocks differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let said = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Some(seconds) = number(said) {
@@ -25,14 +25,14 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     then.duration_since(now).ok()
 }
 
-/// The longest time for which a limit of `RateLimit: "a";r=0;t=31, "b";r=7` has nothing left.
+/// Returns the longest time for which a limit of `RateLimit: "a";r=0;t=31, "b";r=7` is exhausted.
 fn used_up(headers: &HeaderMap) -> Option<Duration> {
     let fields = headers.get_all(RATE_LIMIT).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok());
     let limits = fields.flat_map(|field| outside_strings(field, ','));
     limits.filter_map(time_of).max().map(Duration::from_secs)
 }
 
-/// In how many seconds a limit that has nothing left has something again.
+/// Returns the seconds until an exhausted limit is reset.
 fn time_of(limit: &str) -> Option<u64> {
     let (mut remaining, mut time) = (None, None);
     for parameter in outside_strings(limit, ';').skip(1) {
@@ -45,7 +45,7 @@ fn time_of(limit: &str) -> Option<u64> {
     time.filter(|_| remaining == Some(0))
 }
 
-/// The parts between separators that do not stand in a string (RFC 9651), where `\"` does not end it.
+/// Splits a text at separators outside of strings (RFC 9651), in which `\"` is an escaped quote.
 fn outside_strings(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut is_string, mut is_escaped) = (false, false);
     text.split(move |character| {
@@ -58,7 +58,7 @@ fn outside_strings(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Digits, and nothing else; more than anybody can wait is the most.
+/// Parses digits only; saturates.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::from(u32::MAX)).min(u64::from(u32::MAX)))
@@ -101,7 +101,7 @@ mod tests {
             seconds(200, &[("ratelimit", "\"a\"; t=5; r=0, \"b\";r=0;t=9"), ("ratelimit", "\"c\";r=0;t=7")]),
             Some(9)
         );
-        // What stands in a name is no parameter.
+        // The content of a name is no parameter.
         assert_eq!(seconds(200, &[("ratelimit", r#""a;r=0;t=9, \";r=0;t=9";r=3;t=4"#)]), None);
         assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=31"), ("retry-after", "40")]), Some(40));
         assert_eq!(seconds(429, &[("ratelimit", "\"a\";r=0;t=60"), ("retry-after", "30")]), Some(30));

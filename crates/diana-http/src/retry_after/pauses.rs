@@ -1,4 +1,4 @@
-//! Until when which host is left alone.
+//! The pauses of hosts.
 
 use super::MOST;
 use parking_lot::Mutex;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Until when which host is left alone.
+/// The end of each host's pause.
 #[derive(Debug)]
 pub(super) struct Pauses {
     until: Mutex<HashMap<Box<str>, Instant>>,
@@ -18,7 +18,7 @@ impl Pauses {
         Self { until: Mutex::default(), longest }
     }
 
-    /// How long a host is still left alone.
+    /// Returns the remaining pause of a host.
     pub(super) fn left(&self, host: &str, now: Instant) -> Option<Duration> {
         let mut until = self.until.lock();
         let left = until.get(host)?.saturating_duration_since(now);
@@ -29,7 +29,7 @@ impl Pauses {
         Some(left)
     }
 
-    /// Leaves a host alone for a while. What it said before holds if that is longer.
+    /// Pauses a host. An earlier pause stays if it is longer.
     pub(super) fn pause(&self, host: &str, time: Duration, now: Instant) {
         let end = now + time.min(self.longest);
         let mut until = self.until.lock();
@@ -41,7 +41,7 @@ impl Pauses {
             until.retain(|_, end| *end > now);
         }
         if until.len() >= MOST {
-            // The one that is over first is the least to be sorry for.
+            // Evicts the one that ends first, which matters least.
             let first = until.iter().min_by_key(|(_, end)| **end).map(|(host, _)| host.clone());
             first.and_then(|first| until.remove(&first));
         }
@@ -62,7 +62,7 @@ mod tests {
         }
         assert_eq!(pauses.until.lock().len(), MOST);
         assert_eq!(pauses.left("long", now), Some(Duration::from_secs(99)));
-        // Those that are over make room.
+        // Pauses that are over are evicted.
         pauses.pause("new", Duration::from_secs(1_000), now + Duration::from_secs(50));
         assert_eq!(pauses.until.lock().len(), 2);
         assert_eq!(pauses.left("long", now + Duration::from_secs(99)), None);

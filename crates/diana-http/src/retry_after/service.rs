@@ -1,4 +1,4 @@
-//! The client behind the layer, and the call that waits for a pause to end.
+//! The client of the layer, and the future of a call.
 
 use super::RetryAfterLayer;
 use super::waiting::Waiting;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-/// A client that heeds what the other side says: what [`RetryAfterLayer`] makes.
+/// A client that respects `Retry-After`; created by [`RetryAfterLayer`].
 #[derive(Debug)]
 pub struct RetryAfter<C, L = NoLimit> {
     inner: C,
@@ -45,7 +45,7 @@ where
 
     fn call(&mut self, request: R) -> Self::Future {
         let waiting = self.layer.wait(&request);
-        // The one that is ready makes the call; a clone need not be.
+        // The ready service makes the call; its clone may not be ready.
         let clone = self.inner.clone();
         let client = std::mem::replace(&mut self.inner, clone);
         RetryAfterFuture { waiting, state: State::Waiting { asked: Some((request, client)) } }
@@ -53,7 +53,7 @@ where
 }
 
 pin_project! {
-    /// A call that waits for a pause to end, and then is made.
+    /// A call that waits for the end of a pause, and then is made.
     pub struct RetryAfterFuture<R, L: ClientLimit<R>, C: Service<R>> {
         waiting: Waiting<R, L>,
         #[pin]
@@ -82,14 +82,14 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateNow::Waiting { asked } => {
-                    // Whoever asks again has had the answer.
+                    // Polled after completion.
                     let Some((request, _)) = asked else { return Poll::Pending };
                     let turn = ready!(this.waiting.poll(request, context));
                     let Some((request, mut client)) = asked.take() else { return Poll::Pending };
                     let held = turn.map_err(ClientRateLimitError::Overloaded)?;
                     State::Calling { call: client.call(request), held }
                 }
-                // What it holds goes back when the future is dropped, right after this.
+                // Its permit is released when the future is dropped, right after this.
                 StateNow::Calling { call, .. } => {
                     let response = ready!(call.poll(context)).map_err(ClientRateLimitError::Client)?;
                     this.waiting.heard(&response);

@@ -1,4 +1,4 @@
-//! The step that all clients share: a call waits until its host wants it and its turn is, and passes on what the answer says.
+//! The step that all clients share: a call waits for its host's pause and its limit, and evaluates the response.
 
 use super::RetryAfterLayer;
 use super::parse;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// A call that waits until its host wants it, and for its turn if there is a limit as well. Then the call may be made;
-/// [`heard`](Self::heard) takes its answer.
+/// A call that waits until its host's pause is over, and for its permit if there is a limit. Then the call may be made;
+/// pass its response to [`heard`](Self::heard).
 pub(crate) struct Waiting<R, L: ClientLimit<R>> {
     layer: RetryAfterLayer<L>,
     host: Arc<str>,
@@ -24,20 +24,20 @@ pub(crate) struct Waiting<R, L: ClientLimit<R>> {
 
 impl<R: RequestHost, L: ClientLimit<R>> Waiting<R, L> {
     pub(super) fn new(call: &R, layer: RetryAfterLayer<L>) -> Self {
-        // Those that name nobody go to the same one, as far as anybody can tell.
+        // Calls without a host are assumed to have the same target.
         let host = call.host().unwrap_or_default().into();
         Self { layer, host, since: Instant::now(), sleep: None, turn: None }
     }
 
-    /// What the call, which is the one that it began with, holds while it is under way.
+    /// Returns the permit of the call. `call` must be the same in each poll.
     pub(crate) fn poll(&mut self, call: &R, context: &mut Context<'_>) -> Poll<Result<Option<L::Held>, Overloaded>> {
         loop {
             if let Some(turn) = &mut self.turn {
                 let held = ready!(Pin::new(turn).poll(context));
                 self.turn = None;
                 let held = held?;
-                // Its turn may come during a pause that began meanwhile. Then it stands in line again after that, or else all whose
-                // turn came would go out together when the pause is over.
+                // A pause may have started while it waited for its permit. Then it is queued again after the pause;
+                // otherwise all granted calls would be sent together at its end.
                 if self.pause().is_none() {
                     return Poll::Ready(Ok(Some(held)));
                 }
@@ -56,7 +56,7 @@ impl<R, L: ClientLimit<R>> Waiting<R, L> {
                 ready!(sleep.as_mut().poll(context));
                 self.sleep = None;
             }
-            // Others may have been told to wait longer meanwhile.
+            // Other calls may have extended the pause meanwhile.
             let Some(left) = self.pause() else { return Poll::Ready(Ok(())) };
             let max_wait = self.layer.max_wait;
             if self.since.elapsed().saturating_add(left) > max_wait {
@@ -67,7 +67,7 @@ impl<R, L: ClientLimit<R>> Waiting<R, L> {
         }
     }
 
-    /// How long the host is still left alone.
+    /// Returns the remaining pause of the host.
     fn pause(&self) -> Option<Duration> {
         self.layer.pauses.left(&self.host, Instant::now())
     }
@@ -76,7 +76,8 @@ impl<R, L: ClientLimit<R>> Waiting<R, L> {
         &self.host
     }
 
-    /// Leaves the host alone if its answer says so. Behind a redirect that holds for both: who asks the one meets the other.
+    /// Pauses the host if its response asks for it. After a redirect both hosts are paused, since calls to the first
+    /// reach the second.
     pub(crate) fn heard(&self, answer: &impl ResponseMeta) {
         let Some(time) = parse::pause(answer.status(), answer.headers()) else { return };
         let now = Instant::now();

@@ -1,16 +1,16 @@
-//! A key that is there more than once.
+//! Requests with a key that occurs more than once.
 
 use crate::support::{client, filter, now};
 use diana_http::{CheckResult, Filter};
 use http::Request;
 
 fn passes(filter: &Filter, request: &Request<()>) -> bool {
-    let CheckResult::RequestPermit(mut pass) = now(filter.check(request, client())) else { return false };
+    let CheckResult::Allow(mut pass) = now(filter.check(request, client())) else { return false };
     pass.begin();
     true
 }
 
-/// Makes a request of a number.
+/// Creates a request from a number.
 type Way<'a> = &'a dyn Fn(u32) -> Request<()>;
 
 #[test]
@@ -44,12 +44,12 @@ fn the_same_value_twice_is_one_value() {
     assert_eq!([&twice, &once, &other].map(|request| passes(&filter, request)), [true, false, true]);
 }
 
-/// How many of ten requests pass.
+/// Returns how many of ten requests are granted.
 fn passing(filter: &Filter, request: impl Fn(usize) -> Request<()>) -> usize {
     (0..10).filter(|n| passes(filter, &request(*n))).count()
 }
 
-/// Starlette and nginx take the first of several headers, others the last.
+/// Starlette and nginx use the first of several headers, others the last.
 #[test]
 fn a_doubled_header_matches_the_rule_for_any_value() {
     let twice =
@@ -121,7 +121,7 @@ fn a_rule_for_get_counts_head() {
     assert_eq!(["HEAD", "GET", "HEAD"].map(|method| passes(&filter, &with(method))), [true, true, false]);
 }
 
-/// Starlette strips what Latin-1 takes for whitespace, Django what Unicode does.
+/// Starlette strips the whitespace of Latin-1, Django that of Unicode.
 #[test]
 fn whitespace_around_a_cookie_makes_no_new_key() {
     let (filter, _) = filter("rules: [{name: each, by: cookie(session), limit: 1/h}]");
@@ -142,7 +142,7 @@ fn whitespace_around_a_cookie_makes_no_new_key() {
     assert!(passes(&filter, &with("session=jos\u{e0}".as_bytes())), "letters stay");
 }
 
-/// nginx compares the names of cookies without case, and takes a comma for a separator.
+/// nginx compares cookie names case-insensitively, and treats a comma as a separator.
 #[test]
 fn cookies_that_some_services_read_have_one_key() {
     let more = format!("pad={}; ", "x".repeat(300));
@@ -167,7 +167,7 @@ fn cookies_that_some_services_read_have_one_key() {
     }
 }
 
-/// Express 4 reads names with brackets, PHP too; nginx and ASP.NET compare names without case.
+/// Express 4 and PHP read names with brackets; nginx and ASP.NET compare names case-insensitively.
 #[test]
 fn parameters_that_some_services_read_have_one_key() {
     let more = format!("pad={}&", "x".repeat(300));
@@ -187,7 +187,7 @@ fn parameters_that_some_services_read_have_one_key() {
     }
 }
 
-/// Express and PHP read the first thousand, others all of them; and it would take long to look at all.
+/// Express and PHP read the first thousand, others all of them; and reading all would take long.
 #[test]
 fn among_too_many_pairs_nobody_can_tell_what_is_there() {
     let (filter, _) =

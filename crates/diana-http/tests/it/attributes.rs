@@ -1,4 +1,4 @@
-//! What rules can ask about an HTTP request.
+//! The attributes of an HTTP request for rules.
 
 use diana::rules::{Attribute, Attributes};
 use diana_http::HttpAttributes;

@@ -1,4 +1,4 @@
-//! Bodies flow no faster than the rules allow, evenly, and complete. Time is tokio's, paused: the values are exact.
+//! Bodies are throttled by the rules, evenly, and stay complete. Time is tokio's, paused: the values are exact.
 
 use bytes::Bytes;
 use diana::core::TokioClock;
@@ -32,7 +32,7 @@ fn pacing(engine: &Arc<Engine>, ip: u8) -> Throttle {
     Throttle::of(engine, &engine.decide(&request).now_or_never().unwrap())
 }
 
-/// A body of these frames, whose bytes count on from one to the next.
+/// A body of these frames, with consecutive bytes.
 #[derive(Default)]
 struct Frames {
     frames: VecDeque<Frame<Bytes>>,
@@ -75,7 +75,7 @@ impl Body for Frames {
     }
 }
 
-/// When each piece came, in milliseconds, and how large it was; checks that no byte is lost or changed on the way.
+/// Returns when each chunk arrived, in milliseconds, and its size; checks that no byte is lost or changed.
 async fn pieces(body: impl Body<Data = Bytes, Error = Infallible>) -> Vec<(u128, usize)> {
     let (mut body, start, mut next) = (pin!(body), Instant::now(), 0_u8);
     let mut pieces = Vec::new();
@@ -240,7 +240,7 @@ async fn a_change_of_the_rule_keeps_what_was_used_and_slows_who_is_under_way() {
     assert_eq!(start.elapsed().as_millis(), 240);
 }
 
-/// Tokio's timer counts milliseconds: whoever waits for a tenth of one is woken late, each time.
+/// Tokio's timer has a resolution of a millisecond: each wait for a tenth of one ends late.
 #[tokio::test(start_paused = true)]
 async fn who_is_woken_late_loses_nothing_of_the_rate() {
     let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000000B/s, burst: 100B}}");
@@ -270,7 +270,7 @@ async fn those_who_are_late_together_take_turns() {
     }
 }
 
-/// A body that nobody polled for a second does not make up for it in one gush.
+/// A body that was not polled for a second does not catch up with a spike.
 #[tokio::test(start_paused = true)]
 async fn what_is_later_than_50_ms_is_lost() {
     let engine = engine("{name: slow, by: ip, bandwidth: {rate: 1000B/s, burst: 20B}}");

@@ -1,4 +1,4 @@
-//! Limits on the functions that handle requests: who asks is known to them, and a refusal is a response.
+//! Limits on the functions that handle requests: they know the caller, and a denial is a response.
 
 use axum::body::Body;
 use axum::routing::get;
@@ -21,7 +21,7 @@ rules:
   - {name: by-hand, match: {call: item}, by: [tenant, item], limit: 1/h, status: 420}
 ";
 
-/// What somebody far below the handler does.
+/// A function far below the handler.
 #[count_limit(limit = 1, period = "1h", by = user, in = "calls")]
 async fn export() -> Result<&'static str, LimitedResponse> {
     Ok("exported")

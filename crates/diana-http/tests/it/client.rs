@@ -1,4 +1,4 @@
-//! Who asks, behind proxies that are trusted and others.
+//! The client's address, behind trusted and untrusted proxies.
 
 use diana_http::client_address;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -83,7 +83,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     prop_oneof![any::<[u8; 4]>().prop_map(IpAddr::from), any::<[u16; 8]>().prop_map(IpAddr::from)]
 }
 
-/// What a client may write: addresses, trusted ones too, and anything else.
+/// Values that a client may send: addresses, trusted ones too, and anything else.
 fn claim() -> impl Strategy<Value = String> {
     let good = prop_oneof![address().prop_map(|address| address.to_string()), Just("10.0.0.9".to_owned())];
     let one = prop_oneof![3 => good, 1 => "[ -~]{0,20}"];
@@ -91,7 +91,7 @@ fn claim() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever a client writes, the proxy adds the address that it sees, and that is the one.
+    /// Whatever a client sends, the proxy appends the address that it sees, and that is the result.
     #[test]
     fn nobody_chooses_their_own_address(claimed in claim(), client in address(), hops in 0_u8..4) {
         prop_assume!(!trusted().iter().any(|network| network.contains(&client.to_canonical())));

@@ -1,4 +1,4 @@
-//! A credential that is there, but can't be read plainly: it never makes a request one without an account, which rules would skip.
+//! Malformed or ambiguous credentials: they never make a request one without an account, which rules would skip.
 
 use crate::support::{client, filter, now, refused};
 use base64::Engine;
@@ -8,7 +8,7 @@ use http::Request;
 
 const SECRET: &str = "a secret of thirty-two bytes ....";
 
-/// A token as its signer makes it.
+/// A token as its signer creates it.
 fn token(claims: &str) -> String {
     let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET.as_bytes());
@@ -19,7 +19,7 @@ fn of(name: &str) -> String {
     token(&format!(r#"{{"sub":"{name}"}}"#))
 }
 
-/// One request an hour for each account, whose token is there.
+/// One request per hour for each account with a token.
 fn by_account(from: &str, rest: &str) -> Filter {
     filter(&format!(
         "identity: {{account: jwt(sub), jwt: {{secret: '{SECRET}', from: {from}}}}}\n\
@@ -29,7 +29,7 @@ fn by_account(from: &str, rest: &str) -> Filter {
 }
 
 fn passes(filter: &Filter, request: &Request<()>) -> bool {
-    let CheckResult::RequestPermit(mut pass) = now(filter.check(request, client())) else { return false };
+    let CheckResult::Allow(mut pass) = now(filter.check(request, client())) else { return false };
     pass.begin();
     true
 }
@@ -42,7 +42,7 @@ fn authorized(value: &str) -> Request<()> {
     with("authorization", value)
 }
 
-/// How many of ten requests pass.
+/// Returns how many of ten requests are granted.
 fn passing(filter: &Filter, request: impl Fn(usize) -> Request<()>) -> usize {
     (0..10).filter(|n| passes(filter, &request(*n))).count()
 }
@@ -146,8 +146,7 @@ fn a_token_that_cannot_be_verified_is_counted() {
         let (each, _) = self::filter(&format!("identity: {{account: jwt(sub), jwt: {{secret: '{SECRET}'}}}}\n{text}"));
         for host in [1, 2] {
             let request = authorized(&format!("Bearer {}", token(0)));
-            let check =
-                || matches!(now(each.check(&request, Some([203, 0, 113, host].into()))), CheckResult::RequestPermit(_));
+            let check = || matches!(now(each.check(&request, Some([203, 0, 113, host].into()))), CheckResult::Allow(_));
             assert!(check(), "{what}, {host}");
         }
     }

@@ -1,4 +1,4 @@
-//! The examples, each started and asked over TCP.
+//! The examples, each started and called over TCP.
 
 #[path = "../../examples/axum_server.rs"]
 #[allow(dead_code, reason = "the example\'s `main`")]
@@ -45,7 +45,7 @@ async fn get(url: &str) -> Response<Bytes> {
     Response::from_parts(head, body.collect().await.unwrap().to_bytes())
 }
 
-/// Asks a server whose clients may ask three times.
+/// Calls a server that allows three requests per client.
 async fn three_are_answered_and_the_fourth_is_refused(url: &str) {
     for left in ["2", "1", "0"] {
         let response = get(url).await;

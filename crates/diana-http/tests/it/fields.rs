@@ -1,10 +1,10 @@
-//! The fields that tell a client where it stands.
+//! The rate limit response headers.
 
 use crate::support::{client, empty, file, filter, get, head, passed, refused, with_options};
 use diana_http::{FilterOptions, RateLimitHeaders};
 use http::{HeaderValue, Response};
 
-/// The first request's fields, by these rules.
+/// Returns the headers of the first response with these rules.
 fn first(rules: &str) -> (String, String) {
     let (filter, _) = filter(rules);
     let response = passed(filter.check(&get("/"), client())).answer(empty());

@@ -1,4 +1,4 @@
-//! Whatever becomes of a request, what it took comes back as it should: at every stage, from every kind of limit.
+//! Releases and refunds of a request: correct at every stage, for every kind of limit.
 
 use crate::support::{client, file, filter, get, now, passed, refused};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// A rate and places, of which four and three are there.
+/// A rate limit and a concurrency limit, with four and three permits.
 const LOCAL: &str = "rules: [{name: rate, limit: 4/h}, {name: places, by: ip, concurrent: 3}]";
 const SHARED: &str = "
 store: {redis: 'redis://127.0.0.1'}
@@ -24,7 +24,7 @@ rules:
   - {name: here, limit: 4/h, store: local}
 ";
 
-/// What is left of each limit.
+/// Returns the remaining permits of each limit.
 fn left<S: Store>(filter: &Filter<S>) -> Vec<u64> {
     let request = get("/");
     let attributes = diana_http::HttpAttributes::of(&request, client());
@@ -32,7 +32,7 @@ fn left<S: Store>(filter: &Filter<S>) -> Vec<u64> {
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
 }
 
-/// A body that yields nothing until it is told to, in two pieces.
+/// A body that yields nothing until the test allows it, in two chunks.
 struct Slow {
     pieces: usize,
     fails: bool,
@@ -116,7 +116,7 @@ fn what_is_refused_or_diverted_holds_nothing() {
     let first = passed(filter.check(&get("/"), client()));
     drop(refused(filter.check(&get("/"), client())));
     drop(first.answer(slow(false)));
-    let CheckResult::Divert(diverted) = now(filter.check(&get("/"), client())) else { panic!("it is over the rate") };
+    let CheckResult::Reroute(diverted) = now(filter.check(&get("/"), client())) else { panic!("it is over the rate") };
     assert_eq!(diverted.to().to_string(), "http://127.0.0.1:3001");
     assert_eq!(left(&filter), [1, 0], "and the place is free");
     let mut headers = http::HeaderMap::new();
@@ -137,7 +137,7 @@ async fn a_request_waits_for_its_turn() {
     let (filter, _) = filter("rules: [{name: line, limit: 1/s, wait: 10s}]");
     let begun = tokio::time::Instant::now();
     for seconds in 0..3 {
-        let CheckResult::RequestPermit(mut pass) = filter.check(&get("/"), client()).await else { panic!("it waits") };
+        let CheckResult::Allow(mut pass) = filter.check(&get("/"), client()).await else { panic!("it waits") };
         pass.begin();
         // The engine's clock stands, so each one waits a second longer than the one before.
         let waited = (0..=seconds).sum();
@@ -163,11 +163,11 @@ async fn a_request_that_stops_waiting_costs_nothing() {
         assert_eq!(left(&filter), [0, 8, 3]);
     }
     let next = filter.check(&get("/"), client());
-    let CheckResult::RequestPermit(pass) = next.await else { panic!("it waits") };
+    let CheckResult::Allow(pass) = next.await else { panic!("it waits") };
     assert_eq!(pass.verdict().wait(), Some(Duration::from_secs(1)), "as if nobody had waited before");
 }
 
-/// A store that others would share, which answers when it may.
+/// A shared store that responds when the test allows it.
 #[derive(Clone)]
 struct Shared {
     counts: Arc<MemoryStore>,
@@ -219,12 +219,12 @@ fn shared() -> (Filter<Shared>, Shared) {
 
 async fn shared_pass(filter: &Filter<Shared>) -> RequestPermit<Shared> {
     match filter.check(&get("/"), client()).await {
-        CheckResult::RequestPermit(pass) => pass,
+        CheckResult::Allow(pass) => pass,
         other => panic!("{other:?}"),
     }
 }
 
-/// Lets what was spawned go on until nothing is left to do.
+/// Runs spawned tasks until all are idle.
 async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;

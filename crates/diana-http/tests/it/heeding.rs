@@ -1,4 +1,4 @@
-//! A client that is told to come again later does, to the millisecond, and other hosts are none of its business.
+//! A client respects a retry time to the millisecond, and other hosts are not affected.
 
 use diana::core::{ConcurrencyLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
@@ -19,7 +19,8 @@ fn call(uri: &str) -> Request<()> {
     Request::get(uri).body(()).unwrap()
 }
 
-/// A service that answers `status`, with a field, to whom asks for a path that begins with it; and when it was asked.
+/// A service that responds with `status` and a header to paths with a given prefix, and records the times of its
+/// requests.
 fn partner(
     seen: &Seen,
 ) -> impl Service<Request<()>, Response = Response<()>, Error = Infallible, Future: Send> + Clone {
@@ -140,7 +141,7 @@ async fn a_host_is_the_same_however_it_is_spelled_and_errors_tell_no_password() 
     client.oneshot(call("http://a.example:81/x")).await.unwrap();
 }
 
-/// Both sides are Diana's: who heeds what the layer says is never refused.
+/// Both sides are Diana's: a client that respects the layer's headers is never denied.
 #[tokio::test(start_paused = true)]
 async fn who_heeds_a_diana_is_never_refused() {
     let rules = Document::new("diana.yaml", "rules: [{name: few, limit: 3/10s, algorithm: fixed_window, status: 429}]");

@@ -1,4 +1,4 @@
-//! The layer: who reaches the inner service, and what comes back when.
+//! The layer: which requests reach the inner service, and when permits are released.
 
 use bytes::Bytes;
 use diana::EngineOptions;
@@ -37,7 +37,7 @@ fn request(path: &str, ip: u8) -> Request<Full<Bytes>> {
     request
 }
 
-/// A server that notes who reached it, and answers with as many bytes as the path says.
+/// A server that records its requests, and responds with as many bytes as the path says.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<Vec<String>>>);
 
@@ -74,7 +74,7 @@ async fn a_refused_request_does_not_reach_the_service() {
     assert_eq!(server.seen(), ["/a", "/c"]);
 }
 
-/// Rules and services may read these in different ways. No rule is asked, so nothing is charged, and nobody waits.
+/// Rules and services may interpret these differently. No rule is checked, so nothing is charged, and no request waits.
 #[tokio::test(start_paused = true)]
 async fn what_can_be_read_in_two_ways_is_rejected() {
     let server = Server::default();
@@ -110,7 +110,7 @@ async fn what_can_be_read_in_two_ways_is_rejected() {
     assert_eq!(server.seen(), ["/a"]);
 }
 
-/// A router goes by how a path begins, a rule by where it leads.
+/// A router uses the prefix of a path, a rule its normal form.
 #[tokio::test(start_paused = true)]
 async fn a_path_that_stands_for_another_is_no_good_request() {
     let server = Server::default();

@@ -1,4 +1,4 @@
-//! The machine's load reaches the engine, while a rule asks for it.
+//! The machine's load is reported to the engine, while a rule needs it.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Outgoing calls wait for their turn, in order, and no longer than they have maximum wait.
+//! Outgoing calls wait until they are granted, in order, and at most for their maximum wait.
 
 use diana::core::{ConcurrencyLimiter, KeyedLimiter, Limiter, Quota, Retry, TokioClock};
 use diana::rules::{Document, Registry, RuleFile};
@@ -20,7 +20,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// When each call arrived at the other side.
+/// When each call arrived at the server.
 #[derive(Clone)]
 struct Server {
     start: Instant,

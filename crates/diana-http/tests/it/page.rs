@@ -1,4 +1,4 @@
-//! The page "Diana in your server" shows the examples as they are.
+//! The page "Diana in your server" contains the examples unchanged.
 
 const PAGE: &str = include_str!("../../../../docs/in-your-server.md");
 

@@ -1,4 +1,4 @@
-//! However a path is spelled, rules see one form of it.
+//! Rules see one form of a path, for all its spellings.
 
 use diana::rules::Spelling;
 use diana_http::{decoded_path, malformed_path, normal_path};
@@ -149,7 +149,7 @@ fn a_normal_path_is_not_copied() {
     }
 }
 
-/// Paths of what is dangerous, and a little else.
+/// Paths with dangerous parts, and a few others.
 fn paths() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "/", "\\", ".", "..", ";", "%", "%2e", "%2E", "%2f", "%5c", "%25", "%3b", "%c3", "%a9", "%f0", "%00", "2", "e",

@@ -1,4 +1,4 @@
-//! A refusal in the form that the client asks for.
+//! Denials in the format that the client accepts.
 
 use crate::support::{body, client, filter, get, head, passed, refused};
 use base64::Engine as _;
@@ -7,7 +7,7 @@ use prost::Message;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
 
-/// The second request of two by these rules.
+/// Returns the response to the second of two requests with these rules.
 fn second(rules: &str, request: &Request<()>) -> http::Response<http_body_util::Full<bytes::Bytes>> {
     let (filter, _) = filter(rules);
     passed(filter.check(&get("/"), client())).begin();

@@ -1,4 +1,5 @@
-//! Clients of reqwest wait for their turn and heed what hosts say, over real connections and on time that the tests own.
+//! Clients of reqwest wait for their limits and respect retry times, over real connections and on time that the tests
+//! control.
 
 mod heeding;
 mod site;

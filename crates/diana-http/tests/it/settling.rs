@@ -1,4 +1,4 @@
-//! What a response says about its cost is charged, and the client does not see it.
+//! The cost in a response is charged, and hidden from the client.
 
 use crate::support::{client, filter, get, passed, refused};
 use diana::EngineOptions;
@@ -14,7 +14,7 @@ const RULES: &str = "rules:
   - {name: requests, limit: 100/h}
 ";
 
-/// What is left of each limit after a request whose response has these costs in its head.
+/// Returns the remaining permits of each limit after a request whose response head has these costs.
 fn left_after(costs: &[&str]) -> Vec<u64> {
     let (filter, _) = filter(RULES);
     let mut response = Response::builder();
@@ -73,7 +73,7 @@ fn the_client_is_told_what_is_left_afterwards() {
     }
 }
 
-/// What a response with this cost reports, by a rule of 3,600 an hour that took 10 for it.
+/// Returns the headers of a response with this cost, by a rule of 3,600 per hour that was charged 10 for it.
 fn reported(limit: &str, cost: &str, shared: bool) -> String {
     let rules = format!("rules: [{{name: tokens, {limit}, cost: 10}}]");
     let response = Response::builder().header("x-diana-cost", cost).body(Empty::<&[u8]>::new()).unwrap();

@@ -1,4 +1,4 @@
-//! Signed requests: what passes, and what does not.
+//! Signed requests: which pass, and which do not.
 
 use diana::core::{ManualClock, Timestamp};
 use diana_http::{FilterChain, HttpFilter, SignatureFilter};
@@ -18,7 +18,7 @@ fn clock() -> ManualClock {
     ManualClock::at(Timestamp::from_secs(1_700_000_000))
 }
 
-/// What is answered to a request with this signature; nothing if it passes.
+/// Returns the response to a request with this signature; `None` if it passes.
 fn said(filter: &SignatureFilter, method: &str, path: &str, signatures: &[&str]) -> Option<String> {
     let mut request = Request::builder().method(method).uri(path);
     for signature in signatures {

@@ -1,8 +1,9 @@
 //! No spelling of a path reaches a handler uncounted.
 //!
-//! Services differ in how they read a path. The lenient ones are here as small models: what each makes of a path, and which
-//! handler that reaches. Whatever a client writes, a rule for the handler's path counts the request, or the request is answered
-//! with 400 before it gets there. `diana-server/tests/it/gateway/paths.rs` compares the model of nginx with a real one.
+//! Services differ in how they read a path. Models of the lenient ones are in this file: how each interprets a path,
+//! and which handler that reaches. Whatever a client sends, a rule for the handler's path counts the request, or the
+//! request is rejected with 400 before it gets there. `diana-server/tests/it/gateway/paths.rs` compares the model of
+//! nginx with a real one.
 
 use diana::rules::{Document, Matches, Registry, RuleFile, RuleSet, Spelling};
 use diana_http::{HttpAttributes, malformed_path};
@@ -10,7 +11,7 @@ use http::{Request, Uri};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
-/// The segments of a path as a service hands them to its handlers; `None` if it answers without a handler.
+/// Returns the segments of a path as a service passes them to its handlers; `None` if it responds without a handler.
 type Service = fn(&str) -> Option<Vec<String>>;
 
 const SERVICES: &[(&str, Service)] = &[
@@ -27,18 +28,18 @@ const SERVICES: &[(&str, Service)] = &[
     ("Node with an address", node_url),
 ];
 
-/// Decodes everything once and merges slashes, then chooses a location. `;` and `\` are characters like any other.
+/// Decodes everything once and merges slashes, then chooses a location. `;` and `\` are plain characters.
 fn nginx(path: &str) -> Option<Vec<String>> {
     let path = decoded(path).filter(|path| !path.contains('\0'))?;
     resolved(path.split('/'))
 }
 
-/// Werkzeug's router sees WSGI's PATH_INFO, which is decoded. Several slashes are redirected, dots are segments like any other.
+/// Werkzeug's router sees WSGI's PATH_INFO, which is decoded. Several slashes are redirected, dots are plain segments.
 fn flask(path: &str) -> Option<Vec<String>> {
     express(&lenient(path))
 }
 
-/// Routes match the path as it was sent; only parameters are decoded, afterwards. (Case matters in this model, as with the
+/// Routes match the raw path; only parameters are decoded, afterwards. (This model is case-sensitive, as with the
 /// setting `case sensitive routing`.)
 fn express(path: &str) -> Option<Vec<String>> {
     let segments = path.strip_prefix('/')?.split('/').map(str::to_owned).collect::<Vec<_>>();
@@ -57,7 +58,7 @@ enum Backslash {
     Separator,
 }
 
-/// Cuts parameters first (up to a slash as it was sent), then decodes, then resolves.
+/// Removes parameters first (up to an unescaped slash), then decodes, then resolves.
 fn tomcat(path: &str, solidus: Solidus, backslash: Backslash) -> Option<Vec<String>> {
     let cut = path.split('/').map(|segment| segment.split(';').next().unwrap()).collect::<Vec<_>>().join("/");
     let kept = |text: &str| text.replace("%2f", "%252F").replace("%2F", "%252F");
@@ -68,7 +69,7 @@ fn tomcat(path: &str, solidus: Solidus, backslash: Backslash) -> Option<Vec<Stri
     resolved(path.split(['/', '\\']))
 }
 
-/// Cuts parameters from what is decoded already.
+/// Removes parameters after decoding.
 fn decodes_then_cuts(path: &str) -> Option<Vec<String>> {
     let path = decoded(path)?;
     resolved(path.split('/').map(|segment| segment.split(';').next().unwrap()))
@@ -80,7 +81,7 @@ fn iis(path: &str) -> Option<Vec<String>> {
     resolved(path.split(['/', '\\']))
 }
 
-/// Takes all behind `;` for the query.
+/// Treats everything after `;` as the query.
 fn fastify(path: &str) -> Option<Vec<String>> {
     flask(path.split(';').next().unwrap())
 }
@@ -99,7 +100,7 @@ fn node_url(path: &str) -> Option<Vec<String>> {
     express(rest.find('/').map_or("/", |end| &rest[end..]))
 }
 
-/// Decoded once. `None` for what is no escape, as most answer it with 400.
+/// Decodes once. `None` for an invalid escape, as most services respond with 400.
 fn decoded(path: &str) -> Option<String> {
     let escapes = path.match_indices('%').map(|(at, _)| path.get(at + 1..at + 3));
     let is_good =
@@ -107,7 +108,7 @@ fn decoded(path: &str) -> Option<String> {
     escapes.into_iter().all(is_good).then(|| lenient(path))
 }
 
-/// Decoded once; what is no escape stays as it is. Bytes that are no text become characters that stand for them.
+/// Decodes once; an invalid escape stays unchanged. Bytes that are not UTF-8 become replacement characters.
 fn lenient(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut decoded = Vec::new();
@@ -128,7 +129,7 @@ fn lenient(path: &str) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// Without empty segments and dots.
+/// Removes empty segments and dots.
 fn resolved<'a>(segments: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     let mut resolved = Vec::new();
     for segment in segments {
@@ -143,7 +144,7 @@ fn resolved<'a>(segments: impl Iterator<Item = &'a str>) -> Option<Vec<String>> 
     Some(resolved)
 }
 
-/// One slash at the end makes no difference; an empty segment elsewhere reaches no handler.
+/// A trailing slash makes no difference; an empty segment elsewhere reaches no handler.
 fn without_last_slash(mut segments: Vec<String>) -> Option<Vec<String>> {
     if segments.last().is_some_and(String::is_empty) {
         segments.pop();
@@ -151,7 +152,7 @@ fn without_last_slash(mut segments: Vec<String>) -> Option<Vec<String>> {
     segments.iter().all(|segment| !segment.is_empty()).then_some(segments)
 }
 
-/// Whether these segments of a path reach a handler.
+/// Returns whether these segments of a path reach a handler.
 type Handles = fn(&[&str]) -> bool;
 
 /// The handlers of the services, each with the pattern of its rule.
@@ -170,7 +171,7 @@ fn rules(text: &str) -> RuleSet {
     RuleSet::new(&RuleFile::read(&Document::new("diana.yaml", text), &Registry::default()).unwrap())
 }
 
-/// The keys that the rules count a request by; `None` if it is denied, or answered with 400.
+/// Returns the keys by which the rules count a request; `None` if it is denied, or rejected with 400.
 fn counted(rules: &RuleSet, path: &str) -> Option<Vec<Vec<u8>>> {
     if malformed_path(path, Spelling::Allow).is_some() {
         return None;
@@ -182,7 +183,7 @@ fn counted(rules: &RuleSet, path: &str) -> Option<Vec<Vec<u8>>> {
     found.refused().is_empty().then(keys)
 }
 
-/// Paths that are made of what services read in different ways, and of names that handlers have.
+/// Paths of parts that services interpret differently, and of names of handlers.
 fn paths() -> impl Strategy<Value = String> {
     let separators = prop::sample::select(vec!["/", "/", "/", "//", "%2f", "%2F", "\\", "%5c", "%5C", "/;/", "/%3b/"]);
     let names = prop::sample::select(vec![
@@ -201,7 +202,7 @@ fn paths() -> impl Strategy<Value = String> {
     })
 }
 
-/// Ways to write a path that some service or other takes for it.
+/// Spellings of a path that some service accepts.
 fn spelled(plain: &'static [&'static str]) -> impl Strategy<Value = String> {
     let one = |text: &'static str| {
         let separators =
@@ -221,7 +222,7 @@ fn spelled(plain: &'static [&'static str]) -> impl Strategy<Value = String> {
     })
 }
 
-/// No service hands this path to a handler that its rule does not count.
+/// Checks that no service passes this path to a handler whose rule does not count it.
 fn holds(path: &str) -> Result<(), TestCaseError> {
     if path.parse::<Uri>().is_err() {
         return Ok(());
@@ -343,9 +344,9 @@ proptest! {
         }
     }
 
-    /// Where services take two paths for one resource, it has one key. What stands behind `;` up to the next slash may be a
-    /// parameter or more of the path, depending on the service: there it has as many as it has segments, at most. (To a service
-    /// that takes `//x` for a host, or all behind `;` for the query, a resource has more.)
+    /// If services read two paths as one resource, it has one key. The text between `;` and the next slash may be a
+    /// parameter or a part of the path, depending on the service: then it has at most as many keys as segments. (For a
+    /// service that reads `//x` as a host, or everything after `;` as the query, a resource has more.)
     #[test]
     fn no_spelling_of_a_resource_has_a_key_of_its_own(path in spelled(&["x", "login"])) {
         let rules = rules("rules: [{name: each, by: resource, limit: 1/h}]");
@@ -359,7 +360,7 @@ proptest! {
         }
     }
 
-    /// What is exempt is what the file says, to every service.
+    /// Exempt paths are exactly those in the file, for every service.
     #[test]
     fn no_spelling_exempts_another_resource(path in prop_oneof![paths(), spelled(&["x", "login"])]) {
         let rules = rules("rules: [{name: all, by: resource, allow: [/login, /x/login], limit: 1/h}]");

@@ -1,4 +1,4 @@
-//! What the tests of the filter have in common.
+//! Shared helpers of the filter tests.
 
 use bytes::Bytes;
 use diana::EngineOptions;
@@ -37,26 +37,26 @@ pub(crate) fn client() -> Option<IpAddr> {
     Some([203, 0, 113, 7].into())
 }
 
-/// What is there at once.
+/// Returns the immediate result.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
 
 pub(crate) fn passed<S: Store>(checking: CheckFuture<S>) -> RequestPermit<S> {
     match now(checking) {
-        CheckResult::RequestPermit(pass) => pass,
+        CheckResult::Allow(pass) => pass,
         other => panic!("it does not pass: {other:?}"),
     }
 }
 
 pub(crate) fn refused<S: Store>(checking: CheckFuture<S>) -> Denial {
     match now(checking) {
-        CheckResult::Refuse(refused) => refused,
+        CheckResult::Deny(refused) => refused,
         other => panic!("it is not refused: {other:?}"),
     }
 }
 
-/// The head of a response, line by line, in order; dates and lengths are the server's.
+/// Formats the head of a response, line by line, in order; without dates and lengths, which the server adds.
 pub(crate) fn head<B>(response: &Response<B>) -> String {
     let mut lines = response
         .headers()

@@ -1,4 +1,4 @@
-//! What clients see, request by request.
+//! Transcripts of requests and responses, as clients see them.
 
 use crate::support::{body, client, empty, filter, get, head, passed, refused};
 

@@ -1,4 +1,4 @@
-//! What is given, before anybody asks what it means.
+//! The raw options, before they are interpreted.
 
 use super::Kind;
 use crate::number;
@@ -24,10 +24,10 @@ impl Parse for Given {
     }
 }
 
-/// All that is given, each once and known.
+/// All options, each known and given once.
 pub(super) struct AllGiven {
     pub(super) kind: Kind,
-    /// The text in front: the name of a rule.
+    /// The leading text: the name of a rule.
     pub(super) first: Option<LitStr>,
     pub(super) all: Vec<Given>,
 }

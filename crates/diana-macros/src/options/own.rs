@@ -1,4 +1,4 @@
-//! A limit of the function's own: `#[rate_limit]`, `#[count_limit]`.
+//! Limits in the attribute itself: `#[rate_limit]`, `#[count_limit]`.
 
 use super::Kind;
 use super::given::AllGiven;
@@ -7,7 +7,7 @@ use crate::text::{self, Piece};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, Ident, Lit, Result};
 
-/// A limit of the function's own.
+/// A limit in the attribute itself.
 pub(crate) struct Own {
     pub(crate) allows: Allows,
     pub(crate) by: By,
@@ -18,13 +18,13 @@ pub(crate) struct Own {
     pub(crate) store: Store,
 }
 
-/// How much it grants.
+/// The rate or count.
 pub(crate) enum Allows {
     Rate { rate: f64, burst_nanos: u64 },
     Count { limit: u64, period_nanos: u64 },
 }
 
-/// Whose calls count together, besides the key.
+/// How calls are grouped, in addition to the key.
 pub(crate) enum By {
     Function,
     Ip,
@@ -39,7 +39,7 @@ pub(crate) enum Store {
 }
 
 const SECOND: u64 = 1_000_000_000;
-/// Calls a second, where nothing is said.
+/// The default rate, in calls per second.
 const RATE: f64 = 1.0;
 
 impl Own {
@@ -65,7 +65,7 @@ impl Own {
         }
         let prefix = match given.get("prefix") {
             Some(value) => number::text("prefix", value, "\"api:\"")?.value(),
-            // As different as the two are, so that a function may have both of them in one shared store.
+            // Different defaults, so that a function may have both attributes in one shared store.
             None if matches!(given.kind, Kind::Count) => "countLimit:".to_owned(),
             None => "rateLimit:".to_owned(),
         };
@@ -86,13 +86,13 @@ fn rate(given: &AllGiven) -> Result<Allows> {
     Ok(Allows::Rate { rate, burst_nanos })
 }
 
-/// For how long a key is kept on Redis, at least.
+/// Returns the minimum time that a key is kept in Redis.
 fn expire(given: &AllGiven, allows: &Allows, timeout_nanos: u64) -> Result<Option<u64>> {
     let (expire, Allows::Rate { burst_nanos, .. }) = (given.time("expire")?, allows) else { return Ok(None) };
     if let (Some(expire), Some(value)) = (expire, given.get("expire"))
         && expire < burst_nanos.saturating_add(timeout_nanos)
     {
-        // A key that is forgotten too early comes back with a full store.
+        // A key that expires too early is recreated with full stored permits.
         let problem = "`expire` is shorter than `burst` and `timeout` together: a key would be forgotten while its calls still \
                        count; write a longer time, or leave `expire` out";
         return Err(Error::new(value.span(), problem));
@@ -109,8 +109,9 @@ fn count(given: &AllGiven) -> Result<Allows> {
     }
 }
 
-/// A store of a second's worth of calls less one. With the one that Guava lets go in advance, a second's worth goes at once, and
-/// at least one call: what a bucket of a second's worth of permits grants, where each call pays for itself.
+/// Returns the time that stores one second's worth of calls minus one. With the call that Guava grants in advance, one
+/// second's worth is granted immediately, and at least one call: the same as a token bucket with a capacity of one
+/// second's worth.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a second in nanoseconds")]
 fn second_less_one(rate: f64) -> u64 {
     (SECOND as f64 * (1.0 - 1.0 / rate).max(0.0)).ceil() as u64
@@ -146,7 +147,7 @@ fn store(value: &Expr) -> Result<Store> {
     }
 }
 
-/// A single word.
+/// Returns a single identifier.
 fn word(value: &Expr) -> Option<String> {
     let Expr::Path(path) = number::ungrouped(value) else { return None };
     path.path.get_ident().map(Ident::to_string)

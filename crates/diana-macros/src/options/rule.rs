@@ -9,16 +9,16 @@ use syn::{Error, Result};
 /// A rule of the rule file, by its name.
 pub(crate) struct Rule {
     pub(crate) name: String,
-    /// What it is told about the call.
+    /// The arguments that the call passes to it.
     pub(crate) tells: Vec<(String, Vec<Piece>)>,
 }
 
-/// Options, which are told to nobody.
+/// Options, which are not passed to the rule.
 const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
-/// Words that mean something else in a rule, as `diana-rules` has them; that crate is too much to build for every compiler.
+/// Reserved words of rules, copied from `diana-rules`; building that crate for every compilation would take too long.
 const TAKEN: [&str; 12] =
     ["global", "resource", "ip", "host", "method", "path", "request", "header", "cookie", "query", "param", "cel"];
-/// The longest name of a rule, there.
+/// The maximum length of a rule's name in `diana-rules`.
 const LONGEST: usize = 128;
 
 impl Rule {

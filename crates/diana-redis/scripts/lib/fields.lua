@@ -1,4 +1,4 @@
--- What follows the parameters in the text at `key`: false if there is no state, nil if it was written under others.
+-- The text at `key` after the parameters: false if there is no state, nil if it was written under other parameters.
 local function fields(key, parameters)
   local raw = redis.pcall('GET', key)
   if not raw then return false end
@@ -7,13 +7,13 @@ local function fields(key, parameters)
   end
 end
 
--- Since which configuration a state is there that is new, and when it came to be: what was taken from it is not given back to
--- another one that comes after it, when it was reset.
+-- The configuration of a new state, and its creation time: permits that were taken from it are not refunded to a later
+-- state that replaced it after a reset.
 local function newborn(place)
   return format('%s-%.0f', argv[place - 1], now)
 end
 
--- When the state came to be that has this at its end.
+-- The creation time of the state that ends with `since`.
 local function born(since)
   return tonumber(match(since, '%-(%d+)$') or 0)
 end

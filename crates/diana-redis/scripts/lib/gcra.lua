@@ -1,12 +1,12 @@
--- A moment on the time axis, exact where the interval of a rate is no whole number of microseconds: microseconds, and a
--- numerator over the interval's denominator. 3/s is 333333 1/3, so its moments count thirds.
+-- A point in time, exact where the interval of a rate is not a whole number of microseconds: microseconds, and a
+-- numerator over the interval's denominator. 3/s is 333333 1/3, so its times count thirds.
 --
--- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD TAIL. The tail ends with the configuration that the parameters are of; what
--- else is in it is the algorithm's own. AHEAD is how far ahead of its time the moment lay when it was written, in whole
--- seconds, rounded up. Time only brings it closer, so one that lies further ahead was written by a
--- clock that has since been put back (a replica took over): it is put back likewise.
+-- As text: PARAMETERS MICROSECONDS NUMERATOR AHEAD TAIL. The tail ends with the configuration that the parameters are
+-- of; the rest of it is specific to the algorithm. AHEAD is how far in the future the time lay when it was written, in
+-- whole seconds, rounded up. The distance only shrinks, so a time that lies further ahead was written before the clock
+-- was set back (after a failover): it is set back likewise.
 
--- The moment at `key`, and the tail; nil if it was written under other parameters.
+-- The time at `key`, and the tail; nil if it was written under other parameters.
 local function moment_read(key, parameters, place)
   local raw = redis.pcall('GET', key)
   if not raw then return 0, 0, argv[place - 1] end
@@ -19,14 +19,14 @@ local function moment_read(key, parameters, place)
   return micros, numerator, tail
 end
 
--- What to write for the moment, and when it is as good as none.
+-- What to write for the time, and when it equals a new key.
 local function moment_written(parameters, micros, numerator, tail)
   local ahead = micros > now and ceil((micros - now) / 1000000) or 0
   local text = format('%s %.0f %.0f %.0f %s', parameters, micros, numerator, ahead, tail)
   return text, micros + (numerator > 0 and 1 or 0)
 end
 
--- The moment later by a time, both with this denominator.
+-- Adds a duration to the time, both with this denominator.
 local function moment_add(micros, numerator, more_micros, more_numerator, denominator)
   micros, numerator = micros + more_micros, numerator + more_numerator
   if numerator >= denominator then micros, numerator = micros + 1, numerator - denominator end
@@ -34,18 +34,18 @@ local function moment_add(micros, numerator, more_micros, more_numerator, denomi
   return micros, numerator
 end
 
--- Whether one is earlier than another.
+-- Whether one time is earlier than another.
 local function moment_earlier(micros, numerator, other_micros, other_numerator)
   return micros < other_micros or (micros == other_micros and numerator < other_numerator)
 end
 
--- What is needed seldom, for an algorithm's `seldom`.
+-- Rarely used functions, for an algorithm's `seldom`.
 local function moment_seldom()
   return {
-    -- Gives back what of a receipt's segment still lies ahead (diana-core's `Schedule::refund` tells why so).
+    -- Refunds the part of a receipt's segment that still lies in the future (diana-core's `Gcra::refund` explains why).
     --   place + 1, 2  where the segment ends
     --   place + 3, 4  how long it is
-    --   place + 5, 6  how far ahead the moment may lie while nobody waits; -1 if only the last segment is given back
+    --   place + 5, 6  how far ahead the time may lie while no request waits; -1 if only the last segment is refunded
     --   place + 7     the denominator
     refund = function(key, parameters, place)
       local micros, numerator, tail = moment_read(key, parameters, place)
@@ -67,7 +67,7 @@ local function moment_seldom()
       return true, nil, moment_written(parameters, micros, numerator, tail)
     end,
 
-    -- What to write for a moment that was put back.
+    -- What to write for a time that was set back.
     mend = function(key, parameters, place)
       return moment_written(parameters, moment_read(key, parameters, place))
     end,

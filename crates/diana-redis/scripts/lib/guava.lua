@@ -1,23 +1,24 @@
--- Guava's limiter in microseconds: stored permits, and when the next request may go. diana-core's `smooth` tells how it
--- works; here are its operations, on the same doubles and in the same order, so that the results are the same to the bit.
+-- Guava's limiter in microseconds: stored permits, and when the next request may proceed. diana-core's `guava` explains
+-- how it works; these are its operations, on the same doubles and in the same order, so that the results are
+-- bit-identical.
 --
--- KEYS   PARAMETERS STORED NEXT_FREE AHEAD SINCE, where STORED has the 17 digits that tell every double, and AHEAD is how
---        far ahead of its time NEXT_FREE lay when it was written, in whole seconds, rounded up. As with a moment
---        (lib/gcra.lua), one that lies further ahead was written by a clock that has since been put back.
--- ARGV   1     the most that is stored
+-- KEYS   PARAMETERS STORED NEXT_FREE AHEAD SINCE, where STORED has the 17 digits that identify every double, and AHEAD
+--        is how far in the future NEXT_FREE lay when it was written, in whole seconds, rounded up. As in lib/gcra.lua,
+--        a time that lies further ahead was written before the clock was set back.
+-- ARGV   1     the maximum of stored permits
 --        2     microseconds of idleness that store one permit
---        3     what a new key has in store: the most, or what that came to when the rate changed in this microsecond
---        take, charge:  4     microseconds for which the key is kept at least
+--        3     the stored permits of a new key: the maximum, or its scaled value in the microsecond of a rate change
+--        take, charge:  4     microseconds for which the key is stored at least
 --                       5     microseconds between two permits in a steady flow
 --                       6     the cost
---                       7     the patience in microseconds; charge: unused
---                       8...  what stored permits cost, as the algorithm's file tells
+--                       7     the maximum wait in microseconds; charge: unused
+--                       8...  the price of stored permits, see the algorithm's file
 --        refund:        4, 5  the stored permits and the next free time from before the grant
---                       6, 7  what they were after it
+--                       6, 7  their values after it
 -- seen   the stored permits, the next free time
 local guava = {}
 
--- Java's `(long)` of what is never negative, as far as time goes.
+-- Java's `(long)` of a number that is never negative, capped at END.
 function guava.whole_micros(micros)
   if not (micros >= 1) then return 0 end
   if micros >= END then return END end
@@ -40,7 +41,7 @@ local function stored_after(stored, idle, place)
   return math.min(tonumber(argv[place + 1]), stored + idle / tonumber(argv[place + 2]))
 end
 
--- Turns idle time into stored permits.
+-- Converts idle time into stored permits.
 local function settled(stored, next_free, place)
   if now <= next_free then return stored, next_free end
   return stored_after(stored, now - next_free, place), now
@@ -51,19 +52,19 @@ end
 local function full_at(stored, next_free, place)
   local most, interval = tonumber(argv[place + 1]), tonumber(argv[place + 2])
   local idle = guava.whole_micros(ceil((most - stored) * interval))
-  -- Scaled by a change of the rate, a store may lie above its maximum, until the next microsecond cuts it.
+  -- After a change of the rate has scaled it, a store may exceed its maximum until the next microsecond.
   if stored_after(stored, idle, place) < most or stored > most then idle = idle + 1 end
   return math.min(next_free + idle, END)
 end
 
 local function text(parameters, stored, next_free, since)
-  -- In this order: the larger of -0 and 0 is the first, and -0 is no text that is read.
+  -- In this order: math.max returns the first of -0 and 0, and the text of -0 can't be parsed.
   local ahead = math.max(0, ceil((next_free - now) / 1000000))
   return format('%s %.17g %.0f %.0f %s', parameters, stored, next_free, ahead, since)
 end
 
--- The algorithm in which `price_of_stored(stored, taken, stable_interval, place)` is what stored permits cost, in whole
--- microseconds.
+-- The algorithm in which `price_of_stored(stored, taken, stable_interval, place)` is the price of stored permits, in
+-- whole microseconds.
 function guava.algorithm(price_of_stored)
   local function spend(parameters, place, stored, next_free, since)
     stored, next_free = settled(stored, next_free, place)
@@ -97,8 +98,7 @@ function guava.algorithm(price_of_stored)
     return text(parameters, stored, next_free, since), full_at(stored, next_free, place)
   end
 
-  -- Puts back the state from before the grant, while nothing has happened to the key since, and while time has not given
-  -- it back already.
+  -- Restores the state from before the grant, if the key is unchanged since, and time has not refilled it already.
   function algorithm.refund(key, parameters, place)
     local stored, next_free, since = read(key, parameters, place)
     if not stored then return end
@@ -108,7 +108,7 @@ function guava.algorithm(price_of_stored)
     local then_stored, then_free = settled(before, before_free, place)
     local now_stored, now_free = settled(stored, next_free, place)
     if then_stored == now_stored and then_free == now_free then return true end
-    -- Not dropped at once: within the microsecond of a change, a new key may have something else in store than a full one.
+    -- Not deleted at once: within the microsecond of a change, a new key may have other stored permits than a full one.
     local fresh_at = math.max(full_at(before, before_free, place), now + 1)
     return true, nil, text(parameters, before, before_free, since), fresh_at
   end

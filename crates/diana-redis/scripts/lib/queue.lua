@@ -1,8 +1,8 @@
--- What leaky bucket and minimum interval share: a moment that a cost moves, without leases.
+-- Shared by leaky bucket and minimum interval: a time that a cost advances, without leases.
 
--- Where a cost moves the moment to: later than it was, or than now if it is past. Before that what was seen, and after it
--- the tail; nil if it was written under other parameters.
---   place + 1, 2  what the cost takes, as a time
+-- The time after a cost: later than the stored time, or than now if that is in the past. Returned after what was seen,
+-- and before the tail; nil if it was written under other parameters.
+--   place + 1, 2  the cost as a duration
 --   place + 3     the denominator
 local function moment_later(key, parameters, place)
   local micros, numerator, tail = moment_read(key, parameters, place)
@@ -14,11 +14,11 @@ local function moment_later(key, parameters, place)
   return seen, micros, numerator, tail
 end
 
--- What is needed seldom.
+-- Rarely used functions.
 local function line_seldom()
   local functions = moment_seldom()
 
-  -- Moves the moment without asking; `place` is as for moment_later.
+  -- Advances the time unconditionally; `place` is as for moment_later.
   function functions.charge(key, parameters, place)
     local seen, micros, numerator, tail = moment_later(key, parameters, place)
     if not seen then return end

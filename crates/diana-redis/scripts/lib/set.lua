@@ -1,10 +1,10 @@
--- A state that is a sorted set: its head, which tells the parameters, and its expiry.
+-- A state that is a sorted set: its head, which contains the parameters, and its expiry.
 --
--- The head is a member `=PARAMETERS SINCE` with the score -inf, so it always comes first. A set never consists of its head
--- alone.
+-- The head is a member `=PARAMETERS SINCE` with the score -inf, so it always comes first. A set never consists of its
+-- head alone.
 local set = {}
 
--- The head of the set at `key`, or the one that a new set is to have; nil if the parameters are others.
+-- The head of the set at `key`, or that of a new set; nil if the parameters differ.
 function set.head(key, parameters, place)
   local first = redis.pcall('ZRANGE', key, 0, 0)
   if first.err then return end
@@ -13,7 +13,7 @@ function set.head(key, parameters, place)
   if sub(head, 1, #parameters + 2) == '=' .. parameters .. ' ' then return head end
 end
 
--- Lets the set go when it is as good as none. The time in the prelude tells why not so if it was handed in.
+-- Lets the set expire when it equals a new key; see the prelude for the exception if the caller provided the time.
 function set.expire(key, fresh_at)
   if handed_in then
     redis.call('PEXPIRE', key, '3600000')

@@ -1,4 +1,4 @@
--- Writes what an algorithm says, as decide.lua tells.
+-- Writes an algorithm's value; see decide.lua.
 local function write(key, value, fresh_at)
   if type(value) == 'function' then
     value(key)

@@ -1,8 +1,8 @@
 //! Concurrency on Redis: `scripts/concurrency.lua`.
 //!
-//! In process a permit that is out is one more in a count. Here it is a lease with a name, its ask's ticket, because a
-//! gateway may crash with permits out: a lease ends. So the receipt is marked with the ticket, and is worth nothing once
-//! the lease is gone.
+//! In process, a permit in use is an increment of a count. On Redis it is a lease, named by its ask's ticket, because a
+//! gateway may crash with permits in use: a lease expires. So the receipt is marked with the ticket, and is void once
+//! the lease has ended.
 
 use crate::args::Args;
 use crate::parameters::{duration_text, parse_duration};
@@ -12,7 +12,7 @@ use crate::scripts::{Library, Module};
 use diana_core::{Algorithm, Answer, Concurrency, ConcurrencyState, MaxWait, Outcome, Receipt, Timestamp};
 use std::time::Duration;
 
-/// Nanoseconds that a script counts exactly: 104 days. Nobody waits for longer.
+/// The highest number of nanoseconds that a script can represent exactly: 104 days, longer than any wait.
 const LONGEST_WAIT: u64 = (1 << 53) - 1;
 
 impl Scripted for Concurrency {
@@ -62,7 +62,7 @@ impl Scripted for Concurrency {
         push_lease(args, receipt.mark(), receipt.cost().get());
         args.push(receipt.at().as_micros());
         args.push(receipt.at().as_nanos() % 1_000);
-        args.push(""); // the maximum wait's place
+        args.push(""); // placeholder for the maximum wait
         args.push(permits_for.as_micros().min(u128::from(END)));
         args.push(self.first_delay().as_nanos());
     }
@@ -76,8 +76,8 @@ impl Scripted for Concurrency {
         let seen = state;
         let mut answer = Algorithm::answer(self, &mut state, now, asking.cost, max_wait(asking));
         if let Outcome::Granted { wait, .. } = answer.outcome {
-            // The time is when the request goes on, so that what it takes can be learned when it leaves; the mark has no
-            // room for the wait beside the ticket.
+            // The time is when the request proceeds, so that its duration can be computed when it finishes; the mark
+            // has no space for the wait beside the ticket.
             let receipt = Receipt::new(asking.cost, now + wait).with_mark(asking.ticket);
             answer.outcome = Outcome::Granted { wait, receipt };
         }
@@ -93,13 +93,13 @@ impl Scripted for Concurrency {
         Some(if permits == 0 { self.fresh(now) } else { ConcurrencyState::new(permits, unit) })
     }
 
-    /// Only a fresh state comes here: what another kind of limit counted is not in flight, and from parameter to parameter
-    /// the leases themselves are [carried](Self::carried).
+    /// Writes only new states: the counts of another kind of limit are not held permits, and a change of parameters
+    /// [migrates](Self::carried) the leases themselves.
     fn write(&self, _state: &ConcurrencyState, _now: Timestamp) -> Written {
         Written { body: None, fresh_at: None }
     }
 
-    /// Keeps every lease, even beyond the new capacity, as the algorithm does.
+    /// Keeps every lease, even over the new capacity, as the algorithm does.
     fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
         let mut state = old.read(body, now)?;
         self.rescale(&mut state, old, now);
@@ -123,7 +123,7 @@ impl Scripted for Concurrency {
     }
 }
 
-/// A set as the script writes it.
+/// A sorted set as the script writes it.
 struct Leases {
     /// Those that have not ended.
     live: Vec<Lease>,
@@ -162,7 +162,7 @@ fn push_lease(args: &mut Args, ticket: u128, cost: u64) {
     args.push(cost);
 }
 
-/// What is longer than a script can count is cut here and there alike, so that both say the same.
+/// Returns the maximum wait, capped at what a script can represent, so that both sides agree.
 fn max_wait(asking: &Asking) -> MaxWait {
     asking.max_wait.min(MaxWait::up_to(Duration::from_nanos(LONGEST_WAIT)))
 }

@@ -1,4 +1,5 @@
-//! Fixed windows on Redis, on the clock, opened by the first request, or of the calendar: `scripts/fixed_window.lua`.
+//! Fixed windows on Redis, aligned to the clock, started by the first request, or of the calendar:
+//! `scripts/fixed_window.lua`.
 
 use crate::args::Args;
 use crate::parameters::{parse_quota, quota_text};
@@ -10,13 +11,14 @@ use diana_core::{
 };
 use std::time::Duration;
 
-/// How far Redis's clock may be from the one here: the script is told the dates of all windows that it may then need.
+/// The maximum difference between Redis's clock and this process's: the script receives the dates of all windows that
+/// it may need within it.
 const APART: Duration = Duration::from_secs(86_400);
 
-/// What the parameters say of windows that the first request opens.
+/// The parameters' suffix for windows that the first request starts.
 const FIRST: &str = "+first";
 
-/// What calendar units are called.
+/// The names of calendar units.
 const UNITS: [(Calendar, &str); 3] = [(Calendar::Day, "day"), (Calendar::Week, "week"), (Calendar::Month, "month")];
 
 impl Scripted for FixedWindow {
@@ -30,11 +32,11 @@ impl Scripted for FixedWindow {
     fn why_not(&self) -> Option<String> {
         let quota = self.quota();
         let (length, parts) = length(&quota);
-        // Half of what a script can count is left to the clock.
+        // Half of a script's number range is reserved for the clock.
         if quota.period().as_micros() >= u128::from(END / 2) {
             return Some(format!("a window of {quota} is longer than 140 years"));
         }
-        // On the clock the script multiplies what has passed of a window by the denominator.
+        // On the clock, the script multiplies the elapsed part of a window by the denominator.
         let is_on_the_clock = self.window_start() == Some(WindowStart::OnTheClock);
         let is_too_fine = is_on_the_clock && parts > 1 && length.saturating_mul(parts) >= MAX_PERMITS;
         is_too_fine.then(|| format!("a window of {quota} is longer than Redis can count to the nanosecond"))
@@ -105,7 +107,7 @@ impl Scripted for FixedWindow {
         args.push(born);
     }
 
-    /// The receipt is marked with when the state came to be, so that it is worth nothing after a reset.
+    /// The receipt is marked with the creation time of the state, so that it is void after a reset.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
         let ends = answer.receipt().map_or(0, |receipt| receipt.mark());
@@ -120,7 +122,7 @@ impl Scripted for FixedWindow {
         let Body::Text(text) = body else { return None };
         let (ends, count) = text.split_once(' ')?;
         let ends = Timestamp::from_micros(ends.parse().ok()?);
-        // Ends no later than one that begins now, as in the script.
+        // Ends no later than a window that begins now, as in the script.
         let latest = Timestamp::from_micros(micros(self.comes_back(now)));
         Some(FixedWindowState::new(ends.min(latest), count.parse().ok()?))
     }
@@ -148,12 +150,12 @@ impl Scripted for FixedWindow {
     }
 }
 
-/// When the state came to be, and when its window ends.
+/// Returns a mark of the state's creation time and its window's end.
 fn mark(born: u64, ends: u128) -> u128 {
     u128::from(born) << 64 | ends
 }
 
-/// The length of a window as a fraction of microseconds in lowest terms.
+/// Returns the length of a window as a fraction of microseconds in lowest terms.
 fn length(quota: &Quota) -> (u64, u64) {
     let nanos = u64::try_from(quota.period().as_nanos()).unwrap_or(u64::MAX);
     let divisor = [1_000, 500, 250, 200, 125, 100, 50, 40, 25, 20, 10, 8, 5, 4, 2]
@@ -163,12 +165,12 @@ fn length(quota: &Quota) -> (u64, u64) {
     (nanos / divisor, 1_000 / divisor)
 }
 
-/// A moment in microseconds, rounded up: the first one that is not before it.
+/// Converts a time to microseconds, rounded up.
 fn micros(moment: Timestamp) -> u64 {
     moment.as_nanos().div_ceil(1_000).min(END)
 }
 
-/// A time that is at least [`APART`] earlier, and the ends of all windows from then on until as much later.
+/// Returns a time that is at least [`APART`] earlier, and the ends of all windows from then until [`APART`] later.
 fn dates(window: &FixedWindow, about: Timestamp) -> (u64, impl Iterator<Item = u64>) {
     let from =
         Timestamp::from_nanos(about.as_nanos().saturating_sub(u64::try_from(APART.as_nanos()).unwrap_or(u64::MAX)));
@@ -239,7 +241,7 @@ mod tests {
         let (from, ends) = dates(&days, noon);
         assert_eq!(from, micros(475_500));
         assert_eq!(ends.collect::<Vec<_>>(), [micros(475_511), micros(475_534), micros(475_558)]);
-        // Before the first day there is none.
+        // There is no day before the first one.
         let (from, ends) = dates(&days, hours(1));
         assert_eq!((from, ends.collect::<Vec<_>>()), (0, vec![micros(23), micros(47)]));
         assert!(dates(&days, Timestamp::MAX).1.count() < 5);

@@ -1,21 +1,21 @@
-//! What those share whose state is a moment on Redis: `scripts/lib/gcra.lua`.
+//! Shared by the algorithms whose state on Redis is one point in time: `scripts/lib/gcra.lua`.
 
 use crate::args::Args;
 use crate::rational_time::{END, Fractions, Time};
 use crate::scripted::{Body, Written};
 use diana_core::{Quota, Timestamp};
 
-/// Why a schedule of this rate with room for `limit` permits can't be kept.
+/// Returns why a schedule of this rate with a capacity of `limit` permits can't be stored, or `None` if it can.
 pub(super) fn why_not(quota: &Quota, limit: u64) -> Option<String> {
     let Some(fractions) = Fractions::new(quota.interval()) else {
         return Some(format!("{quota} is finer than Redis can count"));
     };
-    // Half of what a script can count is left to the clock.
+    // Half of a script's number range is reserved for the clock.
     let is_too_long = fractions.time(ticks_of(quota, limit)).micros >= END / 2;
     is_too_long.then(|| format!("{limit} permits of {quota} take more than 140 years to come back"))
 }
 
-/// How this rate's times are written. Only rates that pass [`why_not`] come here.
+/// Returns the representation of this rate's times. The rate must pass [`why_not`].
 pub(super) fn fractions(quota: &Quota) -> Fractions {
     Fractions::new(quota.interval()).unwrap_or_else(|| unreachable!("checked when the limit was first seen"))
 }
@@ -29,13 +29,13 @@ pub(super) fn push(args: &mut Args, time: Time) {
     args.push(time.numerator);
 }
 
-/// A room that nothing fits, for a cost above the capacity, which no maximum wait helps.
+/// Adds a capacity that no cost fits into, for a cost above the limit, which no maximum wait makes possible.
 pub(super) fn push_never(args: &mut Args) {
     args.push(-1);
     args.push(0);
 }
 
-/// A moment as lib/gcra.lua writes it, put back if the clock was.
+/// Parses a time as lib/gcra.lua writes it, corrected if the clock was set back.
 pub(super) fn read_moment(body: &Body, now: Timestamp) -> Option<Time> {
     let Body::Text(text) = body else { return None };
     let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
@@ -44,7 +44,7 @@ pub(super) fn read_moment(body: &Body, now: Timestamp) -> Option<Time> {
     Some(if time.micros > furthest { Time { micros: furthest, numerator: 0 } } else { time })
 }
 
-/// A moment as lib/gcra.lua reads it.
+/// Formats a time as lib/gcra.lua reads it.
 pub(super) fn write_moment(time: Time, now: Timestamp) -> Written {
     let fresh_at = time.micros + u64::from(time.numerator > 0);
     let ahead = time.micros.saturating_sub(now.as_micros()).div_ceil(1_000_000);
@@ -52,7 +52,7 @@ pub(super) fn write_moment(time: Time, now: Timestamp) -> Written {
     Written { body: (fresh_at > now.as_micros()).then_some(body), fresh_at: Some(fresh_at) }
 }
 
-/// A rate and burst of which `instances` make up this one: the rate exactly, the burst at least 1.
+/// Returns the rate and burst of one of `instances`: the rate exactly, the burst at least 1.
 pub(super) fn divided_rate(quota: &Quota, instances: u64) -> Quota {
     let instances = instances.max(1);
     let period = u32::try_from(instances).ok().and_then(|instances| quota.period().checked_mul(instances));

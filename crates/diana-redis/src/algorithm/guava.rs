@@ -1,21 +1,21 @@
-//! What Guava's two limiters share on Redis: `scripts/lib/guava.lua`.
+//! Shared by Guava's two limiters on Redis: `scripts/lib/guava.lua`.
 
 use crate::args::Args;
 use crate::rational_time::END;
 use crate::scripted::{Asking, Body, Numbers, Written};
 use diana_core::{Algorithm, Receipt, SmoothRate, SmoothState, Timestamp};
 
-/// Half of what a script can count, in microseconds; the other half is left to the clock.
+/// Half of a script's number range, in microseconds; the other half is reserved for the clock.
 const LONGEST: f64 = (END / 2) as f64;
 
-/// Why such a limiter can't be kept.
+/// Returns why such a limiter can't be stored, or `None` if it can.
 pub(super) fn why_not(smooth: &SmoothRate) -> Option<String> {
     let rate = smooth.rate_given();
     if rate.is_infinite() || smooth.max_permits().is_infinite() {
         return Some(format!("{rate:?}/s lets everything pass, which modules no shared count; count it in process"));
     }
     let fills = smooth.max_permits() * smooth.cool_down_interval_micros();
-    // Written so that what is no number is too long as well.
+    // Written so that NaN counts as too long as well.
     let is_short = smooth.stable_interval_micros() < LONGEST && fills < LONGEST;
     (!is_short).then(|| format!("{rate:?}/s takes more than 140 years to give a permit, or to fill its store"))
 }
@@ -32,7 +32,7 @@ pub(super) fn take_args(smooth: &SmoothRate, args: &mut Args, asking: &Asking) {
     }
 }
 
-/// The state before the grant, and what the grant made of it: the script only compares and puts back.
+/// Adds the state before the grant, and the state after it: the script only compares and restores.
 pub(super) fn refund_args(smooth: &SmoothRate, args: &mut Args, receipt: &Receipt) {
     let before = SmoothState::before(receipt);
     let mut after = before;
@@ -48,7 +48,7 @@ pub(super) fn seen(numbers: Numbers<'_>) -> Option<SmoothState> {
     Some(SmoothState::new(numbers.real(0)?, numbers.whole(1)?))
 }
 
-/// A state as the script writes it, put back if the clock was.
+/// Parses a state as the script writes it, corrected if the clock was set back.
 pub(super) fn read(body: &Body, now: Timestamp) -> Option<SmoothState> {
     let Body::Text(text) = body else { return None };
     let mut fields = text.split(' ');
@@ -59,23 +59,23 @@ pub(super) fn read(body: &Body, now: Timestamp) -> Option<SmoothState> {
     Some(SmoothState::new(stored, next_free.min(furthest)))
 }
 
-/// A state as the script reads it.
+/// Formats a state as the script reads it.
 pub(super) fn write<A: Algorithm<State = SmoothState>>(algorithm: &A, state: &SmoothState, now: Timestamp) -> Written {
     let next_free = state.next_free_micros().min(END);
     let ahead = next_free.saturating_sub(now.as_micros()).div_ceil(1_000_000);
-    // It resets when it is paid and full, which is when it is as good as new.
+    // It resets when it is paid and full, which equals a new key.
     let fresh_at = (now + algorithm.status(state, now).reset).as_nanos().div_ceil(1_000).min(END);
     let body = Body::Text(format!("{:?} {next_free} {ahead}", state.stored_permits()));
     Written { body: (!algorithm.is_fresh(state, now)).then_some(body), fresh_at: Some(fresh_at) }
 }
 
-/// The rate of one of `instances`.
+/// Returns the rate of one of `instances`.
 #[allow(clippy::cast_precision_loss, reason = "nobody has 2^53 instances")]
 pub(super) fn divided_rate(smooth: &SmoothRate, instances: u64) -> f64 {
     smooth.rate_given() / instances.max(1) as f64
 }
 
-/// What a key has in store that is carried over from `old` in the moment of the change, without having a state.
+/// Returns the stored permits of a key without a state at the time of its migration from `old`.
 pub(super) fn stored_after_change(smooth: &SmoothRate, old: &SmoothRate, stored: Option<f64>, at: Timestamp) -> f64 {
     let mut state = old.fresh(at.as_micros());
     if let Some(stored) = stored {
@@ -85,7 +85,7 @@ pub(super) fn stored_after_change(smooth: &SmoothRate, old: &SmoothRate, stored:
     state.stored_permits()
 }
 
-/// What a state of `old` comes to. One that is as good as none goes, and is carried over as if it had not been there.
+/// Migrates a state of `old`. A state that equals a new key's is removed, and migrated as if it had not existed.
 pub(super) fn carried<A>(algorithm: &A, old: &A, body: &Body, now: Timestamp) -> Option<Written>
 where
     A: Algorithm<State = SmoothState>,

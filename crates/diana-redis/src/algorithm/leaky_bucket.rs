@@ -8,7 +8,7 @@ use crate::scripted::{Asking, Body, Numbers, Scripted, Written};
 use crate::scripts::{Library, Module};
 use diana_core::{LeakyBucket, LeakyBucketState, Receipt, Timestamp};
 
-/// What the parameters say of a line in which nobody waits.
+/// The parameters' text for a queue in which requests don't wait.
 const NODELAY: &str = "nodelay";
 
 impl Scripted for LeakyBucket {
@@ -59,7 +59,7 @@ impl Scripted for LeakyBucket {
         let (quota, fractions) = (self.quota(), fractions(&self.quota()));
         push(args, fractions.time(receipt.mark()));
         push(args, fractions.time(ticks_of(&quota, receipt.cost().get())));
-        // The last one waits if its turn begins later than `grace` from now, and it holds at least one permit.
+        // The last request waits if its turn begins later than `grace` from now, and it holds at least one permit.
         push(args, fractions.time(grace(self).saturating_add(ticks_of(&quota, 1))));
         args.push(fractions.denominator());
     }
@@ -79,7 +79,7 @@ impl Scripted for LeakyBucket {
 
     fn divided(&self, instances: u64) -> Self {
         let instances = instances.max(1);
-        // What is divided is the room, so that all shares together have no more of it.
+        // The capacity is divided, so that all shares together don't exceed it.
         let line = Self::new(divided_rate(&self.quota(), instances)).queue((room(self) / instances).saturating_sub(1));
         match self.undelayed() {
             Some(permits) => line.delay(permits / instances),
@@ -88,12 +88,12 @@ impl Scripted for LeakyBucket {
     }
 }
 
-/// How many permits the bucket holds: one that leaves, and those in line.
+/// Returns the capacity of the bucket: one permit that is being served, and the queued ones.
 fn room(line: &LeakyBucket) -> u64 {
     line.queue_length() + 1
 }
 
-/// How long before its turn a request may go, in ticks.
+/// Returns how long before its turn a request may proceed, in ticks.
 fn grace(line: &LeakyBucket) -> u128 {
     ticks_of(&line.quota(), line.undelayed().unwrap_or_else(|| room(line)))
 }
@@ -120,7 +120,7 @@ mod tests {
         let share = line.divided(2);
         assert_eq!((share.queue_length(), share.undelayed()), (1, Some(1)));
         assert_eq!(share.quota().interval(), (200_000_000, 1));
-        // At least the one that leaves.
+        // At least the one that is being served.
         assert_eq!(line.nodelay().divided(100), LeakyBucket::new("10/100s burst 1".parse().unwrap()).nodelay());
     }
 

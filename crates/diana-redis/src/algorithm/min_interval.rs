@@ -17,7 +17,7 @@ impl Scripted for MinInterval {
     };
 
     fn why_not(&self) -> Option<String> {
-        // Half of what a script can count is left to the clock.
+        // Half of a script's number range is reserved for the clock.
         let is_too_long = interval(self).micros >= END / 2;
         is_too_long.then(|| format!("an interval of {:?} is longer than 140 years", self.interval()))
     }
@@ -65,7 +65,7 @@ impl Scripted for MinInterval {
     }
 }
 
-/// Ticks are nanoseconds here, a thousand to a microsecond, so every interval can be counted.
+/// Ticks are nanoseconds for this algorithm, a thousand to a microsecond, so every interval can be represented.
 fn fractions(every: &MinInterval) -> Fractions {
     Fractions::new((nanos(every), 1)).unwrap_or_else(|| unreachable!("a thousand numerators fit"))
 }

@@ -20,7 +20,7 @@ impl Scripted for RefillingBucket {
         if !quota.period().as_nanos().is_multiple_of(1_000) {
             return Some(format!("Redis counts microseconds, and the period of {quota} is no whole number of them"));
         }
-        // Half of what a script can count is left to the clock.
+        // Half of a script's number range is reserved for the clock.
         let is_too_long = memory(&quota) >= END / 2;
         is_too_long.then(|| format!("{} permits of {quota} take more than 140 years to come back", quota.burst()))
     }
@@ -58,7 +58,7 @@ impl Scripted for RefillingBucket {
         let Body::Text(text) = body else { return None };
         let mut numbers = text.split(' ').map(|number| number.parse::<u64>().ok());
         let missing = numbers.next()??;
-        // A time that lies ahead counts as now, as in the script.
+        // A time in the future counts as now, as in the script.
         let [stepped, granted] =
             [numbers.next()??, numbers.next()??].map(Timestamp::from_micros).map(|time| time.min(now));
         Some(RefillingState::new(missing, stepped, granted))
@@ -69,7 +69,7 @@ impl Scripted for RefillingBucket {
         let (stepped, granted) = (state.stepped().as_micros(), state.granted().as_micros());
         let refills = missing.div_ceil(quota.permits());
         let refilled = stepped.saturating_add(refills.saturating_mul(micros(&quota)));
-        // Strictly later than the phase is remembered.
+        // Strictly later than the phase is stored.
         let forgotten = granted.saturating_add(memory(&quota)).saturating_add(1);
         let fresh_at = refilled.max(forgotten).min(END);
         let is_kept = missing > 0 && fresh_at > now.as_micros();
@@ -80,8 +80,8 @@ impl Scripted for RefillingBucket {
     fn divided(&self, instances: u64) -> Self {
         let (quota, instances) = (self.quota(), instances.max(1));
         let burst = (quota.burst() / instances).max(1);
-        // What a refill brings is divided and not how often it comes. Where it brings too little for that, one token comes
-        // as seldom as makes no more of it.
+        // The size of a refill is divided, not its frequency. If a refill is too small for that, one token is added
+        // less often, so that the shares together don't exceed the rate.
         let seldom = u32::try_from(instances.div_ceil(quota.permits())).ok();
         let period = seldom.and_then(|times| quota.period().checked_mul(times)).unwrap_or(quota.period());
         let share = Quota::new((quota.permits() / instances).max(1), period).and_then(|share| share.with_burst(burst));
@@ -89,7 +89,7 @@ impl Scripted for RefillingBucket {
     }
 }
 
-/// What settles a state, and the cost.
+/// Adds the arguments that refill a state, and the cost.
 fn push(args: &mut Args, quota: &Quota, cost: Cost) {
     args.push(quota.permits());
     args.push(micros(quota));
@@ -97,12 +97,12 @@ fn push(args: &mut Args, quota: &Quota, cost: Cost) {
     args.push(cost.get());
 }
 
-/// The period in microseconds.
+/// Returns the period in microseconds.
 fn micros(quota: &Quota) -> u64 {
     u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// How long after the last grant the phase is remembered, in microseconds: until the bucket is full.
+/// Returns how long after the last grant the phase is stored, in microseconds: until the bucket is full.
 fn memory(quota: &Quota) -> u64 {
     quota.burst().div_ceil(quota.permits()).saturating_mul(micros(quota))
 }
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn a_state_is_kept_exactly_until_it_is_fresh() {
         let bucket = bucket("2/10s burst 4");
-        // Of five that are missing since a charge the last comes with the third refill; the phase is forgotten later than two
-        // refills after the grant.
+        // Of five tokens that are missing after a charge, the last is refilled with the third refill; the phase expires
+        // later than two refills after the grant.
         for (missing, stepped, granted) in [(5, 3, 4), (1, 3, 12), (4, 3, 3), (1, 3, 3)] {
             let state = RefillingState::new(missing, Timestamp::from_secs(stepped), Timestamp::from_secs(granted));
             let Written { body, fresh_at } = bucket.write(&state, Timestamp::from_secs(granted));

@@ -1,7 +1,7 @@
 //! The sliding log on Redis: `scripts/sliding_log.lua`.
 //!
-//! A log may be long, so it is not sent. The script tells of each window what is used and two moments, and what is shown
-//! follows from those as [`SlidingLog`] does it.
+//! A log may be long, so the script does not return it. It returns for each window the used permits and two times, from
+//! which the reported values are computed as [`SlidingLog`] does.
 
 use super::sliding_window::{divided_count, too_long};
 use crate::args::Args;
@@ -50,7 +50,7 @@ impl Scripted for SlidingLog {
         self.take_args(args, asking);
     }
 
-    /// What is charged is in the window from now on, whatever was there before.
+    /// A charge is in the window from now on, whatever the state was before.
     fn charged(&self, _numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
         Some(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos())))
     }
@@ -78,7 +78,7 @@ impl Scripted for SlidingLog {
         Some(Answer { outcome, status: Status { limit, remaining, reset } })
     }
 
-    /// The log is not sent, but what is reported holds until the oldest moment leaves its window.
+    /// The log is not returned, but the report is valid until the oldest entry leaves its window.
     fn remembered(
         &self,
         numbers: Numbers<'_>,
@@ -101,7 +101,7 @@ impl Scripted for SlidingLog {
         Some(Remembered::Report(Report { status, at: now, lasts, denied }))
     }
 
-    /// What lies after now was written by a clock that has since been put back, and counts as at now.
+    /// Entries in the future were written before the clock was set back, and count as at now.
     fn read(&self, body: &Body, now: Timestamp) -> Option<SlidingLogState> {
         let Body::Set(members) = body else { return None };
         let entries = members.iter().map(|(member, score)| {
@@ -127,13 +127,13 @@ impl Scripted for SlidingLog {
     }
 }
 
-/// What a script tells of one window.
+/// One window, as the script returns it.
 struct Use {
     window: Quota,
     used: u64,
-    /// The oldest moment in it; without a meaning if nothing is used.
+    /// The oldest entry in it; meaningless if no permits are used.
     oldest: Timestamp,
-    /// The moment with whose leaving enough is free; without a meaning if it is free already, or never will be.
+    /// The entry whose expiry frees enough permits; meaningless if they are free already, or never will be.
     freeing: Timestamp,
 }
 
@@ -148,13 +148,13 @@ impl Use {
         self.used = self.used.saturating_add(cost);
     }
 
-    /// When `cost` fits, if it does not yet.
+    /// Returns when `cost` fits, if it does not yet.
     fn retry(&self, cost: u64, now: Timestamp) -> Option<Retry> {
         let fits = self.used.saturating_add(cost) <= self.window.permits();
         (!fits).then(|| Retry::After((self.freeing + self.window.period()).since(now)))
     }
 
-    /// What remains, and when the oldest leaves.
+    /// Returns the remaining permits, and when the oldest entry leaves.
     fn status(&self, now: Timestamp) -> (u64, Duration) {
         let reset = if self.used == 0 { Duration::ZERO } else { (self.oldest + self.window.period()).since(now) };
         (self.window.permits().saturating_sub(self.used), reset)
@@ -165,13 +165,14 @@ fn uses(log: &SlidingLog, numbers: Numbers<'_>) -> Option<Vec<Use>> {
     log.windows().iter().enumerate().map(|(nth, window)| Use::read(*window, numbers, 3 * nth)).collect()
 }
 
-/// The window that says how long a moment matters; of equally long ones the one with the largest count.
+/// Returns the window that determines how long an entry matters; of equally long ones the one with the highest count.
 fn longest(log: &SlidingLog) -> Quota {
     let longest = log.windows().iter().max_by_key(|window| (window.period(), window.permits()));
     longest.copied().unwrap_or_else(|| unreachable!("a log has a window"))
 }
 
-/// A window's length in whole microseconds: a moment leaves with the first one that is not in it.
+/// Returns a window's length in whole microseconds, rounded up: an entry leaves with the first microsecond outside of
+/// it.
 fn micros(window: &Quota) -> u64 {
     u64::try_from(window.period().as_nanos().div_ceil(1_000)).unwrap_or(END).min(END)
 }
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(fresh_at, Some(150_000_000));
         let body = body.unwrap();
         assert!(log.read(&body, now).unwrap().entries().eq(moments));
-        // By a clock that was put back, what lies ahead of it is of now.
+        // After the clock was set back, entries in the future count as at now.
         let now = Timestamp::from_secs(75);
         assert!(log.read(&body, now).unwrap().entries().eq([(Timestamp::from_secs(70), 2), (now, 2)]));
     }

@@ -8,16 +8,17 @@ use crate::scripts::Module;
 use diana_core::{Edge, Quota, Receipt, SlidingWindow, SlidingWindowState, Timestamp};
 use std::fmt::Write;
 
-/// The most buckets: each decision looks at all that are in use.
+/// The maximum number of buckets: each decision reads all that are in use.
 const MOST_BUCKETS: u64 = 1_024;
 
-/// The finest width in nanoseconds: a microsecond, which is how Redis counts.
+/// The minimum width in nanoseconds: a microsecond, Redis's resolution.
 const FINEST: u64 = 1_000;
 
-/// The largest numerator of a width of which the script reckons parts: three of them must add up to less than 2^53.
+/// The largest numerator of a width of which the script computes fractions: three of them must add up to less than
+/// 2^53.
 const WIDEST: u64 = 1 << 51;
 
-/// What the parameters end with that tells the edge; nothing for a loose one.
+/// The parameters' suffix for a weighted edge; none for a loose one.
 const WEIGHTED: &str = "+weighted";
 const STRICT: &str = "+strict";
 
@@ -77,7 +78,7 @@ impl Scripted for SlidingWindow {
         self.take_args(args, asking);
     }
 
-    /// What is charged is in the window from now on, whatever was there before.
+    /// A charge is in the window from now on, whatever the state was before.
     fn charged(&self, _numbers: Numbers<'_>, asking: &Asking, now: Timestamp) -> Option<Receipt> {
         Some(Receipt::new(asking.cost, now).with_mark(u128::from(now.as_nanos())))
     }
@@ -92,7 +93,7 @@ impl Scripted for SlidingWindow {
         Some(SlidingWindowState::from_counts(self, counts(numbers.text(0)?)?))
     }
 
-    /// Put back if the clock was.
+    /// Corrected if the clock was set back.
     fn read(&self, body: &Body, now: Timestamp) -> Option<SlidingWindowState> {
         let Body::Text(text) = body else { return None };
         let counts = counts(text)?;
@@ -124,14 +125,14 @@ impl Scripted for SlidingWindow {
     }
 }
 
-/// Why a window of this length can't be kept.
+/// Returns why a window of this length can't be stored, or `None` if it can.
 pub(super) fn too_long(quota: &Quota) -> Option<String> {
-    // Half of what a script can count is left to the clock.
+    // Half of a script's number range is reserved for the clock.
     let is_too_long = quota.period().as_micros() >= u128::from(END / 2);
     is_too_long.then(|| format!("the window of {quota} is longer than 140 years"))
 }
 
-/// A count of which `instances` make up this one, at least 1, in the same window.
+/// Returns the count of one of `instances`, at least 1, in the same window.
 pub(super) fn divided_count(quota: &Quota, instances: u64) -> Quota {
     Quota::new((quota.permits() / instances.max(1)).max(1), quota.period()).unwrap_or(*quota)
 }
@@ -141,7 +142,7 @@ fn nanos(window: &SlidingWindow) -> u64 {
     u64::try_from(window.precision().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A bucket's width in microseconds, in lowest terms.
+/// Returns a bucket's width in microseconds, in lowest terms.
 fn width(window: &SlidingWindow) -> (u64, u64) {
     let nanos = nanos(window);
     let (mut common, mut rest) = (nanos, 1_000);
@@ -159,7 +160,7 @@ fn push(window: &SlidingWindow, args: &mut Args) {
     args.push(u8::from(window.edge() == Edge::Weighted));
 }
 
-/// Buckets with their counts, as the script writes them.
+/// Parses buckets with their counts, as the script writes them.
 fn counts(text: &str) -> Option<Vec<(u64, u64)>> {
     let each = text.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
         let (bucket, count) = pair.split_once(':')?;

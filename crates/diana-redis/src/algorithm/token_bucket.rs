@@ -59,7 +59,8 @@ impl Scripted for TokenBucket {
         Some(BucketState::from_ticks(fractions(&self.quota()).ticks(time)))
     }
 
-    /// While something is out on lease, a receipt is reckoned without it: it is not in the moment, and comes back by itself.
+    /// While permits are leased, a receipt is computed without them: they are not part of the stored time, and are
+    /// refilled separately.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
         let (Some(micros), Some(numerator)) = (numbers.whole(2), numbers.whole(3)) else { return Some(answer) };
@@ -69,7 +70,7 @@ impl Scripted for TokenBucket {
         Some(with_mark(answer, taken.receipt().map_or(0, |receipt| receipt.mark())))
     }
 
-    /// What is out on lease counts as spent.
+    /// Leased permits count as spent.
     fn read(&self, body: &Body, now: Timestamp) -> Option<BucketState> {
         let fractions = fractions(&self.quota());
         let Body::Text(text) = body else { return None };
@@ -88,7 +89,8 @@ impl Scripted for TokenBucket {
         write_moment(fractions(&self.quota()).time_from(state.ticks()), now)
     }
 
-    /// The moment under the new parameters, and every lease as it is: whoever holds it goes on spending it until it ends.
+    /// The stored time under the new parameters, and every lease unchanged: its holder continues to spend it until it
+    /// ends.
     fn carried(&self, old: &Self, body: &Body, now: Timestamp) -> Option<Written> {
         let Body::Text(text) = body else { return None };
         let Some(leases) = text.split(' ').nth(3) else { return self.carried_over(old, body, now) };
@@ -109,7 +111,7 @@ impl Scripted for TokenBucket {
             (last, out) = (last.max(ends), out + taken.micros + 1);
         }
         let Written { body, .. } = write_moment(time, now);
-        // A moment that is past is written all the same, for the leases beside it.
+        // A time in the past is written too, because of the leases beside it.
         let moment = match body {
             Some(Body::Text(moment)) => moment,
             _ => format!("{} 0 0", now.as_micros()),

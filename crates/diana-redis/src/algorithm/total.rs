@@ -39,7 +39,7 @@ impl Scripted for Total {
         args.push(receipt.mark());
     }
 
-    /// The receipt is marked with when the state came to be, so that it is worth nothing after a reset.
+    /// The receipt is marked with the creation time of the state, so that it is void after a reset.
     fn answer_to(&self, numbers: Numbers<'_>, asking: &Asking, now: Timestamp, effect: Effect) -> Option<Answer> {
         let answer = self.answer_to_state(self.seen(numbers, now)?, asking, now, effect);
         Some(with_mark(answer, u128::from(numbers.whole(1)?)))

@@ -1,4 +1,4 @@
-//! What local counts granted to keys: what Redis does not know of yet, and what it was charged for.
+//! Grants by local counts: those that are not charged to Redis yet, and the charges that were made.
 //!
 //! ```text
 //!   granted ──▶ owed ──▶ being charged ──▶ charged
@@ -6,9 +6,9 @@
 //!                 └────────────┘
 //! ```
 //!
-//! A grant may be given back at any time, before its charge, during it, or after it: then there is less to charge, or something
-//! to refund on Redis. To tell which, charges are numbered, and a grant notes the last number that was given out before it: the
-//! first charge of its key that has a higher one, and was made, is its own.
+//! A grant may be refunded at any time, before its charge, during it, or after it: then there is less to charge, or a
+//! refund on Redis is due. To distinguish these cases, charges are numbered, and a grant stores the last number that
+//! was issued before it: the first completed charge of its key with a higher number is its own.
 //!
 //! What always holds: of each charge no more is refunded than was charged.
 
@@ -23,18 +23,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
-/// The most keys whose grants are charged on Redis when it is back. What others were granted beyond that, it never hears of.
+/// The maximum number of keys whose grants are charged when Redis is reachable again. Grants to further keys are never
+/// charged.
 const MOST_OWING: usize = 65_536;
-/// The most keys whose charges are kept, for grants that are given back later.
+/// The maximum number of keys whose charges are stored, for grants that are refunded later.
 const MOST_CHARGED: usize = 65_536;
-/// The most charges that are kept of one key: one for each outage.
+/// The maximum number of charges that are stored for one key: one for each outage.
 const MOST_OF_KEY: usize = 4;
 
-/// What keys owe, and what they were charged.
+/// The debts and charges of keys.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     accounts: Mutex<Accounts>,
-    /// How many keys owe something, so that most of the time nobody needs the lock.
+    /// The number of keys that owe permits, so that the lock is rarely needed.
     owing: AtomicUsize,
 }
 
@@ -47,7 +48,7 @@ struct Accounts {
     charged: HashMap<Vec<u8>, SmallVec<[Charged; 1]>>,
 }
 
-/// What a key was granted here and Redis does not know of.
+/// Local grants to a key that are not charged to Redis.
 #[derive(Debug)]
 struct Owed {
     config: Arc<LimitConfig>,
@@ -55,51 +56,52 @@ struct Owed {
     charging: Option<Charging>,
 }
 
-/// A charge that is under way.
+/// A charge in flight.
 #[derive(Debug)]
 struct Charging {
     number: u64,
-    /// What was given back meanwhile of what it charges.
+    /// The permits of this charge that were refunded in the meantime.
     returned: u64,
-    /// Ends when it is made, or could not be.
+    /// Closed when the charge has completed or failed.
     ends: watch::Receiver<()>,
 }
 
-/// A charge that was made.
+/// A completed charge.
 #[derive(Clone, Copy, Debug)]
 struct Charged {
     number: u64,
-    /// For what is left of it. `None` if nothing is, or if its algorithm can't give back what was charged.
+    /// For the part that is not refunded. `None` if there is none, or if the algorithm can't refund a charge.
     receipt: Option<Receipt>,
 }
 
-/// Debts that are being charged on Redis. Dropped before they are [paid](Self::paid), they are owed as before.
+/// Debts that are being charged to Redis. If dropped before they are [paid](Self::paid), they are owed as before.
 #[derive(Debug)]
 pub(crate) struct Debts<'a> {
     ledger: &'a Ledger,
     number: u64,
     debts: Vec<Debt>,
-    /// Charges of the same keys that others are making.
+    /// Charges of the same keys by other tasks.
     others: Vec<watch::Receiver<()>>,
     _ends: watch::Sender<()>,
 }
 
-/// What one key owes.
+/// The debt of one key.
 #[derive(Debug)]
 struct Debt {
     config: Arc<LimitConfig>,
     name: Vec<u8>,
-    /// What it was granted.
+    /// The granted permits.
     granted: u64,
-    /// What of that is still in use; nothing if time has given all of it back.
+    /// The part of them that is still in use; `None` if time has refilled all of it.
     cost: Option<Cost>,
 }
 
 impl Ledger {
-    /// Notes that Redis does not know of what `items` were granted; the number to [give it back](Self::give_back) with.
+    /// Records that Redis does not know the grants to `items`. Returns the number to [refund](Self::give_back) them
+    /// with.
     pub(super) fn owe(&self, items: &[Item]) -> u64 {
         let accounts = &mut *self.accounts.lock();
-        // What is in flight is released here, by those who hold it.
+        // Held permits are released locally, by their holders.
         for item in items.iter().filter(|item| !item.config.erased.holds()) {
             let granted = item.asking.cost.get();
             let has_room = accounts.owed.len() < MOST_OWING;
@@ -115,7 +117,8 @@ impl Ledger {
         accounts.last
     }
 
-    /// Takes back `cost` of what was granted after charge `number` was begun: a receipt for what of it was charged since.
+    /// Refunds `cost` of a grant that was made after charge `number` was begun. Returns a receipt for the part of it
+    /// that was charged since.
     pub(super) fn give_back(&self, name: &[u8], cost: Cost, number: u64) -> Option<Receipt> {
         let accounts = &mut *self.accounts.lock();
         let mut charged = accounts.charged.get_mut(name).into_iter().flatten();
@@ -132,7 +135,7 @@ impl Ledger {
         None
     }
 
-    /// Forgets all that a key owes, and was charged.
+    /// Removes all debts and charges of a key.
     pub(super) fn reset(&self, name: &[u8]) {
         let mut accounts = self.accounts.lock();
         accounts.charged.remove(name);
@@ -140,12 +143,12 @@ impl Ledger {
         self.owing.store(accounts.owed.len(), Ordering::Release);
     }
 
-    /// Whether something is owed, by any key.
+    /// Returns `true` if any key owes permits.
     pub(super) fn owes(&self) -> bool {
         self.owing.load(Ordering::Acquire) > 0
     }
 
-    /// Begins to charge what the keys with these names owe, as far as it is in use.
+    /// Begins to charge the debts of the keys with these names, as far as the permits are in use.
     pub(super) fn debts(&self, names: &[Vec<u8>], used: impl Fn(&Arc<LimitConfig>, &[u8]) -> u64) -> Debts<'_> {
         let (ends, charging) = watch::channel(());
         let accounts = &mut *self.accounts.lock();
@@ -167,17 +170,17 @@ impl Ledger {
         debts
     }
 
-    /// The names of all keys that owe something and are not being charged, for which `is_meant`.
+    /// Returns the names of all keys that owe permits, are not being charged, and satisfy `is_meant`.
     pub(super) fn owing(&self, is_meant: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
         let accounts = self.accounts.lock();
         let owing = accounts.owed.iter().filter(|(name, owed)| owed.charging.is_none() && is_meant(name));
         owing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Forgets what keys owe of which nothing is in use any more, so that there is room for others.
+    /// Removes the debts of keys that have no permits in use any more, to make room for others.
     pub(super) fn forgive(&self, used: impl Fn(&Arc<LimitConfig>, &[u8]) -> u64) {
         let mut accounts = self.accounts.lock();
-        // As long as there is room, all of it may wait.
+        // Not necessary while there is enough room.
         if accounts.owed.len() < MOST_OWING / 2 {
             return;
         }
@@ -187,17 +190,17 @@ impl Ledger {
 }
 
 impl Accounts {
-    /// Ends a charge of a key: what it owes, and what was given back meanwhile. Nothing if the key was reset.
+    /// Ends a charge of a key. Returns its debt, and the permits refunded in the meantime; `None` if the key was reset.
     fn end(&mut self, name: &[u8], number: u64) -> Option<(&mut Owed, u64)> {
         let owed = self.owed.get_mut(name)?;
         let charging = owed.charging.take_if(|charging| charging.number == number)?;
         Some((owed, charging.returned))
     }
 
-    /// Notes a charge that was made.
+    /// Records a completed charge.
     fn note(&mut self, name: Vec<u8>, charged: Charged) {
         if self.charged.len() >= MOST_CHARGED && !self.charged.contains_key(&name) {
-            // From then on what was granted in former outages comes back with time alone.
+            // From then on grants of former outages can't be refunded; time alone refills them.
             self.charged.clear();
         }
         let of_key = self.charged.entry(name).or_default();
@@ -209,7 +212,7 @@ impl Accounts {
 }
 
 impl Charged {
-    /// Takes up to `cost` off what is left: a receipt for that.
+    /// Refunds up to `cost` of the remaining charge. Returns a receipt for that part.
     fn give_back(&mut self, cost: u64) -> Option<Receipt> {
         let receipt = self.receipt?;
         let of = |cost| Cost::new(cost).ok().map(|cost| Receipt::new(cost, receipt.at()).with_mark(receipt.mark()));
@@ -220,13 +223,14 @@ impl Charged {
 }
 
 impl Debts<'_> {
-    /// What is to be charged: the plan, the name and the cost of each.
+    /// Returns the charges to make: the config, the name and the cost of each.
     pub(crate) fn charges(&self) -> impl Iterator<Item = (Arc<LimitConfig>, Vec<u8>, Cost)> {
         self.debts.iter().filter_map(|debt| Some((Arc::clone(&debt.config), debt.name.clone(), debt.cost?)))
     }
 
-    /// The [charges](Self::charges) are made, and these are the receipts; or they never can be made, and there are none. What was
-    /// given back meanwhile, for a refund on Redis; and the charges of the same keys that others were making, which may fail.
+    /// Completes the [charges](Self::charges) with these receipts; there are none if the charges can never be made.
+    /// Returns the permits that were refunded in the meantime, to refund them on Redis, and the charges of the same
+    /// keys by other tasks, which may fail.
     pub(crate) fn paid(mut self, receipts: Vec<Option<Receipt>>) -> (Vec<Taken>, Vec<watch::Receiver<()>>) {
         let (mut receipts, mut returned) = (receipts.into_iter(), Vec::new());
         let accounts = &mut *self.ledger.accounts.lock();
@@ -272,7 +276,7 @@ mod tests {
         Cost::new(cost).unwrap()
     }
 
-    /// Grants so much to a key of a total; the number of the grant.
+    /// Grants this many permits to a key of a total. Returns the number of the grant.
     fn grant(ledger: &Ledger, granted: u64) -> u64 {
         let config = LimitConfigs::new("test").find(&Limit::new("total", Total::new(20).unwrap()), None).unwrap();
         let (max_wait, about, permits_for) = (MaxWait::NONE, Timestamp::EPOCH, Duration::ZERO);
@@ -306,7 +310,7 @@ mod tests {
         assert_eq!(charges(&first), [5]);
         let second = begin(&ledger);
         assert_eq!((charges(&second), second.others.len()), (vec![], 1));
-        // What is given back meanwhile is not charged later.
+        // Permits that are refunded in the meantime are not charged later.
         assert_eq!(give_back(&ledger, 2, number), None);
         drop(first);
         assert!(second.paid(Vec::new()).1[0].has_changed().is_err(), "it has ended");
@@ -331,7 +335,7 @@ mod tests {
         let paid = receipts(&debts);
         assert!(debts.paid(paid).0.is_empty());
         assert!(!ledger.owes());
-        // No more than was charged, of each.
+        // No more than was charged, for each.
         assert_eq!([give_back(&ledger, 3, first), give_back(&ledger, 3, first)], [Some(3), Some(1)]);
         assert_eq!([give_back(&ledger, 3, second), give_back(&ledger, 3, second)], [Some(3), None]);
         ledger.reset(b"x");

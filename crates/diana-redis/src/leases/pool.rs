@@ -1,4 +1,4 @@
-//! The blocks of one key, and how busy it is.
+//! The blocks of one key, and its request rate.
 
 use crate::limit_config::LimitConfig;
 use crate::options;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Over how long the use of a key is measured, and for about how long a block should do.
+/// The period over which the use of a key is measured, and about how long a block should last.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How many requests in a period make a key busy, where blocks are sized by use.
+/// The number of requests per period that makes a key busy, where blocks are sized by use.
 const BUSY: u64 = 10;
-/// A key that was not asked for within this time is not busy, and gives its blocks back.
+/// A key without a request within this time is idle, and releases its blocks.
 pub(super) const IDLE: Duration = Duration::from_millis(500);
-/// How long to wait before asking again for a block that was not to be had.
+/// The delay before another block is requested after one was denied.
 const AGAIN: Duration = Duration::from_millis(50);
-/// The most leases that wait to be reported; those beyond end by themselves.
+/// The maximum number of ended leases to report; further ones expire on Redis.
 const MOST_OVER: usize = 64;
 
 /// The blocks of one key.
@@ -26,32 +26,32 @@ pub(super) struct Pool {
     pub(super) config: Arc<LimitConfig>,
     /// The oldest first.
     pub(super) blocks: VecDeque<Block>,
-    /// Blocks that are spent, and that Redis has not been told of.
+    /// Spent blocks that are not reported to Redis yet.
     pub(super) over: Vec<Over>,
     pub(super) last_asked: Timestamp,
-    /// Where the key stood when Redis was last asked.
+    /// The status of the key in Redis's last reply.
     status: Option<Status>,
     use_of_key: Use,
     fetching: bool,
     not_before: Timestamp,
-    /// No other pool has this number, so that a block which was asked for by one does not come to another.
+    /// Unique among pools, so that a block that one pool requested is not added to another.
     pub(super) number: u64,
 }
 
-/// Permits that may be spent without asking.
+/// Permits that may be spent without a round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) id: u128,
     pub(super) size: u64,
     pub(super) left: u64,
     pub(super) until: Timestamp,
-    /// When it was asked for.
+    /// When it was requested.
     pub(super) asked: Timestamp,
-    /// If it was taken like a request, the receipt for what is not spent.
+    /// If it was taken like a request, the receipt for the unspent permits.
     pub(super) receipt: Option<Receipt>,
 }
 
-/// What goes back to Redis: leases that are over, and receipts for what was not spent.
+/// What to report to Redis: ended leases, and receipts for unspent permits.
 #[derive(Debug, Default)]
 pub(super) struct GivenBack {
     pub(super) over: Vec<Over>,
@@ -73,13 +73,13 @@ impl GivenBack {
     }
 }
 
-/// How much of a key is used, in permits a period.
+/// The use of a key, in permits per period.
 #[derive(Debug)]
 struct Use {
     since: Timestamp,
     permits: u64,
     asks: u64,
-    /// What it came to in the period before.
+    /// The permits and asks of the previous period.
     before: (u64, u64),
 }
 
@@ -99,7 +99,7 @@ impl Pool {
         }
     }
 
-    /// Whether a block has `cost` left.
+    /// Returns `true` if a block has `cost` left.
     pub(super) fn has(&mut self, cost: Cost, now: Timestamp) -> bool {
         self.drop_ended(now);
         self.blocks.iter().any(|block| block.left >= cost.get())
@@ -115,13 +115,13 @@ impl Pool {
         if is_spent {
             self.retire(place);
         }
-        // What others hold is not known here, and what came back since is not either.
+        // The blocks of other instances, and permits refilled since, are unknown.
         let remaining = status.remaining.saturating_add(self.left()).min(status.limit);
         let receipt = Receipt::new(cost, now).with_mark(id);
         Some(Answer { outcome: Outcome::granted(receipt), status: Status { remaining, ..status } })
     }
 
-    /// Puts `cost` back into the block that it came from, if that is still there.
+    /// Puts `cost` back into its block, if that still exists.
     pub(super) fn put_back(&mut self, receipt: &Receipt) {
         if let Some(block) = self.blocks.iter_mut().find(|block| block.id == receipt.mark()) {
             block.left = (block.left + receipt.cost().get()).min(block.size);
@@ -130,7 +130,7 @@ impl Pool {
         }
     }
 
-    /// Notes that the key was asked for.
+    /// Records a request for the key.
     pub(super) fn asked(&mut self, cost: Cost, now: Timestamp) {
         self.last_asked = self.last_asked.max(now);
         let passed = now.since(self.use_of_key.since);
@@ -143,7 +143,7 @@ impl Pool {
         self.use_of_key.asks += 1;
     }
 
-    /// How large a block to fetch now, if one is wanted. Whoever is told fetches it.
+    /// Returns the size of the block to fetch now, if one is needed. The caller must fetch it.
     pub(super) fn wants(&mut self, leases: options::Leases, now: Timestamp) -> Option<u64> {
         if self.fetching || now < self.not_before {
             return None;
@@ -155,7 +155,7 @@ impl Pool {
                 if is_busy { size } else { return None }
             }
             options::Leases::Auto => {
-                // The better of two periods, of which one has just begun.
+                // The maximum of two periods, since the current one has just begun.
                 let (permits, asks) = self.use_of_key.before;
                 let (permits, asks) = (permits.max(self.use_of_key.permits), asks.max(self.use_of_key.asks));
                 if asks >= BUSY { permits } else { return None }
@@ -168,7 +168,7 @@ impl Pool {
         Some(size)
     }
 
-    /// Takes in what was fetched: a block, or none, in which case it is not asked for again at once.
+    /// Adds a fetched block. If there is none, the next attempt is delayed.
     pub(super) fn fetched(&mut self, block: Option<Block>, status: Option<Status>, now: Timestamp) {
         self.fetching = false;
         self.status = status.or(self.status);
@@ -178,12 +178,12 @@ impl Pool {
         }
     }
 
-    /// All permits that are left.
+    /// Returns all permits that are left.
     pub(super) fn left(&self) -> u64 {
         self.blocks.iter().map(|block| block.left).sum()
     }
 
-    /// Takes everything out, to give it back.
+    /// Removes all blocks, to release them.
     pub(super) fn empty(&mut self, now: Timestamp) -> GivenBack {
         self.drop_ended(now);
         let mut given = GivenBack { over: std::mem::take(&mut self.over), receipts: Vec::new() };
@@ -191,7 +191,8 @@ impl Pool {
         given
     }
 
-    /// Takes out what was taken like a request and has been held for `most`: nothing else would end it before its window does.
+    /// Removes blocks that were taken like a request and have been held for `most`: otherwise they would last until the
+    /// end of their window.
     pub(super) fn held_too_long(&mut self, most: Duration, now: Timestamp) -> GivenBack {
         let mut given = GivenBack::default();
         self.blocks.retain(|block| {
@@ -204,7 +205,7 @@ impl Pool {
         given
     }
 
-    /// Redis counts a lease that has ended as spent; there is nothing to tell.
+    /// Redis counts an expired lease as spent, so it need not be reported.
     fn drop_ended(&mut self, now: Timestamp) {
         self.blocks.retain(|block| now < block.until);
     }

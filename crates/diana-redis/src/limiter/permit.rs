@@ -1,12 +1,12 @@
-//! Permits in use, which go back when their holder is done.
+//! Held permits, which are released on drop.
 
 use super::reservation::give_back;
 use super::{AcquireError, SharedLimiter};
 use diana_core::{Clock, Cost, Decision, Store, SystemClock};
 use tokio::task::JoinHandle;
 
-/// Permits that are given back when this is dropped; if the process dies instead, when their time limit ends
-/// ([`Options::permits_for`](crate::Options::permits_for)). Until then it is put off again and again.
+/// Permits that are released when this guard is dropped; if the process crashes instead, when they expire
+/// ([`Options::permits_for`](crate::Options::permits_for)). Until then they are extended periodically.
 #[derive(Debug)]
 #[must_use = "dropped, it gives the permits back"]
 pub struct SharedPermit {
@@ -16,19 +16,19 @@ pub struct SharedPermit {
     extending: JoinHandle<()>,
 }
 
-/// Why nothing is held.
+/// Why no permits are held.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PermitError {
-    /// There were not enough permits in time. Nothing was taken.
+    /// Not enough permits were free in time. No permits were taken.
     #[error("`{limit}` has no permit left")]
     Denied {
         /// The limit's name.
         limit: String,
-        /// When it would be granted, and where the key stands.
+        /// When it would be granted, and the status of the key.
         decision: Box<Decision>,
     },
-    /// It could not be asked for.
+    /// The request failed.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }
@@ -40,7 +40,7 @@ impl SharedPermit {
     }
 }
 
-/// Says thrice in the time limit that the permits are still held.
+/// Extends the permits, three times within their expiry time.
 async fn extend(limiter: SharedLimiter, key: Vec<u8>, decision: Decision) {
     loop {
         tokio::time::sleep(limiter.store.permits_for() / 3).await;

@@ -1,9 +1,9 @@
-//! Permits that were taken for somebody who still waits, and go back if nobody comes for them.
+//! Permits that were taken for a waiting caller, and are refunded if it stops waiting.
 
 use super::SharedLimiter;
 use diana_core::{Answer, Decision, Outcome, Retry};
 
-/// A decision whose permits go back when it is dropped.
+/// A decision whose permits are refunded on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
     limiter: SharedLimiter,
@@ -21,12 +21,12 @@ impl Reservation {
         self.decision.as_ref().unwrap_or(&NONE)
     }
 
-    /// Somebody has come for them.
+    /// Returns the decision to the caller; its permits are not refunded.
     pub(super) fn keep(mut self) -> Decision {
         self.decision.take().unwrap_or_else(|| Decision::new([]))
     }
 
-    /// The same as a denial: others stand in line, so what would be granted is not for this one.
+    /// Converts it to a denial: other callers are queued before this one, so a grant must not be used.
     pub(super) fn denied(self) -> Self {
         let denied = |answer: &Answer| Answer { outcome: Outcome::Denied { retry: Retry::WhenReturned }, ..*answer };
         let decision = Decision::new(self.decision().answers().iter().map(denied));
@@ -42,8 +42,8 @@ impl Drop for Reservation {
     }
 }
 
-/// Gives back in the background, for those who drop something and can't wait for Redis. Who asks after this, in this process,
-/// is answered as if it were done.
+/// Refunds in the background, for `Drop` implementations, which can't wait for Redis. Later queries of this process are
+/// answered as if the refund were done.
 pub(super) fn give_back(limiter: &SharedLimiter, key: &[u8], decision: &Decision) {
     let refund = limiter.start_giving_back(key, decision);
     limiter.store.runtime().spawn(async move {

@@ -1,4 +1,4 @@
-//! Those of one process who wait for the same key, first come, first served.
+//! Queues of one process's callers that wait for the same key, first in, first out.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
-/// The most that wait, over all keys.
+/// The maximum number of waiting callers, over all keys.
 const MOST_WAITING: usize = 10_000;
 
-/// One line for each key that somebody waits for.
+/// One queue for each key with waiting callers.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueues {
     lines: Mutex<Waiting>,
@@ -21,14 +21,14 @@ struct Waiting {
     all: usize,
 }
 
-/// The first place in a line.
+/// The first place in a queue.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     _first: OwnedMutexGuard<()>,
     _place: Place<'a>,
 }
 
-/// A place in a line.
+/// A place in a queue.
 #[derive(Debug)]
 struct Place<'a> {
     lines: &'a WaitQueues,
@@ -36,7 +36,8 @@ struct Place<'a> {
 }
 
 impl WaitQueues {
-    /// Waits to be the first for `key`, at most for `max_wait`. `None` if that is too short, or the line too long.
+    /// Waits to be the first for `key`, at most for `max_wait`. Returns `None` if that is too short, or the queue is
+    /// full.
     pub(super) async fn join<'a>(&'a self, key: &'a [u8], max_wait: Duration) -> Option<Turn<'a>> {
         let line = {
             let mut lines = self.lines.lock();
@@ -49,7 +50,7 @@ impl WaitQueues {
             Arc::clone(line)
         };
         let place = Place { lines: self, key };
-        // tokio's mutex is fair: first come, first served.
+        // tokio's mutex is fair: first in, first out.
         let first = tokio::time::timeout(max_wait, line.lock_owned()).await.ok()?;
         Some(Turn { _first: first, _place: place })
     }

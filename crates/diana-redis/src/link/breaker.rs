@@ -7,22 +7,23 @@
 //!           the repairer could write, in time
 //! ```
 //!
-//! A single server is one part. A cluster has many, since one of its masters may be away while the others are not: blocks
-//! of neighbouring slots, which is how clusters share them out.
+//! A single server is one part. A cluster has many, since one of its masters may be unreachable while the others are
+//! not: blocks of adjacent slots, which is how clusters distribute them.
 
 use super::clock_offset::ClockOffset;
 use diana_core::Timestamp;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Into how many parts a cluster is divided.
+/// The number of parts of a cluster.
 pub(crate) const CLUSTER_PARTS: u16 = 64;
 const SLOTS: u16 = 16_384;
 
 /// One part of Redis.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    /// Odd while the part is down; it grows with each change, so that a late failure can't break what has been repaired.
+    /// Odd while the part is down; incremented with each change, so that a late failure can't take down a part that is
+    /// up again.
     turn: AtomicU64,
     trouble: Mutex<Option<Outage>>,
     /// The clock of the node that has this part.
@@ -37,13 +38,13 @@ pub(crate) struct Outage {
 }
 
 impl Breaker {
-    /// The turn in which the part is up; `None` while it is down.
+    /// Returns the current turn if the part is up; `None` while it is down.
     pub(crate) fn up(&self) -> Option<u64> {
         let turn = self.turn.load(Ordering::Acquire);
         turn.is_multiple_of(2).then_some(turn)
     }
 
-    /// Takes the part down, if this is still the turn in which it failed; whether this call did it.
+    /// Takes the part down, if this is still the turn in which it failed. Returns `true` if this call did it.
     pub(crate) fn take_down(&self, turn: u64, trouble: Outage) -> bool {
         let mut current = self.trouble.lock();
         let is_first = self.turn.compare_exchange(turn, turn + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -53,7 +54,7 @@ impl Breaker {
         is_first
     }
 
-    /// Brings the part up again: since when it was down.
+    /// Brings the part up again. Returns the outage that ended.
     pub(crate) fn bring_up(&self) -> Option<Outage> {
         let trouble = self.trouble.lock().take();
         if trouble.is_some() {
@@ -62,7 +63,7 @@ impl Breaker {
         trouble
     }
 
-    /// Says why the part is still down, if it is; whether that is news.
+    /// Updates the reason why the part is down, if it is. Returns `true` if the reason is new.
     pub(crate) fn explain(&self, reason: &str) -> bool {
         let mut trouble = self.trouble.lock();
         let Some(trouble) = trouble.as_mut().filter(|trouble| trouble.reason != reason) else { return false };
@@ -75,16 +76,17 @@ impl Breaker {
     }
 }
 
-/// The part of a cluster that a slot belongs to.
+/// Returns the part of a cluster that a slot belongs to.
 pub(crate) fn part_of(slot: u16) -> usize {
     usize::from(slot / (SLOTS / CLUSTER_PARTS))
 }
 
-/// A name in each part of a cluster, to try it. No state is called so: after a limit's name there is always a colon.
+/// Returns a key name in each part of a cluster, for probes. They differ from all state names, which have a colon after
+/// the limit's name.
 pub(crate) fn probes(prefix: &str) -> Vec<String> {
     let name = |tag: u16| format!("{prefix}:probe{{{tag}}}");
     let mut probes = vec![None; usize::from(CLUSTER_PARTS)];
-    // Some 300 are enough, unless all names have the same hash tag.
+    // About 300 are enough, unless all names have the same hash tag.
     for tag in 0..u16::MAX {
         if probes.iter().all(Option::is_some) {
             break;
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn no_state_is_called_like_a_probe() {
         for probe in probes("diana") {
-            // A state's name has a colon after the prefix, and one more after the limit.
+            // A state's name has a colon after the prefix, and another one after the limit.
             assert_eq!(probe.matches(':').count(), 1, "{probe}");
         }
     }

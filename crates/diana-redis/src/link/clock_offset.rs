@@ -1,28 +1,29 @@
-//! How far Redis's clock is ahead of ours, so that a script can be told its deadline.
+//! The offset between Redis's clock and this process's, to compute a script's deadline in Redis's time.
 //!
-//! A reply tells Redis's time at which the script ran, which was before the reply came. So `redis − ours`, taken when the
-//! reply comes, is too small by the way back, never too large. A deadline reckoned with it is early by the way back too:
-//! a script that keeps it can have its answer here in time, and one that does not could not have.
+//! A reply contains Redis's time when the script ran, which was before the reply arrived. So `redis − ours`, computed
+//! when the reply arrives, is too small by the latency of the reply, never too large. A deadline computed with it is
+//! early by this latency too: the answer of a script that meets the deadline can arrive in time, and that of one that
+//! does not could not have.
 
 use diana_core::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long the best sample counts. Clocks drift by some 20 ppm, 0.2 ms in that time.
+/// How long the best sample is valid. Clocks drift by about 20 ppm, 0.2 ms in that time.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// A difference that no way back explains: one of the clocks was set.
+/// A difference that no latency explains: one of the clocks was set.
 const STEP_MICROS: i64 = 1_000_000;
 
-/// The largest difference seen lately.
+/// The largest recent difference.
 #[derive(Debug, Default)]
 pub(crate) struct ClockOffset {
     micros: AtomicI64,
-    /// When it was seen, in nanoseconds; 0 if never.
+    /// When it was measured, in nanoseconds; 0 if never.
     seen: AtomicU64,
 }
 
 impl ClockOffset {
-    /// Learns from a reply that came at `now` and says that Redis's time was `redis_micros`.
+    /// Updates the offset from a reply that arrived at `now` and contains Redis's time `redis_micros`.
     pub(crate) fn learn(&self, redis_micros: u64, now: Timestamp) {
         let sample = signed(redis_micros) - signed(now.as_micros());
         let (best, seen) = (self.micros.load(Ordering::Relaxed), self.seen.load(Ordering::Relaxed));
@@ -33,7 +34,7 @@ impl ClockOffset {
         }
     }
 
-    /// A moment of ours in Redis's time, in microseconds; `None` until something was learned.
+    /// Converts this process's time to Redis's, in microseconds; `None` before the first sample.
     pub(crate) fn redis_micros(&self, moment: Timestamp) -> Option<u64> {
         if self.seen.load(Ordering::Relaxed) == 0 {
             return None;
@@ -58,7 +59,7 @@ mod tests {
     fn the_fastest_reply_tells_best() {
         let offset = ClockOffset::default();
         assert_eq!(offset.redis_micros(at(1)), None);
-        offset.learn(5_000_100, at(1_000_400)); // 300 µs on the way back
+        offset.learn(5_000_100, at(1_000_400)); // the reply took 300 µs
         offset.learn(5_000_600, at(1_000_700)); // 100 µs
         offset.learn(5_000_900, at(1_001_300)); // 400 µs
         assert_eq!(offset.redis_micros(at(2_000_000)), Some(5_999_900));

@@ -1,15 +1,15 @@
-//! One connection, whatever it leads to.
+//! One connection to a single server or to a cluster.
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
-/// How often a command is sent after a slot that moves: to where it was, to where it goes, and once more for those who
-/// learn of it in the wrong moment.
+/// How often a command follows a moving slot: to the old node, to the new one, and once more for clients that are
+/// redirected during the move.
 const REDIRECTIONS: usize = 4;
 
-/// A connection to one server, or to all of a cluster. Clones are the same connection; many requests can be under way.
+/// A connection to one server, or to a whole cluster. Clones share the connection, which is multiplexed.
 #[derive(Clone)]
 pub(crate) enum Connection {
     One(MultiplexedConnection),
@@ -17,7 +17,7 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Sends a command, and waits for what comes back. An error that Redis answers is an error.
+    /// Sends a command, and waits for the reply. An error reply is returned as an error.
     pub(crate) async fn send(&mut self, cmd: &Cmd) -> Result<Value, RedisError> {
         match self {
             Self::One(connection) => connection.req_packed_command(cmd).await.and_then(answered),
@@ -26,7 +26,7 @@ impl Connection {
     }
 }
 
-/// An answer that is an error as one. Only the answer itself: an error within it belongs to one of several requests.
+/// Converts an error reply to an error. Only the reply itself: an error within it belongs to one of several requests.
 fn answered(value: Value) -> Result<Value, RedisError> {
     match value {
         Value::ServerError(error) => Err(error.into()),
@@ -34,14 +34,14 @@ fn answered(value: Value) -> Result<Value, RedisError> {
     }
 }
 
-/// Sends a command to the node that has its slot, also while the slot moves.
+/// Sends a command to the node that has its slot, also while the slot is being moved.
 async fn send_after(connection: &mut ClusterConnection, cmd: &Cmd) -> Result<Value, RedisError> {
     let mut answer = connection.req_packed_command(cmd).await.and_then(answered);
     for _ in 0..REDIRECTIONS {
         let Err(error) = &answer else { break };
         answer = match (error.kind(), address(error)) {
             (ErrorKind::Server(ServerErrorKind::Ask), Some(node)) => asking(connection, cmd, node).await,
-            // By now the client knows who has the slot.
+            // By now the client knows which node has the slot.
             (ErrorKind::Server(ServerErrorKind::Moved), _) => {
                 connection.req_packed_command(cmd).await.and_then(answered)
             }
@@ -51,8 +51,8 @@ async fn send_after(connection: &mut ClusterConnection, cmd: &Cmd) -> Result<Val
     answer
 }
 
-/// Sends a command to a node that does not have the slot yet. `ASKING` is for the next command on the connection, so both
-/// go at once: what others send in between would be let in instead.
+/// Sends a command to a node that does not have the slot yet. `ASKING` applies to the next command on the connection,
+/// so both are sent at once: otherwise it could apply to another request's command.
 async fn asking(
     connection: &mut ClusterConnection,
     cmd: &Cmd,
@@ -64,7 +64,7 @@ async fn asking(
     answered(answers.into_iter().next().unwrap_or(Value::Nil))
 }
 
-/// The node that an error points to.
+/// Returns the node that an error redirects to.
 fn address(error: &RedisError) -> Option<SingleNodeRoutingInfo> {
     let (host, port) = error.redirect_node()?.0.rsplit_once(':')?;
     Some(SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port: port.parse().ok()? })

@@ -1,11 +1,11 @@
-//! What the link has done so far.
+//! The counters of the link.
 
 use diana_core::Timestamp;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts of what was asked of Redis, and of what was spared.
+/// Counts of commands to Redis, and of saved round trips.
 #[derive(Debug)]
 pub(crate) struct Counters {
     commands: AtomicU64,
@@ -16,7 +16,7 @@ pub(crate) struct Counters {
     instances: Mutex<Instances>,
 }
 
-/// How many instances are believed to be there.
+/// The estimated number of live instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Instances {
     believed: u64,
@@ -25,9 +25,10 @@ struct Instances {
 }
 
 impl Instances {
-    /// Learns how many were seen. Fewer than before are believed only when they were seen for as long as `settled_after`: after
-    /// an outage not all have come back yet, and where a whole machine stood still, so did the heartbeats of all its
-    /// instances. The first one that says again that it is there must not take itself for the only one.
+    /// Updates the number from the instances seen. A lower number is accepted only after it was seen for
+    /// `settled_after`: after an outage not all instances have reconnected yet, and if a whole machine was paused, so
+    /// were the heartbeats of all its instances. The first one that sends a heartbeat again must not assume that it is
+    /// the only one.
     fn learn(&mut self, seen: u64, now: Timestamp, settled_after: Duration) {
         let since = *self.fewer_since.get_or_insert(now);
         if seen >= self.believed || now.since(since) > settled_after {
@@ -44,18 +45,18 @@ impl Default for Counters {
     }
 }
 
-/// Something that is counted.
+/// An event that is counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Counted {
     /// A command that was sent.
     Command,
     /// A request that waited for Redis.
     Wait,
-    /// A request that a remembered refusal answered.
+    /// A request that was denied from the deny cache.
     ByDenyCache,
-    /// A request that a lease answered.
+    /// A request that was answered from a lease.
     ByLease,
-    /// A request that travelled with another one.
+    /// A request that was sent in the same call as another one.
     ByBatching,
 }
 
@@ -68,17 +69,18 @@ impl Counters {
         self.of(what).load(Ordering::Relaxed)
     }
 
-    /// How many instances were last seen alive, at least this one.
+    /// Returns how many instances were last seen alive, at least this one.
     pub(crate) fn instances(&self) -> u64 {
         self.instances.lock().believed.max(1)
     }
 
-    /// Learns how many instances were seen alive. Fewer than before are believed only when they were seen for so long.
+    /// Updates how many instances were seen alive. A lower number is accepted only after it was seen for
+    /// `settled_after`.
     pub(crate) fn learn_instances(&self, seen: u64, now: Timestamp, settled_after: Duration) {
         self.instances.lock().learn(seen, now, settled_after);
     }
 
-    /// Begins anew to count for how long fewer instances are seen: there was an outage.
+    /// Restarts the time for which a lower number must be seen: there was an outage.
     pub(crate) fn instances_come_back(&self) {
         self.instances.lock().fewer_since = None;
     }
@@ -109,9 +111,9 @@ mod tests {
         assert_eq!([see(1, 1), see(3, 2)], [1, 3]);
         // A late heartbeat.
         assert_eq!([see(1, 10), see(2, 11), see(3, 12)], [3, 3, 3]);
-        // One that is gone.
+        // An instance that has stopped.
         assert_eq!([see(2, 20), see(2, 21), see(2, 23), see(2, 24)], [3, 3, 3, 2]);
-        // An outage in which all are gone for a while.
+        // An outage in which all are unreachable for a while.
         assert_eq!(see(1, 30), 2);
         counters.instances_come_back();
         assert_eq!([see(1, 60), see(1, 61), see(2, 62)], [2, 2, 2]);

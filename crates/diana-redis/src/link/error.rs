@@ -1,23 +1,23 @@
-//! Why a call gave no answer, and what that says about the link.
+//! Why a call failed, and what that implies for the link.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use std::time::Duration;
 
-/// Why a call gave no answer.
+/// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// Redis was not asked: it is known to be away.
+    /// Redis was not called: the breaker is open.
     #[error("Redis is away")]
     Open,
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
-    /// The connection broke, or Redis is not what it should be: a replica, out of memory, loading.
+    /// The connection broke, or Redis is in the wrong state: a replica, out of memory, loading.
     #[error("{0}")]
     Away(String),
-    /// Redis does not let us in, or does not let us do this.
+    /// Redis denied access, or the permission for this command.
     #[error("{0}")]
     Refused(String),
-    /// Redis lacks what the scripts need.
+    /// Redis does not have a feature that the scripts need.
     #[error("{0}")]
     TooOld(String),
     #[error("the script is not loaded")]
@@ -25,34 +25,34 @@ pub(crate) enum CallError {
     /// The script ran after its deadline, and charged nothing.
     #[error("Redis came to the request after its deadline, and charged nothing")]
     Late,
-    /// The script broke off, so a key that it read is none of Diana's. What it wrote before is written.
+    /// The script aborted, because a key that it read does not hold a Diana state. Its previous writes are kept.
     #[error("{0}")]
     Failed(String),
     /// Redis works, but this request can't be answered.
     #[error("{0}")]
     Unanswerable(String),
-    /// The same, but it may be answered later. Nothing was taken.
+    /// The same, but a retry may succeed. Nothing was taken.
     #[error("{0}")]
     NotNow(String),
 }
 
 impl CallError {
-    /// Whether others who ask would fare no better.
+    /// Returns `true` if other requests would fail too.
     pub(crate) fn is_trouble(&self) -> bool {
         matches!(self, Self::Away(_) | Self::TimedOut(_) | Self::Refused(_) | Self::TooOld(_))
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns `true` if a retry may succeed.
     pub(crate) fn may_pass(&self) -> bool {
         !matches!(self, Self::Failed(_) | Self::Unanswerable(_))
     }
 
-    /// Whether it is the fault of the call's keys, or of one of them: then the same call for fewer keys may succeed.
+    /// Returns `true` if one of the call's keys caused it: then the same call for fewer keys may succeed.
     pub(crate) fn is_of_keys(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Unanswerable(_) | Self::NotNow(_))
     }
 
-    /// Whether Redis may have done what it was asked to, and nobody heard of it.
+    /// Returns `true` if Redis may have executed the call although no reply arrived.
     pub(crate) fn may_have_run(&self) -> bool {
         matches!(self, Self::TimedOut(_) | Self::Away(_))
     }
@@ -72,7 +72,7 @@ impl CallError {
 
 impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
-        // What matters of a cluster or a sentinel's master may be in the text alone.
+        // For a cluster or a sentinel's master, the relevant code may be in the text alone.
         let text = error.to_string();
         let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
         match error.kind() {
@@ -85,7 +85,7 @@ impl From<RedisError> for CallError {
             {
                 Self::Failed(text)
             }
-            // The slot of the request's keys is being moved, and some of them are here and some there.
+            // The slot of the request's keys is being moved, and the keys are on two nodes.
             ErrorKind::Server(ServerErrorKind::TryAgain) => Self::NotNow(text),
             _ if error.code() == Some("WRONGTYPE") => Self::Failed(text),
             _ => Self::Away(text),

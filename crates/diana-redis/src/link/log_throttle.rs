@@ -1,23 +1,23 @@
-//! What was logged lately, so that one bad key that many ask for does not fill the log.
+//! Recently logged messages, so that one bad key with many requests does not fill the log.
 
 use diana_core::Timestamp;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// For how long the same is not told again.
+/// How long the same message is suppressed.
 const AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// How many different things are remembered; beyond that nothing is told until one of them is forgotten.
+/// How many different messages are tracked; if there are more, no new message is logged until one of them expires.
 const MOST: usize = 256;
 
-/// What was told, and when.
+/// The messages that were logged, and when.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
     lately: Mutex<HashMap<String, Timestamp>>,
 }
 
 impl LogThrottle {
-    /// Whether `what` is to be told at `now`: it was not, lately.
+    /// Returns `true` if `what` is to be logged at `now`, because it was not logged recently.
     pub(crate) fn is_news(&self, what: &str, now: Timestamp) -> bool {
         let mut lately = self.lately.lock();
         if lately.get(what).is_some_and(|told| now.since(*told) < AGAIN_AFTER) {

@@ -1,7 +1,7 @@
-//! What happens behind the requests: the instance is announced, and what is down is tried until it is up again.
+//! The background task of the link: registers the instance, and probes the parts that are down until they are up again.
 //!
-//! Requests never try. So none waits while Redis is away, and when it is back each instance comes with one connection
-//! and one small write, at a time of its own, before any request follows.
+//! Requests never probe. So none waits while Redis is unreachable, and when it is reachable again each instance opens
+//! one connection and makes one small write, at a random time, before its first request.
 
 use super::Inner;
 use super::connection::Connection;
@@ -12,12 +12,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How often an instance says that it is there.
+/// The interval of heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long one counts as there after it last said so: three heartbeats.
+/// How long an instance counts as alive after its last heartbeat: three heartbeats.
 const ALIVE: Duration = Duration::from_secs(3);
-/// How soon the first try comes, and how long the longest pause between two is. With the time that a try may take, that
-/// is less than the second within which Diana promises to be back; of a cluster, a node of which hangs, a little more.
+/// The delay of the first probe, and the maximum delay between two. Together with the timeout of a probe, the maximum
+/// is less than the second within which Diana guarantees to reconnect; slightly more for a cluster with a node that
+/// hangs.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 
@@ -29,9 +30,9 @@ pub(super) async fn run(link: Weak<Inner>) {
         let woken = Arc::clone(&inner.woken);
         if inner.is_whole() {
             drop(inner);
-            // Asleep without holding the link, so that it can be dropped.
+            // Sleeps without a strong reference, so that the link can be dropped.
             if tokio::time::timeout(HEARTBEAT, woken.notified()).await.is_err() {
-                // Only now: what fails again and again as soon as it is up is not tried more often for that.
+                // Only now: a part that fails repeatedly as soon as it is up must not be probed more often.
                 pause = FIRST_PAUSE;
             }
             if let Some(inner) = link.upgrade().filter(|inner| inner.is_whole()) {
@@ -49,7 +50,7 @@ pub(super) async fn run(link: Weak<Inner>) {
     }
 }
 
-/// Announces the instance over the connection that is there.
+/// Registers the instance over the current connection.
 async fn beat(inner: &Inner) {
     let Some(turn) = inner.home().up() else { return };
     let Some(mut connection) = inner.connection() else { return };
@@ -58,7 +59,7 @@ async fn beat(inner: &Inner) {
     }
 }
 
-/// Tries what is down, over a new connection.
+/// Probes the parts that are down, over a new connection.
 async fn mend(inner: &Inner) {
     let mut connection = match inner.connect().await {
         Ok(connection) => connection,
@@ -76,7 +77,7 @@ async fn mend(inner: &Inner) {
         }
         return;
     }
-    // All at once: a node that hangs has many parts, and each of them takes a time-out to try.
+    // Concurrently: a node that hangs has many parts, and each probe takes a timeout.
     let mut probing = JoinSet::new();
     for index in down {
         let Some(probe) = inner.probes.get(index).cloned() else { continue };
@@ -88,11 +89,11 @@ async fn mend(inner: &Inner) {
             tried(inner, index, written, &connection);
         }
     }
-    // A part that stays away must not keep this instance from being counted.
+    // A part that stays down must not prevent the heartbeat of this instance.
     beat(inner).await;
 }
 
-/// Brings a part up if it could be written to over this connection, which is the one to go on with then.
+/// Brings a part up if the write over this connection succeeded; the connection is used from then on.
 fn tried(inner: &Inner, index: usize, written: Result<(), CallError>, connection: &Connection) {
     let Some(part) = inner.parts.get(index) else { return };
     match written {
@@ -104,7 +105,7 @@ fn tried(inner: &Inner, index: usize, written: Result<(), CallError>, connection
     }
 }
 
-/// Says that this instance is there, and learns how many there are, and Redis's time.
+/// Sends a heartbeat. Updates the number of instances and the clock offset from the reply.
 pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Result<(), CallError> {
     let mut cmd = redis::cmd("EVAL");
     let name = format!("{}:instances", inner.prefix);
@@ -112,7 +113,7 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
     cmd.arg(format!("{:016x}", inner.instance)).arg(ALIVE.as_micros().to_string());
     let reply = tokio::time::timeout(inner.timeout, connection.send(&cmd)).await;
     let reply = match reply.map_err(|_| CallError::TimedOut(inner.timeout))?.map_err(CallError::from) {
-        // A foreign key in that place. Redis works, and whether it can be written to is looked at before the type is.
+        // A foreign key with this name. Redis works, and it checks whether it can write before it checks the type.
         Err(CallError::Failed(error)) if error.contains("WRONGTYPE") => {
             let reason = format!("key `{name}`: {error}; delete it, or give Diana another prefix");
             inner.complain(&reason, "instances can't be counted");
@@ -129,7 +130,7 @@ pub(super) async fn announce(inner: &Inner, connection: &mut Connection) -> Resu
     Ok(())
 }
 
-/// Writes a key that is gone at once, in a part of a cluster.
+/// Writes a key that expires shortly afterwards, in a part of a cluster.
 async fn try_to_write(mut connection: Connection, probe: &str, timeout: Duration) -> Result<(), CallError> {
     let mut cmd = redis::cmd("SET");
     cmd.arg(probe).arg("").arg("PX").arg(100);

@@ -1,15 +1,15 @@
-//! A URL as people may see it: in the log, in errors, in debug output.
+//! Redacts a URL for logs, errors and debug output.
 //!
-//! It is shown also when it makes no sense, and then nobody knows which of it is the password. So all that could be is
-//! hidden: what stands before the last `@`, but for a plain user's name, and what stands after a `?`.
+//! An invalid URL is shown too, and the position of its password is unknown. So every possible position is hidden: the
+//! text before the last `@`, except for a plain user name, and the text after a `?`.
 
-/// The scheme and the rest, if there is a scheme.
+/// Splits off the scheme, if there is one.
 pub(crate) fn split_scheme(url: &str) -> Option<(&str, &str)> {
     let plain = |scheme: &str| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
     url.split_once("://").filter(|(scheme, _)| plain(scheme))
 }
 
-/// The URL with `***` for the password.
+/// Returns the URL with `***` for the password.
 pub(crate) fn without_password(url: &str) -> String {
     match split_scheme(url) {
         Some((scheme, rest)) => format!("{scheme}://{}", rest_without(rest)),
@@ -31,7 +31,7 @@ fn rest_without(rest: &str) -> String {
     }
 }
 
-/// Where the socket of a Unix domain is, the password is in the query.
+/// In the URL of a Unix domain socket, the password is in the query.
 fn before_query(rest: &str) -> String {
     rest.split_once('?').map_or_else(|| rest.to_owned(), |(before, _)| format!("{before}?***"))
 }

@@ -1,4 +1,4 @@
-//! Where Redis is: one server, a cluster, or a master that sentinels know.
+//! The address of Redis: one server, a cluster, or a master that sentinels know.
 
 use super::connection::Connection;
 use super::redact::{split_scheme, without_password};
@@ -9,10 +9,10 @@ use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServer
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, RedisError, TlsMode};
 use std::time::Duration;
 
-/// Where Redis is, as its URL says.
+/// The address of Redis, parsed from its URL.
 pub(crate) struct Target {
     place: Place,
-    /// The URL without its password, for people.
+    /// The URL without its password, for logs and errors.
     shown: String,
 }
 
@@ -29,12 +29,12 @@ impl std::fmt::Debug for Target {
 }
 
 impl Target {
-    /// Reads a URL; what is wrong with it, if something is.
+    /// Parses a URL. Returns the reason if it is invalid.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let shown = without_password(url);
         let (scheme, rest) = split_scheme(url).ok_or("it has no scheme")?;
         if scheme.starts_with("rediss") {
-            // Without one the client panics. An error says that the program has chosen its own, which is as good.
+            // Without one the client panics. An error means that the program has installed its own, which works too.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let place = match scheme {
@@ -44,7 +44,7 @@ impl Target {
             }
             "redis+cluster" | "rediss+cluster" => {
                 let (nodes, _) = nodes(scheme, rest)?;
-                // What the client finds wrong is told now.
+                // Reports now what the client considers invalid.
                 cluster(&nodes, Duration::from_secs(1)).map_err(|error| reason(&error))?;
                 Place::Cluster(nodes)
             }
@@ -61,7 +61,7 @@ impl Target {
         Ok(Self { place, shown })
     }
 
-    /// What the URL says of user and password is for the master; sentinels are asked without.
+    /// The URL's user and password are for the master; sentinels are queried without.
     fn sentinel(nodes: Vec<ConnectionInfo>, master: String, database: i64) -> Place {
         let mut node = SentinelNodeConnectionInfo::default().set_tcp_settings(tcp());
         if let Some(first) = nodes.first() {
@@ -74,7 +74,7 @@ impl Target {
         Place::Sentinel { sentinels: nodes.into_iter().map(bare).collect(), master, node }
     }
 
-    /// The URL without its password.
+    /// Returns the URL without its password.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }
@@ -83,9 +83,9 @@ impl Target {
         matches!(self.place, Place::Cluster(_))
     }
 
-    /// A new connection, within this time.
+    /// Opens a new connection, within this time.
     pub(crate) async fn connect(&self, within: Duration) -> Result<Connection, RedisError> {
-        // Our own time-outs are for whole requests; the client's would only cut those short.
+        // The link's timeouts apply to whole requests; the client's would only shorten them.
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(within)).set_response_timeout(None);
         let connecting = async {
             match &self.place {
@@ -102,8 +102,8 @@ impl Target {
         in_time(within, connecting).await
     }
 
-    /// A connection to listen on, within this time: in a cluster to any node, since all of them hear everything, and each
-    /// has that time.
+    /// Opens a connection for a subscription, within this time: in a cluster to any node, since messages reach all of
+    /// them; the time applies to each node.
     pub(crate) async fn listener(&self, within: Duration) -> Result<PubSub, RedisError> {
         let connecting = async {
             match &self.place {
@@ -132,16 +132,16 @@ impl Target {
     }
 }
 
-/// A cluster that is to be connected to within this time.
+/// Creates a client of a cluster with this connection timeout.
 fn cluster(nodes: &[ConnectionInfo], within: Duration) -> Result<ClusterClient, RedisError> {
-    // What is to be tried again, and when, is decided by us: the client would wait for a second at times.
+    // The link decides what to retry and when: the client would sometimes wait for a second.
     let builder = ClusterClientBuilder::new(nodes.to_vec()).retries(0).tcp_settings(tcp());
-    // The client first waits for all nodes of the URL, then for all that those know of. With a third for each node, one that
-    // hangs holds the others up twice, and there is still time for them.
+    // The client first waits for all nodes of the URL, then for all nodes that those know. With a third of the time for
+    // each, a node that hangs delays the others twice, and there is still time for them.
     builder.connection_timeout(within / 3).response_timeout(within).build()
 }
 
-/// Requests are small, and each goes at once: by default the second would wait until the first is acknowledged.
+/// Disables Nagle's algorithm: requests are small, and the second would wait until the first is acknowledged.
 fn tcp() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
@@ -164,12 +164,12 @@ async fn in_time<T>(
     }
 }
 
-/// The nodes of a URL like `user:password@host:port,host:port/rest`, and the rest.
+/// Splits a URL like `user:password@host:port,host:port/rest` into its nodes and the rest.
 fn nodes<'a>(scheme: &str, rest: &'a str) -> Result<(Vec<ConnectionInfo>, &'a str), String> {
     let plain = scheme.split('+').next().unwrap_or("redis");
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('@') {
-        // Then what looks like a host is the beginning of the password, which must not be shown.
+        // Then the apparent host is the beginning of the password, which must not be shown.
         return Err("there is an `@` after a `/`; a `/` in the password is written as `%2F`".to_owned());
     }
     let (user, hosts) = match authority.rsplit_once('@') {
@@ -218,7 +218,7 @@ mod tests {
         for url in ["redis://h:1", "rediss://h:1", "redis+cluster://h:1,i:2", "redis+sentinel://h:1,i:2/m"] {
             let (hosts, others) = match place(url) {
                 Place::One(client) => (vec![client.get_connection_info().clone()], String::new()),
-                // The nodes that the client finds itself go by what the builder was told.
+                // Nodes that the client discovers use the builder's settings.
                 Place::Cluster(nodes) => {
                     let client = cluster(&nodes, Duration::from_secs(1)).unwrap();
                     (nodes, format!("{client:?}"))

@@ -1,4 +1,4 @@
-//! Requests over keys that different nodes of a cluster keep.
+//! Requests over keys on different nodes of a cluster.
 
 use super::Inner;
 use crate::client::Taken;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Inner {
-    /// Takes all of `items`, or looks at them, wherever they are.
+    /// Takes or peeks at all of `items`, on any nodes.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         op: Op,
@@ -25,10 +25,11 @@ impl Inner {
         self.client.ask(op, items, moment).await.map(Decision::from)
     }
 
-    /// Asks one part of Redis after the other. Once one refuses, what the others took is given back.
+    /// Queries the parts of Redis one after the other. If one denies, the permits taken from the others are refunded.
     ///
-    /// Two such requests may stand in each other's way, and both be refused; but what is taken is taken, so never is too
-    /// much granted. If this process dies in between, what it took is gone until time gives it back.
+    /// Two such requests may block each other, and both be denied; but permits are taken before the answer, so the
+    /// limit is never exceeded. If this process crashes in between, the permits that it took are lost until time
+    /// refills them.
     async fn ask_across(
         self: &Arc<Self>,
         op: Op,
@@ -51,10 +52,10 @@ impl Inner {
                 all[*index] = Some(answer);
             }
             if !granted && op == Op::Take {
-                // The rest is only looked at, for what is shown.
+                // The rest is only peeked at, for the report.
                 taken.give_back(moment.now);
                 op = Op::Peek;
-                // What was taken before goes back, so that those states will be as they were.
+                // The permits taken before are refunded, so those states return to their previous values.
                 for seen in items.iter_mut().filter_map(|item| item.seen.as_mut()) {
                     seen.effect = Effect::None;
                 }
@@ -65,22 +66,22 @@ impl Inner {
     }
 }
 
-/// What a request across slots has taken so far. Dropped, it gives that back: when a later part refuses, fails, or nobody
-/// waits for the answer any more.
+/// The permits that a request across slots has taken so far. Refunds them on drop: when a later part denies or fails,
+/// or the caller stops waiting.
 struct TakenSoFar<'a> {
     inner: &'a Arc<Inner>,
     receipts: Vec<Taken>,
 }
 
 impl TakenSoFar<'_> {
-    /// The request has waited long enough, so this is done behind it.
+    /// In the background, since the request has waited long enough.
     fn give_back(&mut self, now: Timestamp) {
         if !self.receipts.is_empty() {
-            self.inner.hand_in_behind(std::mem::take(&mut self.receipts), now);
+            self.inner.hand_in_in_background(std::mem::take(&mut self.receipts), now);
         }
     }
 
-    /// It was granted.
+    /// Keeps the permits: the request was granted.
     fn keep(mut self) {
         self.receipts.clear();
     }

@@ -1,5 +1,5 @@
-//! What local counts granted while Redis was away is charged when it is back: of a key that is asked for before it is asked for,
-//! and of all others in the background. So is released what was held when Redis went away.
+//! Charges the grants of local counts when Redis is reachable again: before the next query for their key, and in the
+//! background for all other keys. Also releases permits that were held when Redis became unreachable.
 
 use super::Inner;
 use crate::client::Under;
@@ -14,21 +14,21 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often it is looked whether Redis is back, while something is owed.
+/// The polling interval for Redis to be up, while permits are owed.
 const SETTLE_EVERY: Duration = Duration::from_millis(50);
-/// How many of these looks there are between two at whether what is owed is still in use: 5 s.
+/// The number of polls between two checks whether owed permits are still in use: 5 s.
 const FORGIVE_EVERY: u32 = 100;
-/// How many keys are charged in one call, at most.
+/// The maximum number of keys that are charged in one call.
 const SETTLED_AT_ONCE: usize = 64;
-/// How many calls are under way at once: a cluster needs one for each slot.
+/// The maximum number of concurrent calls: a cluster needs one for each slot.
 pub(super) const CALLS_AT_ONCE: usize = 8;
-/// How long a store that is closed takes at most for what Redis does not know of yet.
+/// The maximum time that closing a store takes for pending releases and charges.
 const LAST_CALLS: Duration = Duration::from_secs(1);
-/// How often it is looked then whether Redis knows all.
+/// The polling interval for their completion.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Inner {
-    /// Charges on Redis what these keys were granted without it, before they are asked for.
+    /// Charges the local grants of these keys to Redis, before it is queried for them.
     pub(super) async fn settle(self: &Arc<Self>, items: &[Item], moment: CallContext) -> Result<(), CallError> {
         if !self.fallback.owes() {
             return Ok(());
@@ -40,8 +40,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Charges what the keys with these names owe, which are on one node. If one of them is in the way of the others, each is
-    /// charged alone.
+    /// Charges the debts of the keys with these names, which are on one node. If one of them makes the call fail, each
+    /// is charged separately.
     async fn charge_back(
         self: &Arc<Self>,
         names: &[Vec<u8>],
@@ -68,16 +68,16 @@ impl Inner {
             }
             let ended = async {
                 for mut other in others {
-                    // Nothing is ever sent: it fails when the sender is dropped.
+                    // No value is ever sent: this fails when the sender is dropped.
                     while other.changed().await.is_ok() {}
                 }
             };
-            // They may have failed, so it is looked again.
+            // They may have failed, so the loop checks again.
             moment.budget.wait_for(ended).await.ok_or_else(|| self.client.runner.link.timed_out())?;
         }
     }
 
-    /// Charges `debts`; the charges of the same keys that others are making.
+    /// Charges `debts`. Returns the charges of the same keys by other tasks.
     async fn pay(
         self: &Arc<Self>,
         debts: Debts<'_>,
@@ -92,45 +92,45 @@ impl Inner {
                 self.forget(&item.config, &item.name);
             }
             receipts = match done {
-                // A key that is none of ours can't be charged, today or tomorrow.
+                // A key that does not hold a Diana state can never be charged.
                 Err(error) if charges.len() == 1 && !error.may_pass() => Vec::new(),
                 done => done?,
             };
         }
         let (returned, others) = debts.paid(receipts);
         if !returned.is_empty() {
-            self.hand_in_behind(returned, moment.now);
+            self.hand_in_in_background(returned, moment.now);
         }
         Ok(others)
     }
 
-    /// Sees to it that what is owed is charged when Redis is back, also for keys that nobody asks for then.
+    /// Starts a task that charges owed permits when Redis is up, also for keys without requests.
     pub(super) fn settle_later(self: &Arc<Self>) {
-        // Where the time is handed in, nobody knows it here.
+        // If the caller provides the time, the task does not know it.
         let is_due = self.is_owing() && self.times == Times::OfRedis;
         if is_due && !self.settling.swap(true, Ordering::AcqRel) {
             self.runtime.spawn(settle_all(Arc::downgrade(self)));
         }
     }
 
-    /// Whether Redis has to hear of something when it is back.
+    /// Returns `true` if there are pending releases or charges for Redis.
     fn is_owing(&self) -> bool {
         self.fallback.owes() || !self.unreturned.lock().is_empty()
     }
 
-    /// Charges what keys owe whose part of Redis is up, each key once: what fails is tried again with the next look.
+    /// Charges the debts of keys whose part of Redis is up, each key once: failures are retried at the next poll.
     async fn settle_owed(self: &Arc<Self>) {
         let link = &self.client.runner.link;
         let mut names = self.fallback.owing(|name| link.is_up(link.part(name)));
         let groups = self.client.groups(&mut names, |name| name).flat_map(|group| group.chunks(SETTLED_AT_ONCE));
         let charged = stream::iter(groups).for_each_concurrent(CALLS_AT_ONCE, |names| async move {
-            // Each call has the time that calls have, whatever those before it took.
+            // Each call has its own budget, however long those before it took.
             let _ = self.charge_back(names, || self.client.moment(link.now())).await;
         });
         charged.await;
     }
 
-    /// Releases and charges what Redis does not know of, as far as that can be done at once.
+    /// Sends pending releases and charges, as far as possible at once.
     pub(super) async fn settle_now(self: &Arc<Self>) {
         if self.times != Times::OfRedis {
             return;
@@ -143,12 +143,12 @@ impl Inner {
             }
         };
         let at_most = self.client.runner.link.timeout().min(LAST_CALLS);
-        // What is not known by then, Redis never hears of.
+        // Those that are not sent by then are lost.
         let _ = tokio::time::timeout(at_most, settled).await;
     }
 }
 
-/// Releases and charges what Redis does not know of as soon as it is up, until it knows all.
+/// Sends pending releases and charges as soon as Redis is up, until there are none.
 async fn settle_all(store: Weak<Inner>) {
     let mut looked = 0_u32;
     loop {
@@ -162,7 +162,7 @@ async fn settle_all(store: Weak<Inner>) {
         }
         if !inner.is_owing() {
             inner.settling.store(false, Ordering::Release);
-            // Somebody may have come to owe just before that.
+            // A debt may have been added just before that.
             if !inner.is_owing() || inner.settling.swap(true, Ordering::AcqRel) {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Giving back, and what is asked while something is on its way back.
+//! Refunds, and queries while a refund is in flight.
 
 use super::charge_back::CALLS_AT_ONCE;
 use super::{Inner, MadeBy, RedisStore};
@@ -13,21 +13,22 @@ use diana_core::{Answer, Ask, Decision, MaxWait, Receipt, RefundFuture, StoreErr
 use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 
-/// The most releases that wait for Redis to come back.
+/// The maximum number of releases that wait until Redis is reachable again.
 const MOST_UNRETURNED: usize = 65_536;
 
-/// What goes back to Redis.
+/// Permits to refund on Redis.
 #[derive(Debug)]
 pub(super) struct PendingRefund {
     receipts: Vec<Taken>,
-    /// What may still be taken until this is over: only then it can be given back.
+    /// The budget until whose end the permits may still be taken: they can be released only after it.
     after: Option<Budget>,
-    /// Until it is there.
+    /// Dropped when the refund is done.
     _release: Option<ReleaseGuard>,
 }
 
 impl Inner {
-    /// Gives back what was not taken on Redis; what is left to give back there, of which decisions from now on know.
+    /// Refunds permits that were not taken from Redis. Returns those to refund on Redis, which later decisions take
+    /// into account.
     pub(super) fn take_back(
         &self,
         asks: &[Ask<'_>],
@@ -55,7 +56,7 @@ impl Inner {
         Ok((!receipts.is_empty()).then(|| self.returned(receipts)))
     }
 
-    /// What goes back to Redis, of which decisions from now on know.
+    /// Creates a refund on Redis, which later decisions take into account.
     fn returned(&self, receipts: Vec<Taken>) -> PendingRefund {
         for (config, name, _) in &receipts {
             self.forget(config, name);
@@ -65,7 +66,7 @@ impl Inner {
         PendingRefund { receipts, after: None, _release: release }
     }
 
-    /// Gives back on Redis. What is held and could not be released is released when Redis is back.
+    /// Refunds on Redis. Held permits that could not be released are released when Redis is reachable again.
     pub(super) async fn hand_in(
         self: &Arc<Self>,
         mut returned: PendingRefund,
@@ -74,11 +75,11 @@ impl Inner {
         let moment = self.client.moment(now);
         let done = self.client.hand_in(Op::Refund, &mut returned.receipts, Under::Ours, moment).await;
         for (config, name, _) in &returned.receipts {
-            // Again, since somebody may have been refused meanwhile.
+            // Again, since a request may have been denied in the meantime.
             self.forget(config, name);
         }
         let used = returned.receipts.iter().filter(|(config, ..)| !config.erased.holds());
-        self.tell(Invalidation::PendingRefund, used.map(|(_, name, _)| name.clone()));
+        self.tell(Invalidation::Refunded, used.map(|(_, name, _)| name.clone()));
         if matches!(&done, Err(error) if error.may_pass()) {
             returned.receipts.retain(|(config, ..)| config.erased.holds());
             self.return_later(returned);
@@ -86,8 +87,8 @@ impl Inner {
         done
     }
 
-    /// Gives back on Redis, behind whoever took it.
-    pub(super) fn hand_in_behind(self: &Arc<Self>, receipts: Vec<Taken>, now: Timestamp) {
+    /// Refunds on Redis in the background.
+    pub(super) fn hand_in_in_background(self: &Arc<Self>, receipts: Vec<Taken>, now: Timestamp) {
         let (inner, returned) = (Arc::clone(self), self.returned(receipts));
         self.runtime.spawn(async move {
             if let Err(error) = inner.hand_in(returned, now).await {
@@ -96,19 +97,20 @@ impl Inner {
         });
     }
 
-    /// Releases what `items` may hold without that anybody knows, since the answer was lost: when it can't be taken any more.
+    /// Releases permits that `items` may hold although the answer was lost: after the time when they could still be
+    /// taken.
     fn release_unknown(self: &Arc<Self>, items: &[Item], budget: Budget) {
         let held = items.iter().filter(|item| item.config.erased.holds()).map(|item| {
-            // Served it was not, which a release shows that comes before its time.
+            // The request was not served, which the release shows by a time before the receipt's.
             let receipt = Receipt::new(item.asking.cost, Timestamp::MAX).with_mark(item.asking.ticket);
             (Arc::clone(&item.config), item.name.clone(), receipt)
         });
         self.return_later(PendingRefund { after: Some(budget), ..self.returned(held.collect()) });
     }
 
-    /// Sees to it that held permits are released, as soon as Redis is up.
+    /// Schedules the release of held permits for when Redis is up.
     fn return_later(self: &Arc<Self>, returned: PendingRefund) {
-        // Where the time is handed in, nobody knows it when Redis is back.
+        // If the caller provides the time, the time of a later release is unknown.
         if !returned.receipts.is_empty() && self.times == Times::OfRedis {
             self.keep_unreturned(returned);
             self.settle_later();
@@ -117,13 +119,13 @@ impl Inner {
 
     fn keep_unreturned(&self, returned: PendingRefund) {
         let mut all = self.unreturned.lock();
-        // What has no room here comes back when its time limit ends.
+        // If there is no room, the permits are released when they expire.
         if all.len() < MOST_UNRETURNED {
             all.push_back(returned);
         }
     }
 
-    /// Releases what could not be released before, as far as Redis is up. To release it twice does no harm.
+    /// Sends the pending releases for parts of Redis that are up. To release twice has no effect.
     pub(super) async fn return_rest(&self) {
         let link = &self.client.runner.link;
         let is_due = |returned: &PendingRefund| {
@@ -146,7 +148,7 @@ impl Inner {
         released.await;
     }
 
-    /// Asks Redis. A permit that it may have given out without that anybody heard of it is released.
+    /// Queries Redis. Releases a permit that Redis may have granted without its answer arriving.
     pub(super) async fn ask_redis(
         self: &Arc<Self>,
         op: Op,
@@ -160,8 +162,8 @@ impl Inner {
         asked
     }
 
-    /// What this process was releasing when Redis is asked may come there after the question: who is denied for want of that asks
-    /// once more when it is done.
+    /// A release that is in flight when Redis is queried may arrive after the query: a request that is denied for that
+    /// reason is retried when the release is done.
     async fn ask_after_releases(
         self: &Arc<Self>,
         op: Op,
@@ -178,7 +180,8 @@ impl Inner {
             return Ok(decision);
         }
         for item in items.iter_mut() {
-            // What a cluster's nodes took under the first one may still be on its way back.
+            // Permits that a cluster's nodes granted under the first ticket may still be in the process of being
+            // refunded.
             item.asking.ticket = self.client.ticket();
         }
         self.ask_all(op, items, moment).await
@@ -186,7 +189,7 @@ impl Inner {
 }
 
 impl RedisStore {
-    /// Begins to give back where it was taken from, in the store's runtime.
+    /// Starts the refund to the source of the permits, in the store's runtime.
     pub(crate) fn spawn_refund(&self, asks: &[Ask<'_>], decision: &Decision, now: Timestamp) -> RefundFuture {
         let returned = match self.inner.take_back(asks, decision, now) {
             Ok(Some(returned)) => returned,

@@ -34,10 +34,10 @@ async fn five_that_come_together_go_one_interval_apart() {
         waits.push(caller.await.unwrap());
     }
     waits.sort();
-    // 0, 100, 200, 300 and 400 ms; in the seeds' Java four of them waited for the same moment.
+    // 0, 100, 200, 300 and 400 ms; in the seeds' Java four of them waited for the same time.
     for (nth, wait) in (0..).zip(&waits) {
         let least = Duration::from_millis(100 * nth);
-        // They don't come at exactly the same time, so the later ones wait a little less.
+        // They don't arrive at exactly the same time, so the later ones wait a little less.
         assert!(*wait + Duration::from_millis(30) >= least, "{waits:?}");
     }
 }
@@ -118,11 +118,11 @@ async fn a_crashed_holder_loses_its_place_after_its_time() {
     let brief = options().permits_for(Duration::from_millis(300));
     let limiter = SharedLimiter::new(&store(&redis.url(), brief).await, "crash", Concurrency::new(1).unwrap());
     let held = limiter.hold("x", 1, Duration::ZERO).await.unwrap();
-    // For as long as it is there it holds on.
+    // The permit is held as long as the guard exists.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(limiter.hold("x", 1, Duration::ZERO).await.is_err());
     drop(held);
-    // This one crashes: nobody holds on, and nobody gives back.
+    // A simulated crash: the permit is neither extended nor released.
     assert!(limiter.try_acquire("x", 1, Duration::from_secs(5)).await.unwrap().is_granted());
     assert!(!limiter.check("x", 1).await.unwrap().is_granted());
     assert!(limiter.hold("x", 1, Duration::from_secs(5)).await.is_ok());
@@ -150,7 +150,7 @@ async fn limiters_by_name_are_few_and_forget_nothing() {
     assert!(spend("b").await);
     assert!(spend("c").await);
     assert_eq!(limiters.len(), 2);
-    // `a` made room, and is there again with what it had used.
+    // `a` was evicted, and is created again with its previous count.
     assert!(!spend("a").await);
     assert_eq!(limiters.len(), 2);
     let limit: Limit = limiters.get("c", daily).limit().clone();

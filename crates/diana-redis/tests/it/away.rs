@@ -1,4 +1,5 @@
-//! While Redis is away, requests are answered at once by what `when_down` says; when it is back, the limit holds again.
+//! While Redis is unreachable, requests are answered at once according to `when_down`; when it is reachable again, the
+//! limit applies again.
 
 use crate::support::*;
 use diana_core::{Clock, Limit, SystemClock};
@@ -6,10 +7,10 @@ use diana_redis::{Batching, Options, RedisStore, WhenDown};
 use diana_testing::{Proxy, RedisServer};
 use std::time::Duration;
 
-/// Long enough that the pauses between two tries are as long as they get.
+/// Long enough that the pauses between two probes reach their maximum.
 const A_WHILE: Duration = Duration::from_millis(1_500);
 
-/// Each request of many at once: whether it was granted, and how long it took.
+/// Returns for each of many concurrent requests whether it was granted, and how long it took.
 async fn at_once(store: &RedisStore, limit: &Limit, key: &'static str, requests: usize) -> Vec<(bool, Duration)> {
     let tasks = (0..requests).map(|_| {
         let (store, limit) = (store.clone(), limit.clone());
@@ -30,7 +31,7 @@ fn longest(answered: &[(bool, Duration)]) -> Duration {
     answered.iter().map(|(_, took)| *took).max().unwrap()
 }
 
-/// Redis is killed under load, and comes back empty; of 200 requests meanwhile, so many are granted.
+/// Redis is killed under load, and restarts empty; of 200 requests during the outage, `granted_meanwhile` are granted.
 async fn killed(when_down: WhenDown, granted_meanwhile: usize) {
     let mut redis = RedisServer::start().unwrap();
     let options = Options::default().timeout(PATIENT).when_down(when_down);
@@ -38,7 +39,7 @@ async fn killed(when_down: WhenDown, granted_meanwhile: usize) {
     let (limit, plenty) = (bucket("few", "10/h"), bucket("plenty", "1000000/h"));
     assert_eq!(granted(&store, &limit, "x", 4).await, 4);
 
-    // Requests are under way all the time.
+    // Requests are in flight all the time.
     let asking = tokio::spawn({
         let (store, plenty) = (store.clone(), plenty.clone());
         async move {
@@ -66,7 +67,7 @@ async fn killed(when_down: WhenDown, granted_meanwhile: usize) {
     tokio::task::block_in_place(|| redis.restart()).unwrap();
     until_healthy(&store).await;
     measured("restarted: healthy after", SystemClock.now().since(restarted_at));
-    // Empty, so all of the limit is there but what was granted by local counts, which is charged.
+    // Redis is empty, so the whole limit is available except for local grants, which are charged.
     let charged = if when_down == WhenDown::Local { granted_meanwhile } else { 0 };
     assert_eq!(granted(&store, &limit, "x", 30).await, 10 - charged);
     assert!(is_healthy(&store));
@@ -87,7 +88,7 @@ async fn killed_everything_is_denied() {
     killed(WhenDown::Deny, 0).await;
 }
 
-/// Redis is frozen, then thawed: it comes to the requests that everybody has given up, and charges nothing.
+/// Redis is frozen, then thawed: it runs scripts whose requests have timed out, and charges nothing.
 async fn frozen(batching: Batching) {
     const TIMEOUT: Duration = Duration::from_millis(100);
     const REQUESTS: usize = 40;
@@ -112,9 +113,9 @@ async fn frozen(batching: Batching) {
     tokio::time::sleep(A_WHILE).await;
     redis.thaw().unwrap();
     measured("thawed: healthy after", until_healthy(&store).await);
-    // It did come to them...
+    // It did run them...
     until(SOON, "the frozen scripts run", || scripts_run(&redis) > scripts_before).await;
-    // ...and this is none that was decided here.
+    // ...and this answer is from Redis.
     assert_eq!(left(&store, &limit, "x").await, 1_000);
     assert!(is_healthy(&store));
 }
@@ -161,7 +162,7 @@ async fn slow_it_is_left_alone_until_it_is_fast() {
 
     proxy.pass().unwrap();
     measured("fast again: healthy after", until_healthy(&store).await);
-    // Redis knows what it granted, and what was granted without it is charged.
+    // Redis has counted its own grants, and local grants are charged.
     assert_eq!(granted(&store, &limit, "x", 30).await, 0);
 }
 
@@ -199,7 +200,7 @@ async fn when_connections_break_the_next_one_is_taken() {
         proxy.drop_connections();
         let answered = asking.await.unwrap();
         assert!(longest(&answered) < PATIENT * 8, "{:?}", longest(&answered));
-        // Maybe it is back by now; else this, or the next heartbeat, finds it broken.
+        // It may be reachable again by now; otherwise this request, or the next heartbeat, finds it broken.
         let _ = ask(&store, &limit, "x").await;
         until(SOON, "a new connection", || proxy.connections() > before).await;
         until_healthy(&store).await;
@@ -267,7 +268,7 @@ async fn the_share_is_the_limit_divided_by_the_instances_and_at_least_one() {
         assert_eq!(granted_without_waiting(store, &limit, "x").await, 3);
         assert_eq!(granted_without_waiting(store, &small, "x").await, 1);
     }
-    // Back, and empty: those who come first must not take themselves for the only ones.
+    // Reachable again, and empty: the first instances must not assume that they are the only ones.
     redis.restart().unwrap();
     for store in &stores {
         until_healthy(store).await;
@@ -312,7 +313,7 @@ async fn when_it_is_back_each_instance_comes_with_one_connection() {
     }
     let connections = proxy.connections() - before;
     measured("back with eight instances: connections", connections);
-    // One for requests, one to hear what others give back, and some who tried a moment too early.
+    // One for requests, one for invalidations, and some probes that failed.
     assert!(connections <= 3 * INSTANCES as u64, "{connections} connections of {INSTANCES} instances");
 }
 
@@ -324,14 +325,14 @@ async fn a_store_that_is_dropped_leaves_nothing_behind() {
     let first = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
     let second = first.clone();
     at_once(&first, &limit, "x", 50).await;
-    // One for requests, one to hear what others give back; and the one that asks here is counted too.
+    // One for requests, one for invalidations; and the connection of this `redis-cli` is counted too.
     until(SOON, "both connections are there", || connections() == 3).await;
     drop(first);
     assert_eq!(connections(), 3);
     drop(second);
     until(SOON, "the connection is closed", || connections() == 1).await;
 
-    // Also one that is just trying to come back.
+    // Also a store that is reconnecting.
     let proxy = Proxy::to(redis.port()).unwrap();
     let store = healthy_store(&proxy.url(), Options::default().timeout(PATIENT)).await;
     proxy.swallow().unwrap();
@@ -364,14 +365,14 @@ fn a_runtime_that_ends_in_the_middle_takes_nothing_along() {
             let store = store.clone();
             async move { ask(&store, &limit, "y").await }
         });
-        // Then the proxy holds it for a while.
+        // Then the proxy delays it.
         lasting.block_on(until(SOON, "it is under way", || store.link().commands > before));
         passing.shutdown_background();
     }
     proxy.pass().unwrap();
     assert!(lasting.block_on(ask(&store, &limit, "x")).is_granted(), "{:?}", store.link());
     assert!(is_healthy(&store), "{:?}", store.link());
-    // The store's own takes the connection along, but nobody hangs for that.
+    // Shutting down the store's runtime closes the connection, but no request hangs.
     lasting.shutdown_background();
     let other = runtime();
     for _ in 0..4 {

@@ -1,5 +1,5 @@
-//! What was granted by local counts while Redis was away is charged when it is back: as far as it is still in use, once, and
-//! before the key is decided on Redis again.
+//! Local grants during an outage are charged when Redis is reachable again: as far as they are still in use, once, and
+//! before the next decision on Redis for the key.
 
 use crate::support::*;
 use diana_core::{
@@ -22,7 +22,7 @@ async fn mend(proxy: &Proxy, store: &RedisStore) {
     until_healthy(store).await;
 }
 
-/// One limit of 20 of each kind that counts, of which time gives nothing back here.
+/// One limit of 20 of each counting kind, which time does not refill during the test.
 fn twenties() -> Vec<Limit> {
     let quota = |text: &str| text.parse::<Quota>().unwrap();
     vec![
@@ -33,7 +33,7 @@ fn twenties() -> Vec<Limit> {
     ]
 }
 
-/// The same, and those of which not every charge can be given back.
+/// The same, and those whose charges can't always be refunded.
 fn more_twenties() -> Vec<Limit> {
     let quota = |text: &str| text.parse::<Quota>().unwrap();
     let mut limits = twenties();
@@ -60,7 +60,7 @@ async fn what_local_counts_granted_is_charged_before_the_key_is_decided_again() 
         assert_eq!(left(&store, limit, "asked").await, 13, "{}", limit.name());
         assert_eq!(granted(&store, limit, "asked", 30).await, 13, "{}", limit.name());
     }
-    // And without that anybody asks here.
+    // And without a request in this process.
     for limit in &twenties() {
         let mut seen = 20;
         for _ in 0..1_000 {
@@ -85,7 +85,7 @@ async fn restarted_empty_within_the_window_twice_the_limit_passes_and_no_more() 
     }
     redis.kill().unwrap();
     until_degraded(&store, &bucket("unrelated", "1000000/h")).await;
-    // Until it forgets what Redis denied.
+    // Until it forgets Redis's denials.
     for (limit, passed) in limits.iter().zip(&mut passed) {
         let until = SystemClock.now() + SOON;
         while *passed < 40 && SystemClock.now() < until {
@@ -138,7 +138,7 @@ async fn what_was_given_back_meanwhile_is_not_charged_and_what_is_in_flight_neit
             last = Some(ask(&store, limit, "x").await);
         }
         store.refund(&[Ask::one(limit, "x")], &last.unwrap(), SystemClock.now()).await.unwrap();
-        // A key that is reset owes nothing.
+        // A key that is reset has no debt.
         assert_eq!(granted(&store, limit, "reset", 5).await, 5);
         let _ = store.reset(limit, b"reset", SystemClock.now()).await;
     }
@@ -177,7 +177,7 @@ async fn only_what_is_still_in_use_is_charged() {
     }
     assert_eq!(all(&limit, 20).await, 10, "a long outage grants more than the limit");
     mend(&proxy, &store).await;
-    // Of the bucket's twenty, six of ten have come back; the window is over.
+    // Of the bucket's twenty, six of ten are refilled; the window has ended.
     assert_eq!(all(&limit, 26).await, 6);
     assert_eq!(all(&window, 26).await, 10);
 }
@@ -194,7 +194,8 @@ async fn where_everything_is_allowed_nothing_is_charged() {
     assert_eq!(left(&store, &limit, "x").await, 20);
 }
 
-/// Waits until what `other` sees left of each limit for `key` is `expected`: it asks for nothing that is owed here.
+/// Waits until `other` sees `expected` permits left of each limit for `key`: it does not query the store that owes
+/// them.
 async fn until_left(other: &RedisStore, limits: &[Limit], key: &str, expected: u64) {
     for limit in limits {
         let began = SystemClock.now();
@@ -209,12 +210,12 @@ async fn until_left(other: &RedisStore, limits: &[Limit], key: &str, expected: u
     }
 }
 
-/// How many permits of a fixed window are used, as the state on Redis says.
+/// Returns the used permits of a fixed window, from the state on Redis.
 fn used(redis: &RedisServer, name: &str) -> u64 {
     redis.cli(&["GET", name]).unwrap().split(' ').nth(2).map_or(0, |count| count.parse().unwrap())
 }
 
-/// All slots took their turns within one time-out; what did not fit in made all of them be charged again, for ever.
+/// Regression: all slots shared one timeout; when it expired, all of them were charged again, forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_slots_of_a_slow_cluster_are_charged_once() {
     let (redis, proxy) = one_node_cluster();
@@ -230,7 +231,7 @@ async fn many_slots_of_a_slow_cluster_are_charged_once() {
     for key in &keys {
         assert_eq!(granted(&store, &limit, key, 4).await, 4);
     }
-    // A call takes some 20 ms, and all of them together three times as long as one may take.
+    // A call takes about 20 ms, and all of them together three times as long as one call may take.
     proxy.delay(Duration::from_millis(10)).unwrap();
     until_healthy(&store).await;
     let charged = || keys.iter().map(|key| used(&redis, &format!("diana:slots:{{{key}}}"))).collect::<Vec<_>>();
@@ -247,7 +248,7 @@ async fn many_slots_of_a_slow_cluster_are_charged_once() {
     assert_eq!(charged(), vec![5; keys.len()]);
 }
 
-/// A foreign key made the charges of all others in the same call count as done.
+/// Regression: a foreign key made the charges of all others in the same call count as done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_can_not_be_charged_keeps_no_other_from_being_charged() {
     let redis = RedisServer::start().unwrap();
@@ -271,7 +272,7 @@ async fn a_key_that_can_not_be_charged_keeps_no_other_from_being_charged() {
     }
 }
 
-/// A slot between two masters (TRYAGAIN) made the charges of all its keys count as done.
+/// Regression: a slot that is being moved (TRYAGAIN) made the charges of all its keys count as done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_between_two_masters_is_charged_too() {
     let cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
@@ -294,7 +295,7 @@ async fn what_is_between_two_masters_is_charged_too() {
     until_left(&other, &[new], "traveller", 17).await;
 }
 
-/// A gateway that was cut off put the key back to the limit that it knew.
+/// Regression: a gateway without a connection migrated the key back to its own, older limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_others_changed_meanwhile_stays_changed() {
     let redis = RedisServer::start().unwrap();
@@ -314,7 +315,7 @@ async fn a_limit_that_others_changed_meanwhile_stays_changed() {
         assert_eq!(granted(&store, &old, key, 1).await, 1);
         assert_eq!(granted(&other, &new, key, 1).await, 1);
     }
-    // So that what all of them take does not fit in one time-out.
+    // So that all of them together exceed one timeout.
     proxy.delay(Duration::from_millis(10)).unwrap();
     until_left(&other, std::slice::from_ref(&new), "x", 36).await;
     for key in &others {
@@ -322,7 +323,7 @@ async fn a_limit_that_others_changed_meanwhile_stays_changed() {
     }
 }
 
-/// What a request turned out not to need, or never used, was lost once its local grant had been charged.
+/// Regression: permits that a request did not need, or never used, were lost once its local grant had been charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_charged_can_be_given_back() {
     let redis = RedisServer::start().unwrap();
@@ -339,7 +340,7 @@ async fn what_was_charged_can_be_given_back() {
     }
     mend(&proxy, &store).await;
     until_left(&other, &limits, "x", 13).await;
-    // A second outage, of which nothing is given back.
+    // A second outage, without refunds.
     cut(&proxy, &store).await;
     for limit in &limits {
         assert!(ask_for(&store, limit, "x", 2).await.is_granted());
@@ -355,13 +356,13 @@ async fn what_was_charged_can_be_given_back() {
     until_left(&other, &limits, "x", 15).await;
     for (limit, (_, second)) in limits.iter().zip(&made) {
         give_back(limit, 3, second).await;
-        // No more than was charged, whoever asks for it.
+        // No more than was charged, however often it is refunded.
         give_back(limit, 3, second).await;
     }
     until_left(&other, &limits, "x", 18).await;
 }
 
-/// What was given back while the charge was under way was charged and never given back.
+/// Regression: permits that were refunded while the charge was in flight were charged and never refunded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_given_back_during_the_charge_is_not_lost() {
     let redis = RedisServer::start().unwrap();
@@ -385,7 +386,7 @@ async fn what_is_given_back_during_the_charge_is_not_lost() {
     }
 }
 
-/// A gateway that stopped just after an outage never charged what it had granted.
+/// Regression: a gateway that stopped just after an outage never charged its local grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_owed_is_charged_before_the_store_is_closed() {
     let redis = RedisServer::start().unwrap();

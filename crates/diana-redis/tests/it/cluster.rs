@@ -1,4 +1,4 @@
-//! On Redis Cluster: never more than each limit, whatever is moved, killed or asked across slots.
+//! On Redis Cluster: never more than each limit, whatever is moved, killed or requested across slots.
 
 use crate::support::*;
 use diana_core::{Ask, Clock, Concurrency, Decision, Limit, MaxWait, Store, SystemClock};
@@ -13,25 +13,25 @@ fn url(cluster: &RedisCluster) -> String {
     format!("redis+cluster://{}", hosts.join(","))
 }
 
-/// Asks Redis each time, and has the time for it.
+/// Queries Redis each time, with a long timeout.
 fn options(when_down: WhenDown) -> Options {
     Options::default().timeout(PATIENT * 4).deny_cache(DenyCache::Off).when_down(when_down)
 }
 
-/// One permit of each limit for its key: all or nothing.
+/// Takes one permit of each limit for its key: all or nothing.
 async fn ask_all(store: &RedisStore, all: &[(Limit, &str)]) -> bool {
     let asks = all.iter().map(|(limit, key)| Ask::one(limit, *key)).collect::<Vec<_>>();
     store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap().is_granted()
 }
 
-/// Requests that are made again and again.
+/// Requests that are repeated continuously.
 struct Busy {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<(u64, u64)>>,
 }
 
 impl Busy {
-    /// One permit of each limit for its key, in so many tasks.
+    /// Takes one permit of each limit for its key, in this many tasks.
     fn with(store: &RedisStore, all: &[(&Limit, &'static str)], tasks: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let all = all.iter().map(|(limit, key)| ((*limit).clone(), *key)).collect::<Vec<_>>();
@@ -52,7 +52,7 @@ impl Busy {
         Self { stop, tasks }
     }
 
-    /// How many were granted, and how many denied.
+    /// Stops. Returns how many were granted, and how many denied.
     async fn end(self) -> (u64, u64) {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = (0, 0);
@@ -92,7 +92,7 @@ async fn across_slots_what_is_refused_is_given_back(cluster: &RedisCluster) {
     for _ in 0..3 {
         stores.push(healthy_store(&url(cluster), options(WhenDown::Deny)).await);
     }
-    // The one with the larger slot is taken last, so both are refused first and last.
+    // The one with the larger slot is taken last, so both are denied first and last.
     for (one, other) in [("a", "b"), ("b", "a")] {
         assert_ne!(cluster.slot_of(one).unwrap(), cluster.slot_of(other).unwrap());
         let busy = stores.iter().map(|store| Busy::with(store, &[(&few, one), (&more, other)], 8)).collect::<Vec<_>>();
@@ -102,7 +102,7 @@ async fn across_slots_what_is_refused_is_given_back(cluster: &RedisCluster) {
             granted += busy.end().await.0;
         }
         assert!(granted <= 60, "{granted} of 60");
-        // What was given back is there again.
+        // Refunded permits are available again.
         while ask_all(&stores[0], &[(few.clone(), one), (more.clone(), other)]).await {
             granted += 1;
         }
@@ -150,16 +150,16 @@ async fn between_two_masters_what_can_be_decided_is(cluster: &RedisCluster) {
     let (held, held_too) = (pool("held"), pool("held-too"));
     let first = ask(&store, &held, "traveller").await;
     let moving = cluster.begin_move_of("{traveller}").unwrap();
-    // A key that has not left yet, and one that is to be where the slot goes.
+    // A key that has not been migrated yet, and a new one, which is created at the target.
     assert_eq!(granted(&store, &known, "traveller", 2).await, 2);
     assert_eq!(granted(&store, &new, "traveller", 2).await, 2);
     assert!(is_healthy(&store), "{:?}", store.link());
-    // Both at once are with nobody (TRYAGAIN): decided without Redis, and others don't suffer.
+    // Both together are on neither node (TRYAGAIN): decided without Redis, and other requests are not affected.
     let began = SystemClock.now();
     assert!(!ask_all(&store, &[(known.clone(), "traveller"), (new.clone(), "traveller")]).await);
     measured("TRYAGAIN: took", SystemClock.now().since(began));
     assert!(is_healthy(&store), "{:?}", store.link());
-    // What both hold is released, one by one.
+    // The permits of both are released, one by one.
     let second = ask(&store, &held_too, "traveller").await;
     let both = Decision::new(first.answers().iter().chain(second.answers()).copied());
     assert!(both.is_granted());
@@ -175,7 +175,7 @@ async fn between_two_masters_what_can_be_decided_is(cluster: &RedisCluster) {
     assert!(is_healthy(&store), "{:?}", store.link());
 }
 
-/// Two keys that different masters serve.
+/// Returns two keys that different masters serve.
 fn apart(cluster: &RedisCluster) -> (&'static str, &'static str) {
     let port = |key: &str| cluster.node_of(key).unwrap().port();
     let mut keys = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"].into_iter();
@@ -187,7 +187,7 @@ fn apart(cluster: &RedisCluster) -> (&'static str, &'static str) {
 async fn a_master_that_dies_takes_only_its_own_keys_along() {
     let mut cluster = tokio::task::block_in_place(RedisCluster::start).unwrap();
     for node in cluster.nodes() {
-        // Else all of the cluster stops as soon as a part of it is away.
+        // Otherwise the whole cluster stops as soon as a part of it is unreachable.
         node.cli(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).unwrap();
     }
     let (doomed, safe) = apart(&cluster);
@@ -209,7 +209,7 @@ async fn a_master_that_dies_takes_only_its_own_keys_along() {
     let (killed_at, before) = (SystemClock.now(), deny.link().waits);
     until_degraded_for(&deny, &plenty, doomed).await;
     measured("master killed: noticed, waits", (SystemClock.now().since(killed_at), deny.link().waits - before));
-    // Who asks for the other master's keys is answered by it.
+    // Requests for the other master's keys are answered by it.
     let (mut by_redis, mut without) = (0, 0);
     while !is_healthy(&deny) && SystemClock.now().since(killed_at) < SOON {
         if ask(&deny, &plenty, safe).await.is_granted() {
@@ -234,13 +234,13 @@ async fn a_master_that_dies_takes_only_its_own_keys_along() {
     assert!(granted_across <= 300 + 2 * 100, "{granted_across}");
     assert!(granted_across >= 300, "{granted_across}");
     assert!(by_redis > without * 10, "{by_redis} by Redis, {without} without");
-    // After it the limit holds: nothing is left of the surviving one.
+    // Afterwards the limit applies: no permits are left on the surviving one.
     assert_eq!(granted(&deny, &second, safe, 20).await, 0);
     let fresh = bucket("fresh", "10/h");
     assert_eq!(granted(&deny, &fresh, doomed, 30).await, 10);
 }
 
-/// For less than it takes to be taken for dead.
+/// For less than the time after which it counts as failed.
 async fn a_master_that_is_frozen_for_a_moment(
     cluster: &RedisCluster,
     store: &RedisStore,

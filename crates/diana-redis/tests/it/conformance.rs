@@ -1,4 +1,4 @@
-//! The core's suite of behaviour, on a real Redis: with the options that everybody has by default, and with Redis asked each time.
+//! The core's conformance suite, on a real Redis: with the default options, and with Redis queried each time.
 
 use diana_core::conformance::{self, Setup};
 use diana_redis::{Batching, DenyCache, Options, RedisStore, Times, WhenDown};
@@ -6,10 +6,10 @@ use diana_testing::RedisServer;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Permits are out for longer than the suite waits: that leases end is not part of what all stores do.
+/// Permits are held for longer than the suite waits: the expiry of leases is not common to all stores.
 const YEARS: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// What only a test needs: the time is handed in, and what is answered without Redis would prove nothing.
+/// Options for tests only: the caller provides the time, and an answer without Redis would prove nothing.
 fn of_test(options: Options) -> Options {
     options.times(Times::OfCaller).permits_for(YEARS).when_down(WhenDown::Deny).timeout(Duration::from_secs(5))
 }

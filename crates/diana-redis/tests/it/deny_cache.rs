@@ -1,4 +1,4 @@
-//! What is denied without asking Redis is reported as Redis would report it: every limit of the request, in every field.
+//! A denial from the deny cache equals Redis's report: every limit of the request, in every field.
 
 use crate::support::{ask, bucket, store, warm};
 use diana_core::{
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The defaults, but for what a busy machine needs.
+/// The defaults, except for what a busy machine needs.
 fn options() -> Options {
     Options::default().timeout(Duration::from_secs(10)).when_down(WhenDown::Deny)
 }
@@ -32,7 +32,7 @@ fn remaining(decision: &Decision) -> Vec<u64> {
     decision.answers().iter().map(|answer| answer.status.remaining).collect()
 }
 
-/// Asks until this is answered without Redis; what it says then.
+/// Repeats the request until it is answered without Redis. Returns that answer.
 async fn until_remembered(store: &RedisStore, limits: &[&Limit], key: &str) -> Decision {
     for _ in 0..1_000 {
         let before = store.link().saved_by_deny_cache;
@@ -69,7 +69,7 @@ async fn the_longest_retry_is_reported_also_if_another_limit_is_known_to_deny() 
     let (store, other) = (warm(&redis, options()).await, warm(&redis, options()).await);
     let (quick, hourly) = (bucket("quick", "1/5min"), bucket("hourly", "1/h"));
     assert!(ask(&other, &hourly, "x").await.is_granted());
-    // By this the deny cache knows that `quick` denies; of `hourly` it knows nothing.
+    // Now the deny cache knows that `quick` denies; `hourly` is not cached.
     assert!(ask(&store, &quick, "x").await.is_granted());
     for _ in 0..20 {
         let denied = ask_all(&store, &[&quick, &hourly], "x").await;
@@ -152,15 +152,15 @@ async fn what_is_in_flight_denies_only_when_redis_says_so() {
     let held = ask_all(&there, &[&pool], "x").await;
     assert!(held.is_granted());
     assert_eq!(ask_all(&here, &[&hourly, &pool], "x").await.retry(), Some(Retry::WhenReturned));
-    // The other process releases, which nobody announces.
+    // The other process releases, which is not announced.
     there.refund(&[Ask::one(&pool, "x")], &held, now()).await.unwrap();
     assert!(ask_all(&here, &[&hourly, &pool], "x").await.is_granted());
 }
 
-/// How many keys there are, so that some requests are under way at once.
+/// The number of keys, so that some requests are in flight at once.
 const KEYS: u64 = 6;
 
-/// Limits that give nothing back while the test runs, so that both stores must report the same, whenever they are asked.
+/// Limits that time does not refill during the test, so that both stores must report the same at any time.
 fn limits() -> Vec<Limit> {
     let quota = |text: &str| text.parse::<Quota>().unwrap();
     vec![
@@ -177,7 +177,7 @@ fn limits() -> Vec<Limit> {
 #[derive(Clone, Debug)]
 enum Step {
     Ask(u64, Asked),
-    /// The same for every key at once, so that they travel together.
+    /// The same for every key concurrently, so that they are batched.
     AskForAll(Asked),
     Charge(u64, usize, u64),
     Refund(usize),
@@ -196,10 +196,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 10..60)
 }
 
-/// A limit by number, and a cost.
+/// A limit by index, and a cost.
 type Asked = Vec<(usize, u64)>;
 
-/// A shared store with the options that everybody has by default, and one in process.
+/// A shared store with the default options, and one in process.
 struct Both {
     shared: RedisStore,
     memory: MemoryStore,
@@ -237,7 +237,7 @@ impl Both {
                 let name = key.to_string();
                 self.memory.reset(&self.limits[limit], name.as_bytes(), now()).await.unwrap();
                 self.shared.reset(&self.limits[limit], name.as_bytes(), now()).await.unwrap();
-                // What a receipt from before a reset is worth is each store's own.
+                // Whether a receipt is valid after a reset depends on the store.
                 self.granted.retain(|(of, asked, ..)| *of != key || asked.iter().all(|(asked, _)| *asked != limit));
                 Ok(())
             }
@@ -276,7 +276,7 @@ impl Both {
     }
 }
 
-/// Whether two answers are the same, but for the time between the two questions.
+/// Returns `true` if two answers are equal, except for the time between the two queries.
 fn same(memory: &Answer, shared: &Answer) -> bool {
     const WHILE_IT_RUNS: Duration = Duration::from_secs(600);
     let is_near = |a: Duration, b: Duration| a.abs_diff(b) < WHILE_IT_RUNS;

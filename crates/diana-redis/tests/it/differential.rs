@@ -1,8 +1,8 @@
-//! Whatever is asked, the shared store answers as the one in process does: every field, to less than one tick of Redis.
+//! For any requests, the shared store answers as the one in process does: every field, to less than one tick of Redis.
 //!
-//! The conformance kit has few parameters and plays long scripts on each. Here the parameters are random as well, several
-//! limits stand in one request, and limits change on the way, to other parameters and to other algorithms. The stores are
-//! told the same time, in whole microseconds, and each gets back its own receipts.
+//! The conformance kit has few parameters and runs long scripts on each. In this test the parameters are random as
+//! well, a request may have several limits, and limits change on the way, to other parameters and to other algorithms.
+//! Both stores get the same time, in whole microseconds, and their own receipts.
 
 mod limits;
 mod script;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_micros(1);
-/// Permits are out for longer than any script takes: that leases end, only the shared store knows.
+/// Permits are held for longer than any script takes: only the shared store has expiring leases.
 const YEARS: Duration = Duration::from_secs(50 * 365 * 86_400);
 
 const NAMES: [&[u8]; KEYS] = [b"a", b"b", b"c"];
 
-/// A thousand random scripts, or as many as `PROPTEST_CASES` says. Returns how often the deny cache answered.
+/// Runs a thousand random scripts, or `PROPTEST_CASES`. Returns how often the deny cache answered.
 fn play(options: fn(Options) -> Options) -> u64 {
     let redis = RedisServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -38,7 +38,7 @@ fn play(options: fn(Options) -> Options) -> u64 {
     let played = TestRunner::new(config).run(&scripts(), |script| {
         runtime.block_on(async {
             let prefix = format!("script-{}", next.fetch_add(1, Ordering::Relaxed));
-            // What is answered without Redis would prove nothing.
+            // An answer without Redis would prove nothing.
             let options = options(Options::default().prefix(prefix)).when_down(WhenDown::Deny);
             let options = options.times(Times::OfCaller).permits_for(YEARS).timeout(Duration::from_secs(10));
             let shared = healthy_store(&redis.url(), options).await;
@@ -65,7 +65,7 @@ fn memory_and_redis_answer_alike_by_default() {
     assert!(remembered > 100, "only {remembered} denials were remembered");
 }
 
-/// A receipt from before the changes may fit the state again, which then differs from that of a new key.
+/// A receipt from before the changes may match the state again, which then differs from that of a new key.
 #[tokio::test]
 async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
     let redis = RedisServer::start().unwrap();
@@ -95,27 +95,27 @@ async fn a_rate_that_changes_and_changes_back_within_a_microsecond() {
     }
 }
 
-/// Both stores, which have been asked the same.
+/// Both stores, after the same requests.
 struct Both<'a> {
     shared: RedisStore,
     memory: MemoryStore,
     script: &'a Script,
     limits: Vec<Current>,
     now: Timestamp,
-    /// What the last answer told to wait.
+    /// The wait that the last answer returned.
     told: Duration,
     decided: Vec<Decided>,
 }
 
-/// A limit as it is now.
+/// The current version of a limit.
 struct Current {
     kind: Kind,
     limit: Limit,
-    /// How its keys came to it.
+    /// How its keys were migrated to it.
     carried: Carried,
 }
 
-/// A request that may be given back.
+/// A request that may be refunded.
 struct Decided {
     places: Vec<Place>,
     memory: Decision,
@@ -167,7 +167,7 @@ impl<'a> Both<'a> {
         self.look_at_all().await
     }
 
-    /// To the next whole microsecond; not further than a year, so that the clock does not run out.
+    /// To the next whole microsecond; at most a year, so that the clock does not overflow.
     fn wait_as_told(&mut self, more: i64) {
         let micros = u64::try_from(self.told.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX);
         let micros = micros.min(365 * 86_400 * 1_000_000).saturating_add_signed(more);
@@ -185,7 +185,7 @@ impl<'a> Both<'a> {
             (_, Some(wait)) if !wait.is_zero() => wait,
             _ => answer.status.reset,
         };
-        // Denials too: to give one back gives nothing.
+        // Denials too: their refund has no effect.
         self.decided.push(Decided { places: places.to_vec(), memory, shared });
         Ok(())
     }
@@ -201,8 +201,8 @@ impl<'a> Both<'a> {
         let limit = &self.limits[place.limit].limit;
         self.memory.reset(limit, NAMES[place.key], self.now).await.unwrap();
         self.shared.reset(limit, NAMES[place.key], self.now).await.unwrap();
-        // What a receipt is worth after a reset is each store's own: one that keeps a count of what is in flight takes it,
-        // one that knows each permit by name does not.
+        // Whether a receipt is valid after a reset depends on the store: one that counts held permits accepts it, one
+        // that knows each permit by name does not.
         self.drop_receipts(|other| (other.limit, other.key) == (place.limit, place.key));
         self.look_at_all().await
     }
@@ -214,22 +214,22 @@ impl<'a> Both<'a> {
         if carried == Carried::Otherwise || (carried, *before) == (Carried::Rounded, Carried::Rounded) {
             return Ok(());
         }
-        // A refund of what was carried over with rounding rounds once more, to more than a tick together.
+        // A refund after a migration with rounding rounds again, to more than a tick in total.
         let keeps_receipts = to.keeps_receipts_of(kind) && carried != Carried::Rounded;
         self.limits[change.limit] = Current { kind: to.clone(), limit: to.changed(limit), carried };
         if !keeps_receipts {
             self.drop_receipts(|place| place.limit == change.limit);
         }
-        // Stores may carry a key over at once, or when it is next asked for: now both are the same.
+        // Stores may migrate a key at once, or at its next use: after this both are the same.
         self.look_at_all().await
     }
 
-    /// Forgets the requests that asked for what is meant.
+    /// Removes the requests with an ask for which `is_meant`.
     fn drop_receipts(&mut self, is_meant: impl Fn(&Place) -> bool) {
         self.decided.retain(|decided| !decided.places.iter().any(&is_meant));
     }
 
-    /// Looks where each key of each limit stands, which changes nothing.
+    /// Compares the status of each key of each limit, without an effect.
     async fn look_at_all(&self) -> Result<(), TestCaseError> {
         for limit in 0..self.limits.len() {
             for key in 0..KEYS {
@@ -268,7 +268,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// Whether two answers are the same. What a receipt is marked with is each store's own.
+/// Returns `true` if two answers are equal. The mark of a receipt is specific to each store.
 fn same(memory: &Answer, shared: &Answer) -> bool {
     let is_near = |a: Duration, b: Duration| a.abs_diff(b) < TICK;
     let outcomes = match (memory.outcome, shared.outcome) {

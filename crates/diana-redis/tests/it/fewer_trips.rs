@@ -1,4 +1,4 @@
-//! What is answered without asking Redis, and that it can be switched off.
+//! Which requests are answered without a round trip to Redis, and that this can be switched off.
 
 use crate::support::{ask, ask_for, bucket, granted, store, until, warm};
 use diana_core::{
@@ -14,7 +14,7 @@ fn options() -> Options {
     Options::default().timeout(Duration::from_secs(2))
 }
 
-/// How many commands `asked` took.
+/// Returns how many commands `asked` took.
 async fn commands(store: &RedisStore, asked: impl Future) -> u64 {
     let before = store.link().commands;
     asked.await;
@@ -28,12 +28,12 @@ async fn a_refusal_is_remembered_for_as_much_and_more() {
     let remembered = store.link().saved_by_deny_cache;
     let limit = bucket("hourly", "5/h");
     assert!(ask_for(&store, &limit, "x", 3).await.is_granted());
-    // Not even the first refusal needs to ask: a grant tells as well that as much again is not there.
+    // Not even the first denial needs a round trip: a grant also shows that the same cost is not available again.
     let asked = async {
         for cost in [3, 4, 100] {
             let denied = ask_for(&store, &limit, "x", cost).await;
             match (cost, denied.retry().unwrap()) {
-                // One permit, or two, have to come back; more than there can ever be are never there.
+                // One permit, or two, have to be refilled; a cost above the capacity is never available.
                 (3, Retry::After(after)) => assert!(after > Duration::from_secs(600), "{after:?}"),
                 (4, Retry::After(after)) => assert!(after > Duration::from_secs(1_300), "{after:?}"),
                 (100, retry) => assert_eq!(retry, Retry::Never),
@@ -44,7 +44,7 @@ async fn a_refusal_is_remembered_for_as_much_and_more() {
     };
     assert_eq!(commands(&store, asked).await, 0);
     assert_eq!(store.link().saved_by_deny_cache - remembered, 3);
-    // Less may still be there, and others are not meant.
+    // A lower cost may still be available, and other keys are not affected.
     assert!(ask_for(&store, &limit, "x", 2).await.is_granted());
     assert!(ask_for(&store, &limit, "y", 3).await.is_granted());
     assert!(ask_for(&store, &bucket("other", "5/h"), "x", 3).await.is_granted());
@@ -121,7 +121,7 @@ async fn what_another_instance_gives_back_is_heard_of() {
     }
 }
 
-/// Others went on denying what a lease that was given back had freed.
+/// Regression: other instances continued to deny after a returned lease had freed permits.
 #[tokio::test]
 async fn a_lease_that_is_given_back_is_heard_of() {
     let redis = RedisServer::start().unwrap();
@@ -146,7 +146,7 @@ async fn a_lease_that_is_given_back_is_heard_of() {
     }
 }
 
-/// Counts how often it is told of resets.
+/// Counts the notifications of resets.
 #[derive(Default)]
 struct Told(AtomicU64);
 
@@ -164,7 +164,7 @@ async fn who_wants_to_hear_of_resets_does_also_if_nothing_is_remembered() {
     let told = Arc::new(Told::default());
     let listener: Weak<Told> = Arc::downgrade(&told);
     here.on_reset(listener);
-    // Once when it begins to listen: there may have been some before.
+    // Once when the subscription starts: resets may have been missed before.
     let heard = || told.0.load(Ordering::Relaxed);
     until(Duration::from_secs(10), "it listens", || heard() == 1).await;
     let limit = bucket("hourly", "1/h");
@@ -192,14 +192,14 @@ async fn requests_of_one_moment_travel_together_unless_that_is_off() {
         }
         let (sent, saved) = (store.link().commands - before, store.link().saved_by_batching);
         match batching {
-            // A script that Redis does not know yet is sent twice.
+            // A script that Redis has not cached yet is sent twice.
             Batching::On => assert!(sent < 50 && sent + saved >= 200, "{sent} commands, {saved} saved"),
             Batching::Off => assert_eq!((sent, saved), (200, 0)),
         }
     }
 }
 
-/// Asks all the time, until `asks` were granted from leases.
+/// Repeats requests until `asks` were granted from leases.
 async fn use_leases(store: &RedisStore, limit: &Limit, asks: u64) -> u64 {
     let mut granted = 0;
     while store.link().saved_by_leases < asks {
@@ -221,7 +221,7 @@ async fn windows_and_totals_lease_what_is_left_and_never_more() {
         let plain = store(&redis.url(), options()).await;
         let used = use_leases(&leasing, &limit, 150).await;
         assert!(leasing.link().commands < used / 2, "{:?}", leasing.link());
-        // What is held on lease comes back, and no more than the limit is there in all.
+        // Leased permits are returned, and the total does not exceed the limit.
         leasing.close().await;
         let rest = granted(&plain, &limit, "x", 1_100).await as u64;
         assert_eq!(used + rest, 1_000, "{}", limit.name());
@@ -253,7 +253,7 @@ async fn a_key_that_nobody_asks_for_gives_its_leases_back() {
     let limit = bucket("idle", "1/h burst 100");
     let used = use_leases(&leasing, &limit, 5).await;
     assert!(leasing.link().leased > 0);
-    // What was not spent is there again for others; all of it would be gone if the lease had just ended.
+    // Unspent permits are available to others again; all of them would be lost if the lease had only expired.
     let (mut rest, began) = (0, SystemClock.now());
     while used + rest < 100 {
         rest += u64::from(ask(&plain, &limit, "x").await.is_granted());

@@ -1,4 +1,4 @@
-//! What is refused without asking: of a flood, all of it.
+//! A flood is denied entirely from the deny cache, without a round trip.
 
 use crate::support::{ask, bucket, granted};
 use diana_core::{Ask, Clock, MaxWait, Store, SystemClock};

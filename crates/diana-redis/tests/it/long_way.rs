@@ -1,4 +1,4 @@
-//! Over a long way to Redis, also many requests at once are decided by Redis, and say nothing against it.
+//! With a high latency to Redis, many concurrent requests are decided by Redis too, and it does not count as down.
 
 #![allow(clippy::disallowed_methods, reason = "the way is a real one, and takes real time")]
 
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// A way to `port` that takes so long in each direction, however much is on it; what it leads from. (The proxy of the other
-/// tests carries one chunk after the other, so that more bytes take longer.)
+/// Creates a connection to `port` with this latency in each direction, whatever the amount of data. Returns its URL.
+/// (The proxy of the other tests forwards one chunk after the other, so that more bytes take longer.)
 fn long_way(port: u16, each_way: Duration) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
@@ -30,7 +30,7 @@ fn long_way(port: u16, each_way: Duration) -> String {
     url
 }
 
-/// Carries bytes one way until there are no more.
+/// Forwards bytes in one direction until the end of the stream.
 fn carry(mut from: TcpStream, mut to: TcpStream, each_way: Duration) {
     let (sender, on_the_way) = mpsc::channel::<(Instant, Vec<u8>)>();
     std::thread::spawn(move || {
@@ -50,7 +50,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, each_way: Duration) {
     });
 }
 
-/// A store over a long way, whose Redis knows all scripts: that of one request, and that of many.
+/// Returns a store with a high latency, whose Redis has cached all scripts: that of one request, and that of many.
 async fn far_store(redis: &RedisServer, each_way: Duration) -> RedisStore {
     let options = Options::default().when_down(WhenDown::Allow).batching(Batching::On);
     let near = healthy_store(&redis.url(), options.clone().timeout(PATIENT * 4)).await;
@@ -58,7 +58,7 @@ async fn far_store(redis: &RedisServer, each_way: Duration) -> RedisStore {
     healthy_store(&long_way(redis.port(), each_way), options.timeout(TIMEOUT)).await
 }
 
-/// How many of so many requests at once are granted.
+/// Returns how many of this many concurrent requests are granted.
 async fn granted_at_once(store: &RedisStore, limit: &Limit, key: &'static str, requests: usize) -> usize {
     let asking = (0..requests).map(|_| {
         let (store, limit) = (store.clone(), limit.clone());
@@ -87,7 +87,7 @@ async fn many_at_once_are_decided_by_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_waited_for_others_say_nothing_against_redis() {
     let redis = RedisServer::start().unwrap();
-    // More than half of the time-out: who has waited for as long can't be answered in time.
+    // More than half of the timeout: a request that has waited for as long can't be answered in time.
     let store = far_store(&redis, Duration::from_millis(30)).await;
     let limit = bucket("plenty", "1000000/h");
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! What no waiting would mend is an error at the start, which says what to do and shows no password.
+//! Permanent problems are errors at startup, which contain a fix and no password.
 
 use crate::support::*;
 use diana_core::{Clock, SystemClock};
@@ -97,7 +97,7 @@ async fn a_wrong_password_of_a_cluster() {
     }
 }
 
-/// A server that knows enough of the protocol to say which version it is, and is silent once it has answered `answers`.
+/// A server that knows enough of the protocol to report its version, and is silent after `answers` answers.
 fn pretend(version: &'static str, answers: usize) -> Port {
     let port = Port::claim().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", port.number())).unwrap();

@@ -1,4 +1,4 @@
-//! Faults that were found, each as a test that failed before.
+//! Bugs that were found, each as a test that failed before the fix.
 
 use crate::support::{ask, ask_for, bucket, granted, store, until};
 use diana_core::{Ask, Clock, Concurrency, Cost, FixedWindow, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
@@ -15,7 +15,7 @@ fn now() -> Timestamp {
     SystemClock.now()
 }
 
-/// Asks until some permits are on lease.
+/// Repeats requests until some permits are leased.
 async fn until_leased(store: &RedisStore, limit: &Limit) -> u64 {
     let mut used = 0;
     for _ in 0..2_000 {
@@ -28,7 +28,7 @@ async fn until_leased(store: &RedisStore, limit: &Limit) -> u64 {
     panic!("no lease: {:?}", store.link());
 }
 
-/// All that can be had at once.
+/// Takes all available permits.
 async fn all_of(store: &RedisStore, limit: &Limit) -> u64 {
     let mut all = 0;
     while ask(store, limit, "x").await.is_granted() {
@@ -50,7 +50,7 @@ async fn a_block_from_before_a_reset_is_not_given_back_to_what_comes_after() {
         until_leased(&b, &limit).await;
         a.reset(&limit, b"x", now()).await.unwrap();
         assert_eq!(granted(&a, &limit, "x", 60).await, 60);
-        // Whatever b gives back, it is not of this count.
+        // Whatever b returns, it does not belong to this count.
         b.close().await;
         assert_eq!(all_of(&a, &limit).await, 40, "{}", limit.name());
     }
@@ -92,7 +92,7 @@ async fn a_reset_takes_what_others_hold_on_lease_along() {
 #[tokio::test]
 async fn a_lease_stays_out_when_the_limit_changes() {
     let redis = RedisServer::start().unwrap();
-    // On a machine that is held up for long the lease is over before it was looked at; then it is tried again.
+    // If the machine stalls, the lease ends before it is checked; then the test is retried.
     for attempt in 0..10 {
         let (limit, other) = (format!("bucket {attempt}"), format!("bucket {attempt}"));
         let (limit, other) = (bucket(&limit, "200/s burst 100"), bucket(&other, "200/s burst 99"));
@@ -102,7 +102,7 @@ async fn a_lease_stays_out_when_the_limit_changes() {
         until_leased(&b, &limit).await;
         let leased = b.link().leased;
         assert!(ask(&a, &other, "x").await.is_granted());
-        // Were it in the moment, it would be gone by now, while b still holds it.
+        // If it were part of the stored time, it would be refilled by now, while b still has it.
         tokio::time::sleep(Duration::from_millis(450)).await;
         let too_much = ask_for(&a, &other, "x", 99 - leased + 2).await.is_granted();
         let just_enough = ask_for(&a, &other, "x", 99 - leased - 1).await.is_granted();
@@ -124,12 +124,12 @@ async fn a_receipt_is_worth_the_same_while_others_hold_leases() {
     let decision = a.decide(&asks, now(), MaxWait::NONE).await.unwrap();
     assert!(decision.is_granted());
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // Time has given it back already, and what is used now is others'.
+    // Time has refilled it already, and the permits in use are other requests'.
     assert!(ask_for(&a, &limit, "x", 30).await.is_granted());
     let before = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status.remaining;
     a.refund(&asks, &decision, now()).await.unwrap();
     let after = a.peek(&asks, now(), MaxWait::NONE).await.unwrap().answers()[0].status.remaining;
-    // Some come back by themselves between the two looks; a refund that counts would be ten.
+    // Some are refilled between the two peeks; an effective refund would be ten.
     assert!(after <= before + 6, "{before} before the refund, {after} after");
 }
 

@@ -1,4 +1,5 @@
-//! A permit that is released can be had by the same process at once, whatever the release and the next question do on the way.
+//! A released permit is available to the same process at once, in whatever order the release and the next query reach
+//! Redis.
 
 use crate::support::*;
 use diana_core::{Ask, Clock, Concurrency, Limit, MaxWait, Store, SystemClock};
@@ -9,12 +10,12 @@ use std::time::Duration;
 
 const TIMES: usize = 300;
 
-/// Far longer than any release takes, so that one that is lost is not taken for one that came in time.
+/// Far longer than any release takes, so that a lost release is not mistaken for an expiry.
 fn options() -> Options {
     Options::default().timeout(Duration::from_secs(20)).permits_for(Duration::from_secs(3_600))
 }
 
-/// Takes the only permit and begins to release it, again and again, without ever waiting for the release.
+/// Takes the only permit and starts to release it, repeatedly, without ever waiting for the release.
 async fn one_after_the_other(store: &Arc<RedisStore>, between: impl Fn(usize)) {
     let limit = Limit::new("one", Concurrency::new(1).unwrap());
     let asks = [Ask::one(&limit, "x")];
@@ -33,7 +34,7 @@ async fn the_next_question_of_this_process_finds_the_permit() {
     one_after_the_other(&store, |_| ()).await;
 }
 
-/// A release whose script Redis has forgotten must be sent twice, and so comes after the question.
+/// A release whose script Redis has not cached must be sent twice, and so arrives after the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn also_if_the_release_is_overtaken() {
     let redis = RedisServer::start().unwrap();
@@ -43,7 +44,7 @@ async fn also_if_the_release_is_overtaken() {
     one_after_the_other(&store, |nth| {
         if nth % 10 == 0 {
             redis.cli(&["SCRIPT", "FLUSH"]).unwrap();
-            // By this Redis knows the script that takes, and not the one that releases.
+            // Now Redis has cached the script that takes, and not the one that releases.
             assert!(tokio::task::block_in_place(|| runtime.block_on(ask(&store, &other, "y"))).is_granted());
         }
     })
@@ -110,7 +111,7 @@ async fn what_could_not_be_released_is_released_when_redis_is_back() {
     assert!(ask(&store, &limit, "x").await.is_granted());
 }
 
-/// A take whose answer came too late held its permit for as long as permits are held.
+/// Regression: a take whose answer was late held its permit until it expired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_taken_by_a_call_that_timed_out_is_released() {
     let redis = RedisServer::start().unwrap();
@@ -122,7 +123,7 @@ async fn what_was_taken_by_a_call_that_timed_out_is_released() {
     let asks = [Ask::one(&limit, "x")];
     let first = ask(&store, &limit, "x").await;
     store.refund(&asks, &first, SystemClock.now()).await.unwrap();
-    // It comes to Redis before the deadline, and the answer here after it.
+    // It reaches Redis before the deadline, and the answer arrives after it.
     proxy.delay(timeout * 3 / 5).unwrap();
     let local = ask(&store, &limit, "x").await;
     assert!(store.is_fallback(&local));
@@ -133,7 +134,7 @@ async fn what_was_taken_by_a_call_that_timed_out_is_released() {
     assert!(ask(&store, &limit, "x").await.is_granted());
 }
 
-/// So did the permits of a request across slots, of which one part was granted and the other came too late.
+/// Regression: so did the permits of a request across slots, of which one part was granted and the other was late.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_taken_across_slots_is_released_also_if_redis_goes_away() {
     let (redis, proxy) = one_node_cluster();
@@ -145,7 +146,7 @@ async fn what_was_taken_across_slots_is_released_also_if_redis_goes_away() {
     let first = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(first.is_granted());
     store.refund(&asks, &first, SystemClock.now()).await.unwrap();
-    // Both come to Redis before the deadline, and the second answer here after it.
+    // Both reach Redis before the deadline, and the second answer arrives after it.
     proxy.delay(timeout * 26 / 100).unwrap();
     let local = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(store.is_fallback(&local));

@@ -1,4 +1,4 @@
-//! A Redis that is told to forget its scripts is sent them again, and no request notices.
+//! After SCRIPT FLUSH the scripts are sent again, and no request is affected.
 
 use crate::support::*;
 use diana_redis::{Batching, Options, WhenDown};
@@ -25,7 +25,7 @@ async fn under_load(batching: Batching) {
     let redis = RedisServer::start().unwrap();
     let options = Options::default().timeout(PATIENT * 8).when_down(WhenDown::Deny).batching(batching);
     let store = healthy_store(&redis.url(), options).await;
-    // Few come back meanwhile: what is left tells how many were charged.
+    // Few permits are refilled meanwhile: the remaining ones show how many were charged.
     let limit = bucket("plenty", "1000/day burst 1000000");
     let stop = Arc::new(AtomicBool::new(false));
     let tasks = (0..50).map(|_| {
@@ -48,7 +48,7 @@ async fn under_load(batching: Batching) {
     for task in tasks {
         asked += task.await.unwrap();
     }
-    // Each was charged once: none was decided here, and none twice.
+    // Each request was charged once: none was decided locally, and none twice.
     assert_eq!(left(&store, &limit, "x").await, 1_000_000 - asked);
     assert!(is_healthy(&store));
 }

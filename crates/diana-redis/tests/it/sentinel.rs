@@ -1,4 +1,4 @@
-//! Under sentinels: when the master dies, requests are answered as `when_down` says until the new one is found.
+//! Under sentinels: when the master fails, requests are answered according to `when_down` until the new one is found.
 
 use crate::support::*;
 use diana_core::{Clock, SystemClock};
@@ -24,9 +24,9 @@ async fn the_new_master_is_found_and_the_limit_holds() {
     assert_ne!(old, new);
     let failed_over = SystemClock.now().since(killed_at);
     measured("failover took, healthy after", (failed_over, until_healthy(&store).await));
-    // The replica knew of the four, or of some of them, and the ten that were granted without it are charged.
+    // The replica had the four grants, or some of them, and the ten local grants are charged.
     assert_eq!(granted(&store, &limit, "x", 30).await, 0);
-    // A key of which it knew nothing is as good as new.
+    // A key that it did not have is new.
     assert_eq!(granted(&store, &limit, "y", 30).await, 10);
     assert!(is_healthy(&store));
 }

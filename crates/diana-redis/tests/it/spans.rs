@@ -1,4 +1,4 @@
-//! Never more than the limit in any span, over all instances, with everything on that spares trips.
+//! Never more than the limit in any span, over all instances, with all options that save round trips.
 
 use crate::support::{ask, ask_for, bucket, store};
 use diana_core::{Ask, Clock, Cost, FixedWindow, Limit, MaxWait, Quota, Store, SystemClock, Timestamp};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A grant: some time from when it was asked for to when the answer was there.
+/// A grant: at an unknown time between its request and its answer.
 #[derive(Clone, Copy)]
 struct Grant {
     asked: Timestamp,
@@ -17,17 +17,17 @@ struct Grant {
     cost: u64,
 }
 
-/// The most by which what was surely granted within a span exceeds `burst + rate × span`, over all spans.
+/// Returns the maximum by which the certain grants within a span exceed `burst + rate × span`, over all spans.
 ///
-/// For every pair of a beginning and an end: those that were asked for no earlier than the beginning and answered no
-/// later than the end were granted in between, however long they took.
+/// For every pair of a beginning and an end: grants that were requested no earlier than the beginning and answered no
+/// later than the end happened in between, however long they took.
 fn worst_excess(mut grants: Vec<Grant>, burst: f64, rate: f64) -> f64 {
     grants.sort_by_key(|grant| grant.answered);
     let mut begins = grants.iter().map(|grant| grant.asked).collect::<Vec<_>>();
     begins.sort();
     begins.dedup();
     let mut worst = f64::MIN;
-    // Every beginning would take long; every third is enough to catch what lasts.
+    // Every beginning would take long; every third is enough to detect a persistent excess.
     for begin in begins.iter().step_by(3) {
         let mut count = 0.0;
         for grant in grants.iter().filter(|grant| grant.asked >= *begin) {
@@ -39,9 +39,9 @@ fn worst_excess(mut grants: Vec<Grant>, burst: f64, rate: f64) -> f64 {
     worst
 }
 
-/// The most that was surely granted within one window of `length` on the clock.
+/// Returns the maximum number of certain grants within one window of `length` on the clock.
 fn fullest_window(grants: &[Grant], length: Duration) -> u64 {
-    // Our clock and Redis's are the same one, read in two places: a moment at either end is left out.
+    // This process and Redis read the same clock at different times: a margin at either end is excluded.
     const MOMENT: Duration = Duration::from_millis(2);
     let length = u64::try_from(length.as_nanos()).unwrap();
     let window = |time: Timestamp| time.as_nanos() / length;
@@ -55,7 +55,7 @@ fn fullest_window(grants: &[Grant], length: Duration) -> u64 {
     windows.into_values().max().unwrap_or(0)
 }
 
-/// Eight instances ask for three seconds; what each key was granted.
+/// Eight instances send requests for three seconds. Returns the grants of each key.
 async fn hammer(leases: Leases, limit: Limit) -> Vec<(&'static str, Vec<Grant>)> {
     const INSTANCES: usize = 8;
     let keys = MIXED;
@@ -105,8 +105,7 @@ async fn hammer(leases: Leases, limit: Limit) -> Vec<(&'static str, Vec<Grant>)>
     keys.iter().enumerate().map(|(index, (key, _))| (*key, of_key(index))).collect()
 }
 
-/// No span of any key has more than the bucket allows, and it is used: half of what there is, where it is asked for all
-/// the time.
+/// No span of any key exceeds the bucket, and it is used: at least half of it, with continuous requests.
 async fn holds_in_every_span(leases: Leases) {
     for (key, grants) in hammer(leases, bucket("hot", "2000/s burst 300")).await {
         let granted = grants.iter().map(|grant| grant.cost).sum::<u64>();
@@ -116,7 +115,7 @@ async fn holds_in_every_span(leases: Leases) {
     }
 }
 
-/// No window has more than its limit, and those of a busy key are full.
+/// No window exceeds its limit, and those of a busy key are full.
 async fn holds_in_every_window(leases: Leases) {
     let window = FixedWindow::new("500/300ms".parse::<Quota>().unwrap());
     for (key, grants) in hammer(leases, Limit::new("window", window)).await {
@@ -154,7 +153,7 @@ async fn a_lease_that_is_held_while_the_bucket_refills_gives_no_more_than_the_bu
     let redis = RedisServer::start().unwrap();
     let options = || Options::default().timeout(Duration::from_secs(2));
     let other = store(&redis.url(), options()).await;
-    // On a machine that is held up for long the lease is over before it was looked at; then it is tried again.
+    // If the machine stalls, the lease ends before it is checked; then the test is retried.
     for attempt in 0..10 {
         let holder = store(&redis.url(), options().leases(Leases::Of(40))).await;
         // Full again half a second after the lease; the lease lasts twice as long.
@@ -168,7 +167,7 @@ async fn a_lease_that_is_held_while_the_bucket_refills_gives_no_more_than_the_bu
         let leased = holder.link().leased;
         assert!(leased >= 30, "{leased}");
         tokio::time::sleep(Duration::from_millis(350)).await;
-        // All that others can have at once, and then all that is on lease.
+        // All permits that other instances can take at once, and then all leased ones.
         let others = 100 - leased;
         let too_much = ask_for(&other, &limit, "x", others + 2).await.is_granted();
         let just_enough = ask_for(&other, &limit, "x", others - 1).await.is_granted();

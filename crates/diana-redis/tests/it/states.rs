@@ -1,4 +1,4 @@
-//! What is on Redis: how it is called, when it expires, and what happens to it when clocks or configurations differ.
+//! The states on Redis: their names, their expiry, and what happens if clocks or configurations differ.
 
 use crate::support::{ask, ask_for, bucket, granted, store};
 use diana_core::{
@@ -12,7 +12,7 @@ use diana_redis::{DenyCache, Options, RedisStore, WhenDown};
 use diana_testing::RedisServer;
 use std::time::Duration;
 
-/// A store that always asks, and denies if it can't.
+/// Returns a store that always queries Redis, and denies if it can't.
 async fn plain(redis: &RedisServer) -> RedisStore {
     let options = Options::default().timeout(Duration::from_secs(2)).when_down(WhenDown::Deny);
     store(&redis.url(), options.deny_cache(DenyCache::Off)).await
@@ -22,7 +22,7 @@ fn quota(text: &str) -> Quota {
     text.parse().unwrap()
 }
 
-/// A limit of every kind, and for how long a key of it is there after one grant: from, to.
+/// Returns a limit of every kind, and the minimum and maximum time to live of its key after one grant.
 fn every_kind() -> Vec<(Limit, Duration, Duration)> {
     let ms = Duration::from_millis;
     let log = SlidingLog::several([quota("9/2s"), quota("9/5s")]).unwrap();
@@ -61,11 +61,11 @@ async fn every_key_expires_when_it_is_as_good_as_new_but_totals() {
         let before = SystemClock.now();
         assert!(ask(&store, &limit, "x").await.is_granted());
         let left = expiry(limit.name());
-        // `redis-cli` takes its time, so a key may have a little less by now.
+        // `redis-cli` is slow, so a key may have a little less by now.
         let passed = i64::try_from(SystemClock.now().since(before).as_millis()).unwrap() + 1;
         let (least, most) = (i64::try_from(least.as_millis()).unwrap(), i64::try_from(most.as_millis()).unwrap());
         assert!((least - passed..=most).contains(&left), "{}: {left} ms, not {least} to {most}", limit.name());
-        // Neither a denial nor a refund nor a charge leaves one without.
+        // Neither a denial nor a refund nor a charge removes the expiry.
         let asks = [Ask::one(&limit, "x")];
         let second = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
         let _ = ask_for(&store, &limit, "x", 1_000).await;
@@ -99,7 +99,7 @@ async fn the_limits_of_one_key_are_decided_in_one_call_all_or_nothing() {
     let asks = limits.iter().map(|limit| Ask::one(limit, "x")).collect::<Vec<_>>();
     assert!(store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap().is_granted());
     let before = store.link().commands;
-    // The interval is not over, and two would have to wait, so none of them is charged.
+    // The interval has not passed, and two requests would have to wait, so none of them is charged.
     let denied = store.decide(&asks, SystemClock.now(), MaxWait::NONE).await.unwrap();
     assert!(!denied.is_granted());
     assert_eq!(denied.answers().len(), limits.len());
@@ -110,7 +110,7 @@ async fn the_limits_of_one_key_are_decided_in_one_call_all_or_nothing() {
     assert_eq!(denied.answers()[places].status.remaining, 8);
 }
 
-/// The states of keys that were used up by a clock that was an hour ahead, and is put back.
+/// The states of keys that were used up when the clock was an hour ahead, before it was set back.
 #[tokio::test]
 async fn a_clock_that_was_put_back_freezes_no_key() {
     let redis = RedisServer::start().unwrap();
@@ -145,16 +145,16 @@ async fn a_clock_that_was_put_back_freezes_no_key() {
 #[tokio::test]
 async fn of_two_numbered_configurations_the_newer_counts_for_both() {
     let redis = RedisServer::start().unwrap();
-    // The old one starts later, as one that is restarted in the middle of a roll-out does.
+    // The old one starts later, like one that is restarted during a roll-out.
     let (new, old) = (plain(&redis).await, plain(&redis).await);
     new.configure(8);
     old.configure(7);
     let generous = bucket("same", "1/h burst 100");
     assert_eq!(granted(&old, &generous, "x", 50).await, 50);
-    // A new configuration comes to one gateway first.
+    // One gateway gets a new configuration first.
     let strict = bucket("same", "1/h burst 10");
     assert!(!ask(&new, &strict, "x").await.is_granted());
-    // Were each to carry the key over to its own, back and forth, the old one would have 90 again each time.
+    // If each migrated the key to its own parameters, back and forth, the old one would have 90 again each time.
     assert_eq!(granted(&old, &generous, "x", 50).await, 0);
     assert!(!ask(&new, &strict, "x").await.is_granted());
     let status = ask(&old, &generous, "y").await.answers()[0].status;
@@ -169,7 +169,7 @@ async fn without_numbers_each_goes_by_its_own_configuration() {
     let (strict, generous) = (bucket("same", "5/h"), bucket("same", "1000/h"));
     assert_eq!(granted(&strict_one, &strict, "alice", 3).await, 3);
     assert!(ask(&restarted, &generous, "alice").await.is_granted());
-    // However late an old gateway starts, the new one stays as strict as it was told to be.
+    // However late an old gateway starts, the new one stays as strict as configured.
     assert!(granted(&strict_one, &strict, "alice", 50).await <= 2);
     assert_eq!(granted(&strict_one, &strict, "bob", 50).await, 5);
 }

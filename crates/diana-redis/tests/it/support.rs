@@ -1,27 +1,27 @@
-//! What the tests of the shared store have in common.
+//! Helpers for the tests of the shared store.
 
 use diana_core::{Ask, Clock, Cost, Decision, Limit, MaxWait, Quota, Store, SystemClock, TokenBucket};
 use diana_redis::{Health, Options, RedisStore};
 use diana_testing::{Proxy, RedisServer};
 use std::time::Duration;
 
-/// A token bucket of this quota, under this name.
+/// Returns a token bucket with this name and quota.
 pub(crate) fn bucket(name: &str, quota: &str) -> Limit {
     Limit::new(name, TokenBucket::new(quota.parse::<Quota>().unwrap()))
 }
 
-/// One permit of `limit` for `key`, now.
+/// Takes one permit of `limit` for `key`, now.
 pub(crate) async fn ask(store: &RedisStore, limit: &Limit, key: &str) -> Decision {
     store.decide(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap()
 }
 
-/// `cost` permits of `limit` for `key`, now.
+/// Takes `cost` permits of `limit` for `key`, now.
 pub(crate) async fn ask_for(store: &RedisStore, limit: &Limit, key: &str, cost: u64) -> Decision {
     let ask = [Ask::new(limit, key, Cost::new(cost).unwrap())];
     store.decide(&ask, SystemClock.now(), MaxWait::NONE).await.unwrap()
 }
 
-/// How many of `asks` requests for one permit are granted.
+/// Returns how many of `asks` requests for one permit are granted.
 pub(crate) async fn granted(store: &RedisStore, limit: &Limit, key: &str, asks: usize) -> usize {
     let mut granted = 0;
     for _ in 0..asks {
@@ -30,7 +30,7 @@ pub(crate) async fn granted(store: &RedisStore, limit: &Limit, key: &str, asks: 
     granted
 }
 
-/// A store on the Redis at `url`.
+/// Creates a store on the Redis at `url`.
 pub(crate) async fn store(url: &str, options: Options) -> RedisStore {
     RedisStore::connect(url, options).await.unwrap()
 }
@@ -39,7 +39,7 @@ pub(crate) fn is_healthy(store: &RedisStore) -> bool {
     store.link().health == Health::Healthy
 }
 
-/// Waits until `holds`, for as long as `most`; how long that took. A failure if it does not hold by then.
+/// Waits until `holds` returns `true`, at most for `most`. Returns how long that took; panics on a timeout.
 pub(crate) async fn until(most: Duration, what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let began = SystemClock.now();
     loop {
@@ -52,25 +52,25 @@ pub(crate) async fn until(most: Duration, what: &str, mut holds: impl FnMut() ->
     }
 }
 
-/// Longer than a healthy Redis takes, also on a busy machine; shorter than a test can wait for.
+/// Longer than a healthy Redis takes, also on a busy machine; short enough for a test to wait for.
 pub(crate) const PATIENT: Duration = Duration::from_millis(250);
 
-/// Far longer than Diana takes to see that Redis is away, or back.
+/// Far longer than Diana takes to detect that Redis is unreachable, or reachable again.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// A store whose link is well.
+/// Creates a store, and waits until its link is healthy.
 pub(crate) async fn healthy_store(url: &str, options: Options) -> RedisStore {
     let store = store(url, options).await;
     until_healthy(&store).await;
     store
 }
 
-/// Waits until the link is well; how long that took.
+/// Waits until the link is healthy. Returns how long that took.
 pub(crate) async fn until_healthy(store: &RedisStore) -> Duration {
     until(SOON, "healthy", || is_healthy(store)).await
 }
 
-/// Asks until the link is not well; how long that took.
+/// Repeats requests until the link is degraded. Returns how long that took.
 pub(crate) async fn until_degraded(store: &RedisStore, limit: &Limit) -> Duration {
     let began = SystemClock.now();
     while is_healthy(store) {
@@ -81,7 +81,7 @@ pub(crate) async fn until_degraded(store: &RedisStore, limit: &Limit) -> Duratio
     SystemClock.now().since(began)
 }
 
-/// Why the link is not well.
+/// Returns why the link is degraded.
 pub(crate) fn reason(store: &RedisStore) -> String {
     match store.link().health {
         Health::Degraded { reason, .. } => reason,
@@ -89,7 +89,7 @@ pub(crate) fn reason(store: &RedisStore) -> String {
     }
 }
 
-/// How many of 200 requests for one permit are granted while Redis is away, and none of them waits.
+/// Returns how many of 200 requests for one permit are granted while Redis is unreachable; none of them waits.
 pub(crate) async fn granted_without_waiting(store: &RedisStore, limit: &Limit, key: &str) -> usize {
     let before = store.link().waits;
     let granted = granted(store, limit, key, 200).await;
@@ -98,19 +98,20 @@ pub(crate) async fn granted_without_waiting(store: &RedisStore, limit: &Limit, k
     granted
 }
 
-/// What is left for `key`, as Redis says.
+/// Returns the remaining permits of `key`, from Redis.
 pub(crate) async fn left(store: &RedisStore, limit: &Limit, key: &str) -> u64 {
     let seen = store.peek(&[Ask::one(limit, key)], SystemClock.now(), MaxWait::NONE).await.unwrap();
     seen.answers()[0].status.remaining
 }
 
-/// A store that listens to what others give back, and whose script Redis knows: from here on it forgets nothing by itself. It has
-/// the default prefix.
+/// Returns a store that is subscribed to invalidations, and whose script Redis has cached: from then on its cache is
+/// not cleared by itself. It has the default prefix.
 pub(crate) async fn warm(redis: &RedisServer, options: Options) -> RedisStore {
     let store = store(&redis.url(), options).await;
     let (limit, mut heard, mut tries) = (bucket("warm", "1/h"), 0, 0);
     let _ = ask(&store, &limit, "anybody").await;
-    // It forgets all once when it begins to listen, and then what it hears of: the second time it has heard.
+    // It clears its cache once when the subscription starts, and then the keys of each message: at the second time it
+    // is subscribed.
     while heard < 2 {
         assert!(tries < 1_000, "nobody listens");
         tries += 1;
@@ -123,12 +124,12 @@ pub(crate) async fn warm(redis: &RedisServer, options: Options) -> RedisStore {
     store
 }
 
-/// Figures for people who read the output.
+/// Prints figures for readers of the output.
 pub(crate) fn measured(what: &str, figures: impl std::fmt::Debug) {
     eprintln!("measured: {what}: {figures:?}");
 }
 
-/// A cluster of one node, which clients reach through a proxy.
+/// Starts a cluster of one node, which clients reach through a proxy.
 pub(crate) fn one_node_cluster() -> (RedisServer, Proxy) {
     let redis = RedisServer::builder().arg("cluster-enabled", "yes").start().unwrap();
     let proxy = Proxy::to(redis.port()).unwrap();

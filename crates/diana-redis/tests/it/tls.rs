@@ -1,4 +1,4 @@
-//! `rediss://`: over TLS, with the certificates that the system trusts, or those that `SSL_CERT_FILE` names.
+//! `rediss://`: over TLS, with the system's trusted certificates, or those in `SSL_CERT_FILE`.
 
 use crate::support::*;
 use diana_redis::Options;
@@ -6,11 +6,11 @@ use diana_testing::{Port, RedisServer};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use std::process::Command;
 
-/// Where the inner test finds the port, and which of the two ways it is to go.
+/// The environment variables with the port and the expected result of the inner test.
 const PORT: &str = "DIANA_TEST_TLS_PORT";
 const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
 
-/// Runs [`inside`] in a process of its own, since what it trusts comes from the environment.
+/// Runs [`inside`] in a separate process, since its trusted certificates come from the environment.
 fn run_inside(port: u16, expected: &str, trusted: Option<&std::path::Path>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "tls::inside", "--include-ignored", "--nocapture"]);

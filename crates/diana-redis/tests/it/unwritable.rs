@@ -1,4 +1,4 @@
-//! A Redis that answers but can't be written to is away like one that is silent, and says why.
+//! A Redis that answers but can't be written to counts as down, and the reason is reported.
 
 use crate::support::*;
 use diana_redis::Options;
@@ -64,10 +64,10 @@ async fn a_password_that_changes_at_run_time_is_named_and_not_shown() {
     let store = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
     assert_eq!(granted(&store, &limit, "x", 4).await, 4);
     redis.cli(&["CONFIG", "SET", "requirepass", "second-secret"]).unwrap();
-    // A connection that is open stays open.
+    // An open connection stays open.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(is_healthy(&store));
-    // This one can't come back to say so.
+    // Closes the store's connection, which can't be reopened with the old password.
     let killed = std::process::Command::new("redis-cli")
         .env("REDISCLI_AUTH", "second-secret")
         .args(["-p", &redis.port().to_string(), "CLIENT", "KILL", "TYPE", "normal"])

@@ -1,4 +1,4 @@
-//! Diana's own algorithms, with their options.
+//! The built-in algorithms, with their options.
 
 use super::{AlgorithmOptions, Configured, invalid};
 use crate::document::node::Span;
@@ -15,7 +15,7 @@ use diana_core::{InitialPermits, SmoothBursty, SmoothWarmingUp, TokenBucket};
 use std::fmt::Display;
 use std::time::Duration;
 
-/// The words of `edge`.
+/// The values of `edge`.
 pub(crate) const EDGES: [&str; 3] = ["loose", "weighted", "strict"];
 /// The fields of `refill`.
 pub(crate) const REFILL: [&str; 2] = ["tokens", "every"];
@@ -33,7 +33,7 @@ pub(crate) fn register(registry: &mut Registry) {
     }
 }
 
-/// What each is, for editors.
+/// The descriptions, for editors.
 const DESCRIPTIONS: [(&str, &str); 7] = [
     ("token_bucket", "at most burst + rate × t in any time t; the burst may go at once"),
     ("leaky_bucket", "one by one at an even rate; `burst` may wait in line, and beyond it requests are refused"),
@@ -44,7 +44,7 @@ const DESCRIPTIONS: [(&str, &str); 7] = [
     ("smooth_warming_up", "as Guava's RateLimiter: evenly, and slower after a pause, for `warm_up`"),
 ];
 
-/// `refill: {every: 1min}` brings what the rate gives in a minute at once, rather than one by one.
+/// `refill: {every: 1min}` adds the tokens of a minute all at once, rather than one by one.
 fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(refill) = options.node("refill") else { return Some(Configured::new(TokenBucket::new(quota))) };
     let problems = options.problems();
@@ -57,14 +57,15 @@ fn token_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
     let every = every.filter(|_| !is_told)?;
     let tokens = refilled(quota, given.and(tokens.map(|tokens| (tokens, refill.span))), every, options)?;
     let bucket = told(Quota::new(tokens, every), options)?;
-    // A bucket that holds less than one refill would never reach its rate.
+    // A bucket that is smaller than one refill would never reach its rate.
     let says_burst = options.node("burst").is_some() || quota.burst() != quota.permits();
     let burst = if says_burst { quota.burst() } else { quota.burst().max(tokens) };
     let bucket = told(bucket.with_burst(burst), options)?;
     Some(Configured::new(RefillingBucket::new(bucket)))
 }
 
-/// How many tokens come at once, so that the rate is the limit's: as many as are given, if that is so, or what the rate gives.
+/// Returns the number of tokens of one refill, which must match the limit's rate: the configured number, or that of the
+/// rate.
 fn refilled(
     quota: Quota,
     given: Option<(u64, Span)>,
@@ -91,7 +92,7 @@ fn refilled(
 
 /// The burst of a leaky bucket is its queue.
 fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
-    // Unless somebody says otherwise, nobody stands in line: a quota's own burst is its count.
+    // By default there is no queue: a quota's own burst is its count.
     let queue = options.count("burst", 0).unwrap_or(0);
     let bucket = LeakyBucket::new(quota).queue(queue);
     let (delay, nodelay) = (options.count("delay", 0), options.flag("nodelay"));
@@ -107,7 +108,7 @@ fn leaky_bucket(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<
     }))
 }
 
-/// On the clock, from the first request on, or by the calendar of a time zone.
+/// The window is aligned to the clock, starts at the first request, or follows the calendar of a time zone.
 fn fixed_window(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option<Configured> {
     let Some(zone) = options.text("time_zone") else {
         let opens = match options.word("opens", &["clock", "first_request"]) {
@@ -170,7 +171,7 @@ fn smooth_bursty(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Option
         Some(seconds) => told_at(smooth.with_burst_seconds(seconds), "burst_seconds", options)?,
         None => smooth,
     };
-    // For many keys an idle one must equal a new one; a single limiter may begin as Guava's does.
+    // With many keys, an idle one must equal a new one; a single limiter may start as Guava's does.
     let starts = match options.word("starts", &["full", "empty"]) {
         Some(1) => InitialPermits::Empty,
         _ => InitialPermits::Full,
@@ -190,7 +191,7 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
     let smooth = told(SmoothWarmingUp::new(a_second(&quota), warm_up), options)?;
     let smooth = match options.number("cold_factor") {
         Some(factor) if factor < 1.0 => {
-            // Guava's formula takes it, and is quicker when cold then: the opposite of what this is for.
+            // Guava's formula accepts it, and is then faster when cold: the opposite of a warm-up.
             let node = options.node("cold_factor")?;
             let what = format!("with a `cold_factor` of {factor} a cold start would be quicker than a warm one");
             options.problem(Problem::new(node.span, what).expected("a number from 1 on, such as 3"));
@@ -202,18 +203,18 @@ fn smooth_warming_up(quota: Quota, options: &mut AlgorithmOptions<'_, '_>) -> Op
     Some(Configured::new(smooth))
 }
 
-/// The rate in permits a second.
+/// The rate in permits per second.
 fn a_second(quota: &Quota) -> f64 {
     quota.permits() as f64 / quota.period().as_secs_f64()
 }
 
-/// What went well, or a problem with one of the options.
+/// Returns the value, or reports the error at one of the options.
 fn told_at<T, E: Display>(made: Result<T, E>, name: &str, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
     let span = options.node(name).map_or_else(|| options.span(), |node| node.span);
     made.map_err(|error| options.problem(Problem::new(span, error.to_string()))).ok()
 }
 
-/// What went well, or a problem.
+/// Returns the value, or reports the error.
 fn told<T, E: Display>(made: Result<T, E>, options: &mut AlgorithmOptions<'_, '_>) -> Option<T> {
     made.map_err(|error| invalid(error, options)).ok()
 }

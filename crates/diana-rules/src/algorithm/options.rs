@@ -1,11 +1,11 @@
-//! What a rule says to an algorithm, beside the limit itself.
+//! The options that a rule sets for an algorithm, besides the limit itself.
 
 use crate::document::node::{Node, Span};
 use crate::problem::Problem;
 use crate::scalar;
 use std::time::Duration;
 
-/// The options of one limit, which an algorithm reads one by one. What is wrong is noted, and told with everything else.
+/// The options of one limit, which an algorithm reads one by one. Errors are collected, and reported with all others.
 #[derive(Debug)]
 pub struct AlgorithmOptions<'a, 'p> {
     given: Vec<(&'a str, &'a Node)>,
@@ -18,53 +18,53 @@ impl<'a, 'p> AlgorithmOptions<'a, 'p> {
         Self { given, span, problems }
     }
 
-    /// A whole number from `least` on.
+    /// Reads an integer of at least `least`.
     pub fn count(&mut self, name: &str, least: u64) -> Option<u64> {
         let node = self.node(name)?;
         scalar::count(node, &quoted(name), least, self.problems)
     }
 
-    /// A number that is not below zero.
+    /// Reads a number that is not negative.
     pub fn number(&mut self, name: &str) -> Option<f64> {
         let node = self.node(name)?;
         scalar::real(node, &quoted(name), self.problems)
     }
 
-    /// A time such as `200ms`.
+    /// Reads a duration such as `200ms`.
     pub fn duration(&mut self, name: &str) -> Option<Duration> {
         let node = self.node(name)?;
         scalar::duration(node, &quoted(name), self.problems)
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub fn flag(&mut self, name: &str) -> Option<bool> {
         let node = self.node(name)?;
         scalar::flag(node, &quoted(name), self.problems)
     }
 
-    /// A text.
+    /// Reads a text.
     pub fn text(&mut self, name: &str) -> Option<&'a str> {
         let node = self.node(name)?;
         scalar::text(node, &quoted(name), self.problems)
     }
 
-    /// One of a few words: which, counted from 0.
+    /// Reads one of several words; returns its index.
     pub fn word(&mut self, name: &str, words: &[&str]) -> Option<usize> {
         let node = self.node(name)?;
         scalar::word(node, &quoted(name), words, self.problems)
     }
 
-    /// The value as it is.
+    /// Returns the value as a node.
     pub fn node(&mut self, name: &str) -> Option<&'a Node> {
         self.given.iter().find(|(given, _)| *given == name).map(|(_, node)| *node)
     }
 
-    /// Notes what is wrong.
+    /// Reports a problem.
     pub fn problem(&mut self, problem: Problem) {
         self.problems.push(problem);
     }
 
-    /// Where the limit stands.
+    /// The location of the limit.
     pub fn span(&self) -> Span {
         self.span
     }

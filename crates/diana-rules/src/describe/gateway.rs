@@ -1,12 +1,12 @@
-//! A gateway in words: where it listens, where requests go, and what it does besides.
+//! Descriptions of a gateway: its listeners, upstreams and other settings.
 //!
-//! What is as usual is not said, but for what people ask first: who can reach it, and who can see its admin page.
+//! Defaults are not described, except for the addresses of the gateway and of the admin API.
 
 use super::units;
 use crate::file::{AccessLogFormat, Admin, Gateway, RateLimitHeaders, RuleFile, Spelling, Upstream};
 use std::fmt::Display;
 
-/// What the gateway of a file does, line by line; nothing if it has none.
+/// Describes the gateway of a file, line by line; empty if it has none.
 ///
 /// ```
 /// use diana_rules::{Document, Registry, RuleFile, describe_gateway};
@@ -65,7 +65,7 @@ fn listening(gateway: &Gateway) -> String {
     }
 }
 
-/// Where requests go.
+/// Describes the upstreams.
 fn going(gateway: &Gateway) -> Vec<String> {
     let mut said = Vec::new();
     said.extend(gateway.routes.iter().map(|route| format!("{} goes to {}", route.matches, in_turn(&route.upstream))));

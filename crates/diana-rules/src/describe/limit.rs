@@ -1,4 +1,4 @@
-//! How much is allowed, in words, for each algorithm.
+//! Descriptions of limits, for each algorithm.
 
 use super::units::{byte_rate, bytes, each, rate, time};
 use crate::algorithm::Configured;
@@ -10,7 +10,7 @@ use diana_core::{
 };
 use std::time::Duration;
 
-/// All that a rule allows.
+/// Describes all limits of a rule.
 pub(super) fn of_rule(rule: &Rule) -> String {
     let mut said = rule.limits.iter().map(one).collect::<Vec<_>>();
     if rule.adaptive {
@@ -24,7 +24,7 @@ pub(super) fn of_rule(rule: &Rule) -> String {
     said.join(", and ")
 }
 
-/// Several limits, all at once.
+/// Describes several limits that all apply.
 pub(super) fn all(limits: &[LimitRule]) -> String {
     limits.iter().map(one).collect::<Vec<_>>().join(", and ")
 }
@@ -87,7 +87,7 @@ fn windows(configured: &Configured) -> Option<String> {
     }
     if let Some(sliding) = configured.algorithm::<SlidingWindow>() {
         let (quota, step) = (sliding.quota(), time(sliding.precision()));
-        // Where the precision does not divide it, the window is longer than asked.
+        // If the precision does not divide the window, the window is longer than configured.
         let nanos = sliding.precision().as_nanos().saturating_mul(u128::from(sliding.buckets()));
         let window = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let (permits, window) = (quota.permits(), each(window));
@@ -119,7 +119,7 @@ fn simple(configured: &Configured) -> Option<String> {
     apart.or_else(total).or_else(places)
 }
 
-/// These know their rate in permits a second only, so that it is said as it is written.
+/// These algorithms only store their rate in permits per second, so the rate is shown as written.
 fn smooth(configured: &Configured, written: &str) -> Option<String> {
     let rate = written.parse::<Quota>().map_or_else(|_| written.to_owned(), rate);
     if let Some(bursty) = configured.algorithm::<SmoothBursty>() {

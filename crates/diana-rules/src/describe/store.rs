@@ -1,9 +1,9 @@
-//! Where counts are kept and where rules come from, in words. What is as usual is not said.
+//! Descriptions of the store and of the config server. Defaults are not described.
 
 use super::units;
 use crate::file::{Lease, OnFullKeys, RedisSection, RemoteSection, RuleFile, WhenRedisIsDown};
 
-/// What `store` and `remote` of a file say, line by line; nothing where they are as usual. Passwords are not shown.
+/// Describes `store` and `remote` of a file, line by line; defaults are left out. Passwords are not shown.
 ///
 /// ```
 /// use diana_rules::{Document, Registry, RuleFile, describe_store};
@@ -67,8 +67,8 @@ fn remote(remote: &RemoteSection) -> String {
     text
 }
 
-/// An address without user, password and query, which may be secrets. Where it can't be said which part they are, only the
-/// scheme is left.
+/// Removes user, password and query from an address, since they may be secrets. If they can't be told apart from the
+/// rest, only the scheme is left.
 fn without_secrets(address: &str) -> String {
     let Some((scheme, rest)) = address.split_once("://") else {
         let is_variable = address.starts_with("${") && address.ends_with('}');

@@ -1,27 +1,27 @@
-//! A whole file as a table of plain text.
+//! A whole file as a plain-text table.
 //!
-//! Columns are as wide as what is in them, up to a hundred characters together; then the widest give way, and texts go on in
-//! the next line. No column gets narrower than its longest word as long as all of them fit. A word that fits no column is
-//! broken behind one of its signs (`/`, `.`, `,` ...), and within letters only where even that does not help. Notes stand below
+//! Columns are as wide as their content, up to a hundred characters in total; then the widest columns are narrowed, and
+//! their text is wrapped. No column is narrower than its longest word as long as all columns fit. A longer word is
+//! broken after a separator (`/`, `.`, `,` ...), and within letters only if that is not enough. Notes are printed below
 //! their rule.
 
 use super::{RuleDescription, describe};
 use crate::file::RuleFile;
 use crate::problem::shown;
 
-/// How wide the table is at most.
+/// The maximum width of the table.
 const WIDTH: usize = 100;
-/// What stands between two columns.
+/// The space between two columns.
 const GAP: usize = 2;
-/// No column gets narrower than this.
+/// The minimum width of a column.
 const NARROWEST: usize = 8;
-/// The longest word that a column is made as wide as; a longer one is broken.
+/// The maximum word length that widens a column; a longer word is broken.
 const LONGEST_WORD: usize = 32;
-/// The longest text in one place.
+/// The maximum length of a cell.
 const LONGEST: usize = 1_000;
 const HEADS: [&str; 5] = ["rule", "who", "what", "limit", "beyond"];
 
-/// What all rules of a file mean, as a table.
+/// Describes all rules of a file in a table.
 ///
 /// ```
 /// use diana_rules::{Document, Registry, RuleFile, table};
@@ -64,7 +64,7 @@ pub fn table(file: &RuleFile) -> String {
     table
 }
 
-/// How wide each column is: as what is in it, unless all together are too wide.
+/// Computes the width of each column: that of its content, unless the table is too wide.
 fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5] {
     let mut widths = HEADS.map(str::len);
     for cells in rows.clone() {
@@ -75,13 +75,13 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5]
     let room = WIDTH - GAP * (widths.len() - 1);
     let natural = widths;
     let rows = || rows.clone().map(|cells| cells.each_ref().map(String::as_str)).chain([HEADS]);
-    // Whole words first, then pieces of words, then whatever is left.
+    // First keep whole words, then parts of words, then only the minimum width.
     let words = least(rows(), |cell| cell.split(' ').map(length).max()).map(|width| width.min(LONGEST_WORD));
     let pieces = least(rows(), |cell| cell.split(' ').flat_map(pieces).map(length).max());
     for least in [words, pieces, [NARROWEST; 5]] {
         while widths.iter().sum::<usize>() > room {
             let free = (0..widths.len()).filter(|column| widths[*column] > least[*column]);
-            // A column that goes on in the next line anyway gives way before another one has to.
+            // A column that is wrapped already is narrowed before another one.
             let gives_way = |column: &usize| {
                 let is_wrapped = widths[*column] < natural[*column];
                 widths[*column] + if is_wrapped { GAP + NARROWEST } else { 0 }
@@ -93,7 +93,7 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 5]> + Clone) -> [usize; 5]
     widths
 }
 
-/// How wide each column must be, by what `longest` finds in a cell.
+/// Computes the minimum width of each column from the result of `longest` for each cell.
 fn least<'a>(rows: impl Iterator<Item = [&'a str; 5]>, longest: impl Fn(&'a str) -> Option<usize>) -> [usize; 5] {
     let mut least = [NARROWEST; 5];
     for cells in rows {
@@ -108,10 +108,10 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Signs behind which a word may be broken.
+/// Separators after which a word may be broken.
 const SIGNS: [char; 12] = ['/', ',', '.', ';', ':', '-', '_', '=', '&', '|', '(', ')'];
 
-/// A word in pieces, each with its sign at the end: `/accounts/`, `{name}/`, `login`.
+/// Splits a word after its separators: `/accounts/`, `{name}/`, `login`.
 fn pieces(word: &str) -> impl Iterator<Item = &str> {
     word.split_inclusive(SIGNS)
 }
@@ -122,7 +122,7 @@ fn line(table: &mut String, cells: &[String; 5], widths: &[usize; 5]) {
     table.push('\n');
 }
 
-/// A text in lines of at most `width` characters, broken between words where that is possible, else behind a sign.
+/// Wraps a text into lines of at most `width` characters, between words if possible, else after a separator.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Every algorithm and every option, in words.
+//! Descriptions of every algorithm and every option.
 #![allow(clippy::panic, reason = "a test that can't go on should stop")]
 
 use super::*;
@@ -226,17 +226,17 @@ fn words_are_broken_only_where_they_must_be() {
     for word in [path, "password-reset-of-an-account", "combination", "resource"] {
         assert_eq!(shown.contains(word), word != "resource", "{word}:\n{shown}");
     }
-    // Longer ones are broken behind a sign.
+    // Longer words are broken after a separator.
     let shown = table_of("a", &"/segment-of-a-path".repeat(8));
     let lines = shown.lines().filter(|line| line.contains("segment"));
     assert!(lines.clone().count() > 1 && lines.clone().all(|line| !line.contains("segme ")), "{shown}");
-    // And what has none is still within the table.
+    // Words without a separator still fit into the table.
     for line in table_of(&"x".repeat(100), &format!("/{}", "y".repeat(200))).lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
 }
 
-/// Somebody else's algorithm, which does what a total does.
+/// A registered algorithm that behaves like `total`.
 #[derive(Clone, Debug, PartialEq)]
 struct Mine(Total);
 

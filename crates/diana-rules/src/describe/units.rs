@@ -1,9 +1,9 @@
-//! Times, rates and amounts of data as people say them.
+//! Human-readable durations, rates and amounts of data.
 
 use diana_core::Quota;
 use std::time::Duration;
 
-/// Each unit of time: its nanoseconds, one of it, and its names after a number.
+/// The units of time: nanoseconds, singular, and the name after a number.
 const TIMES: [(u128, &str, &str); 9] = [
     (2_592_000_000_000_000, "a month", "months"),
     (604_800_000_000_000, "a week", "weeks"),
@@ -16,7 +16,7 @@ const TIMES: [(u128, &str, &str); 9] = [
     (1, "a nanosecond", "ns"),
 ];
 
-/// So many of the largest unit that divides a time.
+/// Returns a duration as a multiple of the largest unit that divides it.
 fn largest(time: Duration) -> (u128, &'static str, &'static str) {
     let nanos = time.as_nanos();
     let divides = |unit: &&(u128, &str, &str)| nanos >= unit.0 && nanos.is_multiple_of(unit.0);
@@ -41,7 +41,7 @@ pub(super) fn rate(quota: Quota) -> String {
     }
 }
 
-/// What follows `every` or `any`: `minute`, `10 minutes`.
+/// The period after `every` or `any`: `minute`, `10 minutes`.
 pub(super) fn each(period: Duration) -> String {
     match largest(period) {
         (1, one, _) => bare(one).to_owned(),
@@ -53,7 +53,7 @@ fn bare(one: &str) -> &str {
     one.split_once(' ').map_or(one, |(_, unit)| unit)
 }
 
-/// `512 KiB`, `12.5 MB`: the largest unit with at most one digit behind the point.
+/// `512 KiB`, `12.5 MB`: the largest unit with at most one decimal place.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 6] =
         [(1 << 30, "GiB"), (1_000_000_000, "GB"), (1 << 20, "MiB"), (1_000_000, "MB"), (1 << 10, "KiB"), (1_000, "kB")];

@@ -1,43 +1,43 @@
-//! A value, and where it stands in the text.
+//! A value, and its location in the text.
 
-/// A value, and where it stands in the text.
+/// A value, and its location in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What it is.
+    /// The value.
     pub value: Value,
-    /// Where it stands.
+    /// The location.
     pub span: Span,
 }
 
-/// What a value can be, in any format.
+/// A value, in any format.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing: `key:` without a value, or `null`.
+    /// No value: `key:` without a value, or `null`.
     Null,
     /// `true` or `false`; not `yes` or `on`, which are texts.
     Bool(bool),
-    /// A number, as it is written: `0700` is a good key, and a bad count.
+    /// A number, as it is written: `0700` is a valid key, but an invalid count.
     Number(String),
     /// A text.
     Text(String),
-    /// Values in order.
+    /// A list of values.
     List(Vec<Node>),
-    /// Values by name, in the order in which they are written.
+    /// Values by name, in the order of the text.
     Map(Vec<Entry>),
 }
 
-/// A value of a map, by its name.
+/// An entry of a map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The name.
     pub key: String,
-    /// Where the name stands.
+    /// The location of the name.
     pub span: Span,
     /// The value.
     pub node: Node,
 }
 
-/// A part of the text: from one byte to another.
+/// A byte range of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// The first byte.
@@ -47,7 +47,7 @@ pub struct Span {
 }
 
 impl Value {
-    /// What people call it, in errors.
+    /// The type's name, for error messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -61,7 +61,7 @@ impl Value {
 }
 
 impl Node {
-    /// The text of a scalar, as it is written: of a text or a number.
+    /// Returns the text of a string or a number, as it is written.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) | Value::Number(text) => Some(text),

@@ -1,11 +1,11 @@
-//! TOML into the tree.
+//! Parses TOML into the tree.
 
 use super::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads `text`.
+/// Parses `text`.
 pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     let table = DeTable::parse(text).map_err(|error| {
         let span = error.span().map_or_else(Span::default, |span| Span { start: span.start, end: span.end });
@@ -20,7 +20,7 @@ fn map(text: &str, table: DeTable<'_>) -> Value {
         .into_iter()
         .map(|(key, value)| Entry { span: span(&key), key: key.into_inner().into_owned(), node: node(text, value) })
         .collect::<Vec<_>>();
-    // A TOML table is sorted by name; people expect the order in which they wrote.
+    // A TOML table is sorted by name; users expect the order of the text.
     entries.sort_by_key(|entry| entry.span.start);
     Value::Map(entries)
 }
@@ -32,7 +32,7 @@ fn node(text: &str, spanned: Spanned<DeValue<'_>>) -> Node {
         DeValue::String(value) => Value::Text(value.into_owned()),
         DeValue::Boolean(value) => Value::Bool(value),
         DeValue::Integer(_) | DeValue::Float(_) => Value::Number(written()),
-        // No field is a date, so it is a text, and whoever reads it says what was expected.
+        // No field is a date, so it becomes a text, and the field's parser reports the expected type.
         DeValue::Datetime(_) => Value::Text(written()),
         DeValue::Array(items) => Value::List(items.into_iter().map(|item| node(text, item)).collect()),
         DeValue::Table(table) => map(text, table),

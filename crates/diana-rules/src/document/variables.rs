@@ -1,11 +1,11 @@
-//! `${NAME}` in a value: what the environment says, for secrets that don't belong into a file.
+//! `${NAME}` in a value: replaced by an environment variable, for secrets that don't belong in a file.
 //!
-//! What a variable stands for may be a secret, and problems go to logs: so a problem shows `${NAME}`, and never the value.
+//! A variable's value may be a secret, and problems are logged: so a problem shows `${NAME}`, never the value.
 
 use super::node::{Node, Span, Value};
 use crate::problem::Problem;
 
-/// The variables that were replaced, and where.
+/// The variables that were replaced, with their locations.
 #[derive(Default)]
 pub(crate) struct Replaced {
     places: Vec<(Span, Vec<Variable>)>,
@@ -16,9 +16,9 @@ struct Variable {
     value: String,
 }
 
-/// Shorter values, and shorter parts of values, tell no secret, and would be found in any text.
+/// Shorter values, and shorter parts of values, reveal no secret, and would occur in any text.
 const SHORTEST: usize = 4;
-/// Replaces each variable in the texts under `node`; tells those that are missing or not closed.
+/// Replaces each variable in the texts under `node`; reports those that are missing or not closed.
 pub(super) fn replace(
     node: &mut Node,
     variable: &impl Fn(&str) -> Option<String>,
@@ -39,7 +39,7 @@ pub(super) fn replace(
     }
 }
 
-/// What a variable says is not looked at again, so it can't name another one. `$${` is `${` itself.
+/// Replaces the variables of one text. A variable's value is not expanded again. `$${` is a literal `${`.
 fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(String, Vec<Variable>), String> {
     let (mut new, mut rest, mut variables) = (String::new(), text, Vec::new());
     while let Some(at) = rest.find("${") {
@@ -62,7 +62,7 @@ fn replaced(text: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(S
 }
 
 impl Replaced {
-    /// A problem without the values of variables.
+    /// Removes the values of variables from a problem.
     pub(crate) fn hide(&self, problem: Problem) -> Problem {
         let span = problem.span();
         self.places.iter().fold(problem, |problem, (at, variables)| {
@@ -73,7 +73,7 @@ impl Replaced {
 }
 
 impl Variable {
-    /// A problem without the value; one that is about the place of the variable, without parts of it, too.
+    /// Removes the value from a problem; also removes parts of the value if the problem is located at the variable.
     fn hide(&self, problem: Problem, is_about: bool) -> Problem {
         let shown = format!("${{{}}}", self.name);
         let is_short = self.value.chars().count() < SHORTEST;
@@ -87,7 +87,7 @@ impl Variable {
         problem.map_texts(hidden, &format!("what `{shown}` stands for is invalid here"))
     }
 
-    /// Whether a text has a part of the value in it.
+    /// Returns `true` if a text contains a part of the value.
     fn is_told_by(&self, text: &str) -> bool {
         let (value, text) = (self.value.to_lowercase().chars().collect::<Vec<_>>(), text.to_lowercase());
         value.windows(SHORTEST).any(|part| text.contains(&part.iter().collect::<String>()))

@@ -1,8 +1,8 @@
-//! YAML, and JSON with it, into the tree.
+//! Parses YAML and JSON into the tree.
 //!
-//! serde-saphyr reads it, with limits against documents that unfold into gigabytes: how many values there may be grows with
-//! the text, but what aliases add to it does not. A map with the same name twice is an error there. What looks like a number
-//! is kept as it is written, since `007` may be an account.
+//! The parser is serde-saphyr, with limits against documents that expand to gigabytes: the maximum number of values
+//! grows with the text, but the number that aliases may add does not. serde-saphyr rejects duplicate keys in a map.
+//! Numbers are kept as they are written, since `007` may be an account.
 
 use super::node::{Entry, Node, Span, Value};
 use crate::problem::Problem;
@@ -12,20 +12,20 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{Error, Location, Spanned};
 use std::fmt;
 
-/// How many values (texts, numbers, lists and maps) a document may have, however short it is.
+/// The number of values (texts, numbers, lists and maps) that any document may have, however short it is.
 const VALUES: usize = 250_000;
-/// And one more for each so many bytes: no field of a rule takes less (`by: ip, ` has two), and what is read takes many times
-/// the memory of what is written.
+/// One more value is allowed for each so many bytes: no field of a rule takes less (`by: ip, ` has two), and the tree
+/// takes many times the memory of the text.
 const BYTES_OF_A_VALUE: usize = 4;
-/// How much aliases may add to what is written. A list or a map counts twice.
+/// The number of events that aliases may add. A list or a map counts twice.
 const UNFOLDED: usize = 500_000;
 
-/// Reads `text`.
+/// Parses `text`.
 pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     let values = VALUES + text.len() / BYTES_OF_A_VALUE;
     let options = serde_saphyr::options! {
         strict_booleans: true,
-        // Each list and each map has an end too, and a document has a few more.
+        // Each list and each map also has an end event, and a document has a few more events.
         budget: serde_saphyr::budget! { max_nodes: values, max_events: values.saturating_mul(2).saturating_add(8) },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: UNFOLDED },
     };
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Problem> {
     }
 }
 
-/// A value as serde-saphyr hands it out.
+/// A value as serde-saphyr returns it.
 enum Raw {
     Null,
     Bool(bool),
@@ -48,7 +48,7 @@ enum Raw {
 }
 
 impl Raw {
-    /// A value that is defined at one place and used at another, where an alias stands.
+    /// Converts a value that is defined at one location and used at another, by an alias.
     fn into_node(self, text: &str, defined: Location, used: Location) -> Node {
         let value = match self {
             Self::Null => Value::Null,
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for RawVisitor {
     }
 }
 
-/// A place in bytes. Where the parser knows only lines and columns, they are counted out.
+/// Converts a location to bytes. If the parser has only a line and column, the offset is counted.
 fn span(text: &str, location: Location) -> Span {
     let place = location.span();
     let in_bytes = place.byte_offset().zip(place.byte_len());
@@ -165,7 +165,7 @@ fn span(text: &str, location: Location) -> Span {
     })
 }
 
-/// What the parser says, without the place and the snippet, which are shown anyway.
+/// Returns the parser's message, without the location and the snippet, which are shown anyway.
 fn problem(text: &str, error: &Error) -> Problem {
     let place = error.location().map_or_else(Span::default, |location| span(text, location));
     if let Some((what, expected)) = too_much(error.without_snippet()) {
@@ -178,7 +178,7 @@ fn problem(text: &str, error: &Error) -> Problem {
     let said = said.lines().next().unwrap_or(said);
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
     let problem = Problem::new(place, said.trim_end_matches('.').to_owned());
-    // To YAML, `a ? b : c` is half a map.
+    // YAML parses `a ? b : c` as part of a map.
     let before = text.get(..place.start).unwrap_or_default().rsplit('\n').next().unwrap_or_default();
     let line = text.get(place.start - before.len()..).and_then(|rest| rest.lines().next()).unwrap_or_default();
     if EXPRESSIONS.iter().any(|word| line.contains(word)) {
@@ -187,10 +187,10 @@ fn problem(text: &str, error: &Error) -> Problem {
     problem
 }
 
-/// What is said of aliases.
+/// The problem that is reported for aliases.
 const UNFOLDS: (&str, &str) = ("aliases unfold into too much", "fewer of them, or values that are written out");
 
-/// What is too much, where nothing is wrong with how it is written.
+/// Returns the limit that was exceeded, if the syntax is valid.
 fn too_much(error: &Error) -> Option<(&'static str, &'static str)> {
     match error {
         Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
@@ -209,5 +209,5 @@ fn too_much(error: &Error) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// What an expression stands behind.
+/// Text that precedes an expression.
 const EXPRESSIONS: [&str; 3] = ["cel(", "when:", "cost:"];

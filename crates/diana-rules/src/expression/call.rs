@@ -1,4 +1,4 @@
-//! The functions of an expression. What they need to know beforehand (regexes, networks) is made ready here, once.
+//! The functions of an expression. Constant arguments (regexes, networks) are compiled here, once.
 
 use super::lower::{Lowered, Lowering};
 use super::tree::{Kind, Part, Spelling, Tree};
@@ -8,10 +8,10 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, Expr};
 use regex::RegexBuilder;
 
-/// The largest compiled regex, in bytes: a hundred thousand rules may have one each.
+/// The maximum size of a compiled regex, in bytes: a hundred thousand rules may have one each.
 const LARGEST_REGEX: usize = 64 << 10;
 
-/// Each function, and how it is called.
+/// Each function, and its call syntax.
 const FUNCTIONS: [(&str, &str); 15] = [
     ("startsWith", "a.startsWith(b)"),
     ("endsWith", "a.endsWith(b)"),
@@ -59,7 +59,7 @@ impl Lowering<'_> {
             return self.wrong(node, format!("`{name}` is called otherwise")).expected(format!("`{example}`"));
         }
         let known = FUNCTIONS.map(|(name, _)| name);
-        // Whatever case somebody used elsewhere.
+        // The name may differ only in case, as other languages spell it.
         let same = known.iter().copied().find(|known| known.eq_ignore_ascii_case(name));
         let expected = match same.or_else(|| nearest(name, &known)) {
             Some(meant) => format!("did you mean `{meant}`?"),
@@ -101,7 +101,7 @@ impl Lowering<'_> {
                 let wrong = self.wrong(regex, "the regex is too large: compiled, it has more than 64 KiB");
                 Err(wrong.expected("a shorter one, with smaller counts in `{}` or with `[0-9]` in place of `\\d`"))
             }
-            // Its last line tells what is wrong, those before it draw where.
+            // The last line has the message; those before it draw the location.
             Err(error) => {
                 let error = error.to_string();
                 let reason = error.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -110,7 +110,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `cidr('10.0.0.0/8').containsIP(request.ip)`, as Kubernetes has it.
+    /// Lowers `cidr('10.0.0.0/8').containsIP(request.ip)`, as in Kubernetes.
     fn within(&mut self, network: &IdedExpr, of: &IdedExpr) -> Lowered {
         let called = match &network.expr {
             Expr::Call(call) if call.func_name == "cidr" && call.target.is_none() => call.args.as_slice(),

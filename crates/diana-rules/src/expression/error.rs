@@ -1,8 +1,8 @@
-//! What is wrong with an expression when it is read, and what can go wrong with one when it is asked.
+//! Errors of compiling and of evaluating an expression.
 
 use std::fmt;
 
-/// Why a text is no expression: what is wrong, where, and what was expected.
+/// The reason why a text is not a valid expression: the problem, its location, and what was expected.
 ///
 /// ```
 /// use diana_rules::Expression;
@@ -27,17 +27,17 @@ impl InvalidExpression {
         Self { expected: Some(expected.into()), ..self }
     }
 
-    /// What is wrong.
+    /// The problem.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What was expected, or what would do.
+    /// What was expected, or a suggested fix.
     pub fn hint(&self) -> Option<&str> {
         self.expected.as_deref()
     }
 
-    /// The byte of the text at which it is wrong, if that is known.
+    /// The byte offset of the problem in the text, if it is known.
     pub fn at(&self) -> Option<usize> {
         self.at
     }
@@ -52,7 +52,8 @@ impl fmt::Display for InvalidExpression {
 
 impl std::error::Error for InvalidExpression {}
 
-/// Why an expression has no answer for a request. It never quotes the request, since whoever sent it chose the words.
+/// The reason why an expression has no result for a request. It never quotes the request, whose content the client
+/// controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpressionFailed {
     reason: &'static str,

@@ -1,9 +1,10 @@
-//! Asking an expression about a request.
+//! Evaluates an expression for a request.
 //!
 //! # What always holds (expression/tests.rs)
-//! - Nothing panics and nothing runs long: each node is asked at most once, regexes are linear, and what goes wrong is a failure.
+//! - Nothing panics and nothing runs long: each node is evaluated at most once, regexes are linear, and errors are
+//!   returned.
 //! - `request.headers["x"] == "1"` allocates nothing, if the front end doesn't.
-//! - It needs little stack: less than 512 KiB for the deepest tree, even unoptimised.
+//! - It uses less than 512 KiB of stack for the deepest tree, even in an unoptimised build.
 
 use super::error::ExpressionFailed;
 use super::tree::{Comparison, Kind, Operator, Part, Spelling, Tree, Value};
@@ -13,7 +14,7 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 
 type Answer<'a> = Result<Value<'a>, ExpressionFailed>;
-/// The request that is asked about; none where only what needs none is to be known.
+/// The request to evaluate for; `None` to evaluate only constant expressions.
 pub(super) type Request<'a> = Option<&'a (dyn Attributes + 'a)>;
 
 const OVERFLOW: ExpressionFailed = ExpressionFailed::new("a number became too large or too small");
@@ -22,7 +23,7 @@ const DOUBTFUL: ExpressionFailed = ExpressionFailed::new("it asks for a claim of
 const AMBIGUOUS: ExpressionFailed =
     ExpressionFailed::new("it asks for something that services may read in several ways");
 const UNKNOWN: ExpressionFailed = ExpressionFailed::new("it depends on the request");
-/// Types are checked when an expression is read, so nobody should ever see this.
+/// Types are checked when an expression is compiled, so this should never occur.
 const MIXED: ExpressionFailed = ExpressionFailed::new("the types don't fit");
 
 pub(super) fn evaluate<'a>(tree: &'a Tree, request: Request<'a>) -> Answer<'a> {
@@ -81,8 +82,8 @@ fn has<'a>(attribute: &'a Attribute, request: Request<'a>) -> Answer<'a> {
     Ok(Value::Bool(value(attribute, request)?.is_some()))
 }
 
-/// What a request says. Nobody knows what a token says that can't be believed, neither that it says nothing, nor by which of several
-/// values the service goes.
+/// Returns an attribute of the request. Fails if the token is not trusted, or if there are several values: the service
+/// may use any of them, so the attribute can't be treated as absent either.
 fn value<'a>(attribute: &'a Attribute, request: Request<'a>) -> Result<Option<Cow<'a, str>>, ExpressionFailed> {
     let request = request.ok_or(UNKNOWN)?;
     match request.get(attribute) {
@@ -106,7 +107,7 @@ fn text<'a>(tree: &'a Tree, request: Request<'a>) -> Result<Cow<'a, str>, Expres
     }
 }
 
-/// `&&` and `||`: one part can decide. As CEL wants it, a part that decides outweighs one that fails, on either side.
+/// Evaluates `&&` and `||`. As CEL specifies, a decisive operand outweighs one that fails, on either side.
 fn until<'a>(parts: &'a [Tree], decisive: bool, request: Request<'a>) -> Answer<'a> {
     let mut failed = None;
     for part in parts {
@@ -141,7 +142,7 @@ fn compare(comparison: Comparison, left: &Value<'_>, right: &Value<'_>) -> Answe
     }))
 }
 
-/// How two values stand to each other; nothing if one is not a number. Numbers of any sort can be compared.
+/// Compares two values, also numbers of different types; `None` if one is NaN.
 fn order(left: &Value<'_>, right: &Value<'_>) -> Result<Option<Ordering>, ExpressionFailed> {
     Ok(match (left, right) {
         (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
@@ -154,7 +155,7 @@ fn order(left: &Value<'_>, right: &Value<'_>) -> Result<Option<Ordering>, Expres
     })
 }
 
-/// A number as a double: to the nearest, beyond 2^53.
+/// Converts a number to a double: over 2^53, to the nearest one.
 #[allow(clippy::cast_precision_loss, reason = "what CEL's double() does as well")]
 fn double(value: &Value<'_>) -> Option<f64> {
     match value {
@@ -217,7 +218,7 @@ fn has_part(part: Part, whole: &str, piece: &str) -> Answer<'static> {
     }))
 }
 
-/// The address that a text is; none if it is not one. The same client is the same, whichever way it came.
+/// Parses an address; `None` if it is not one. An IPv4-mapped IPv6 address equals its IPv4 address.
 fn address(of: &Tree, request: Request<'_>) -> Result<Option<IpAddr>, ExpressionFailed> {
     let address = match of {
         Tree::Of(Attribute::Ip) => request.ok_or(UNKNOWN)?.ip(),
@@ -270,13 +271,13 @@ fn convert(kind: Kind, value: Value<'_>) -> Answer<'_> {
     })
 }
 
-/// A double without its fraction, if it is a number of a size that we can hold.
+/// Truncates a double to an integer, if it is in range.
 #[allow(clippy::cast_possible_truncation, reason = "it is within the bounds, and casts saturate anyway")]
 pub(super) fn whole(value: f64) -> Option<i128> {
     (value.abs() < 1e30).then_some(value as i128)
 }
 
-/// A value as a text.
+/// Formats a value as a string.
 pub(super) fn written(value: Value<'_>) -> Cow<'_, str> {
     match value {
         Value::Text(text) => text,

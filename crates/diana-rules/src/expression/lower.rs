@@ -1,5 +1,5 @@
-//! From the parser's tree to ours: everything is settled here that can be settled before a request comes, and what is
-//! not part of our CEL is refused, with words.
+//! Lowers the parser's tree into ours: resolves at load time everything that does not depend on a request, and rejects
+//! unsupported CEL with an explanation.
 
 use super::error::InvalidExpression;
 use super::tree::{Comparison, Kind, Operator, Tree, Value};
@@ -9,21 +9,21 @@ use cel::IdedExpr;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue, SourceInfo, operators};
 use std::borrow::Cow;
 
-/// How deep a tree may be: asking it recurses, on a thread whose stack we don't choose.
+/// The maximum depth of a tree: evaluation recurses, on a thread whose stack size we don't choose.
 pub(super) const DEEPEST: usize = 64;
-/// How many nodes a tree may have: `exists` and `all` write their body once for each item of their list.
+/// The maximum number of nodes: `exists` and `all` repeat their body for each item of their list.
 pub(super) const LARGEST: usize = 2048;
 
-/// A part that is done, and what it gives.
+/// A lowered node, and the type of its result.
 pub(super) type Typed = (Tree, Kind);
 pub(super) type Lowered<T = Typed> = Result<T, InvalidExpression>;
 
-/// What is known on the way.
+/// The state of lowering one expression.
 pub(super) struct Lowering<'a> {
-    /// Names that stand for themselves, beside `request`.
+    /// Names that may be used besides `request`.
     pub(super) names: &'a [&'a str],
     pub(super) source: &'a SourceInfo,
-    /// What was asked for so far.
+    /// The attributes that were read so far.
     pub(super) attributes: Vec<Attribute>,
     /// The variables of `exists` and `all`, the innermost last.
     pub(super) variables: Vec<(String, Value<'static>)>,
@@ -162,7 +162,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The parts of `a && b && c`, in one list.
+    /// Flattens `a && b && c` into one list.
     fn joined(&mut self, left: &IdedExpr, right: &IdedExpr, and: bool) -> Lowered<Vec<Tree>> {
         let mut parts = Vec::new();
         for side in [left, right] {
@@ -194,7 +194,7 @@ impl<'a> Lowering<'a> {
         Ok((Tree::OneOf(Box::new(of), trees), Kind::Bool))
     }
 
-    /// `exists` and `all` over a list of constants: the body, once for each.
+    /// Lowers `exists` and `all` over a list of constants: the body, once for each.
     fn comprehension(&mut self, node: &IdedExpr, of: &ComprehensionExpr) -> Lowered {
         let refused = || {
             self.wrong(node, "of the functions over lists there are only `exists` and `all`")
@@ -223,7 +223,7 @@ impl<'a> Lowering<'a> {
         Ok((if is_all { Tree::All(parts) } else { Tree::Any(parts) }, Kind::Bool))
     }
 
-    /// A part that has to be of one kind.
+    /// Lowers a node that must have the given type.
     pub(super) fn of_kind(&mut self, node: &IdedExpr, wanted: Kind, user: &str) -> Lowered<Tree> {
         let (tree, kind) = self.lower(node)?;
         if kind == wanted {
@@ -245,7 +245,7 @@ impl<'a> Lowering<'a> {
         Tree::Of(attribute)
     }
 
-    /// Something is wrong at `node`.
+    /// Creates an error located at `node`.
     pub(super) fn wrong(&self, node: &IdedExpr, what: impl Into<String>) -> InvalidExpression {
         let at = self.source.offset_for(node.id).and_then(|(start, _)| usize::try_from(start).ok());
         InvalidExpression::new(at, what)
@@ -275,7 +275,7 @@ fn operator(name: &str) -> Option<Operator> {
     })
 }
 
-/// How to bring two kinds together.
+/// Suggests how to convert two values to one type.
 fn conversion(one: Kind, other: Kind) -> String {
     match (one, other) {
         (Kind::String, Kind::Bool) => "a comparison, as in request.method == 'GET'".to_owned(),

@@ -1,8 +1,8 @@
-//! From text to the parser's tree, on a thread of its own.
+//! Parses text into the parser's tree, on a separate thread.
 //!
-//! The parser (ANTLR's, by the crate `cel`) recurses a dozen frames for each bracket, which in an unoptimised build is 170 KiB
-//! a bracket. So it runs where the stack is big, and everything that touches its tree (ours is made from it) runs there too,
-//! its dropping included. A thread also holds a panic of the parser, should there be one.
+//! The parser (ANTLR's, from the crate `cel`) recurses a dozen frames for each bracket, which in an unoptimised build
+//! is 170 KiB a bracket. So it runs on a thread with a big stack, and so does all code that touches its tree: lowering
+//! it into ours, and dropping it. The thread also contains a panic of the parser.
 
 use super::error::InvalidExpression;
 use super::scan::scan;
@@ -10,10 +10,10 @@ use cel::IdedExpr;
 use cel::common::ast::SourceInfo;
 use cel::parser::{ParseError, Parser};
 
-/// Room for the deepest and longest text that [`scan`] lets through, tenfold. Only what is used is ever mapped.
+/// Ten times the stack that the deepest and longest text needs that [`scan`] accepts. Only used pages are mapped.
 const STACK: usize = 64 << 20;
 
-/// Parses `text`, and gives the tree to `then`, all on a big stack.
+/// Parses `text`, and passes the tree to `then`, all on a big stack.
 pub(super) fn parsed<T: Send>(
     text: &str,
     then: impl FnOnce(&IdedExpr, &SourceInfo) -> Result<T, InvalidExpression> + Send,
@@ -38,7 +38,7 @@ pub(super) fn parsed<T: Send>(
     })
 }
 
-/// The first error, in words.
+/// Converts the first error.
 fn wrong(text: &str, errors: &[ParseError]) -> InvalidExpression {
     let Some(error) = errors.first() else { return InvalidExpression::new(None, "the expression can't be parsed") };
     let at = place(text, error.pos);
@@ -50,12 +50,12 @@ fn wrong(text: &str, errors: &[ParseError]) -> InvalidExpression {
         let what = format!("{unread} is nothing that an expression has");
         return InvalidExpression::new(at, what).expected("texts have quotes at both ends, as in 'GET'");
     }
-    // The parser lists every token that could stand there, which helps nobody.
+    // The parser lists every token that it accepts at this position, which is no help to users.
     let what = message.split_once(" expecting ").map_or(message, |(what, _)| what);
     InvalidExpression::new(at, what)
 }
 
-/// The byte at a line and column, both from 1 on and in characters.
+/// Returns the byte offset of a line and column, both 1-based and in characters.
 fn place(text: &str, (line, column): (isize, isize)) -> Option<usize> {
     let line = usize::try_from(line).ok()?.checked_sub(1)?;
     let column = usize::try_from(column).ok()?.checked_sub(1)?;

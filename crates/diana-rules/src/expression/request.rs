@@ -1,7 +1,7 @@
-//! What an expression sees of a request, and which attribute that is.
+//! The parts of a request that an expression can read, and the attribute for each.
 //!
-//! A request can only be asked by name, one attribute at a time. So every name has to be known at load: there is no `request`
-//! as a value, and no index that is computed.
+//! Attributes can only be looked up by name, one at a time. So every name must be known at load time: `request` is not
+//! a value, and an index can't be computed.
 
 use super::lower::{Lowered, Lowering, Typed};
 use super::tree::{Kind, Tree, Value};
@@ -12,10 +12,10 @@ use cel::common::ast::{Expr, LiteralValue, operators};
 
 const MEMBERS: [&str; 9] = ["method", "path", "host", "ip", "headers", "cookies", "query", "params", "jwt"];
 
-/// What a part of an expression is about.
+/// The part of a request that a node refers to.
 enum Seen {
     Request,
-    /// Something of which a request has many, by name.
+    /// A collection of named values, such as the headers.
     Many(Many),
     One(Attribute),
 }
@@ -33,7 +33,7 @@ const PARAMS: Many = Many { called: "params", named: |name| Attribute::Param(nam
 const JWT: Many = Many { called: "jwt", named: |name| Attribute::Jwt(name.into()) };
 
 impl Lowering<'_> {
-    /// What a part says about the request; nothing if it is about something else.
+    /// Lowers a node that reads the request; returns `None` for any other node.
     pub(super) fn of_request(&mut self, node: &IdedExpr) -> Lowered<Option<Typed>> {
         match self.seen(node)? {
             None => Ok(None),
@@ -56,7 +56,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `"x" in request.headers`.
+    /// Lowers `"x" in request.headers`.
     pub(super) fn presence(&mut self, of: &IdedExpr, list: &IdedExpr) -> Lowered<Option<Typed>> {
         let Some(Seen::Many(many)) = self.seen(list)? else { return Ok(None) };
         let Some(name) = self.constant_text(of) else { return Err(self.computed(of, many)) };
@@ -66,7 +66,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// A text that is known before any request.
+    /// Returns a string that is known at load time.
     pub(super) fn constant_text(&self, node: &IdedExpr) -> Option<String> {
         match &node.expr {
             Expr::Literal(LiteralValue::String(text)) => Some(text.inner().to_owned()),
@@ -85,7 +85,7 @@ impl Lowering<'_> {
                 None => Ok(None),
                 Some(Seen::Request) => self.member(node, &select.field).map(Some),
                 Some(Seen::Many(many)) => Ok(Some(Seen::One((many.named)(&select.field)))),
-                // Claims can hold claims.
+                // Claims can be nested.
                 Some(Seen::One(Attribute::Jwt(claim))) => {
                     Ok(Some(Seen::One(Attribute::Jwt(format!("{claim}.{}", select.field).into()))))
                 }

@@ -1,24 +1,24 @@
-//! A look at the text before the parser sees it: how long it is, and how deep it nests.
+//! Checks the length and the nesting depth of a text before it is parsed.
 //!
-//! The parser recurses for each bracket and each `?`, and a stack that is too small ends the process. So what nests too deep
-//! is refused here, by a loop. Texts and comments are skipped; where this and the parser should ever disagree about where
-//! a text ends, the parser's own limit and its big stack are still there.
+//! The parser recurses for each bracket and each `?`, and a stack overflow aborts the process. So text that nests too
+//! deep is rejected here, by a loop. String literals and comments are skipped; if this and the parser ever disagree
+//! about the end of a literal, the parser's own limit and its big stack still apply.
 
 use super::error::InvalidExpression;
 
-/// The longest expression, in bytes.
+/// The maximum length of an expression, in bytes.
 pub(super) const LONGEST: usize = 4096;
-/// How deep brackets and choices may nest.
+/// The maximum nesting depth of brackets and conditionals.
 pub(super) const DEEPEST: usize = 32;
 
-/// Refuses what is too long or nests too deep.
+/// Rejects a text that is too long or nests too deep.
 pub(super) fn scan(text: &str) -> Result<(), InvalidExpression> {
     if text.len() > LONGEST {
         let what = format!("the expression has {} bytes", text.len());
         return Err(InvalidExpression::new(None, what).expected(format!("at most {LONGEST}")));
     }
     let bytes = text.as_bytes();
-    // One count for each open bracket: it, and the choices that began inside it.
+    // One count for each open bracket: the bracket itself, and the conditionals that began inside it.
     let mut open = vec![0];
     let mut depth = 0_usize;
     let mut at = 0;
@@ -55,7 +55,8 @@ pub(super) fn scan(text: &str) -> Result<(), InvalidExpression> {
     Ok(())
 }
 
-/// The byte after the text that begins at `start`: `"..."`, `'...'`, `"""..."""`, each perhaps with `r` before it.
+/// Returns the offset after the literal that begins at `start`: `"..."`, `'...'`, `"""..."""`, each optionally prefixed
+/// by `r`.
 fn after_text(bytes: &[u8], start: usize) -> usize {
     let quote = bytes.get(start).copied().unwrap_or_default();
     let is_quote = |at: usize| bytes.get(at) == Some(&quote);
@@ -92,10 +93,10 @@ mod tests {
         for text in ["'_'", "\"_\"", "'''_ ' _'''", "r'_'", r"'\'_'", "// _\n1", "'a' == '_'"] {
             assert!(scan(&text.replace('_', &brackets)).is_ok(), "{text}");
         }
-        // A raw text ends at its quote, whatever stands before that.
+        // A raw literal ends at its quote, even after a backslash.
         assert!(scan(&format!(r"r'\' == {brackets}")).is_err());
         assert!(scan(&format!("'' + {brackets}")).is_err());
-        // Closing what was never opened gains nothing.
+        // An unmatched closing bracket does not reduce the depth.
         assert!(scan(&format!("{}{brackets}", ")".repeat(40))).is_err());
         assert!(scan(&format!("{}{}", ")".repeat(40), "?".repeat(40))).is_err());
         assert!(scan(&"a".repeat(LONGEST + 1)).is_err());

@@ -1,4 +1,4 @@
-//! What can be written, what is refused with which words, and that nothing that anybody writes or sends does harm.
+//! Supported syntax, error messages, and that no expression and no request does harm.
 
 mod soup;
 
@@ -6,7 +6,7 @@ use super::*;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// A request that says these things, each by the name that a rule gives it.
+/// A request with these attributes, each by its name in rule syntax.
 struct Request(HashMap<String, String>);
 
 impl Attributes for Request {
@@ -41,7 +41,7 @@ fn compiled(text: &str) -> Expression {
     Expression::compile_with(text, &["tenant"]).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at()))
 }
 
-/// What it gives for the usual request, as a text.
+/// Evaluates an expression for the usual request, as a text.
 fn said(text: &str) -> String {
     compiled(text).text_of(&usual()).unwrap_or_else(|failed| format!("failed: {failed}"))
 }
@@ -276,7 +276,7 @@ fn it_is_its_text() {
     assert!(one == one.clone() && one != other);
 }
 
-/// Runs on a thread with so much stack, as a careless user might have.
+/// Runs `work` on a thread with a stack of this size, as a user's thread may have.
 fn on_a_small_stack<T: Send>(kib: usize, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         std::thread::Builder::new().stack_size(kib << 10).spawn_scoped(scope, work).unwrap().join().unwrap()

@@ -1,5 +1,5 @@
-//! An expression as it is asked: a small tree in which everything is settled that can be settled at load. Attributes
-//! are found, regexes are compiled, types fit.
+//! The lowered tree of an expression: attributes are resolved, regexes are compiled, and types are checked at load
+//! time.
 
 use crate::attributes::Attribute;
 use ipnet::IpNet;
@@ -7,30 +7,30 @@ use regex::Regex;
 use std::borrow::Cow;
 use std::fmt;
 
-/// What an expression gives, in the words of CEL.
+/// The type of an expression's result, by its CEL name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// True or false.
     Bool,
-    /// A whole number, of 64 bits.
+    /// A signed integer of 64 bits.
     Int,
-    /// A whole number that is not below zero, of 64 bits.
+    /// An unsigned integer of 64 bits.
     Uint,
-    /// A number with a fraction.
+    /// A floating-point number.
     Double,
-    /// A text.
+    /// A string.
     String,
 }
 
 impl Kind {
-    /// Whether it is a number of some sort.
+    /// Returns `true` for the number types.
     pub fn is_number(self) -> bool {
         matches!(self, Self::Int | Self::Uint | Self::Double)
     }
 }
 
 impl fmt::Display for Kind {
-    /// As CEL calls it; with its article if asked for as `{:#}`.
+    /// Formats the type as in CEL; `{:#}` adds an article.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.alternate() {
             f.write_str(if *self == Self::Int { "an " } else { "a " })?;
@@ -45,7 +45,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a part of an expression gives for one request.
+/// The result of a node for one request.
 #[derive(Clone, Debug)]
 pub(super) enum Value<'a> {
     Bool(bool),
@@ -67,13 +67,13 @@ impl Value<'_> {
     }
 }
 
-/// One part of an expression. Its depth is limited, so that asking it, which recurses, needs little stack.
+/// A node of an expression. Its depth is limited, so that recursive evaluation needs little stack.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
     Constant(Value<'static>),
-    /// What a request says; an empty text if it does not.
+    /// An attribute of the request; an empty string if it is absent.
     Of(Attribute),
-    /// Whether a request says something.
+    /// Whether the request has the attribute.
     Has(Attribute),
     Not(Box<Tree>),
     Negate(Box<Tree>),
@@ -115,7 +115,7 @@ pub(super) enum Operator {
     Remainder,
 }
 
-/// How one text is a part of another.
+/// The position of one string within another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Start,

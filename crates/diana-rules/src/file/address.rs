@@ -1,12 +1,12 @@
-//! The addresses of a configuration centre and of a Redis, as far as a file can be checked without what speaks to them:
-//! whether there is a host, and what else each of them needs. Whoever connects reads them once more, and closer.
+//! Checks the addresses of a config server and of Redis without connecting: whether there is a host, and what else the
+//! scheme requires. The client that connects parses them again, more strictly.
 
-/// An address in its parts. User and password are left out.
+/// An address split into its parts. User and password are left out.
 struct Address<'a> {
     scheme: &'a str,
-    /// One or several, with commas in between.
+    /// One or more hosts, separated by commas.
     hosts: &'a str,
-    /// Without the slashes around it.
+    /// Without leading and trailing slashes.
     path: &'a str,
     query: &'a str,
 }
@@ -20,7 +20,7 @@ impl<'a> Address<'a> {
         Self { scheme, hosts, path: path.trim_matches('/'), query }
     }
 
-    /// Whether each of the hosts has a name.
+    /// Returns `true` if each host has a name.
     fn has_hosts(&self) -> bool {
         let name = |host: &'a str| match host.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => name,
@@ -30,7 +30,7 @@ impl<'a> Address<'a> {
     }
 }
 
-/// What the address of a configuration centre lacks.
+/// Returns an error if the address of a config server is incomplete.
 pub(super) fn check_centre(text: &str) -> Result<(), &'static str> {
     let address = Address::of(text);
     if !address.has_hosts() {
@@ -47,11 +47,11 @@ pub(super) fn check_centre(text: &str) -> Result<(), &'static str> {
     }
 }
 
-/// What the address of a Redis lacks.
+/// Returns an error if the address of a Redis is incomplete.
 pub(super) fn check_redis(text: &str) -> Result<(), &'static str> {
     let address = Address::of(text);
     match address.scheme {
-        // A path of the machine.
+        // The path of a local socket.
         "unix" | "redis+unix" => Ok(()),
         _ if !address.has_hosts() => Err("this address names no host"),
         "redis+sentinel" | "rediss+sentinel" if address.path.is_empty() => {

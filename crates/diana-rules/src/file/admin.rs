@@ -1,6 +1,6 @@
-//! Where health, metrics and the rules in force are shown: `admin`.
+//! The section `admin`: health, metrics and the active rules.
 //!
-//! Whoever reaches it sees who is limited, and may forgive them: beyond this machine it takes a token.
+//! The admin API shows which keys are limited, and can reset them. It requires a token if other machines can reach it.
 
 use super::gateway::addresses;
 use super::remote::token;
@@ -10,23 +10,23 @@ use crate::problem::Problem;
 use crate::secret::Secret;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where health, metrics and the rules in force are shown.
+/// The admin API: health, metrics and the active rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Admin {
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub listen: Vec<SocketAddr>,
-    /// What a client must show as a bearer token; it is there wherever another machine could ask.
+    /// The bearer token that clients must send; required if another machine can reach the API.
     pub token: Option<Secret>,
 }
 
-/// Where it listens if nobody says: nobody else's machine can ask it.
+/// The default listener, which other machines can't reach.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
 pub(crate) const ADMIN: [&str; 2] = ["listen", "token"];
 
 impl Default for Admin {
-    /// On 127.0.0.1:9090, without a token.
+    /// Listens on 127.0.0.1:9090, without a token.
     fn default() -> Self {
         Self { listen: vec![LISTEN], token: None }
     }

@@ -1,9 +1,10 @@
-//! What listens, and where requests go: `gateway`.
+//! The section `gateway`: listeners and upstreams.
 //!
 //! # What always holds
-//! - It listens somewhere: with TLS, without, or both.
-//! - An address of a proxy is believed only where `trusted_proxies` says so; `proxy_protocol` without it is a mistake.
-//! - Every time and every bound has a value that is safe to leave alone.
+//! - There is at least one listener: with TLS, without, or both.
+//! - A client address that a proxy reports is trusted only if the proxy is in `trusted_proxies`; `proxy_protocol`
+//!   without it is an error.
+//! - Every timeout and every bound has a safe default.
 
 mod limits;
 mod observability;
@@ -40,7 +41,7 @@ pub(crate) use tls::{CERTIFICATE, TLS};
 pub use tls::{Certificate, Tls};
 pub use upstream::{InvalidUpstream, Scheme, Upstream};
 
-/// What listens, and where requests go.
+/// The listeners and upstreams.
 ///
 /// ```
 /// use diana_rules::{SyntheticRequest, Document, Registry, RuleFile};
@@ -63,43 +64,43 @@ pub use upstream::{InvalidUpstream, Scheme, Upstream};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Gateway {
-    /// Where it listens without TLS: on 127.0.0.1:8080, if it says neither this nor `tls`.
+    /// The addresses that accept connections without TLS; 127.0.0.1:8080 if neither this nor `tls` is set.
     pub listen: Vec<SocketAddr>,
-    /// Where it listens with TLS.
+    /// The listeners with TLS.
     pub tls: Option<Tls>,
-    /// Where requests go that no route is for: to these in turn. Nowhere, if Diana only answers others.
+    /// The upstreams of requests that match no route, used in turn. Empty if Diana forwards nothing.
     pub upstream: Vec<Upstream>,
-    /// Whether requests that would go nowhere are answered with what was asked: to try things out.
+    /// Whether requests without an upstream are answered with their own content, for experiments.
     pub echo: bool,
-    /// Certificates that are trusted besides the system's when upstreams show theirs: a PEM file.
+    /// A PEM file of certificates that are trusted for upstreams, in addition to the system's.
     pub upstream_ca: Option<PathBuf>,
-    /// Where requests for some hosts and paths go; the first that is for a request counts.
+    /// Upstreams for some hosts and paths; the first matching route is used.
     pub routes: Vec<Route>,
-    /// Whose word about the client's address is believed.
+    /// The proxies whose reported client address is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Whether every connection begins with a header of the PROXY protocol.
+    /// Whether every connection begins with a PROXY protocol header.
     pub proxy_protocol: bool,
-    /// Which fields of a response tell how much is left.
+    /// Which response headers report the remaining quota.
     pub rate_limit_headers: RateLimitHeaders,
-    /// How the log of requests is written.
+    /// The format of the access log.
     pub access_log: AccessLogFormat,
-    /// How requests are signed that may pass; not at all, unless it says so.
+    /// How requests must be signed; `None` if they need no signature.
     pub signature: Option<Signature>,
-    /// How many threads serve; one for each core, unless it says so.
+    /// The number of worker threads; one per core by default.
     pub workers: Option<NonZeroUsize>,
-    /// How long it waits for whom.
+    /// The timeouts.
     pub timeouts: Timeouts,
-    /// How much one client may ask of it.
+    /// The bounds on what one client may send.
     pub bounds: GatewayLimits,
-    /// Which spellings of paths it accepts.
+    /// Which spellings of paths are accepted.
     pub paths: Paths,
-    /// Which spellings of methods it accepts.
+    /// Which spellings of methods are accepted.
     pub methods: Methods,
 }
 
-/// Where a gateway listens that does not say where: nobody else's machine can ask it.
+/// The default listener, which other machines can't reach.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-/// The most threads: more than a machine has cores.
+/// The maximum number of threads: more than a machine has cores.
 const MOST_WORKERS: u64 = 1_024;
 
 pub(crate) const GATEWAY: [&str; 16] = [
@@ -122,7 +123,7 @@ pub(crate) const GATEWAY: [&str; 16] = [
 ];
 
 impl Default for Gateway {
-    /// On 127.0.0.1:8080, and nothing behind it.
+    /// Listens on 127.0.0.1:8080, without an upstream.
     fn default() -> Self {
         Self {
             listen: vec![LISTEN],
@@ -146,10 +147,10 @@ impl Default for Gateway {
 }
 
 impl Gateway {
-    /// The place in [`routes`](Self::routes) of the first that is for this request; else it goes to
-    /// [`upstream`](Self::upstream).
+    /// Returns the index in [`routes`](Self::routes) of the first route that matches this request; if there is none,
+    /// the request goes to [`upstream`](Self::upstream).
     pub fn route(&self, request: &dyn Attributes) -> Option<usize> {
-        // Most gateways have none, and need not look.
+        // Most gateways have no routes.
         if self.routes.is_empty() {
             return None;
         }
@@ -158,7 +159,7 @@ impl Gateway {
         self.routes.iter().position(|route| route.is_for(&seen))
     }
 
-    /// Whether it listens there, with TLS or without.
+    /// Returns `true` if the gateway listens on this address, with TLS or without.
     pub(super) fn listens_on(&self, address: &SocketAddr) -> bool {
         is_among(address, &self.listen) || self.tls.iter().any(|tls| is_among(address, &tls.listen))
     }
@@ -167,7 +168,7 @@ impl Gateway {
         let mut fields = MapReader::of(node, "`gateway`", GATEWAY, problems)?;
         let has_tls = fields.peek("tls").is_some();
         let plain = fields.take("listen");
-        // Whoever says only where TLS is spoken does not want anything else.
+        // A file with only `tls` does not listen without TLS.
         let usual = if has_tls { Vec::new() } else { vec![LISTEN] };
         let listen = plain.map_or(usual, |node| addresses(node, problems));
         let tls = fields.take("tls").and_then(|node| Tls::read(node, problems));
@@ -184,7 +185,7 @@ impl Gateway {
         let trusted_proxies = trusted.map(|node| networks(node, problems)).unwrap_or_default();
         let proxy_protocol = fields.take_entry("proxy_protocol").is_some_and(|entry| {
             let is_on = scalar::flag(&entry.node, "`proxy_protocol`", problems).unwrap_or_default();
-            // What can't be read has been told already.
+            // A list that can't be read has been reported already.
             let nobody = trusted.is_none_or(|node| node.value == Value::List(Vec::new()));
             if is_on && nobody {
                 let problem = Problem::new(entry.span, "`proxy_protocol` lets anybody say who they are");
@@ -226,7 +227,7 @@ impl Gateway {
     }
 }
 
-/// Whether two would listen in the same place. Port 0 is another one each time.
+/// Returns `true` if two listeners would use the same address. Port 0 is a different port each time.
 fn is_among(address: &SocketAddr, others: &[SocketAddr]) -> bool {
     address.port() != 0 && others.contains(address)
 }

@@ -1,4 +1,4 @@
-//! Where rules come from that win over those of the file: `remote`.
+//! The section `remote`: the config server, whose rules take precedence over the rules of the file.
 
 use super::address::check_centre;
 use super::store::positive;
@@ -10,23 +10,23 @@ use crate::scalar;
 use crate::secret::Secret;
 use std::time::Duration;
 
-/// A configuration centre. What is not said is as the source has it by itself.
+/// A config server. `None` stands for the default of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteSection {
-    /// Where the document is.
+    /// The URL of the document.
     pub from: Secret,
-    /// What is shown as a bearer token.
+    /// The bearer token to send.
     pub token: Option<Secret>,
-    /// How often a web server is asked.
+    /// The interval between polls of an HTTP server.
     pub poll: Option<Duration>,
-    /// How long a web server may hold the answer until there is news.
+    /// How long an HTTP server may delay its response until the document changes.
     pub long_poll: Option<Duration>,
-    /// How long one question may take.
+    /// The timeout of one request.
     pub timeout: Option<Duration>,
-    /// The folder in which the last good document is kept.
+    /// The folder of the disk cache for the last good document.
     pub keep: Option<String>,
-    /// How the document is written, where its name does not tell.
+    /// The format of the document, if its name does not determine it.
     pub format: Option<Format>,
     /// Which rules apply while the config server is unreachable.
     pub when_down: WhenRemoteIsDown,
@@ -35,17 +35,17 @@ pub struct RemoteSection {
 /// Which rules apply while the config server is unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenRemoteIsDown {
-    /// The last good rules that it sent, after a restart too; the local rules if it never sent any.
+    /// The last good rules from the config server, also after a restart; the local rules if there are none.
     #[default]
     LastGood,
-    /// The local rules, until it is reachable again.
+    /// The local rules, until the config server is reachable again.
     Local,
 }
 
 pub(crate) const FIELDS: [&str; 8] = ["from", "token", "poll", "long_poll", "timeout", "keep", "format", "when_down"];
-/// What `when_down` can be.
+/// The values of `when_down`.
 pub(crate) const WHEN_DOWN: [&str; 2] = ["last_good", "local"];
-/// How the address of a configuration centre begins.
+/// The URL schemes of config servers.
 pub(crate) const SCHEMES: [&str; 6] = ["http://", "https://", "etcd://", "etcds://", "redis://", "rediss://"];
 
 impl RemoteSection {
@@ -101,7 +101,7 @@ impl RemoteSection {
     }
 }
 
-/// A token, without the newline that comes with one from a file. It is never shown.
+/// Reads a token and removes the trailing newline of a token file. It is never shown.
 pub(super) fn token(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
     let token = scalar::text(node, "`token`", problems)?.trim();
     if token.is_empty() || token.contains(char::is_control) {

@@ -1,4 +1,4 @@
-//! Rules that no request can reach, since an earlier one says the same or refuses everybody first.
+//! Rules that no request can reach, since an earlier rule is identical or denies every request.
 
 use crate::algorithm::Configured;
 use crate::document::node::Span;
@@ -11,8 +11,8 @@ use diana_core::Cost;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Tells rules that can never refuse anybody. (What a single rule says about itself, such as a `when` that never holds, has
-/// been told where it was read.) A rule that is not `sound` has been read in part, so it is like no other.
+/// Reports rules that can never deny a request. (Problems within a single rule, such as a `when` that is never true,
+/// were reported when it was parsed.) A rule that is not `sound` was parsed only in part, so it is not compared.
 pub(super) fn check(
     rules: &[Rule],
     sound: impl Fn(&Rule) -> bool,
@@ -31,7 +31,7 @@ pub(super) fn check(
         }
         return;
     }
-    // Where nothing is limited, there is nothing to compare.
+    // Rules that limit nothing are not compared.
     let limits = |rule: &&Rule| {
         !rule.limits.is_empty()
             || rule.adaptive
@@ -39,10 +39,10 @@ pub(super) fn check(
             || rule.load.is_some()
             || !rule.deny.is_empty()
     };
-    // By all that they say, so that a hundred thousand rules are not compared pairwise, whatever they differ in. Behind each
-    // text stand those that only look the same, which are very few.
+    // Hashed by their text, so that a hundred thousand rules are not compared pairwise. Each text maps to the rules
+    // that print the same but may differ, which are very few.
     let mut known: HashMap<String, Vec<(&Rule, Says<'_>)>> = HashMap::new();
-    // Calls name the one that they mean.
+    // A call names its rule, so identical rules are allowed.
     let is_for_requests = |rule: &&Rule| rule.matches.call.is_none();
     for rule in rules.iter().filter(enforced).filter(limits).filter(is_for_requests).filter(|rule| sound(rule)) {
         let says = Says::of(rule);
@@ -56,7 +56,7 @@ pub(super) fn check(
     }
 }
 
-/// All by which a rule refuses requests: not how it is called, what it answers and where it stands.
+/// All fields that decide which requests a rule denies: not its name, response and location.
 #[derive(PartialEq)]
 struct Says<'a> {
     by: &'a KeySpec,
@@ -79,7 +79,7 @@ struct Says<'a> {
 
 impl<'a> Says<'a> {
     fn of(rule: &'a Rule) -> Self {
-        // All of them by name: whoever adds one has to think of this.
+        // Destructured in full, so that a new field does not compile until it is handled here.
         let Rule {
             name: _,
             span: _,
@@ -117,7 +117,7 @@ impl<'a> Says<'a> {
             bandwidth: bandwidth.as_ref(),
             load: load.as_ref(),
             cost: (cost, cost_default.map(Cost::get), *cost_min),
-            // With the same `by`, what is written the same is the same.
+            // With the same `by`, equal text means equal keys.
             allow: allow.written(),
             deny: deny.written(),
             overrides: overrides.iter().map(|own| (&*own.written, configured(&own.limits))).collect(),
@@ -129,7 +129,7 @@ impl<'a> Says<'a> {
         }
     }
 
-    /// The same as a text.
+    /// The same fields as text, for hashing.
     fn looks(&self) -> String {
         let Self {
             by,
@@ -149,7 +149,7 @@ impl<'a> Says<'a> {
             missing,
             home,
         } = self;
-        // In words, since a registered matcher may print as it likes.
+        // Uses `Display` for the match, since `Debug` of a registered matcher is arbitrary.
         format!(
             "{matches} by {by} {limits:?} {adaptive} {held_until:?} {bandwidth:?} {load:?} {cost:?} {allow:?} {deny:?} \
              {overrides:?} {wait:?} {queue:?} {over:?} {missing:?} {home:?}"

@@ -1,4 +1,4 @@
-//! Where the counts are: `store`.
+//! The section `store`: where the counts are stored.
 
 use super::address::check_redis;
 use crate::bytes;
@@ -9,84 +9,84 @@ use crate::scalar;
 use crate::secret::Secret;
 use std::time::Duration;
 
-/// Where the counts are: in this process, and perhaps on a Redis that all instances share.
+/// Where the counts are stored: in this process, and optionally in a Redis that all instances share.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StoreSection {
-    /// The counts of this process.
+    /// The counts in this process.
     pub memory: MemorySection,
-    /// Those that all instances share.
+    /// The counts that all instances share.
     pub redis: Option<RedisSection>,
 }
 
-/// The counts of this process.
+/// The counts in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemorySection {
-    /// The most memory that they take, in bytes.
+    /// The maximum memory, in bytes.
     pub ceiling: Option<usize>,
-    /// What happens to new keys beyond that.
+    /// The handling of new keys when the memory is full.
     pub on_full: Option<OnFullKeys>,
 }
 
-/// What happens to new keys when there is no memory for them.
+/// The handling of new keys when the memory is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFullKeys {
-    /// They share a few counts.
+    /// New keys share a few counts.
     Share,
-    /// They are denied.
+    /// New keys are denied.
     Deny,
-    /// They are granted.
+    /// New keys are allowed.
     Allow,
 }
 
-/// A Redis that all instances share. What is not said is as the store has it by itself.
+/// A Redis that all instances share. `None` stands for the default of the store.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RedisSection {
-    /// Where it is.
+    /// The address.
     pub url: Secret,
-    /// What the names of all keys begin with.
+    /// The prefix of all key names.
     pub prefix: Option<String>,
-    /// How long a request waits for it.
+    /// The timeout of a decision.
     pub timeout: Option<Duration>,
-    /// What is answered without it.
+    /// The decision while Redis is unreachable.
     pub when_down: Option<WhenRedisIsDown>,
-    /// How many permits a busy key takes at once.
+    /// How many permits a busy key leases at once.
     pub lease: Option<Lease>,
-    /// Whether the requests of one moment travel together.
+    /// Whether concurrent requests are sent to Redis in one batch.
     pub batching: Option<bool>,
-    /// For how long a permit of a `concurrent` limit is held at most.
+    /// The maximum time for which a permit of a `concurrent` limit is held.
     pub permits_for: Option<Duration>,
 }
 
-/// What is answered while Redis is away.
+/// The decision while Redis is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenRedisIsDown {
-    /// By counts of each instance's own.
+    /// Each instance uses local counts.
     Local,
-    /// Everything is granted.
+    /// All requests are allowed.
     Allow,
-    /// Everything is denied.
+    /// All requests are denied.
     Deny,
 }
 
-/// How many permits a busy key takes at once.
+/// How many permits a busy key leases at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
-    /// One at a time.
+    /// No leases: one permit at a time.
     Off,
-    /// What it uses in a tenth of a second.
+    /// As many as the key uses in a tenth of a second.
     Auto,
-    /// So many.
+    /// A fixed number.
     Of(u64),
 }
 
 pub(crate) const FIELDS: [&str; 9] =
     ["memory", "on_full", "redis", "prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
-/// The fields that are about Redis alone.
+/// The fields that require `redis`.
 const OF_REDIS: [&str; 6] = ["prefix", "timeout", "when_down", "lease", "batching", "permits_for"];
-/// How the address of a Redis begins.
+/// The URL schemes of Redis.
 pub(crate) const SCHEMES: [&str; 8] = [
     "redis://",
     "rediss://",
@@ -136,7 +136,7 @@ impl RedisSection {
                 },
             );
         if let Err(what) = checked {
-            // The text is not shown: it may have a password.
+            // The text is not shown, since it may contain a password.
             let problem = Problem::new(node.span, what);
             problems.push(problem.expected(
                 "redis://127.0.0.1:6379, rediss://, redis+cluster://a:1,b:2 or redis+sentinel://a:1,b:2/name",
@@ -170,7 +170,7 @@ impl RedisSection {
         let batching = fields.take("batching").and_then(|node| scalar::flag(node, "`batching`", problems));
         let permits_for = fields.take("permits_for").and_then(|node| positive(node, "`permits_for`", problems));
         Some(Self {
-            // One that is wrong is kept as well, so that rules with `store: shared` are not told that there is no store.
+            // An invalid address is kept, so that rules with `store: shared` do not also report a missing store.
             url: Secret::new(text.unwrap_or_default()),
             prefix,
             timeout,
@@ -183,7 +183,7 @@ impl RedisSection {
     }
 }
 
-/// A time that is not 0.
+/// Reads a duration that is not 0.
 pub(super) fn positive(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
     let time = scalar::duration(node, what, problems)?;
     if time.is_zero() {

@@ -1,8 +1,7 @@
-//! A file without its environment: what can be checked where the values of `${VARIABLES}` are not there, as in a pipeline that
-//! has no secrets.
+//! Checks a file without its environment, as in a pipeline that has no secrets.
 //!
-//! Each value that has a variable keeps it as it is written, and what is wrong with such a value is not reported. All else is
-//! checked as always.
+//! Each value with a `${VARIABLE}` is kept as written, and problems in such a value are not reported. Everything else
+//! is checked as usual.
 
 use super::RuleFile;
 use crate::document::Document;
@@ -15,11 +14,11 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotChecked {
-    /// Its line in the file, from 1 on.
+    /// The line in the file, starting at 1.
     pub line: usize,
-    /// Where in that line it begins, in characters from 1 on.
+    /// The column of its first character, starting at 1.
     pub column: usize,
-    /// The names of its variables, in their order.
+    /// The names of its variables, in order.
     pub variables: Vec<String>,
 }
 
@@ -36,9 +35,9 @@ impl fmt::Display for NotChecked {
 }
 
 impl RuleFile {
-    /// Reads a file without the environment. Values with `${VARIABLES}` are not checked, and returned beside it.
+    /// Reads a file without the environment. Values with `${VARIABLES}` are not checked, and are returned in a list.
     ///
-    /// The file is for showing what it means. It is not for serving: what has variables may be missing from it.
+    /// The file can be described, but not used to serve requests: values with variables may be missing from it.
     ///
     /// ```
     /// use diana_rules::{Document, Registry, RuleFile};
@@ -57,7 +56,7 @@ impl RuleFile {
         registry: &Registry,
     ) -> Result<(Self, Vec<NotChecked>), Problems> {
         let mut found = Vec::new();
-        // Each variable stays as it is written; one that is not closed is still a problem.
+        // Each variable stays as written; an unclosed one is still a problem.
         let mut tree = document.parse_with(|name| Some(format!("${{{name}}}")))?;
         find(&document.parse()?, &mut found);
         found.sort_by_key(|(span, _)| *span);
@@ -74,7 +73,7 @@ impl RuleFile {
     }
 }
 
-/// Values with variables, by their places: each with the names of its variables.
+/// The locations of values with variables, each with the names of its variables.
 type Found = Vec<(Span, Vec<String>)>;
 
 fn find(node: &Node, found: &mut Found) {
@@ -91,7 +90,7 @@ fn find(node: &Node, found: &mut Found) {
     }
 }
 
-/// The names in `${NAME}`; `$${` names none.
+/// Returns the names in `${NAME}`; `$${` is an escape.
 fn names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = text;
@@ -108,7 +107,7 @@ fn names(text: &str) -> Vec<String> {
     names
 }
 
-/// Rules depend on names and tokens that `identity` defines, so these must be there whatever the variables say.
+/// Replaces variables in `identity` with placeholders, since rules depend on the names and tokens that it defines.
 fn stand_in(tree: &mut Node, found: &Found) {
     let has_variable = |node: &Node| found.binary_search_by_key(&node.span, |(span, _)| *span).is_ok();
     let Value::Map(sections) = &mut tree.value else { return };

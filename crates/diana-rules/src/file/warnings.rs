@@ -1,4 +1,4 @@
-//! What is not wrong, but most likely not meant: `diana check` warns of it.
+//! Warnings of `diana check`: constructs that are valid, but most likely a mistake.
 
 use crate::document::node::Span;
 use crate::matching::Match;
@@ -6,10 +6,10 @@ use crate::matching::path::{PathPattern, Segment};
 use crate::problem::Problem;
 use crate::rule::{Missing, Mode, Rule};
 
-/// The most pairs of rules that are compared to find out whether another one limits what one skips. Beyond that, nobody is warned.
+/// The maximum number of rule pairs to compare for requests that no rule limits. Larger files get no such warning.
 const MOST_COMPARED: usize = 1_000_000;
 
-/// All that is worth a warning, each at the name of its rule.
+/// Returns all warnings, each at the name of its rule.
 pub(super) fn of(rules: &[Rule], place: impl Fn(&Rule) -> Span) -> Vec<Problem> {
     let mut warnings = Vec::new();
     let always = rules.iter().filter(|rule| limits_without(rule)).collect::<Vec<_>>();
@@ -34,12 +34,12 @@ pub(super) fn of(rules: &[Rule], place: impl Fn(&Rule) -> Span) -> Vec<Problem> 
     warnings
 }
 
-/// Whether requests are counted by it, and denied.
+/// Returns `true` if the rule counts requests and denies them.
 fn is_asked(rule: &Rule) -> bool {
     rule.mode == Mode::Enforced && rule.matches.call.is_none()
 }
 
-/// What the requests lack that a rule with a limit skips.
+/// Returns the missing key for which a rule with a limit skips requests.
 fn skipped(rule: &Rule) -> Option<String> {
     let has_limit = !rule.limits.is_empty() || rule.adaptive;
     may_be_missing(rule).filter(|_| has_limit && rule.missing == Missing::Skip)
@@ -50,13 +50,13 @@ fn may_be_missing(rule: &Rule) -> Option<String> {
     rule.by.may_be_missing(|name| !paths.is_empty() && paths.iter().all(|path| path.has_parameter(name)))
 }
 
-/// Whether a rule limits requests whatever they lack.
+/// Returns `true` if a rule limits requests even if keys are missing.
 fn limits_without(rule: &Rule) -> bool {
     let has_limit = !rule.limits.is_empty() || rule.adaptive || rule.missing == Missing::Deny;
     is_asked(rule) && has_limit && (rule.missing != Missing::Skip || may_be_missing(rule).is_none())
 }
 
-/// Whether a rule is about all requests that another one is about, as far as that is easily told.
+/// Returns `true` if `wide` matches all requests that `narrow` matches. `false` if that is not obvious.
 fn covers(wide: &Rule, narrow: &Rule) -> bool {
     let Match { paths, methods, hosts, headers, networks, when, others, call: _ } = &wide.matches;
     let own = &narrow.matches;
@@ -70,7 +70,7 @@ fn covers(wide: &Rule, narrow: &Rule) -> bool {
         && others.is_empty()
 }
 
-/// Whether all paths of one pattern are those of another that ends in `**`.
+/// Returns `true` if `wide` ends in `**` and matches all paths that `path` matches.
 fn is_below(path: &PathPattern, wide: &PathPattern) -> bool {
     let Some((Segment::Any, start)) = wide.segments().split_last() else { return false };
     path.segments().get(..start.len()).is_some_and(|own| {
@@ -78,7 +78,7 @@ fn is_below(path: &PathPattern, wide: &PathPattern) -> bool {
     })
 }
 
-/// Whether a segment is `.*`, which is everything to a regular expression.
+/// Returns `true` if a segment is `.*`, which would match everything in a regular expression.
 fn has_dot_star(path: &PathPattern) -> bool {
     path.segments().iter().any(|segment| matches!(segment, Segment::Text(glob) if glob.to_string() == ".*"))
 }

@@ -1,7 +1,7 @@
-//! What a token is verified with: one algorithm and one key, bound together at load. A token can't choose either, which is
-//! what every confusion of algorithms comes from.
+//! The key that verifies tokens: one algorithm and one key, bound together at load time. A token can choose neither,
+//! which rules out algorithm confusion.
 //!
-//! The cryptography is ring's, which is here already for TLS.
+//! The cryptography is ring's, which is already a dependency for TLS.
 
 use ring::{hmac, signature};
 use rustls_pki_types::alg_id::{ECDSA_P256, ECDSA_P384, ED25519, RSA_ENCRYPTION};
@@ -9,14 +9,14 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{AlgorithmIdentifier, SubjectPublicKeyInfoDer};
 use std::fmt;
 
-/// The names of the algorithms, as tokens write them.
+/// The names of the algorithms, as in tokens.
 pub(super) const ALGORITHMS: [&str; 12] =
     ["HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
 
 /// How tokens are verified.
 #[derive(Clone)]
 pub(super) enum Key {
-    /// Whoever stands before us does it.
+    /// No verification: a proxy in front of Diana verifies tokens.
     Trusting,
     Secret {
         name: &'static str,
@@ -30,7 +30,7 @@ pub(super) enum Key {
 }
 
 impl fmt::Debug for Key {
-    /// Without the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Trusting => "unverified",
@@ -39,11 +39,11 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What is wrong with a key, and what would do.
+/// The problem with a key, and a suggested fix.
 pub(super) type Wrong = (String, &'static str);
 
 impl Key {
-    /// A secret that is shared with whoever signs.
+    /// Creates a key from a secret that is shared with the signer.
     pub(super) fn of_secret(name: &'static str, secret: &str) -> Result<Self, Wrong> {
         let algorithm = match name {
             "HS256" => hmac::HMAC_SHA256,
@@ -60,7 +60,7 @@ impl Key {
         Ok(Self::Secret { name, key: hmac::Key::new(algorithm, secret.as_bytes()) })
     }
 
-    /// The public key of whoever signs, as PEM.
+    /// Creates a key from the signer's public key, as PEM.
     pub(super) fn of_public(name: &'static str, pem: &str) -> Result<Self, Wrong> {
         let (algorithm, kind): (&'static dyn signature::VerificationAlgorithm, AlgorithmIdentifier) = match name {
             "RS256" => (&signature::RSA_PKCS1_2048_8192_SHA256, RSA_ENCRYPTION),
@@ -77,7 +77,7 @@ impl Key {
                 return Err((what, "RS256, PS256, ES256, EdDSA …; or `secret` in place of `public_key`"));
             }
         };
-        // A variable of the environment often has its lines joined by a written \n.
+        // Environment variables often have their lines joined by a literal \n.
         let pem = pem.replace("\\n", "\n");
         if pem.contains("PRIVATE KEY") {
             return Err(("this is a private key, which nobody but the signer should have".to_owned(), EXPORT));
@@ -94,7 +94,7 @@ impl Key {
         Ok(Self::Public { name, algorithm, key: key.into() })
     }
 
-    /// The algorithm that a token has to name.
+    /// The algorithm that a token must name.
     pub(super) fn name(&self) -> Option<&'static str> {
         match self {
             Self::Trusting => None,
@@ -102,7 +102,7 @@ impl Key {
         }
     }
 
-    /// Whether `signature` is one of `message`.
+    /// Returns `true` if `signature` is valid for `message`.
     pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
         match self {
             Self::Trusting => true,
@@ -116,7 +116,7 @@ impl Key {
 
 const EXPORT: &str = "what `openssl pkey -in private.pem -pubout` prints: -----BEGIN PUBLIC KEY----- …";
 
-/// The algorithm of a public key, and the key itself: SEQUENCE { SEQUENCE { algorithm }, BIT STRING { 0, key } }.
+/// Parses the algorithm and the key of a public key: SEQUENCE { SEQUENCE { algorithm }, BIT STRING { 0, key } }.
 fn parts(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (whole, rest) = element(der, 0x30)?;
     let (algorithm, bits) = element(whole, 0x30)?;
@@ -124,14 +124,14 @@ fn parts(der: &[u8]) -> Option<(&[u8], &[u8])> {
     (rest.is_empty() && after.is_empty()).then_some((algorithm, key.strip_prefix(&[0])?))
 }
 
-/// How many bytes the modulus of an RSA key has: SEQUENCE { INTEGER modulus, INTEGER exponent }.
+/// Returns the length of an RSA key's modulus in bytes: SEQUENCE { INTEGER modulus, INTEGER exponent }.
 fn modulus(key: &[u8]) -> Option<usize> {
     let (whole, _) = element(key, 0x30)?;
     let (modulus, _) = element(whole, 0x02)?;
     Some(modulus.strip_prefix(&[0]).unwrap_or(modulus).len())
 }
 
-/// The content of the element with this tag at the start of `der`, and what follows it.
+/// Returns the content of the element with this tag at the start of `der`, and the bytes after it.
 fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = der.strip_prefix(&[tag])?.split_first()?;
     let (length, rest) = match first {

@@ -1,4 +1,4 @@
-//! Reading `jwt`: what tokens are verified with, and where they are.
+//! Parses `jwt`: how tokens are verified, and where a request has them.
 
 use super::key::{ALGORITHMS, Key};
 use super::source::Place;
@@ -14,12 +14,12 @@ use std::time::Duration;
 /// The fields of `jwt`.
 pub(crate) const FIELDS: [&str; 8] =
     ["secret", "public_key", "verify", "algorithm", "from", "issuer", "audience", "leeway"];
-/// How far clocks may be off, where nothing is said; and at most.
+/// The default clock leeway, and its maximum.
 const LEEWAY: Duration = Duration::from_secs(60);
 const LONGEST_LEEWAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Tokens {
-    /// Reads the settings. What is wrong is told in `problems`.
+    /// Parses the settings. Reports errors in `problems`.
     pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
         let mut fields = MapReader::of(node, "`jwt`", FIELDS, problems)?;
@@ -54,7 +54,7 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
     let (secret, public, verify) = (fields.take("secret"), fields.take("public_key"), fields.take("verify"));
     let algorithm = fields.take("algorithm");
     let name = match algorithm {
-        // Somebody who leaves signatures out will be found here.
+        // An attempt to disable signatures is reported explicitly.
         Some(node) if node.text().is_some_and(|text| text.eq_ignore_ascii_case("none")) => {
             let problem = Problem::new(node.span, "`none` is no algorithm: such tokens are signed by nobody");
             problems.push(problem.expected("if somebody verifies them before us, say `verify: false`"));
@@ -100,12 +100,12 @@ fn key(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> Option<Key> {
     made.map_err(|(what, expected)| problems.push(Problem::new(at.span, what).expected(expected))).ok()
 }
 
-/// A text, or a list of them.
+/// Parses a text, or a list of them.
 fn texts(node: Option<&Node>, what: &str, problems: &mut Vec<Problem>) -> Vec<String> {
     let nodes = match node.map(|node| (node, &node.value)) {
         None => return Vec::new(),
         Some((node, Value::List(items))) if items.is_empty() => {
-            // Nobody could ever satisfy it, and everybody would if it meant nothing.
+            // An empty list would accept no token, or every token if it were ignored.
             problems.push(Problem::new(node.span, format!("{what} names nobody")).expected("leave it out"));
             return Vec::new();
         }

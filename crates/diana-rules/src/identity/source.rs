@@ -1,4 +1,4 @@
-//! Where one name of `identity` comes from: `header(x-account-id)`, `jwt(sub)`, `cel("...")`.
+//! The source of one name of `identity`: `header(x-account-id)`, `jwt(sub)`, `cel("...")`.
 
 use crate::attributes::Attribute;
 use crate::document::node::Span;
@@ -6,14 +6,14 @@ use crate::expression::{Expression, InvalidExpression};
 use crate::map_reader::nearest;
 use crate::problem::Problem;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Of(Attribute),
     Expression(Expression),
 }
 
-/// Where a token can be.
+/// The attribute that has the token.
 #[derive(Clone, Debug)]
 pub(super) struct Place(Attribute);
 
@@ -21,7 +21,7 @@ const WORDS: [&str; 3] = ["ip", "host", "method"];
 const WITH_NAME: [&str; 5] = ["header", "cookie", "query", "jwt", "cel"];
 const EXPECTED: &str = "header(x), cookie(x), query(x), jwt(x), ip, host, method, or cel(\"...\")";
 
-/// What is wrong, and what would do; of an expression, with the byte at which it is wrong.
+/// The problem, and a suggested fix; for an expression, also the byte offset of the problem.
 #[derive(Debug)]
 pub(super) struct Wrong {
     what: String,
@@ -34,7 +34,7 @@ impl Wrong {
         Self { what: what.into(), expected: expected.into(), within: None }
     }
 
-    /// The problem, for what stands at `span`.
+    /// Creates the problem for the text at `span`.
     pub(super) fn at(self, span: Span) -> Problem {
         let problem = Problem::new(span, self.what).expected(self.expected);
         match self.within {
@@ -71,7 +71,7 @@ impl Source {
         }))
     }
 
-    /// Whether it needs a claim of the token.
+    /// Returns `true` if it reads a claim of the token.
     pub(super) fn needs_tokens(&self) -> bool {
         match self {
             Self::Of(attribute) => matches!(attribute, Attribute::Jwt(_)),
@@ -81,7 +81,7 @@ impl Source {
 }
 
 impl Place {
-    /// Where tokens usually are.
+    /// The default: the `Authorization` header.
     pub(super) fn usual() -> Self {
         Self(Attribute::Header("authorization".into()))
     }
@@ -98,7 +98,8 @@ impl Place {
     }
 }
 
-/// The expression between the quotes of `cel("...")`. It sees the request and no names, so that none can depend on itself.
+/// Parses the expression between the quotes of `cel("...")`. It can use the request but no names, so that no name
+/// depends on itself.
 fn expression(quoted: &str) -> Result<Expression, Wrong> {
     let text = ['"', '\''].iter().find_map(|quote| quoted.strip_prefix(*quote)?.strip_suffix(*quote));
     let text = text.ok_or_else(|| Wrong::new("the expression of `cel` has no quotes", "cel(\"...\")"))?;

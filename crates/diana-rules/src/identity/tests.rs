@@ -1,4 +1,4 @@
-//! Who a request is from, and whom nobody believes.
+//! How requests are identified, and which tokens are not trusted.
 
 mod tokens;
 
@@ -22,7 +22,7 @@ fn known(text: &str) -> Identity {
     read(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A request that says these things, each by the name that a rule gives it, and counts how often its token is looked for.
+/// A request with these attributes, each by its name in rule syntax. It counts how often its token is read.
 struct Request(HashMap<String, String>, AtomicUsize);
 
 impl Attributes for Request {
@@ -52,7 +52,7 @@ fn claimed(identity: &Identity, request: &Request, name: &str) -> Option<String>
     identity.of(request).get(&Attribute::Jwt(name.into())).map(Cow::into_owned)
 }
 
-/// An identity whose tokens are verified so.
+/// An identity that verifies tokens with these settings.
 fn verifying(settings: &str) -> Identity {
     known(&format!("jwt: {{{settings}}}"))
 }
@@ -103,7 +103,7 @@ fn names_come_from_what_the_request_says() {
         ("site", Some("h")),
         ("verb", Some("GET")),
         ("vip", Some("yes")),
-        ("tenant", Some("t")), // What the request itself knows.
+        ("tenant", Some("t")), // From the request itself.
         ("nobody", None),
     ] {
         assert_eq!(named(&identity, &request, name).as_deref(), value, "{name}");
@@ -149,7 +149,7 @@ fn tokens_of_every_algorithm_are_believed_by_their_own_key_alone() {
             let sub = claimed(identity, &with_token(token), "sub");
             assert_eq!(sub.as_deref(), (index == other).then_some("alice"), "{identity:?}: {token}");
         }
-        // Any other letter in any part of it: no longer what was signed.
+        // With any other letter in any part of it, the signature is no longer valid.
         for place in [3, own.find('.').unwrap() + 5, own.rfind('.').unwrap() + 9] {
             let mut bytes = own.as_bytes().to_vec();
             bytes[place] = if bytes[place] == b'A' { b'B' } else { b'A' };
@@ -253,7 +253,7 @@ fn a_token_that_claims_nothing_is_no_missing_token() {
     assert_eq!(identity.of(&good).doubt(&Attribute::Jwt("sub".into())), None, "a good token without the claim");
 }
 
-/// flask-jwt-extended looks for `Bearer` behind a comma, and others remove the word wherever it stands.
+/// flask-jwt-extended looks for `Bearer` after a comma, and others remove the word at any position.
 #[test]
 fn what_may_hold_a_token_is_no_missing_token() {
     let (message, signature) = tokens::HS256.rsplit_once('.').unwrap();
@@ -291,7 +291,7 @@ fn a_signature_is_read_as_leniently_as_services_do() {
         let request = request(&[("header(authorization)", &format!("{message}.{same}"))]);
         assert_eq!(claimed(&hs256(), &request, "sub").as_deref(), Some("alice"), "{same}");
     }
-    // What was signed is what was sent: nothing else may differ.
+    // The signature covers the bytes that were sent: nothing may differ.
     let (header, payload) = message.split_once('.').unwrap();
     for other in [format!("{header}=.{payload}"), format!("{header}.{payload}="), format!("{header}.!{payload}")] {
         assert_eq!(claimed(&hs256(), &with_token(&format!("{other}.{signature}")), "sub"), None, "{other}");
@@ -327,7 +327,7 @@ fn a_token_is_good_between_its_times() {
     }
     clock.set(Timestamp::from_secs(3_000));
     assert!(!is_good(r#"{"sub":"a","exp":2000.5}"#));
-    // And by the clock on the wall.
+    // The same by the system clock.
     assert!(claimed(&hs256(), &with_token(&signed(HS256, r#"{"sub":"a","exp":1500000000}"#)), "sub").is_none());
 }
 

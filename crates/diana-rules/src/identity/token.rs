@@ -1,16 +1,16 @@
-//! The token of a request: where it is, and what it claims if it is good.
+//! The token of a request: how it is found, and its claims if it is valid.
 //!
 //! # What always holds (identity/tests.rs)
-//! - A claim is only believed if the token is signed by the configured key with the configured algorithm, is valid now, and
-//!   is of the issuer and for the audience that were asked for. A token that is not good claims nothing.
-//! - A request with a token that is not good is never taken for one without a token: see [`Token`].
-//! - A token of more than 8 KiB is not looked at.
+//! - A claim is only trusted if the token is signed by the configured key with the configured algorithm, is valid now,
+//!   and has the issuer and audience that are configured, if any. An invalid token has no claims.
+//! - A request with an invalid token is never treated as one without a token: see [`Token`].
+//! - A token of more than 8 KiB is not parsed.
 //!
 //! # Lenient forms
-//! Express, Django REST framework, PyJWT and others accept a tab or several spaces behind `Bearer`, any case of it, other schemes
-//! than `Bearer`, and a signature with padding, with the standard alphabet of base64, or with characters that are no base64 at all.
-//! Whatever they accept must be the same account here, or a client could choose a form that only the service understands. The
-//! signature is still verified over the very bytes that were sent.
+//! Express, Django REST framework, PyJWT and others accept a tab or several spaces after `Bearer`, any case of it,
+//! schemes other than `Bearer`, and a signature with padding, with the standard base64 alphabet, or with characters
+//! that are not base64 at all. Every form that they accept must give the same account here, or a client could choose a
+//! form that only the service understands. The signature is still verified over the exact bytes that were sent.
 
 use super::key::Key;
 use super::source::Place;
@@ -24,21 +24,21 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest token that is looked at, in bytes.
+/// The maximum length of a token, in bytes.
 const LONGEST: usize = 8 << 10;
 
-/// What a token claims.
+/// The claims of a token.
 pub(super) type Claims = Map<String, Value>;
 
-/// Where tokens are, and when they are believed.
+/// Where requests have tokens, and how tokens are validated.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens {
     pub(super) from: Place,
     pub(super) key: Key,
-    /// Any of these; any at all if there are none.
+    /// The accepted issuers; any issuer if empty.
     pub(super) issuers: Vec<String>,
     pub(super) audiences: Vec<String>,
-    /// How far the clocks of others may be off.
+    /// The tolerated clock difference.
     pub(super) leeway: Duration,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -46,20 +46,20 @@ pub(super) struct Tokens {
 /// The token of a request.
 #[derive(Debug)]
 pub(super) enum Token {
-    /// There is none.
+    /// The request has no token.
     Absent,
-    /// There are several that differ.
+    /// The request has several different tokens.
     Several,
-    /// Nobody knows who signed it.
+    /// The signer is unknown.
     Unverified,
-    /// The configured key signed it, but it is not valid now, or not for us.
+    /// The token is signed by the configured key, but expired, not valid yet, or for another issuer or audience.
     Rejected(Claims),
-    /// It is good.
+    /// The token is valid.
     Good(Claims),
 }
 
 impl Tokens {
-    /// The token of a request, and what it claims.
+    /// Finds and validates the token of a request.
     pub(super) fn token(&self, request: &(impl Attributes + ?Sized)) -> Token {
         let Some(said) = request.get(self.from.attribute()) else { return Token::Absent };
         if said == SEVERAL {
@@ -77,7 +77,7 @@ impl Tokens {
         }
     }
 
-    /// What a token claims, if the configured key signed it.
+    /// Returns the claims of a token, if it is signed by the configured key.
     fn signed(&self, token: &str) -> Option<Claims> {
         if token.len() > LONGEST {
             return None;
@@ -86,7 +86,7 @@ impl Tokens {
         let (header, payload) = message.split_once('.')?;
         if let Some(name) = self.key.name() {
             let header = json(header)?;
-            // What `crit` lists has to be understood, and we understand nothing beyond the plain token.
+            // Extensions that `crit` lists must be understood, and none is supported.
             if header.get("alg")?.as_str()? != name || header.contains_key("crit") {
                 return None;
             }
@@ -100,7 +100,7 @@ impl Tokens {
     fn is_for_us(&self, claims: &Claims, now: Timestamp) -> bool {
         let now = now.since(Timestamp::from_secs(0)).as_secs_f64();
         let leeway = self.leeway.as_secs_f64();
-        // A time that is no number is no time that we could keep.
+        // A time that is not a number is invalid.
         let fits = |name: &str, fits: &dyn Fn(f64) -> bool| {
             claims.get(name).is_none_or(|time| time.as_f64().is_some_and(fits))
         };
@@ -115,7 +115,7 @@ impl Tokens {
     }
 }
 
-/// A claim as a text: one of this name, or `a.b` for `b` inside of `a`. What is empty is absent.
+/// Returns a claim as a text: by its name, or `a.b` for `b` inside of `a`. An empty value counts as absent.
 pub(super) fn claim<'a>(claims: &'a Claims, name: &str) -> Option<Cow<'a, str>> {
     let value = claims.get(name).or_else(|| {
         let mut names = name.split('.');
@@ -134,23 +134,23 @@ fn is_one_of(value: &Value, wanted: &[String]) -> bool {
     value.as_str().is_some_and(|value| wanted.iter().any(|wanted| wanted == value))
 }
 
-/// One part of a token.
+/// Decodes one part of a token.
 fn json(part: &str) -> Option<Claims> {
     serde_json::from_slice(&decoded(part)?).ok()
 }
 
-/// What a header, cookie or parameter says.
+/// The content of a header, cookie or parameter.
 enum Credentials<'a> {
-    /// Nothing, nothing but the scheme, or the credentials of another scheme, such as `Basic`.
+    /// Empty, only a scheme, or the credentials of another scheme, such as `Basic`.
     None,
-    /// A token, with or without a scheme such as `Bearer` in front.
+    /// A token, with or without a scheme such as `Bearer` before it.
     Token(&'a str),
-    /// More than one token, or something that a service may make a token of.
+    /// More than one token, or text that a service may interpret as a token.
     Ambiguous,
 }
 
 fn credentials(said: &str) -> Credentials<'_> {
-    // Services that read headers as Latin-1 take more than ASCII for white space, and no token has other characters than ASCII.
+    // Services that decode headers as Latin-1 treat more than ASCII as white space, and tokens are always ASCII.
     let words = said.split(|letter: char| letter.is_ascii_whitespace() || !letter.is_ascii());
     let words = words.filter(|word| !word.is_empty());
     let dots = |word: &str| word.matches('.').count();
@@ -163,8 +163,8 @@ fn credentials(said: &str) -> Credentials<'_> {
         Some(second) if has_scheme || dots(second) == 2 => Some(second),
         Some(_) => Some(first).filter(|first| dots(first) == 2),
     };
-    // Some services look for `Bearer` behind a comma, take the last word, or remove a scheme wherever it stands, also inside of
-    // the token. Whatever they make a token of has two dots.
+    // Some services look for `Bearer` after a comma, use the last word, or remove a scheme at any position, also inside
+    // of the token. Any text that they interpret as a token has two dots.
     let others =
         words.skip(usize::from(has_scheme)).filter(|word| token.is_none_or(|token| !std::ptr::eq(token, *word)));
     let is_bearer = |word: &str| word.as_bytes().windows(6).any(|part| part.eq_ignore_ascii_case(b"bearer"));
@@ -174,7 +174,7 @@ fn credentials(said: &str) -> Credentials<'_> {
     token.map_or(Credentials::None, Credentials::Token)
 }
 
-/// Either alphabet of base64; the last character may have bits that nobody needs, as most decoders allow.
+/// Either alphabet of base64; the last character may have unused bits, as most decoders allow.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -182,7 +182,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// What base64 says, read as leniently as common services read it: up to the padding, without what is no base64.
+/// Decodes base64 as leniently as common services do: up to the padding, skipping characters that are not base64.
 fn decoded(part: &str) -> Option<Vec<u8>> {
     let letters = part.bytes().take_while(|byte| *byte != b'=').filter_map(|byte| match byte {
         b'-' => Some(b'+'),

@@ -1,18 +1,18 @@
-//! The bytes of a key. They are written behind each other into a buffer that is used again and again.
+//! The bytes of a key, appended to a reusable buffer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Stands for what a call does not tell; texts are UTF-8, in which it does not occur.
+/// Marks a part that a call does not pass. Texts are UTF-8, in which this byte does not occur.
 pub(super) const UNKNOWN: u8 = 0xFE;
 
-/// The bytes of a key, or of several one behind the other.
+/// The bytes of one key, or of several concatenated keys.
 pub type KeyBytes = Vec<u8>;
 
-/// Writes what `write` writes, with its length in front: `4:free`.
+/// Runs `write`, and prefixes its output with the length: `4:free`.
 pub(super) fn with_length<E>(key: &mut KeyBytes, write: impl FnOnce(&mut KeyBytes) -> Result<(), E>) -> Result<(), E> {
     let start = key.len();
     write(key)?;
-    // It is not known before how long it will be, so the length is written behind, and turned to the front.
+    // The length is only known afterwards, so it is appended, then rotated to the front.
     let length = key.len() - start;
     decimal(key, length);
     key.push(b':');
@@ -20,7 +20,7 @@ pub(super) fn with_length<E>(key: &mut KeyBytes, write: impl FnOnce(&mut KeyByte
     Ok(())
 }
 
-/// What was written with its length in front, one by one. What was not written so ends it.
+/// Iterates over length-prefixed parts. Stops at the first malformed one.
 pub(super) fn parts(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let colon = key.iter().position(|byte| *byte == b':')?;
@@ -31,7 +31,7 @@ pub(super) fn parts(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The shares of an address that make up a key: so many bits of IPv4, and of IPv6.
+/// The prefix lengths of an address that make up a key, for IPv4 and IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) v4: u8,
@@ -39,17 +39,17 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// What counts where nothing is said: all of IPv4, and the part of IPv6 that one customer has.
+    /// The default: all of IPv4, and the /64 of IPv6 that one customer has.
     pub(super) const USUAL: Self = Self { v4: 32, v6: 64 };
 
-    /// Writes the first bits of an address, as an address.
+    /// Writes the address with all bits after the prefix set to zero.
     pub(super) fn write(self, address: IpAddr, key: &mut KeyBytes) {
-        // The same client, whichever way it came.
+        // An IPv4-mapped IPv6 address is the same client.
         match address.to_canonical() {
             IpAddr::V4(address) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(self.v4.min(32))).unwrap_or(0);
                 let octets = Ipv4Addr::from_bits(address.to_bits() & mask).octets();
-                // On every request's way, so all of it goes to the key at once.
+                // On the hot path, so all of it is appended at once.
                 let (mut text, mut length) = ([b'.'; 16], 0);
                 for octet in octets {
                     length = write_octet(&mut text, length, octet) + 1;
@@ -66,7 +66,7 @@ impl Share {
     }
 }
 
-/// Writes a part of an address at a place; tells the place behind it.
+/// Writes one octet of an address at an offset; returns the offset after it.
 fn write_octet(text: &mut [u8; 16], mut at: usize, octet: u8) -> usize {
     let mut put = |digit: u8| {
         text[at] = b'0' + digit;
@@ -82,7 +82,7 @@ fn write_octet(text: &mut [u8; 16], mut at: usize, octet: u8) -> usize {
     at
 }
 
-/// Writes a number: the formatting of the standard library takes three times as long, and this is on every request's way.
+/// Writes a number. On the hot path; the standard library's formatting takes three times as long.
 fn decimal(key: &mut KeyBytes, number: usize) {
     let mut digits = [0; 20];
     let (mut at, mut left) = (digits.len(), number);

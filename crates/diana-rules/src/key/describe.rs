@@ -1,4 +1,4 @@
-//! Whom a limit counts, in words.
+//! Descriptions of the key that a limit counts by.
 
 use super::KeySpec;
 use super::bytes::Share;
@@ -6,7 +6,7 @@ use super::part::Part;
 use crate::attributes::Attribute;
 
 impl KeySpec {
-    /// As `each account`, `everyone together`, `each combination of account and address`.
+    /// Describes the key as `each account`, `everyone together`, `each combination of account and address`.
     pub(crate) fn describe(&self) -> String {
         let nouns = self.parts.iter().map(noun).collect::<Vec<_>>();
         match &*nouns {
@@ -17,7 +17,8 @@ impl KeySpec {
         }
     }
 
-    /// What a request may lack, in words: what every request has is left out, and parameters that every path of the rule has.
+    /// Describes the parts that a request may be missing, without those that every request has, and without parameters
+    /// that every path of the rule has.
     pub(crate) fn may_be_missing(&self, is_in_path: impl Fn(&str) -> bool) -> Option<String> {
         let may_be = |part: &&Part| match part {
             Part::Address(_) | Part::Request | Part::Of(Attribute::Path | Attribute::Method | Attribute::Host) => false,

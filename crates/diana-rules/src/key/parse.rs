@@ -1,4 +1,4 @@
-//! Reading `by`.
+//! Parses `by`.
 
 use super::bytes::Share;
 use super::{KeySpec, Part};
@@ -11,16 +11,16 @@ use crate::registry::Registry;
 use crate::scalar;
 use crate::scope::{Scope, Wanted};
 
-/// Words that stand alone.
+/// Keywords without an argument.
 pub(crate) const WORDS: [&str; 6] = ["global", "resource", "ip", "host", "method", "request"];
-/// Words that take a name in brackets.
+/// Keywords that take a name in parentheses.
 pub(crate) const WITH_NAME: [&str; 6] = ["header", "cookie", "query", "jwt", "param", "cel"];
 
-/// What is wrong, and what would do.
+/// The problem, and a suggested fix.
 type Wrong = (String, String);
 
 impl KeySpec {
-    /// Reads `by`: a word, or a list of them. What is wrong is told in `problems`.
+    /// Parses `by`: a word, or a list of them. Reports errors in `problems`.
     pub fn read(node: &Node, registry: &Registry, problems: &mut Vec<Problem>) -> Option<Self> {
         let identity = Identity::default();
         Self::read_with(
@@ -55,7 +55,7 @@ impl KeySpec {
                         .push(Problem::new(node.span, format!("`{text}` is there twice")).expected("leave one out"));
                 }
                 Ok(Some(part)) => {
-                    // What an expression asks about has been checked with it.
+                    // The attributes of an expression were checked when it was compiled.
                     if let Part::Of(attribute) = &part {
                         vocabulary.check(attribute, node.span, problems);
                     }
@@ -68,7 +68,7 @@ impl KeySpec {
     }
 }
 
-/// One part; nothing for everyone, or for what has been told as a problem.
+/// Parses one part. Returns `None` for `global`, and for a part that was already reported as a problem.
 fn part(text: &str, span: Span, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Result<Option<Part>, Wrong> {
     if let Some((word, name)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         let (word, name) = (word.trim(), name.trim());
@@ -78,24 +78,24 @@ fn part(text: &str, span: Span, vocabulary: &Scope<'_>, problems: &mut Vec<Probl
         }
         return attribute(word, name).map(|attribute| Some(Part::Of(attribute)));
     }
-    // YAML ends a text without quotes at ` #`, and in a list at a comma.
+    // YAML ends an unquoted text at ` #`, and in a list at a comma.
     if text.starts_with("cel(") {
         return Err((format!("`{text}` ends too early"), "put quotes around it all, as in 'cel(\"...\")'".to_owned()));
     }
     if let Some(bits) = text.strip_prefix("ip/") {
         return share(text, bits).map(|share| Some(Part::Address(share)));
     }
-    // What is registered comes first, so that a new word of ours never takes a user's away.
+    // Registered keys come first, so that a new built-in keyword never shadows a user's key.
     if let Some((name, of)) = vocabulary.registry.find_key(text) {
         return Ok(Some(Part::Registered(name, of)));
     }
-    // Calls know by themselves what `identity` finds in requests.
+    // Calls pass these names themselves; `identity` extracts them from requests.
     if vocabulary.call.is_some() && vocabulary.names().contains(&text) {
         return Ok(Some(Part::Of(Attribute::Named(text.into()))));
     }
-    // What a name stands for is known now, and need not be looked up for each request.
+    // The name is resolved now, so that requests need no lookup.
     if let Some(source) = vocabulary.identity.attribute(text) {
-        // Whatever it is called, an address is counted as one.
+        // An address is counted by its prefix, whatever its name.
         if *source == Attribute::Ip {
             return Ok(Some(Part::Address(Share::USUAL)));
         }
@@ -115,7 +115,7 @@ fn part(text: &str, span: Span, vocabulary: &Scope<'_>, problems: &mut Vec<Probl
     }))
 }
 
-/// `header(x)` and its like.
+/// Parses `header(x)` and the like.
 pub(crate) fn attribute(word: &str, name: &str) -> Result<Attribute, Wrong> {
     if !WITH_NAME.contains(&word) {
         let expected = nearest(word, &WITH_NAME).map(|meant| format!("did you mean `{meant}({name})`?"));
@@ -135,13 +135,13 @@ pub(crate) fn attribute(word: &str, name: &str) -> Result<Attribute, Wrong> {
     })
 }
 
-/// What stands between quotes.
+/// Removes the quotes around a text.
 fn unquoted(text: &str) -> Option<&str> {
     ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote))
 }
 
-/// Of one number, up to 32 it is about IPv4, and beyond about IPv6; the other one keeps its usual share. Of two, the first is
-/// about IPv4 and the second about IPv6.
+/// Parses the prefix lengths. A single number up to 32 is for IPv4, a larger one for IPv6; the other keeps its default.
+/// Of two numbers, the first is for IPv4 and the second for IPv6.
 fn share(text: &str, bits: &str) -> Result<Share, Wrong> {
     let number = |bits: &str| bits.parse::<u8>().ok().filter(|_| bits.bytes().all(|byte| byte.is_ascii_digit()));
     let share = match bits.split_once('/') {

@@ -14,32 +14,32 @@ use std::sync::Arc;
 /// One part of a key.
 #[derive(Clone)]
 pub(super) enum Part {
-    /// What a request says.
+    /// An attribute of the request.
     Of(Attribute),
-    /// What the file's `identity` gives a name to: the name, and what is looked at.
+    /// A name that the file's `identity` defines: the name, and the attribute it stands for.
     Named(Box<str>, Attribute),
-    /// The client's address, or the first bits of it.
+    /// The client's address, or a prefix of it.
     Address(Share),
-    /// What an expression says.
+    /// The value of an expression.
     Expression(Expression),
-    /// What somebody else's function says, by the name that it is registered under.
+    /// The value of a registered function, by its registered name.
     Registered(&'static str, Arc<KeyOf>),
-    /// The request itself: each has a count of its own.
+    /// The request itself: each request has its own count.
     Request,
 }
 
-/// Why a part of a key could not be written.
+/// The reason why a part of a key could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MissingKey {
-    /// The request has no such thing.
+    /// The request does not have the attribute.
     Absent,
     /// The expression failed.
     Failed,
-    /// The request has several tokens, or several values of what the expression asks for.
+    /// The request has several tokens, or several values of an attribute that the expression reads.
     Several,
     /// The request has a token that can't be verified.
     Unverified,
-    /// The request has a token of the right signer that is not valid now, or not for us.
+    /// The request has a token from the right signer that is expired, not valid yet, or for another issuer or audience.
     Rejected,
 }
 
@@ -54,12 +54,13 @@ impl MissingKey {
     }
 }
 
-/// The keys of requests whose tokens can't be believed. In front of what a token claims that is signed, but rejected.
+/// Keys of requests whose tokens are not trusted. `REJECTED` prefixes the claim of a token that is signed, but
+/// rejected.
 const UNVERIFIED: &str = "(unverified)";
 const REJECTED: &str = "(rejected) ";
 
 impl Part {
-    /// Writes this part of a call's key, unless the call does not tell it. What is told is known, even if it is empty.
+    /// Writes this part of a call's key, unless the call does not pass it. An empty value counts as passed.
     pub(super) fn write_told(&self, call: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKey> {
         match self {
             Self::Of(attribute @ Attribute::Named(_)) => {
@@ -70,10 +71,10 @@ impl Part {
         }
     }
 
-    /// Writes this part of a request's key, unless the request has no such thing; an empty one is none.
+    /// Writes this part of a request's key, unless the request does not have it. An empty value counts as absent.
     pub(super) fn write(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKey> {
         let text = match self {
-            // Most servers take `//a/` for `/a`, and nobody is to get a count of his own by that.
+            // Most servers treat `//a/` as `/a`, and a client must not get a new count by changing the slashes.
             Self::Of(Attribute::Path) => {
                 tidy(&request.get(&Attribute::Path).ok_or(MissingKey::Absent)?, key);
                 return Ok(());
@@ -90,7 +91,7 @@ impl Part {
                 expression.text_of(request).map_err(failed)?.into()
             }
             Self::Registered(_, of) => of(request).ok_or(MissingKey::Absent)?,
-            // Nobody shares it with anybody; the store is not asked to keep it.
+            // The count is not shared with any other request; the store does not keep it.
             Self::Request => return Ok(()),
         };
         if text.is_empty() {
@@ -100,7 +101,7 @@ impl Part {
         Ok(())
     }
 
-    /// Why a request has no such part.
+    /// Returns why a request does not have this part.
     #[cold]
     fn missing(&self, request: &dyn Attributes) -> MissingKey {
         self.doubt(request).map_or(MissingKey::Absent, |doubt| MissingKey::of(&doubt))
@@ -110,7 +111,7 @@ impl Part {
         self.attributes().find_map(|attribute| doubt_about(request, attribute))
     }
 
-    /// Writes this part of a request's key; one whose token can't be believed is counted with others of its kind.
+    /// Writes this part of a request's key. Requests whose token is not trusted share a key for each reason.
     pub(super) fn write_doubtful(&self, request: &dyn Attributes, key: &mut KeyBytes) -> Result<(), MissingKey> {
         let Err(missing) = self.write(request, key) else { return Ok(()) };
         match self.doubt(request) {
@@ -125,7 +126,7 @@ impl Part {
         Ok(())
     }
 
-    /// Writes a value that a file names, as it is written for requests that have it.
+    /// Writes a value from a file in the same form as for requests that have it.
     pub(super) fn write_value(&self, value: &str, key: &mut KeyBytes) {
         match (self, address(value)) {
             (Self::Address(share), Some((address, _))) => share.write(address, key),
@@ -136,7 +137,7 @@ impl Part {
         }
     }
 
-    /// Checks that a value which a file names can be this part of a key; else what is wrong, and what would do.
+    /// Checks that a value from a file can be this part of a key. The error is the problem, and a suggested fix.
     pub(super) fn check_value(&self, value: &str) -> Result<(), (String, String)> {
         let Self::Address(share) = self else { return Ok(()) };
         let Some((address, width)) = address(value) else {
@@ -153,7 +154,7 @@ impl Part {
         }
     }
 
-    /// The network that is counted as one with an address which a file names, where that is more than the address alone.
+    /// Returns the network that shares its count with an address from a file, if it is larger than the address alone.
     pub(super) fn network_of(&self, value: &str) -> Option<IpNet> {
         let Self::Address(share) = self else { return None };
         let (address, None) = address(value)? else { return None };
@@ -164,7 +165,7 @@ impl Part {
             .filter(|own| own.prefix_len() < own.max_prefix_len())
     }
 
-    /// Whether it is the client's address, or a share of it.
+    /// Returns `true` if this is the client's address, or a prefix of it.
     pub(super) fn is_address(&self) -> bool {
         matches!(self, Self::Address(_))
     }
@@ -180,7 +181,7 @@ impl Part {
     }
 }
 
-/// An address as a file writes it, and the width of the network where it is one: `10.0.0.7`, `10.0.0.0/24`.
+/// Parses an address, and the prefix length if it is a network: `10.0.0.7`, `10.0.0.0/24`.
 fn address(text: &str) -> Option<(IpAddr, Option<u8>)> {
     let network = || text.parse::<IpNet>().ok().map(|network| (network.network(), Some(network.prefix_len())));
     text.parse::<IpAddr>().ok().map(|address| (address.to_canonical(), None)).or_else(network)
@@ -213,7 +214,7 @@ impl PartialEq for Part {
 }
 
 impl fmt::Display for Part {
-    /// As a rule writes it.
+    /// Formats the part in rule syntax.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Of(attribute) => attribute.fmt(f),

@@ -1,4 +1,4 @@
-//! Who is counted together, and what is wrong with whom.
+//! Which requests share a key, and the problems that are reported for invalid keys.
 
 use super::*;
 use crate::document::Document;

@@ -1,4 +1,4 @@
-//! Reading `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
+//! Parses `concurrent`: a number, or `{limit: 10, burst: 20, delay: 200ms, until: upstream_done}`.
 
 use crate::document::node::{Node, Value};
 use crate::map_reader::MapReader;
@@ -7,12 +7,12 @@ use crate::rule::HeldUntil;
 use crate::scalar;
 use diana_core::Concurrency;
 
-/// The fields of `concurrent`, where it is more than a number.
+/// The fields of `concurrent`, if it is a map.
 pub(crate) const FIELDS: [&str; 4] = ["limit", "burst", "delay", "until"];
-/// Until when a place is held.
+/// The values of `until`: when a permit is released.
 pub(crate) const UNTIL: [&str; 2] = ["client_left", "upstream_done"];
 
-/// So many at a time, and how that is written.
+/// Parses a concurrency limit; also returns it as it is written.
 pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurrency, String)> {
     if !matches!(node.value, Value::Map(_)) {
         let limit = scalar::count(node, "`concurrent`", 1, problems)?;
@@ -54,7 +54,7 @@ pub(super) fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Concurre
     })
 }
 
-/// Until when places are held: the latest that a `concurrent` says, here or in an override. ([`read`] reports problems.)
+/// Returns when permits are released: the latest `until` of a rule and its overrides. ([`read`] reports problems.)
 pub(crate) fn held_until<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldUntil {
     let says = |node: &Node| match &node.value {
         Value::Map(entries) => entries.iter().any(|entry| entry.key == "until" && entry.node.text() == Some(UNTIL[1])),
@@ -63,7 +63,7 @@ pub(crate) fn held_until<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> HeldU
     if nodes.into_iter().any(says) { HeldUntil::UpstreamDone } else { HeldUntil::ClientLeft }
 }
 
-/// Every `concurrent` in `overrides`, whichever way they are written.
+/// Returns every `concurrent` in `overrides`, in either form.
 pub(crate) fn of_overrides(overrides: &Node) -> Vec<&Node> {
     let each: Vec<&Node> = match &overrides.value {
         Value::Map(entries) => entries.iter().map(|entry| &entry.node).collect(),

@@ -1,7 +1,7 @@
-//! How a rule's limit is written, and what the limits of single keys have from it.
+//! The options of a rule's limit that its overrides inherit.
 //!
-//! An override that gives one limit without an algorithm has the rule's algorithm and options, in whichever form it is written.
-//! What belongs to the rule's rate stays with it: the burst, and how many tokens a refill brings.
+//! An override with one limit and no algorithm inherits the rule's algorithm and options, in whichever form it is
+//! written. Options that belong to the rule's rate are not inherited: the burst, and the number of tokens of a refill.
 
 use super::{LIMITS, LimitRule, one, several};
 use crate::document::node::{Node, Value};
@@ -10,19 +10,19 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 use std::borrow::Cow;
 
-/// How a rule's single limit is written: its algorithm and options.
+/// The algorithm and options of a rule's single limit.
 #[derive(Debug, Default)]
 pub(crate) struct LimitStyle<'a> {
     given: Vec<(&'a str, Cow<'a, Node>)>,
 }
 
-/// Options that say the same in two ways: who gives one does not want the other.
+/// Alternative options: setting one replaces the inherited other.
 const INSTEAD: [[&str; 2]; 3] = [["buckets", "precision"], ["delay", "nodelay"], ["opens", "time_zone"]];
 
 impl<'a> LimitStyle<'a> {
     pub(super) fn new(limit: Option<&'a Node>, beside: &[(&'a str, &'a Node)]) -> Self {
         let own = match limit.map(|node| &node.value) {
-            // With several there is no telling whose.
+            // With several limits it is ambiguous which one to inherit from.
             None | Some(Value::List(_)) => return Self::default(),
             Some(Value::Map(entries)) => entries.iter().map(|entry| (&*entry.key, &entry.node)).collect(),
             Some(_) => Vec::new(),
@@ -32,7 +32,7 @@ impl<'a> LimitStyle<'a> {
         Self { given: given.map(|(name, node)| (*name, of_any_rate(name, node))).collect() }
     }
 
-    /// What a limit has from this style: nothing if it names an algorithm of its own.
+    /// Returns the options that a limit inherits: none if it names its own algorithm.
     pub(super) fn for_limit(&self, limit: &Node, beside: &[(&str, &Node)]) -> Vec<(&str, &Node)> {
         let in_limit =
             |name: &str| matches!(&limit.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == name));
@@ -47,7 +47,7 @@ impl<'a> LimitStyle<'a> {
         self.given.iter().filter(|(name, _)| !is_replaced(name)).map(|(name, node)| (*name, &**node)).collect()
     }
 
-    /// Reads limits that take the place of a rule's own.
+    /// Parses the limits of an override, which replace the rule's own.
     pub(crate) fn read_override(
         &self,
         node: &Node,
@@ -67,7 +67,7 @@ impl<'a> LimitStyle<'a> {
         }
     }
 
-    /// The same from the fields of an override.
+    /// Parses the limits from the fields of an override.
     pub(crate) fn read_fields(
         &self,
         fields: &mut MapReader<'_>,
@@ -78,7 +78,7 @@ impl<'a> LimitStyle<'a> {
     }
 }
 
-/// An option without what belongs to one rate alone: of a refill, how many tokens it brings.
+/// Returns an option without the part that belongs to one rate: the number of tokens of a refill.
 fn of_any_rate<'a>(name: &str, node: &'a Node) -> Cow<'a, Node> {
     match &node.value {
         Value::Map(entries) if name == "refill" => {

@@ -1,4 +1,4 @@
-//! What limits come to, and what is wrong with them.
+//! How limits are parsed, and the problems that are reported for invalid ones.
 
 use super::*;
 use crate::document::Document;
@@ -8,7 +8,7 @@ use diana_core::{
 };
 use std::time::Duration;
 
-/// The limits of a rule that is written like this.
+/// Parses the limits of a rule.
 fn limits(yaml: &str) -> Result<Vec<LimitRule>, String> {
     let document = Document::new("rule.yaml", yaml);
     let tree = document.parse().map_err(|error| error.to_string())?;
@@ -66,7 +66,7 @@ fn each_algorithm_has_its_options() {
     same("{limit: 20/s, algorithm: sliding_window, buckets: 4}", Configured::new(sliding().with_buckets(4).unwrap()));
     same(
         "{limit: 20/s, algorithm: sliding_window, precision: 300ms}",
-        // Four buckets: the window is longer than asked, never shorter.
+        // Four buckets: the window is longer than configured, never shorter.
         Configured::new(sliding().with_precision(ms(300)).unwrap()),
     );
     assert_eq!(sliding().with_precision(ms(300)).unwrap().buckets(), 4);
@@ -87,7 +87,8 @@ fn each_algorithm_has_its_options() {
     let smooth = SmoothBursty::new(5.0).unwrap();
     same("{limit: 5/s, algorithm: smooth_bursty}", Configured::new(smooth.with_initial_permits(InitialPermits::Full)));
     same("{limit: 5/s, algorithm: smooth_bursty, starts: empty}", Configured::new(smooth));
-    // Nothing is saved up, which is even; Guava takes it too, as it does a start that is no slower when cold.
+    // No permits are saved up, so the rate is even; Guava accepts this too, and also a start that is no slower when
+    // cold.
     same(
         "{limit: 5/s, algorithm: smooth_bursty, burst_seconds: 0, starts: empty}",
         Configured::new(smooth.with_burst_seconds(0.0).unwrap()),
@@ -188,7 +189,7 @@ fn each_nonsense_says_what_would_do() {
     }
 }
 
-/// The limits of an override `x` of a rule by account.
+/// The limits of the override `x` of a rule by account.
 fn of_x(rule: &str, overrides: &str) -> Vec<Configured> {
     let text = format!("rules: [{{name: a, by: account, {rule}, overrides: {overrides}}}]");
     let document = Document::new("diana.yaml", text);
@@ -217,13 +218,13 @@ fn overrides_have_the_rules_algorithm_in_every_form() {
     }
     let with_another = [window.clone(), Configured::new(Concurrency::new(2).unwrap())];
     assert_eq!(of_x(rule, "{x: {limit: 9/s, concurrent: 2}}"), with_another);
-    // One of its own has none of the rule's options; of several, each says all about itself.
+    // A limit with its own algorithm inherits no options; nor does a list of limits.
     let log = Configured::new(SlidingLog::new(quota("9/s")));
     for form in ["{x: {rate: 9/s, algorithm: sliding_log}}", "[{key: x, limit: 9/s, algorithm: sliding_log}]"] {
         assert_eq!(of_x(rule, form), std::slice::from_ref(&log), "{form}");
     }
     assert_eq!(of_x(rule, "{x: [9/s]}"), [Configured::new(TokenBucket::new(quota("9/s")))]);
-    // What says the same in another way takes the place of the rule's option.
+    // An alternative option replaces the inherited one.
     let finer = Configured::new(SlidingWindow::new(quota("9/s")).with_buckets(10).unwrap());
     assert_eq!(of_x(rule, "{x: {limit: 9/s, precision: 100ms}}"), [finer]);
 }

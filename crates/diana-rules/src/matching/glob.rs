@@ -1,8 +1,9 @@
-//! `*` within a text: any number of characters. Matched in two passes over the text at most for each star, without recursion.
+//! `*` in a text: any number of characters. Matched in at most two passes over the text for each star, without
+//! recursion.
 
 use std::fmt;
 
-/// A text with stars in it.
+/// A text that may contain stars.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Glob {
     text: Box<str>,
@@ -14,7 +15,7 @@ impl Glob {
         Self { text: text.into(), has_star: text.contains('*') }
     }
 
-    /// The text, if it stands for itself alone.
+    /// Returns the text, if it has no stars.
     pub(crate) fn literal(&self) -> Option<&str> {
         (!self.has_star).then_some(&*self.text)
     }
@@ -33,10 +34,10 @@ impl fmt::Display for Glob {
     }
 }
 
-/// Whether a pattern with stars covers all of `items`.
+/// Returns `true` if a pattern with stars covers all of `items`.
 ///
-/// A star first stands for nothing, and for one item more whenever what follows it does not fit. Only the last star needs to
-/// be remembered: what an earlier one could take, the last one can take as well.
+/// A star first matches nothing, and one item more each time the pattern after it does not match. Only the last star
+/// needs to be remembered: any items that an earlier one could match, the last one can match as well.
 pub(crate) fn covers<P, T>(
     pattern: &[P],
     items: &[T],
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_worst_pattern_is_still_quick() {
-        // Two loops over 60,000 characters each would show: this is (pattern × text) at most.
+        // Quadratic time over 60,000 characters would be noticeable: this is at most (pattern × text).
         let glob = Glob::new(&"a*".repeat(50));
         assert!(!Glob::new(&format!("{glob}b")).matches(&"a".repeat(60_000)));
     }

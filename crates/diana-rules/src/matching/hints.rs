@@ -1,8 +1,9 @@
-//! Paths as other systems write them: `/users/:id`, `^/api/[0-9]+$`. Here they would match nothing, so the right form is suggested.
+//! Path syntax of other systems: `/users/:id`, `^/api/[0-9]+$`. It would match nothing in Diana, so the right form is
+//! suggested.
 
 use super::path::{PathPattern, segments};
 
-/// Reads a path of `match`; else what is wrong with it, and what would do.
+/// Parses a path of `match`. The error is the problem, and a suggested fix.
 pub(super) fn path(text: &str) -> Result<PathPattern, (String, String)> {
     if is_regex(text) {
         let what = format!(
@@ -19,7 +20,8 @@ pub(super) fn path(text: &str) -> Result<PathPattern, (String, String)> {
     PathPattern::read(text).map_err(|(what, expected)| (what, expected.to_owned()))
 }
 
-/// `:id`, as Express, Rails and many routers write it. A colon elsewhere (`/jobs/7:cancel`) is a plain character.
+/// Returns `true` for `:id`, as in Express, Rails and many routers. A colon elsewhere (`/jobs/7:cancel`) is a plain
+/// character.
 fn is_colon_parameter(segment: &str) -> bool {
     segment.strip_prefix(':').is_some_and(|name| {
         name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -27,7 +29,7 @@ fn is_colon_parameter(segment: &str) -> bool {
     })
 }
 
-/// The same path with its parameters as rules write them.
+/// Converts the parameters of a path to rule syntax.
 fn with_braces(text: &str) -> String {
     let each = text.split('/').map(|segment| match segment.strip_prefix(':') {
         Some(name) if is_colon_parameter(segment) => format!("{{{name}}}"),
@@ -36,8 +38,8 @@ fn with_braces(text: &str) -> String {
     each.collect::<Vec<_>>().join("/")
 }
 
-/// Whether it has what only a regular expression has: an anchor, a backslash (which no path keeps), a class or a group that is
-/// repeated, alternatives. Brackets and dots alone are plain characters.
+/// Returns `true` if the text has syntax that only a regular expression has: an anchor, a backslash (which no path
+/// keeps), a repeated class or group, alternatives. Brackets and dots alone are plain characters.
 fn is_regex(text: &str) -> bool {
     let is_repeated = |close: &str| ["+", "*", "?", "{"].iter().any(|sign| text.contains(&format!("{close}{sign}")));
     let has_alternatives = || {

@@ -1,23 +1,23 @@
-//! Patterns of hosts: `api.example.com`, `*.example.com`.
+//! Host patterns: `api.example.com`, `*.example.com`.
 
 use super::glob::Glob;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// A host, or several by a pattern, in lower case.
+/// A host, or a pattern of hosts, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HostPattern {
-    /// This one.
+    /// This host.
     Exact(Box<str>),
-    /// Those below this one, at any depth: of `*.example.com`, `example.com` is kept.
+    /// All subdomains, at any depth: for `*.example.com`, this is `example.com`.
     Below(Box<str>),
-    /// Those that a pattern with stars elsewhere covers.
+    /// A pattern with stars at other positions.
     Like(Glob),
 }
 
 impl HostPattern {
-    /// Reads a pattern; else what is wrong with it, and what was expected.
+    /// Parses a pattern. The error is the problem, and what was expected.
     pub(crate) fn read(text: &str) -> Result<Self, (String, &'static str)> {
         let expected = "a name such as `api.example.com` or `*.example.com`";
         let is_good = |character: char| character.is_ascii_alphanumeric() || "-._*:[]".contains(character);
@@ -35,7 +35,7 @@ impl HostPattern {
         })
     }
 
-    /// Whether a host, [normalised], is meant.
+    /// Returns `true` if a [normalised] host matches.
     pub(crate) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Exact(name) => **name == *host,
@@ -45,16 +45,17 @@ impl HostPattern {
     }
 }
 
-/// A host as it is compared: in lower case, without a port and the root's dot, since all of these lead to the same server.
+/// Normalises a host: lower case, without the port and the trailing dot, since all of these forms reach the same
+/// server.
 pub(crate) fn normalised(host: &str) -> Cow<'_, str> {
-    // Most hosts come as they should, and one look over all bytes at once says so.
+    // Most hosts are already normalised; one branch-free pass over the bytes checks that.
     let is_odd = host.bytes().fold(false, |odd, byte| odd | byte.is_ascii_uppercase() | (byte == b':'));
     if !is_odd && !host.ends_with('.') {
         return Cow::Borrowed(host);
     }
     let name = match (split_host(host.as_bytes()), host.split_once(':')) {
         (Some((name, _)), _) => name,
-        // What has no valid port is still a request for that name: it must match the name's rules.
+        // A request with an invalid port is still for that name, and must match the name's rules.
         (None, Some((name, rest))) if !rest.contains(':') => name,
         (None, _) => host,
     };
@@ -71,8 +72,8 @@ const LONGEST: usize = 255 + ":65535".len();
 /// Splits the value of a `Host` header, or of an HTTP/2 `:authority`, into the host and its port: `uri-host [":" port]`
 /// (RFC 9110 §7.2). Returns `None` if it is anything else; a gateway should answer such a request with 400.
 ///
-/// The host is a name, an IPv4 address, or an IPv6 address in brackets. It is neither empty nor longer than 255 bytes, as nginx and
-/// DNS have it. The port may be empty, and is 65535 at most.
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. It is neither empty nor longer than 255 bytes,
+/// as in nginx and DNS. The port may be empty, and is 65535 at most.
 ///
 /// ```
 /// use diana_rules::split_host;
@@ -97,8 +98,8 @@ pub fn split_host(text: &[u8]) -> Option<(&str, Option<&str>)> {
     (is_host && port.is_none_or(is_port)).then_some((host, port))
 }
 
-/// What the names of hosts are made of: `unreserved` and `sub-delims` of RFC 3986. Escapes are not accepted, since no server
-/// decodes them.
+/// Returns `true` for the characters of host names: `unreserved` and `sub-delims` of RFC 3986. Escapes are not
+/// accepted, since no server decodes them.
 const fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -107,7 +108,7 @@ const fn is_of_name(byte: u8) -> bool {
         )
 }
 
-/// The address of `[2001:db8::1]`.
+/// Parses the address in `[2001:db8::1]`.
 fn ipv6_literal(host: &str) -> Option<Ipv6Addr> {
     host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }

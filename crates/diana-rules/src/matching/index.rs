@@ -1,8 +1,8 @@
-//! Finding the rules that a request is about, without asking each of them.
+//! Finds the rules that match a request, without checking each of them.
 //!
 //! # How it works
-//! Asking ten thousand rules one by one takes as long as it sounds. But what tells most rules apart is host and path, and both
-//! can be looked up: first the host (itself, then what it lies below, then the rules for any host), and for each of them a tree
+//! Checking ten thousand rules one by one is slow. But most rules differ in host and path, and both can be looked up:
+//! first the host (the exact name, then its parent domains, then the rules for any host), and for each of them a tree
 //! of path segments. A walk down the tree collects the rules on its way:
 //!
 //! ```text
@@ -15,11 +15,11 @@
 //!     └ "orders"
 //! ```
 //!
-//! Rules with equal places that want different values of one header are looked up by that value. What is left (methods,
-//! addresses, expressions) is asked of the rules that were found.
+//! Rules with the same host and path that need different values of one header are looked up by that value. The other
+//! conditions (methods, addresses, expressions) are checked only for the rules that were found.
 //!
 //! # What always holds (tests/it/index_laws.rs)
-//! The rules found are those that match, asked one by one, in the order of the file.
+//! The index finds the same rules as checking them one by one does, in the order of the file.
 
 use super::host::HostPattern;
 use super::names::Names;
@@ -29,14 +29,14 @@ use crate::attributes::{Attribute, Attributes, SEVERAL};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// A rule, by its number, that the request may be about.
+/// A rule, by its number, that may match the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) rule: u32,
     pub(crate) proved: IndexedMatch,
 }
 
-/// The longest name that a host can have.
+/// The maximum length of a host name.
 const LONGEST_NAME: usize = 253;
 
 pub(crate) type Candidates = SmallVec<[Candidate; 32]>;
@@ -52,9 +52,9 @@ pub(crate) struct Index {
 /// Rules by path.
 #[derive(Debug, Default)]
 struct Tree {
-    /// Those for this very path.
+    /// Rules for exactly this path.
     here: Bucket,
-    /// Those for this path and all below it.
+    /// Rules for this path and all paths below it.
     below: Bucket,
     literal: Names<Tree>,
     globs: Vec<(Segment, Tree)>,
@@ -64,7 +64,7 @@ struct Tree {
 /// Rules by the value of a header.
 type ByValue = HashMap<Box<str>, Vec<Candidate>>;
 
-/// Rules of one place.
+/// Rules with the same host and path.
 #[derive(Debug, Default)]
 struct Bucket {
     plain: Vec<Candidate>,
@@ -94,7 +94,7 @@ impl Index {
         index
     }
 
-    /// The rules that the request may be about, in the order of the file.
+    /// Collects the rules that may match the request, in the order of the file.
     pub(crate) fn candidates(&self, seen: &RequestView<'_>, found: &mut Candidates) {
         self.any_host.collect(seen, found);
         if !(self.exact.is_empty() && self.below.is_empty())
@@ -106,7 +106,7 @@ impl Index {
             if !self.below.is_empty() {
                 let mut rest = host;
                 while let Some((_, above)) = rest.split_once('.') {
-                    // A name lies below another only by a label of its own, and no name is longer than this.
+                    // A subdomain has at least one more label, and no name is longer than this.
                     let is_below = host.len() - above.len() > 1 && above.len() <= LONGEST_NAME;
                     if is_below && let Some(tree) = self.below.get(above) {
                         tree.collect(seen, found);
@@ -116,7 +116,8 @@ impl Index {
             }
         }
         if found.len() > 1 {
-            // A rule with several paths, and a path with several forms, may be found more than once: what is proved comes first.
+            // A rule with several paths, and a path with several forms, may be found more than once: sort proved
+            // matches first.
             found.sort_unstable_by_key(|candidate| (candidate.rule, candidate.proved == IndexedMatch::Nothing));
             found.dedup_by_key(|candidate| candidate.rule);
         }
@@ -138,7 +139,7 @@ impl Tree {
         for (at, segment) in path.segments().iter().enumerate() {
             tree = match segment {
                 Segment::Any => {
-                    // What follows the stars is not in the tree.
+                    // Segments after `**` are not in the tree.
                     if at + 1 < path.segments().len() {
                         candidate.proved = IndexedMatch::Nothing;
                     }
@@ -161,7 +162,7 @@ impl Tree {
         tree.here.add(own, candidate);
     }
 
-    /// Whether no path goes on from here.
+    /// Returns `true` if this node has no children.
     fn is_leaf(&self) -> bool {
         self.literal.is_empty() && self.globs.is_empty() && self.any_one.is_none()
     }
@@ -173,7 +174,7 @@ impl Tree {
         }
     }
 
-    /// Goes down by the segments that are left. No deeper than the longest pattern, whatever the path.
+    /// Walks down by the remaining segments. No deeper than the longest pattern, whatever the path.
     fn walk(&self, mut left: Segments<'_>, request: &dyn Attributes, found: &mut Candidates) {
         if self.is_leaf() && self.here.is_empty() {
             return;
@@ -223,7 +224,7 @@ impl Bucket {
         self.plain.iter().for_each(|candidate| found.push(*candidate));
         for (header, values) in &self.by_header {
             match request.get(header) {
-                // It may be any of them.
+                // The service may use any of them.
                 Some(value) if value == SEVERAL => values.values().for_each(|rules| found.extend_from_slice(rules)),
                 Some(value) => values.get(&*value).into_iter().for_each(|rules| found.extend_from_slice(rules)),
                 None => {}

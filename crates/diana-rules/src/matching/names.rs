@@ -1,8 +1,8 @@
-//! Values by name: a few are compared, many are looked up.
+//! A map by name: compares linearly for a few names, hashes for many.
 
 use hashbrown::HashMap;
 
-/// Up to so many, comparing is quicker than hashing.
+/// Up to this number, comparing is faster than hashing.
 const FEW: usize = 4;
 
 /// Values by name.
@@ -27,7 +27,7 @@ impl<T: Default> Names<T> {
         self.many.get(name)
     }
 
-    /// The value of this name, which is there from now on.
+    /// Returns the value of this name; adds it if it is missing.
     pub(super) fn get_or_add(&mut self, name: &str) -> &mut T {
         if self.many.is_empty() {
             let known = self.few.iter().position(|(known, _)| **known == *name);

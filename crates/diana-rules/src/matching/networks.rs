@@ -1,4 +1,4 @@
-//! Sets of addresses: single ones and networks, looked up by the longest prefix.
+//! Sets of addresses and networks, looked up by the longest prefix.
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixSet;
@@ -13,8 +13,8 @@ pub(crate) struct Networks {
 }
 
 impl Networks {
-    /// An address or a network as people write it: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`. One of IPv4 addresses that is
-    /// written as one of IPv6, such as `::ffff:10.0.0.0/104`, is one of IPv4, as they are looked up.
+    /// Parses an address or a network: `10.0.0.7`, `10.0.0.0/8`, `2001:db8::/32`. An IPv4-mapped IPv6 network, such as
+    /// `::ffff:10.0.0.0/104`, is converted to IPv4, as addresses are for lookup.
     pub(crate) fn read(text: &str) -> Option<IpNet> {
         match text.parse::<IpNet>() {
             Ok(network) => Some(unmapped(network.trunc())),
@@ -44,7 +44,7 @@ impl Networks {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// Whether every address there is, is in it.
+    /// Returns `true` if the set contains every address.
     pub(crate) fn is_everything(&self) -> bool {
         self.v4.contains(&Ipv4Net::default()) && self.v6.contains(&Ipv6Net::default())
     }
@@ -55,7 +55,7 @@ impl Networks {
     }
 }
 
-/// How much of an IPv4 address in the clothes of IPv6 is in front of it.
+/// The length of the prefix of IPv4-mapped IPv6 addresses.
 const MAPPED: u8 = 96;
 
 fn unmapped(network: IpNet) -> IpNet {
@@ -68,7 +68,7 @@ fn unmapped(network: IpNet) -> IpNet {
     mapped.map_or(network, IpNet::V4)
 }
 
-/// The same client has one address, whichever way it came.
+/// Converts an IPv4-mapped IPv6 address to IPv4, so that a client has one address.
 pub(crate) fn canonical(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }

@@ -1,4 +1,4 @@
-//! Reading `match`.
+//! Parses `match`.
 
 use super::glob::Glob;
 use super::hints;
@@ -13,15 +13,15 @@ use crate::problem::Problem;
 use crate::scalar;
 use crate::scope::{Scope, Wanted};
 
-/// The fields of `match` that are always there.
+/// The built-in fields of `match`.
 pub(crate) const FIELDS: [&str; 7] = ["path", "method", "host", "header", "ip", "when", "call"];
-/// Those that only requests have.
+/// The fields that only apply to requests.
 const OF_REQUESTS: [&str; 4] = ["path", "method", "host", "header"];
-/// What means something else where a function names a rule.
+/// Names that have another meaning in the attribute of a function.
 const OPTIONS: [&str; 3] = ["in", "on_limit", "crate"];
-/// Those that say where a request goes.
+/// The fields for the destination of a request.
 pub(crate) const PLACE: [&str; 2] = ["host", "path"];
-/// The methods that are not worth a second look.
+/// The standard methods.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 
 impl Match {
@@ -30,7 +30,7 @@ impl Match {
         FIELDS.into_iter().chain(vocabulary.registry.matchers()).collect()
     }
 
-    /// Reads `match`. What is wrong is told in `problems`, and left out.
+    /// Parses `match`. Reports errors in `problems`, and omits invalid conditions.
     pub(crate) fn read(node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "`match`", Self::fields(vocabulary), problems)?;
         let (mut own, before) = (Self::default(), problems.len());
@@ -48,7 +48,7 @@ impl Match {
         if let Some(node) = fields.take("path") {
             own.paths = each(node, "`path`", problems, hints::path);
         }
-        // What a path that can't be read would name, nobody knows.
+        // The parameters of an invalid path are unknown.
         let is_known = problems.len() == before;
         if let Some(node) = fields.take("method") {
             own.methods = each(node, "`method`", problems, method);
@@ -78,7 +78,7 @@ impl Match {
                         problems.push(problem.expected("leave the rule out"));
                         None
                     }
-                    // What always holds need not be asked.
+                    // A condition that is always true need not be checked.
                     Some(true) => None,
                     None => Some(when),
                 }
@@ -94,7 +94,7 @@ impl Match {
         Some(own)
     }
 
-    /// Reads a `match` that goes by host and path alone.
+    /// Parses a `match` that has only host and path.
     pub(crate) fn read_place(node: &Node, problems: &mut Vec<Problem>) -> Option<Self> {
         let mut fields = MapReader::of(node, "the `match` of a route", PLACE, problems)?;
         let mut own = Self::default();
@@ -109,7 +109,7 @@ impl Match {
     }
 }
 
-/// What calls tell that name the rule: nothing (`true`), or values by these names.
+/// Parses the arguments that calls pass: none (`true`), or values by these names.
 fn call(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
     match node.value {
         Value::Bool(true) => return Vec::new(),
@@ -133,7 +133,7 @@ fn call(node: &Node, problems: &mut Vec<Problem>) -> Vec<Box<str>> {
     })
 }
 
-/// A text or a list of texts, each read by `read`.
+/// Parses a text or a list of texts, each with `read`.
 pub(crate) fn each<T, E: Into<String>>(
     node: &Node,
     what: &str,
@@ -178,7 +178,7 @@ fn method(text: &str) -> Result<Box<str>, (String, String)> {
         Some(meant) => {
             Err((format!("`{text}` is no method"), format!("did you mean `{}`?", meant.to_ascii_uppercase())))
         }
-        // There are more methods than the usual ones: PROPFIND, PURGE, anybody's own.
+        // There are non-standard methods: PROPFIND, PURGE, custom ones.
         None if is_token => Ok(text.into()),
         None => Err((format!("`{text}` is no method"), "a word such as GET or POST".to_owned())),
     }
@@ -205,7 +205,7 @@ fn headers(node: &Node, problems: &mut Vec<Problem>) -> Vec<HeaderMatch> {
     headers
 }
 
-/// A value as people wrote it, roughly.
+/// Returns a value approximately as it is written.
 fn written(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".to_owned(),

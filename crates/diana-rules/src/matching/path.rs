@@ -1,31 +1,31 @@
-//! Patterns of paths: `/search/**`, `/users/{id}/*.pdf`.
+//! Path patterns: `/search/**`, `/users/{id}/*.pdf`.
 //!
-//! A path is a list of segments. Empty ones do not count, neither in a pattern nor in a path: whoever asks for `//sms/` gets
-//! `/sms` from most servers, and must not get round its limit.
+//! A path is a list of segments. Empty ones are ignored, both in a pattern and in a path: most servers treat `//sms/`
+//! as `/sms`, and its limit must apply to both.
 
 use super::glob::{Glob, covers};
 use super::normal_segment;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// The most segments that a pattern has. A path may have more; only `**` covers them.
+/// The maximum number of segments in a pattern. A path may have more; only `**` covers them.
 pub(crate) const MOST_SEGMENTS: usize = 64;
 
-/// A pattern of paths.
+/// A path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathPattern {
     text: Box<str>,
     segments: Vec<Segment>,
 }
 
-/// What one segment of a path may be.
+/// One segment of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// This text, perhaps with stars in it.
+    /// This text, which may contain stars.
     Text(Glob),
-    /// Any one segment, perhaps with a name.
+    /// Any single segment, with an optional name.
     One(Option<Box<str>>),
-    /// Any number of segments, none included.
+    /// Any number of segments, including none.
     Any,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Iterator for Segments<'a> {
 }
 
 impl PathPattern {
-    /// Reads a pattern; else what is wrong with it, and what was expected.
+    /// Parses a pattern. The error is the problem, and what was expected.
     pub(crate) fn read(text: &str) -> Result<Self, (String, &'static str)> {
         if !text.starts_with('/') {
             return Err((format!("`{text}` is no path"), "a path begins with `/`, as in `/search/**`"));
@@ -75,7 +75,7 @@ impl PathPattern {
         }
         let mut pattern = Self { text: text.into(), segments: Vec::new() };
         for segment in read {
-            // `/**/**` is `/**`.
+            // `/**/**` is the same as `/**`.
             if segment != Segment::Any || pattern.segments.last() != Some(&Segment::Any) {
                 pattern.segments.push(segment);
             }
@@ -107,12 +107,12 @@ impl PathPattern {
             _ if segment.contains("**") => {
                 Err((format!("`**` is a whole segment, but `{segment}` of `{text}` is more"), "`/**/` or `*`"))
             }
-            // However the file writes it. (`%2A` is `*`, which stands for itself, too.)
+            // Normalises the file's spelling. (`%2A` becomes `*`, which matches itself, too.)
             _ => Ok(Segment::Text(Glob::new(&normal_segment(segment)))),
         }
     }
 
-    /// A parameter must have one place: counted from the front, or from the back behind the last `**`.
+    /// Checks that each parameter has a fixed position: counted from the start, or from the end after the last `**`.
     fn check_parameters(&self) -> Result<(), (String, &'static str)> {
         let names = self.segments.iter().enumerate().filter_map(|(at, segment)| match segment {
             Segment::One(Some(name)) => Some((at, name)),
@@ -141,7 +141,7 @@ impl PathPattern {
         covers(&self.segments, &path, |segment| *segment == Segment::Any, |segment, text| segment.fits(text))
     }
 
-    /// The parameter `name` of a path that matches.
+    /// Returns the parameter `name` of a path that matches.
     pub(crate) fn parameter<'p>(&self, name: &str, path: &'p str) -> Option<&'p str> {
         let named = |segment: &Segment| matches!(segment, Segment::One(Some(own)) if **own == *name);
         let at = self.segments.iter().position(named)?;

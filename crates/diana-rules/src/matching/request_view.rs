@@ -1,4 +1,4 @@
-//! What the rules have seen of one request: what the index looks up is asked for once.
+//! A request as the rules see it: the attributes that the index looks up are read once.
 
 use super::Match;
 use super::host::normalised;
@@ -9,7 +9,7 @@ use crate::rule::Rule;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// One request, and what has been asked about it.
+/// One request, with its host and path already read.
 pub(crate) struct RequestView<'a> {
     pub(crate) request: &'a dyn Attributes,
     path: Option<Cow<'a, str>>,
@@ -17,20 +17,20 @@ pub(crate) struct RequestView<'a> {
     host: Option<Cow<'a, str>>,
 }
 
-/// What rules look at.
+/// The attributes that a [`RequestView`] reads up front.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looks {
     path: bool,
-    /// At the other forms of the path, too.
+    /// The other forms of the path, too.
     other_paths: bool,
     host: bool,
 }
 
 impl Looks {
-    /// At everything.
+    /// The host and all forms of the path.
     pub(crate) const AT_ALL: Self = Self { path: true, other_paths: true, host: true };
 
-    /// What one of these looks at, or both.
+    /// Adds the attributes that a `match` reads.
     #[must_use]
     pub(crate) fn and(self, own: &Match) -> Self {
         let other_paths = !own.paths.is_empty() || own.when.is_some() || !own.others.is_empty();
@@ -41,7 +41,7 @@ impl Looks {
         }
     }
 
-    /// The same, and what the lists of a rule look at: `allow` and `deny` compare keys, which may be paths.
+    /// Adds the attributes that a rule's lists read: `allow` and `deny` compare keys, which may be paths.
     #[must_use]
     pub(crate) fn and_lists_of(self, rule: &Rule) -> Self {
         let has_lists = !rule.allow.is_empty() || !rule.deny.is_empty();
@@ -57,7 +57,7 @@ impl<'a> RequestView<'a> {
         Self { request, path, other_paths, host }
     }
 
-    /// A request as routes see it: by one form of its path, in which escaped separators are kept.
+    /// Creates a view for routes: with only the form of the path that keeps escaped separators.
     pub(crate) fn for_routes(request: &'a dyn Attributes, looks: Looks) -> Self {
         let mut seen = Self::new(request, looks);
         if let Some(literal) = std::mem::take(&mut seen.other_paths).first() {
@@ -66,22 +66,22 @@ impl<'a> RequestView<'a> {
         seen
     }
 
-    /// Every form of the path: first the decoded one, then the [others](Attributes::other_paths).
+    /// All forms of the path: first the decoded one, then the [others](Attributes::other_paths).
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.path.as_deref().into_iter().chain(self.other_paths())
     }
 
-    /// The forms of the path but for the first.
+    /// All forms of the path except the first.
     pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
         self.other_paths.iter().map(String::as_str)
     }
 
-    /// Whether the path has other forms.
+    /// Returns `true` if the path has other forms.
     pub(crate) fn has_other_paths(&self) -> bool {
         !self.other_paths.is_empty()
     }
 
-    /// The host as it is compared.
+    /// The normalised host.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -98,11 +98,11 @@ fn as_compared(host: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// A request whose host, path and address are as they are compared, so that nobody gets round a rule by spelling them otherwise.
+/// A request with normalised host, path and address, so that no spelling of them evades a rule.
 pub(crate) struct Normalised<'a>(pub(crate) &'a dyn Attributes);
 
 impl Normalised<'_> {
-    /// Whether it says something else about this than the request itself.
+    /// Returns `true` if this attribute is normalised.
     fn is_about(attribute: &Attribute) -> bool {
         matches!(attribute, Attribute::Host | Attribute::Path | Attribute::Ip)
     }
@@ -131,7 +131,7 @@ impl Attributes for Normalised<'_> {
     }
 }
 
-/// A path with one slash where there are several, as nginx takes it.
+/// Merges repeated slashes of a path, like nginx's `merge_slashes`.
 fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
     if !path.contains("//") {
         return path;
@@ -145,16 +145,16 @@ fn merged(path: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(merged)
 }
 
-/// A request as one rule sees it: with the parameters of its path, and its host as it is compared.
+/// A request as one rule sees it: with the parameters of its path, and its host normalised.
 pub(crate) struct WithParameters<'a, 's> {
     pub(crate) seen: &'a RequestView<'s>,
     pub(crate) paths: &'a [PathPattern],
-    /// The form of the path that is meant, where it is not the first.
+    /// The form of the path to use, if it is not the first.
     pub(crate) form: Option<&'a str>,
 }
 
 impl WithParameters<'_, '_> {
-    /// Whether it says something else about this than the request itself.
+    /// Returns `true` if this attribute is normalised or a path parameter.
     pub(crate) fn is_about(attribute: &Attribute) -> bool {
         Normalised::is_about(attribute) || matches!(attribute, Attribute::Param(_))
     }

@@ -1,10 +1,10 @@
-//! One segment of a path, in the one way of writing it that rules and requests are compared in.
+//! The normal form of a path segment, in which rules and requests are compared.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The normal form of one segment of a path: what needs no escape has none, and what needs one has it in capitals. A `%` that
-/// escapes nothing is escaped itself.
+/// Returns the normal form of one path segment: only characters that need an escape are escaped, in upper case. A `%`
+/// that escapes nothing is escaped itself.
 ///
 /// ```
 /// use diana_rules::normal_segment;
@@ -25,7 +25,7 @@ pub fn normal_segment(segment: &str) -> Cow<'_, str> {
         text.push_str(before);
         let length = match escaped(odd) {
             None => {
-                // It is ASCII, one byte.
+                // The character is ASCII, one byte.
                 let _ = write!(text, "%{:02X}", odd.as_bytes()[0]);
                 1
             }
@@ -54,7 +54,8 @@ pub fn normal_segment(segment: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The character beyond ASCII whose escapes a text begins with, the first of which is `first`, and how long they are.
+/// Decodes the escaped non-ASCII character at the start of a text, whose first byte is `first`; also returns the length
+/// of its escapes.
 fn character(first: u8, text: &str) -> Option<(char, usize)> {
     let mut bytes = [first, 0, 0, 0];
     let more = (1..4).map_while(|nth| escaped(text.get(nth * 3..)?));
@@ -63,20 +64,20 @@ fn character(first: u8, text: &str) -> Option<(char, usize)> {
     (2..=count).find_map(known)
 }
 
-/// The byte that a text begins with, escaped.
+/// Decodes the escaped byte at the start of a text.
 fn escaped(text: &str) -> Option<u8> {
     let [b'%', high, low, ..] = text.as_bytes() else { return None };
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// Whether a byte means the same with and without an escape: what RFC 3986 has in a segment, but for `;`.
+/// Returns `true` if a byte means the same with and without an escape: RFC 3986's segment characters, except `;`.
 fn needs_no_escape(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,=:@".contains(&byte)
 }
 
-/// Whether a byte is no part of a path by RFC 3986, but sent without an escape by some clients. (`\` is not among them, which
-/// may be a separator.)
+/// Returns `true` if a byte is not valid in a path by RFC 3986, but some clients send it without an escape. (`\` is
+/// excluded, since it may be a separator.)
 fn is_escaped_always(byte: u8) -> bool {
     b" \"<>[]^`{|}".contains(&byte)
 }

@@ -1,28 +1,29 @@
-//! A line of a document as it is shown under a problem: without the passwords and tokens that stand in it, since problems go
-//! to logs.
+//! A line of a document as it is displayed under a problem: passwords and tokens are redacted, since problems are
+//! logged.
 //!
-//! A document that can't be read has no tree, so this goes by the text alone, and hides too much rather than too little.
+//! A document that can't be parsed has no tree, so this works on the text alone, and redacts too much rather than too
+//! little.
 
 use std::ops::Range;
 
-/// Fields whose value is a secret, and those whose value is an address that may have one.
+/// Fields whose value is a secret, and fields whose value is an address that may contain one.
 const SECRET: [&str; 2] = ["token", "secret"];
 const ADDRESS: [&str; 2] = ["redis", "from"];
 
-/// The longest line that is looked at: more than is ever shown.
+/// The maximum length of a line that is examined: more than is ever displayed.
 const LONGEST: usize = 2_000;
 
-/// A line, and what is pointed at, in characters.
+/// A line and its marked range, in characters.
 pub(super) struct ShownLine {
     pub(super) text: String,
-    /// How many characters stand before what is pointed at.
+    /// The number of characters before the marked range.
     pub(super) before: usize,
-    /// How many characters are pointed at; 0 if they are none of this line.
+    /// The number of marked characters; 0 if they are not in this line.
     pub(super) marked: usize,
 }
 
 impl ShownLine {
-    /// A line in which the bytes of `at` are pointed at. Each secret is one `…`.
+    /// Creates a line in which the bytes of `at` are marked. Each secret becomes one `…`.
     pub(super) fn new(line: &str, at: Range<usize>) -> Self {
         let line = line.char_indices().nth(LONGEST).and_then(|(end, _)| line.get(..end)).unwrap_or(line);
         let hidden = secrets(line);
@@ -42,14 +43,14 @@ impl ShownLine {
     }
 }
 
-/// A text without what stands before the `@` of an address.
+/// Removes the credentials before the `@` of an address.
 pub(super) fn without_passwords(text: &str) -> String {
     let mut shown = text.to_owned();
     passwords(text).into_iter().rev().for_each(|hidden| shown.replace_range(hidden, "…"));
     shown
 }
 
-/// The parts of a line that nobody should see.
+/// Returns the parts of a line that must be redacted.
 fn secrets(line: &str) -> Vec<Range<usize>> {
     let mut hidden = passwords(line);
     for name in SECRET.iter().chain(&ADDRESS) {
@@ -66,7 +67,7 @@ fn secrets(line: &str) -> Vec<Range<usize>> {
     hidden
 }
 
-/// The value of the field whose name stands from `start` to `end`: `name: value`, `name = value`, `"name": "value"`.
+/// Returns the value of the field whose name is at `start..end`: `name: value`, `name = value`, `"name": "value"`.
 fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
     let is_word = |character: char| character.is_alphanumeric() || "_-.".contains(character);
     if line[..start].ends_with(is_word) {
@@ -78,7 +79,7 @@ fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
     let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first));
     let places = || rest.char_indices().skip(1);
     let length = match quote {
-        // A quote within the value is followed by more of it.
+        // A quote inside the value is followed by more of the value.
         Some(quote) => {
             places().map(|(at, own)| (at + own.len_utf8(), own)).find(|(end, own)| *own == quote && ends(&rest[*end..]))
         }
@@ -88,7 +89,7 @@ fn value(line: &str, start: usize, end: usize) -> Option<Range<usize>> {
     Some(start..start + length.map_or(rest.trim_end().len(), |(length, _)| length))
 }
 
-/// Whether nothing but brackets, a comment or another field follows.
+/// Returns `true` if only brackets, a comment or another field follows.
 fn ends(rest: &str) -> bool {
     let left = rest.trim_start_matches(['}', ']', ' ']);
     if left.is_empty() || left.starts_with('#') && rest.len() > left.len() {
@@ -100,7 +101,7 @@ fn ends(rest: &str) -> bool {
     length > 0 && name[length..].trim_start_matches(['"', '\'']).trim_start().starts_with([':', '='])
 }
 
-/// What stands between `://` and `@`.
+/// Returns the ranges between `://` and `@`.
 fn passwords(text: &str) -> Vec<Range<usize>> {
     let mut hidden: Vec<Range<usize>> = Vec::new();
     for (at, scheme) in text.match_indices("://") {

@@ -1,4 +1,4 @@
-//! Lists of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
+//! The lists `allow` and `deny` of keys and addresses: `allow: [10.0.0.0/8, vip-7]`.
 
 use crate::attributes::{Attributes, SEVERAL};
 use crate::document::node::{Node, Value};
@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::scalar;
 use hashbrown::HashSet;
 
-/// Some keys, and some addresses and networks.
+/// A list of keys, addresses and networks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeyList {
     pub(crate) networks: Networks,
@@ -18,8 +18,8 @@ pub struct KeyList {
 }
 
 impl KeyList {
-    /// Reads a list for a rule that counts `by`. What is an address or a network is compared with the client's address, all
-    /// else with each part of the rule's key.
+    /// Reads a list for a rule that counts by `by`. Addresses and networks are compared with the client's address, all
+    /// other entries with each part of the rule's key.
     pub(super) fn read(node: &Node, what: &str, by: &KeySpec, problems: &mut Vec<Problem>) -> Self {
         let nodes = match &node.value {
             Value::List(items) => items.iter().collect::<Vec<_>>(),
@@ -45,17 +45,17 @@ impl KeyList {
         list
     }
 
-    /// Whether nobody is in it.
+    /// Returns `true` if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
 
-    /// As the file writes them.
+    /// The entries as written in the file.
     pub fn written(&self) -> &[String] {
         &self.written
     }
 
-    /// Whether one of these parts of a key is in it, written as a file writes them.
+    /// Returns `true` if one of these key parts, written as in a file, is in the list.
     pub(crate) fn contains_values(&self, by: &KeySpec, values: &[&str]) -> bool {
         by.any_value(values, |address, part| {
             address.is_some_and(|address| self.networks.contains(address)) || self.keys.contains(part)
@@ -69,16 +69,16 @@ impl KeyList {
         by_address() || by_key()
     }
 
-    /// As [`contains`](Self::contains), but a request that has something several times, so that nobody can tell which of the values
-    /// its service goes by, is taken to be on the list: one of the values may be.
+    /// Like [`contains`](Self::contains), but also `true` for a request with several values for a part of the key: it
+    /// is unknown which value the upstream uses, and one of them may be in the list.
     pub(crate) fn may_contain(&self, by: &KeySpec, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let is_ambiguous = || !self.keys.is_empty() && by.any_part(request, |part| part == SEVERAL.as_bytes());
         self.contains(by, seen, request) || is_ambiguous()
     }
 }
 
-/// Whether somebody meant an address, and got it wrong: `1.2.3.4/99`, `10.0.0.1.5`. Versions (`1.2.3`), times (`12:30`) and
-/// addresses of devices (`00:11:22:33:44:55`) are good keys, unless the rule counts addresses anyway.
+/// Returns `true` if the text is most likely a malformed address: `1.2.3.4/99`, `10.0.0.1.5`. Versions (`1.2.3`), times
+/// (`12:30`) and MAC addresses (`00:11:22:33:44:55`) are valid keys, unless the rule counts by address.
 fn looks_like_an_address(text: &str, by: &KeySpec) -> bool {
     let (address, width) = text.split_once('/').map_or((text, None), |(address, width)| (address, Some(width)));
     let consists_of = |text: &str, known: fn(&u8) -> bool| !text.is_empty() && text.bytes().all(|byte| known(&byte));

@@ -1,4 +1,4 @@
-//! How busy the machine may be: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
+//! The maximum load of the machine: `load: {cpu: 85%, memory: 90%, connections: 20000, traffic: 800MiB/s}`.
 
 use super::bytes;
 use crate::document::node::Node;
@@ -8,26 +8,26 @@ use crate::scalar;
 use diana_core::Quota;
 use std::fmt;
 
-/// How busy the machine may be before requests are refused.
+/// The load of the machine over which requests are denied.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Overload {
-    /// Of all processors.
+    /// The usage of all processors.
     pub cpu: Option<Percent>,
-    /// Of all memory.
+    /// The usage of all memory.
     pub memory: Option<Percent>,
-    /// How many connections are open.
+    /// The number of open connections.
     pub connections: Option<u64>,
-    /// How much data flows.
+    /// The network traffic.
     pub traffic: Option<Quota>,
 }
 
-/// A share of a whole, in tenths of a percent.
+/// A percentage, stored in tenths of a percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent(u16);
 
 impl Percent {
-    /// The share, from 0 to 1.
+    /// The fraction, from 0 to 1.
     pub fn share(self) -> f64 {
         f64::from(self.0) / 1_000.0
     }

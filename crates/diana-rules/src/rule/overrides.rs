@@ -14,21 +14,21 @@ use crate::scalar;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Override {
-    /// Whose.
+    /// The key.
     pub key: KeyBytes,
-    /// As the file writes the key.
+    /// The key as written in the file.
     pub written: String,
-    /// What that key is allowed.
+    /// The limits of this key.
     pub limits: Vec<LimitRule>,
 }
 
 impl Override {
-    /// The fields of one, where they are a list.
+    /// The fields of an override in a list.
     pub(crate) fn fields(registry: &Registry) -> Vec<&'static str> {
         std::iter::once("key").chain(LimitRule::fields(registry)).collect()
     }
 
-    /// Reads all of them, for a rule that counts `by` and whose own limit is written in a certain style.
+    /// Reads all overrides, for a rule that counts by `by`. They inherit the style of the rule's own limit.
     pub(super) fn read(
         node: &Node,
         by: &KeySpec,
@@ -94,7 +94,7 @@ impl Override {
         overrides.into_iter().map(|(own, _)| own).collect()
     }
 
-    /// The limits of a key, each part of which stands somewhere.
+    /// Creates the override of a key, with the location of each part of the key.
     fn new(
         by: &KeySpec,
         parts: &[(&str, Span)],

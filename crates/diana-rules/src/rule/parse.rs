@@ -1,4 +1,4 @@
-//! Reading a rule.
+//! The parser of a rule.
 
 use super::{
     Bandwidth, Bodies, CostOf, CountedIn, HeldUntil, KeyList, Missing, Mode, OverLimit, Overload, Override, Rule, bytes,
@@ -16,7 +16,7 @@ use crate::scope::{Scope, Wanted};
 use diana_core::{Cost, LeakyBucket};
 use std::sync::Arc;
 
-/// The fields of a rule that have nothing to do with its limits.
+/// The fields of a rule that do not belong to its limits.
 pub(crate) const FIELDS: [&str; 19] = [
     "name",
     "by",
@@ -40,18 +40,18 @@ pub(crate) const FIELDS: [&str; 19] = [
 ];
 /// The fields of `bandwidth`.
 pub(crate) const BANDWIDTH: [&str; 4] = ["rate", "burst", "after", "of"];
-/// The fields of `over`, where it is more than a word.
+/// The fields of `over`, if it is a map.
 pub(crate) const OVER: [&str; 1] = ["divert"];
-/// The fields of `missing`, where it is more than a word.
+/// The fields of `missing`, if it is a map.
 pub(crate) const MISSING: [&str; 1] = ["deny"];
-/// The fields by which a rule limits something; one of them must be there.
+/// The fields that limit something; a rule needs at least one of them.
 pub(crate) const LIMITING: [&str; 7] = ["limit", "every", "total", "concurrent", "bandwidth", "load", "deny"];
-/// The least that a request costs, unless the rule says otherwise: no client can make its requests free.
+/// The default of `cost_min`, so that no client can make its requests free.
 const LEAST_COST: u64 = 1;
-/// The longest name of a rule.
+/// The maximum length of a rule's name.
 const LONGEST_NAME: usize = 128;
 
-/// What the file says outside of its rules that they go by.
+/// The settings outside of the rules that rules use.
 pub(crate) struct Defaults<'a> {
     pub(crate) status: u16,
     pub(crate) answer: Option<&'a Arc<CustomResponse>>,
@@ -65,7 +65,7 @@ impl Rule {
         FIELDS.into_iter().chain(LimitRule::fields(vocabulary.registry)).collect()
     }
 
-    /// Reads a rule. What is wrong is told in `problems`; `None` if nothing can be made of it.
+    /// Reads a rule and adds its problems to `problems`; `None` if the name, `by` or `match` is invalid.
     pub(crate) fn read(
         node: &Node,
         vocabulary: &Scope<'_>,
@@ -79,7 +79,7 @@ impl Rule {
             Some(node) => Match::read(node, vocabulary, problems),
             None => Some(Match::default()),
         };
-        // What a path that can't be read would name, nobody knows.
+        // The parameters of an invalid path are unknown.
         let vocabulary = &vocabulary.of_rule(matches.as_ref().filter(|_| problems.len() == before));
         let by = match fields.take("by") {
             Some(node) => KeySpec::read_with(node, vocabulary, problems),
@@ -91,7 +91,7 @@ impl Rule {
         let held_until = concurrent::held_until(places);
         let (limits, style) =
             LimitRule::read_in_style(&mut fields, &LimitStyle::default(), vocabulary.registry, problems);
-        // Keys are checked against everyone's, if nobody can tell whose they are.
+        // An invalid `by` is replaced with everyone, so that the remaining fields are still checked.
         let whose = by.clone().unwrap_or_else(KeySpec::everyone);
         let mut lists = ["allow", "deny"].map(|name| {
             let node = fields.take(name).filter(|_| by.is_some());
@@ -147,7 +147,7 @@ impl Rule {
         is_whole.then_some(rule)
     }
 
-    /// What makes no sense together.
+    /// Reports fields that make no sense together.
     fn check_together(&self, node: &Node, is_whole: bool, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) {
         let entry = |name: &str| match &node.value {
             Value::Map(entries) => entries.iter().find(|entry| entry.key == name),
@@ -161,9 +161,9 @@ impl Rule {
             let known = Self::fields(vocabulary);
             !known.contains(&&*entry.key) && nearest(&entry.key, &known).is_some_and(|meant| LIMITING.contains(&meant))
         };
-        // Whoever writes `limt: 5/s` hears of that, and not that there is no limit.
+        // For `limt: 5/s`, only the typo is reported, not the missing limit.
         let has_typo = matches!(&node.value, Value::Map(entries) if entries.iter().any(meant));
-        // Who has no account is refused: that is a rule too.
+        // A rule that denies requests without a key needs no limit.
         let denies = denies || self.missing == Missing::Deny;
         if !written(&said) && !written(&["bandwidth", "load"]) && !denies && !has_typo {
             let whose = if self.name.is_empty() { "this rule".to_owned() } else { format!("rule `{}`", self.name) };
@@ -192,7 +192,7 @@ impl Rule {
                 entry("cost").is_some_and(|entry| matches!(self.cost, CostOf::Request) && entry.node.text().is_some());
             match self.cost {
                 CostOf::Expression(_) => {}
-                // What is wrong with the cost itself has been reported.
+                // A problem with the cost itself has been reported already.
                 CostOf::Request if whole => {}
                 CostOf::Request => wrong(name, &format!("`{name}` bounds a `cost`, and there is none"), "leave it out"),
                 CostOf::Fixed(_) => {
@@ -246,7 +246,7 @@ impl Rule {
     }
 }
 
-/// Takes `concurrent: adaptive`, and says whether it is there.
+/// Takes `concurrent: adaptive`, and returns `true` if it is set.
 fn adaptive(fields: &mut MapReader<'_>, problems: &mut Vec<Problem>) -> bool {
     const WORD: [&str; 1] = ["adaptive"];
     let Some(node) = fields.peek("concurrent") else { return false };
@@ -277,7 +277,7 @@ fn cost(node: &Node, vocabulary: &Scope<'_>, problems: &mut Vec<Problem>) -> Opt
     vocabulary.expression(node, "`cost`", Wanted::Number, problems).map(CostOf::Expression)
 }
 
-/// What a refusal answers.
+/// Reads the status of a denied request.
 pub(crate) fn status(node: &Node, problems: &mut Vec<Problem>) -> Option<u16> {
     let digits = node.text().filter(|text| text.len() == 3);
     let status = digits.and_then(|text| text.parse::<u16>().ok()).filter(|status| (400..=599).contains(status));
@@ -294,7 +294,7 @@ fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<OverLimit> {
         let mut fields = MapReader::of(node, "`over`", OVER, problems)?;
         let url = fields.require("divert", problems).and_then(|node| Upstream::read(node, "`divert`", problems));
         fields.finish(problems);
-        return url.map(OverLimit::Divert);
+        return url.map(OverLimit::Reroute);
     }
     match scalar::word(node, "`over`", &["deny", "divert"], problems)? {
         0 => Some(OverLimit::Deny),
@@ -307,7 +307,7 @@ fn over(node: &Node, problems: &mut Vec<Problem>) -> Option<OverLimit> {
     }
 }
 
-/// `skip`, `deny` or `shared`; or `{deny: 401}`, with a status of its own.
+/// Reads `skip`, `deny` or `shared`; or `{deny: 401}` with its own status.
 fn missing(node: &Node, problems: &mut Vec<Problem>) -> Option<(Missing, Option<u16>)> {
     if matches!(node.value, Value::Map(_)) {
         let mut fields = MapReader::of(node, "`missing`", MISSING, problems)?;

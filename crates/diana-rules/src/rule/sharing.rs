@@ -1,4 +1,4 @@
-//! Whether the shared store can keep a rule's limits.
+//! Checks whether the shared store supports a rule's limits.
 
 use super::{CountedIn, Rule};
 use crate::limit::LimitRule;
@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::registry::Registry;
 
 impl Rule {
-    /// Tells which of its limits the shared store can't keep, if it is to keep them.
+    /// Reports limits that the shared store does not support, if the rule uses it.
     pub(super) fn check_sharing(&self, registry: &Registry, problems: &mut Vec<Problem>) {
         if self.home != CountedIn::Shared {
             return;

@@ -1,4 +1,4 @@
-//! A rule with the limits that stores know.
+//! A rule compiled to the limits that stores use.
 
 use super::counters::{Counters, RequestOutcome, RuleCounts};
 use super::diff;
@@ -13,56 +13,56 @@ use hashbrown::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A rule, the limits that stores know, and what has been noticed about it.
+/// A rule, its limits for stores, and its counters.
 #[derive(Debug)]
 pub struct CompiledRule {
     rule: Rule,
-    /// Its own limits, and behind them those of each override.
+    /// The rule's own limits, followed by those of each override.
     limits: Vec<Box<[CompiledLimit]>>,
     overrides: HashMap<KeyBytes, u32>,
-    /// The bytes that it lets flow.
+    /// The limit on the bytes of bodies.
     bandwidth: Option<Limit>,
-    /// Whether it asks for what only it can say about a request: the parameters of the path.
+    /// Whether the rule needs its own view of a request, for the parameters of the path.
     needs_view: bool,
-    /// Whether it has a limit whose permits are given back.
+    /// Whether the rule has a limit whose permits are released.
     is_held: bool,
-    /// Where its counts are: in this process, if it has none that could be elsewhere.
+    /// Where the counts are stored: in this process, if all limits are local.
     home: CountedIn,
-    /// Shared with the rule that takes its place, so that requests under way are counted as well.
+    /// Shared with the rule that replaces this one, so that requests in flight are counted as well.
     counters: Arc<Counters>,
 }
 
 /// A key that has another limit than before.
 #[derive(Clone, Copy, Debug)]
 pub struct Move<'a> {
-    /// Whose.
+    /// The key.
     pub key: &'a [u8],
-    /// The limit that it had.
+    /// The old limit.
     pub from: &'a Limit,
-    /// The limit that it has from now on.
+    /// The new limit.
     pub to: &'a Limit,
 }
 
-/// A limit, and how requests are to ask for it.
+/// A limit, and how requests use it.
 #[derive(Debug)]
 pub struct CompiledLimit {
-    /// As stores know it.
+    /// The limit as stores use it.
     pub limit: Limit,
-    /// How long it may make a request wait.
+    /// The maximum time that a request waits for it.
     pub max_wait: MaxWait,
-    /// Whether what it grants must be given back when the request is done.
+    /// Whether its permits must be released when the request finishes.
     pub is_returned: bool,
-    /// How many stand in line for one key at most, where those who `wait` must stand in line: where the algorithm can't tell
-    /// when their turn will come.
+    /// The maximum length of the wait queue of one key, if waiting requests are queued: for algorithms that can't
+    /// compute the time of a permit in advance.
     pub line: Option<usize>,
-    /// How many of one key may wait for times that the algorithm has promised them, where the rule's `queue` bounds them and
-    /// `max_wait` can't.
+    /// The maximum number of reservations of one key, for algorithms that reserve a future permit, if the rule has a
+    /// `queue` that `max_wait` can't express.
     pub reserved: Option<usize>,
-    /// Where it is counted: where its rule is, but for what is always each process's own.
+    /// Where it is counted: as its rule, except for limits that are always local.
     pub home: CountedIn,
 }
 
-/// How many stand in line for one key, where the rule has no `queue`.
+/// The default maximum length of the wait queue of one key.
 const LONGEST_LINE: usize = 1_000;
 
 impl CompiledLimit {
@@ -72,8 +72,8 @@ impl CompiledLimit {
             Some((known, _)) => own.configured.changed(&known.limit),
             None => own.configured.limit(name),
         };
-        // Those in a leaky bucket's line wait, that is what the line is for; it is bounded by its own length. So is what a
-        // concurrency lets in after a wait.
+        // A leaky bucket always delays requests up to its own queue length, so the wait needs no other bound. The same
+        // applies to a concurrency limit with a delayed burst.
         let delays = |places: &Concurrency| places.capacity() > places.limit();
         let stands_in_line = own.configured.algorithm::<LeakyBucket>().is_some()
             || own.configured.algorithm::<Concurrency>().is_some_and(delays);
@@ -90,7 +90,7 @@ impl CompiledLimit {
         Self { limit, max_wait, is_returned, line, reserved, home: rule.home }
     }
 
-    /// As many at a time as keeps answers quick, in this process.
+    /// Creates the adaptive concurrency limit, which is always local.
     fn adaptive(rule: &Rule, name: &str, known: Option<&Self>) -> Self {
         let limit = known.map_or_else(|| Limit::new(name, Adaptive::default()), |known| known.limit.clone());
         let (max_wait, line) = (rule.wait.map_or(MaxWait::NONE, MaxWait::up_to), line(rule, &limit));
@@ -98,7 +98,7 @@ impl CompiledLimit {
     }
 }
 
-/// How many stand in line for one key of a limit, if those who wait do.
+/// Returns the maximum length of the wait queue of one key, if waiting requests are queued.
 fn line(rule: &Rule, limit: &Limit) -> Option<usize> {
     let queues = rule.wait.is_some() && limit.waiting() == Waiting::Queues;
     let longest = rule.queue.map_or(LONGEST_LINE, |queue| usize::try_from(queue).unwrap_or(usize::MAX));
@@ -107,7 +107,7 @@ fn line(rule: &Rule, limit: &Limit) -> Option<usize> {
 
 impl CompiledRule {
     pub(super) fn new(rule: Rule, known: Option<&Self>) -> Self {
-        // Who counts somebody else, or elsewhere, starts anew.
+        // A rule with another key or store starts with new counts.
         let known = known.filter(|known| known.rule.by == rule.by && known.rule.home == rule.home);
         let own_known = known.map(|known| (&*known.limits[0], &*known.rule.limits));
         let mut own = in_force(&rule, &rule.limits, &rule.name, own_known);
@@ -135,27 +135,27 @@ impl CompiledRule {
         Self { rule, limits, overrides, bandwidth, needs_view, is_held, home, counters }
     }
 
-    /// The rule as the file says it.
+    /// The rule as in the file.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// The limits that apply to one key.
+    /// Returns the limits that apply to a matched key.
     pub fn limits(&self, applied: &MatchedRule) -> &[CompiledLimit] {
         self.limits_at(applied.limits)
     }
 
-    /// Its own limits (0), or those of an override.
+    /// Returns the rule's own limits (0), or those of an override.
     pub(super) fn limits_at(&self, place: u32) -> &[CompiledLimit] {
         self.limits.get(place as usize).map_or(&[], |limits| limits)
     }
 
-    /// The bytes that it lets flow, as stores know them: a bucket for each key. Bodies take from it piece by piece.
+    /// The limit on the bytes of bodies, with one bucket per key. Bodies are charged chunk by chunk.
     pub fn bandwidth(&self) -> Option<&Limit> {
         self.bandwidth.as_ref()
     }
 
-    /// The keys whose limits are others once `after` is in force, because an override came or went: from which limit to which.
+    /// Returns the keys whose limits change once `after` is active, because an override was added or removed.
     pub(super) fn moves_to<'a>(&'a self, after: &'a Self) -> impl Iterator<Item = Move<'a>> {
         let all = self.overrides.keys().chain(after.overrides.keys().filter(|key| !self.overrides.contains_key(*key)));
         let moved = all.filter(|key| self.overrides.contains_key(*key) != after.overrides.contains_key(*key));
@@ -163,18 +163,18 @@ impl CompiledRule {
             let (from, to) = (self.limits_of(key) as usize, after.limits_of(key) as usize);
             let limits = self.limits.get(from).into_iter().zip(after.limits.get(to));
             let each = limits.flat_map(|(from, to)| from.iter().zip(to.iter()));
-            // What is in flight comes back to the limit that it was taken from.
+            // Permits in use are released to the limit that granted them.
             let each = each.filter(|(from, to)| !from.is_returned && !to.is_returned);
             each.map(move |(from, to)| Move { key, from: &from.limit, to: &to.limit })
         })
     }
 
-    /// Which limits a key has: its own, or the rule's.
+    /// Returns the index of a key's limits: those of its override, or the rule's own.
     pub(super) fn limits_of(&self, key: &[u8]) -> u32 {
         if self.overrides.is_empty() { 0 } else { self.overrides.get(key).copied().unwrap_or(0) }
     }
 
-    /// Whether it bounds those who wait for promised times.
+    /// Returns `true` if it bounds the number of reservations.
     pub(super) fn has_reserved(&self) -> bool {
         self.limits.iter().flatten().any(|limit| limit.reserved.is_some())
     }
@@ -184,19 +184,19 @@ impl CompiledRule {
         counted.chain(&self.bandwidth)
     }
 
-    /// What became of the requests that it was about.
+    /// Returns the counters of the matched requests.
     pub fn counted(&self) -> RuleCounts {
         self.counters.all()
     }
 
-    /// Counts what became of a request.
+    /// Counts the outcome of a request.
     #[inline]
     pub fn count(&self, fate: RequestOutcome) {
         self.counters.count(fate);
     }
 
-    /// How many of its expressions have failed. A `when` that fails matches, a cost that fails is the rule's `cost_default` or
-    /// denies, and a key that fails is shared by all such requests.
+    /// Returns how many of its expressions have failed. A failed `when` matches, a failed cost is `cost_default` or
+    /// denies the request, and requests with a failed key share one count.
     pub fn failures(&self) -> u64 {
         self.counted().failures
     }
@@ -205,26 +205,26 @@ impl CompiledRule {
         self.counters.count_failure();
     }
 
-    /// How many requests it would have refused, if it were not a shadow.
+    /// Returns the number of requests that a shadow rule would have denied.
     pub fn shadow_refusals(&self) -> u64 {
         self.counted().shadow_refused
     }
 
-    /// Whether a request is in the rule's `allow`, whichever form of its path counts.
+    /// Returns `true` if a request is in the rule's `allow` by all forms of its path.
     pub(super) fn allows(&self, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let Rule { allow, by, matches, .. } = &self.rule;
         let other = |form| allow.contains(by, seen, &matches.view_of(seen, form));
         !allow.is_empty() && allow.contains(by, seen, request) && seen.other_paths().all(other)
     }
 
-    /// Whether a request is in the rule's `deny` by any form of its path.
+    /// Returns `true` if a request is in the rule's `deny` by any form of its path.
     fn denies(&self, seen: &RequestView<'_>, request: &dyn Attributes) -> bool {
         let Rule { deny, by, matches, .. } = &self.rule;
         let other = |form| deny.may_contain(by, seen, &matches.view_of(seen, form));
         !deny.is_empty() && (deny.may_contain(by, seen, request) || seen.other_paths().any(other))
     }
 
-    /// Finds whose a request, or a call, is that the rule is about, and what it costs.
+    /// Adds the rule with the key and cost of a matching request or call.
     pub(super) fn apply(&self, number: u32, seen: &RequestView<'_>, asks: Asks, found: &mut Matches) -> Expressions {
         let rule = &self.rule;
         let view = rule.matches.view(seen);
@@ -243,11 +243,12 @@ impl CompiledRule {
                 expressions = Expressions::Failed;
             }
         } else if let Err(missing) = rule.by.key(request, &mut found.keys) {
-            // Whoever can make an expression fail must not get round the rule by that: they are counted together.
+            // Requests whose expression fails share one count, so that a client can't evade the rule with a failing
+            // expression.
             if missing.is_failure() {
                 expressions = Expressions::Failed;
             }
-            // A token that can't be believed is not the same as none: the service may accept it.
+            // An invalid token is not a missing token: the upstream may accept it.
             let is_counted = missing.is_doubt() && rule.by.doubtful_key(request, &mut found.keys).is_ok();
             match rule.missing {
                 Missing::Skip if !missing.is_failure() && !is_counted => return expressions,
@@ -256,7 +257,7 @@ impl CompiledRule {
                     found.refuse(number, DenyReason::Missing);
                     return expressions;
                 }
-                // No key is empty, so nobody else has this one.
+                // No other key is empty, so this one is unique.
                 Missing::Skip | Missing::Shared => {}
             }
         }
@@ -272,7 +273,7 @@ impl CompiledRule {
                     expressions = Expressions::Failed;
                     Some(cost)
                 }
-                // Whoever can make an expression fail must not pay less by that.
+                // The request is denied, so that a client can't lower its cost with a failing expression.
                 (Err(_), None) => {
                     found.keys.truncate(start);
                     found.refuse(number, DenyReason::Cost);
@@ -284,14 +285,14 @@ impl CompiledRule {
         expressions
     }
 
-    /// Finds that a request with this key and cost (none: it is free) is one that the rule is about.
+    /// Adds the rule with this key and cost (`None`: free).
     pub(super) fn apply_key(&self, number: u32, key: &[u8], cost: Option<Cost>, found: &mut Matches) {
         let start = found.keys.len();
         found.keys.extend_from_slice(key);
         self.add(number, start, cost, found);
     }
 
-    /// Adds the rule to what was found, with the key that begins at `start`.
+    /// Adds the rule with the key that begins at `start`.
     fn add(&self, number: u32, start: usize, cost: Option<Cost>, found: &mut Matches) {
         let limits = self.limits_of(&found.keys[start..]);
         let key = (place(start), place(found.keys.len()));
@@ -303,28 +304,28 @@ impl CompiledRule {
     }
 }
 
-/// Who asks a rule.
+/// What a rule is evaluated for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asks {
-    /// A request that it is about.
+    /// A request that it matches.
     Request,
     /// A call that names it.
     Call,
 }
 
-/// Whether the expressions of a rule came out well.
+/// Whether the expressions of a rule succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expressions {
     Good,
     Failed,
 }
 
-/// A place among the keys of a request, of which there are never 4 GiB.
+/// An offset in the keys of a request, which are never 4 GiB long.
 fn place(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// The bytes that a rule lets flow: the same limit as before, if it had one.
+/// The limit on the bytes of bodies; the existing limit is kept or changed.
 fn bandwidth(rule: &Rule, known: Option<&CompiledRule>) -> Option<Limit> {
     let rate = rule.bandwidth.as_ref()?.rate;
     let before = known.and_then(|known| Some((known.bandwidth.as_ref()?, known.rule.bandwidth.as_ref()?.rate)));
@@ -335,7 +336,7 @@ fn bandwidth(rule: &Rule, known: Option<&CompiledRule>) -> Option<Limit> {
     })
 }
 
-/// Limits with their names: the first has the rule's, the others their place behind it.
+/// Compiles limits and names them: the first has the rule's name, the others append their position.
 fn in_force(
     rule: &Rule,
     limits: &[LimitRule],
@@ -345,7 +346,7 @@ fn in_force(
     let (known, before) = known.unwrap_or((&[], &[]));
     let pairs = match rule.home {
         CountedIn::Local => diff::closest(limits, before),
-        // Others who share it know a limit by its name, which tells its place.
+        // In the shared store, a limit is identified by its name, which contains its position.
         CountedIn::Shared => diff::by_place(limits, before),
     };
     let each = limits.iter().enumerate().zip(pairs).map(|((nth, own), pair)| {

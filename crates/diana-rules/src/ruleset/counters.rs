@@ -1,43 +1,43 @@
-//! What became of the requests that a rule was about, in numbers.
+//! Counters of the outcomes of the requests that a rule matches.
 //!
-//! The numbers outlive a change of the rules: those that are the same afterwards go on counting where they were. Each rule's are
-//! on cache lines of their own, so that counting costs the threads that only read the rule nothing.
+//! Counters survive a reload if the rule stays the same. Each rule's counters have their own cache lines, so that
+//! counting does not slow down threads that only read the rule.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What became of the requests that a rule was about since it came into force. Each request is in one of these, but for
-/// `failures`, which are counted beside.
+/// The outcomes of the requests that a rule has matched since it was loaded. Each request is in exactly one of these,
+/// except for `failures`, which are counted separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleCounts {
-    /// Granted at once.
+    /// Allowed at once.
     pub granted: u64,
-    /// Granted after a wait that this rule imposed.
+    /// Allowed after a wait that this rule imposed.
     pub waited: u64,
-    /// Refused by this rule.
+    /// Denied by this rule.
     pub refused: u64,
     /// Over this rule's limit, and sent to another upstream.
     pub diverted: u64,
-    /// What it would have refused, if it were not a shadow.
+    /// Would have been denied by this shadow rule.
     pub shadow_refused: u64,
-    /// How many of its expressions have failed. A `when` that fails matches, a cost that fails is the rule's `cost_default` or
-    /// denies, and a key that fails is shared by all such requests.
+    /// The number of expressions that have failed. A failed `when` matches, a failed cost is `cost_default` or denies
+    /// the request, and requests with a failed key share one count.
     pub failures: u64,
 }
 
-/// What became of one request by one rule.
+/// The outcome of one request by one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestOutcome {
-    /// It was granted at once.
+    /// Allowed at once.
     Granted,
-    /// It was granted after a wait.
+    /// Allowed after a wait.
     Waited,
-    /// It was refused.
+    /// Denied.
     Refused,
-    /// It was sent to another upstream.
+    /// Sent to another upstream.
     Rerouted,
-    /// It would have been refused, if the rule were not a shadow.
+    /// Would have been denied if the rule were not a shadow rule.
     ShadowRefused,
 }
 

@@ -1,12 +1,11 @@
-//! Which limit of a rule is which after a change.
+//! Maps the limits of a rule to those before a change.
 
 use crate::limit::LimitRule;
 use diana_core::Quota;
 use std::time::Duration;
 
-/// For each limit, the place of the one that it was before: first those that say the same, then those of the same kind over
-/// the same time, then those of the same kind in their order. So a limit that comes or goes beside another one forgives
-/// nobody.
+/// Returns the previous index of each limit: first of an equal limit, then of one of the same kind and period, then of
+/// one of the same kind, in order. So adding or removing a limit does not reset another one.
 pub(super) fn closest(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; limits.len()];
     let mut is_free = vec![true; before.len()];
@@ -27,12 +26,12 @@ pub(super) fn closest(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<
     pairs
 }
 
-/// For each limit, the one at the same place before.
+/// Returns the previous limit at the same index.
 pub(super) fn by_place(limits: &[LimitRule], before: &[LimitRule]) -> Vec<Option<usize>> {
     (0..limits.len()).map(|place| (place < before.len()).then_some(place)).collect()
 }
 
-/// `every`, `total` and `concurrent` are each of their own kind; rates are one, whatever their algorithms.
+/// `every`, `total` and `concurrent` are separate kinds; all rates are one kind, regardless of their algorithms.
 fn kind(limit: &LimitRule) -> &str {
     match limit.algorithm {
         "every" | "total" | "concurrent" => limit.algorithm,

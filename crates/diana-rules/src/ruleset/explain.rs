@@ -1,4 +1,4 @@
-//! Why rules are, or are not, about a request: for people who wonder.
+//! Explains why rules match a request, or not.
 
 use super::{Asks, DenyReason, MatchedRule, Matches, RefusedBy, RuleSet};
 use crate::attributes::Attributes;
@@ -7,50 +7,50 @@ use crate::key::KeyBytes;
 use crate::matching::{IndexedMatch, Looks, Mismatch, Normalised, RequestView, When};
 use crate::rule::{CostOf, Missing};
 
-/// What each rule says about one request, in the order of the file.
+/// The result of each rule for one request, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Explained {
-    /// Each rule, by its number, and what it says.
+    /// The result of each rule, by its index.
     pub rules: Vec<ExplainedRule>,
-    /// What [`RuleSet::find`] finds too, here without the index: each rule was asked.
+    /// The same result as of [`RuleSet::find`], but without the index: every rule was evaluated.
     pub found: Matches,
 }
 
-/// What a rule says about a request.
+/// The result of a rule for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExplainedRule {
-    /// It is not about it.
+    /// The rule does not match.
     NotAbout(Mismatch),
     /// The request is in the rule's `allow`.
     Allowed,
     /// The request is in the rule's `deny`.
     Listed,
-    /// The request lacks what `by` asks for; this says what.
+    /// The key is missing.
     Lacks {
-        /// What is missing.
+        /// The missing part.
         what: String,
-        /// What becomes of it.
+        /// How the rule handles the request.
         then: Missing,
     },
-    /// The expression of its cost says 0, and the rule says `cost_min: 0`.
+    /// The cost expression is 0, and the rule has `cost_min: 0`.
     Free,
-    /// The expression of its cost fails, and the rule has no `cost_default`, so the request is denied.
+    /// The cost expression failed, and the rule has no `cost_default`, so the request is denied.
     CostFailed {
-        /// Why it fails.
+        /// The cause.
         why: ExpressionFailed,
     },
-    /// It counts the request.
+    /// The rule counts the request.
     Counts {
-        /// The `when` of the rule failed, so it was taken to hold.
+        /// The `when` of the rule failed, which counts as true.
         when_failed: bool,
-        /// The `cost` of the rule failed, so `cost_default` counts.
+        /// The `cost` of the rule failed, so `cost_default` is used.
         cost_failed: bool,
     },
 }
 
 impl RuleSet {
-    /// Asks every rule about a request, not only those that the index finds, and says why each does or does not count it.
+    /// Evaluates every rule for a request, not only those that the index finds, and reports why each counts it or not.
     pub fn explain(&self, request: &dyn Attributes) -> Explained {
         let mut explained = Explained::default();
         let normalised = Normalised(request);
@@ -81,7 +81,7 @@ impl RuleSet {
                 _ if is_listed => ExplainedRule::Listed,
                 (_, Some(why)) if is_refused_for_cost => ExplainedRule::CostFailed { why },
                 (Err(missing), _) => {
-                    // One that fails, or has a token that can't be believed, is counted with others, unless it is refused.
+                    // A failed key, or one from an invalid token, is counted with others, unless it is denied.
                     let then = if is_counted { Missing::Shared } else { rule.missing };
                     ExplainedRule::Lacks { what: missing.to_string(), then }
                 }
@@ -96,7 +96,7 @@ impl RuleSet {
 }
 
 impl Explained {
-    /// How a rule is asked, if it counts the request.
+    /// Returns the match of a rule, if it counts the request.
     pub fn applied(&self, rule: u32) -> Option<&MatchedRule> {
         self.found.applied().iter().find(|applied| applied.rule == rule)
     }

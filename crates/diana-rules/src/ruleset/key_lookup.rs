@@ -1,11 +1,11 @@
-//! One key of a rule, named by hand rather than by a request.
+//! Lookup of a key of a rule by its values, through the admin API, without a request.
 
 use super::compiled::{CompiledLimit, CompiledRule};
 use crate::key::KeyBytes;
 use crate::rule::Missing;
 use std::fmt;
 
-/// What was named is no key of the rule.
+/// The values do not form a key of the rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidKey {
     what: String,
@@ -20,18 +20,18 @@ impl fmt::Display for InvalidKey {
 
 impl std::error::Error for InvalidKey {}
 
-/// A list of a rule that a key is on.
+/// The list of a rule that contains a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// `allow`: it is not counted.
+    /// `allow`: the key is not counted.
     Allow,
-    /// `deny`: it is refused at once.
+    /// `deny`: the key is always denied.
     Deny,
 }
 
 impl CompiledRule {
-    /// The list that a key is on, named as in [`key_of`](Self::key_of). Addresses are looked for where the rule counts by
-    /// address; who else is listed by address can't be told by the key.
+    /// Returns the list that contains a key with values as in [`key_of`](Self::key_of). Addresses are checked only if
+    /// the rule counts by address; otherwise the key does not contain the client's address.
     pub fn list_of(&self, values: &[&str]) -> Option<Listed> {
         let rule = self.rule();
         if rule.allow.contains_values(&rule.by, values) {
@@ -40,8 +40,8 @@ impl CompiledRule {
         rule.deny.contains_values(&rule.by, values).then_some(Listed::Deny)
     }
 
-    /// The key that these values stand for, one for each part of the rule's `by`, written as in `overrides`. None at all stand
-    /// for everyone together, or for those who are counted together because they lack the key (`missing: shared`).
+    /// Returns the key with these values, one for each part of the rule's `by`, written as in `overrides`. An empty
+    /// list is the key of everyone, or of all requests whose key is missing (`missing: shared`).
     ///
     /// ```
     /// use diana_rules::{Document, Registry, RuleFile, RuleSet};
@@ -80,7 +80,7 @@ impl CompiledRule {
         Ok(by.key_of(values))
     }
 
-    /// The limits that a key has: its own, if there is an override for it, else the rule's.
+    /// Returns the limits of a key: those of its override, if there is one, else the rule's own.
     pub fn limits_of_key(&self, key: &[u8]) -> &[CompiledLimit] {
         self.limits_at(self.limits_of(key))
     }

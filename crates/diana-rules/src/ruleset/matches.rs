@@ -1,11 +1,11 @@
-//! What the rules have found about one request.
+//! The rules that match one request.
 
 use crate::key::KeyBytes;
 use crate::rule::{CountedIn, Mode};
 use diana_core::Cost;
 use std::fmt;
 
-/// The rules that a request is about, each with its key and its cost. Used again and again, it takes no new memory.
+/// The rules that match a request, each with its key and cost. Reuse it to avoid allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Matches {
     applied: Vec<MatchedRule>,
@@ -16,55 +16,55 @@ pub struct Matches {
     is_held: bool,
 }
 
-/// A rule that a request is about.
+/// A rule that matches a request.
 #[derive(Clone, Debug)]
 pub struct MatchedRule {
-    /// The number of the rule.
+    /// The index of the rule.
     pub rule: u32,
-    /// What the request costs.
+    /// The cost of the request.
     pub cost: Cost,
-    /// Whether the rule refuses anybody.
+    /// Whether the rule denies requests.
     pub mode: Mode,
-    /// Where its counts are.
+    /// Where the counts are stored.
     pub home: CountedIn,
     pub(super) limits: u32,
     pub(super) key: (u32, u32),
 }
 
-/// A rule that refuses the request whatever its counts are.
+/// A rule that denies the request regardless of its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedBy {
-    /// The number of the rule.
+    /// The index of the rule.
     pub rule: u32,
-    /// Why it refuses.
+    /// The reason.
     pub why: DenyReason,
 }
 
-/// Why a rule refuses a request whatever its counts are.
+/// Why a rule denies a request regardless of its counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DenyReason {
-    /// It is in the rule's `deny`.
+    /// The request is in the rule's `deny`.
     Listed,
-    /// It lacks what `by` asks for, and the rule says `missing: deny`.
+    /// The key is missing, and the rule has `missing: deny`.
     Missing,
-    /// Its cost can't be computed: the expression failed, and the rule has no `cost_default`.
+    /// The cost expression failed, and the rule has no `cost_default`.
     Cost,
-    /// The machine is busier than the rule's `load` allows, with this.
+    /// This resource is over the rule's `load`.
     Overloaded(Resource),
 }
 
-/// What a machine can have too little of.
+/// A resource of the machine that can be overloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Resource {
-    /// Processors.
+    /// CPU.
     Cpu,
     /// Memory.
     Memory,
     /// Open connections.
     Connections,
-    /// Bytes that flow.
+    /// Network traffic.
     Traffic,
 }
 
@@ -80,38 +80,38 @@ impl fmt::Display for Resource {
 }
 
 impl Matches {
-    /// The rules that the request is about, in the order of the file.
+    /// The rules that count the request, in the order of the file.
     pub fn applied(&self) -> &[MatchedRule] {
         &self.applied
     }
 
-    /// The rules that are about the request and do not count it, since it costs nothing (`cost_min: 0`). They count it all the
-    /// same once it turns out to have cost something. Their `cost` means nothing.
+    /// The rules that match the request but do not count it, since it costs 0 (`cost_min: 0`). They charge it if its
+    /// actual cost turns out to be higher. Their `cost` is meaningless.
     pub fn free(&self) -> &[MatchedRule] {
         &self.free
     }
 
-    /// The rules that refuse it whatever their counts are.
+    /// The rules that deny the request regardless of their counts.
     pub fn refused(&self) -> &[RefusedBy] {
         &self.refused
     }
 
-    /// Whether there are shadow rules among those that count it.
+    /// Returns `true` if a shadow rule counts the request.
     pub fn has_shadows(&self) -> bool {
         self.has_shadows
     }
 
-    /// Whether something of what is asked for must be given back when the request is done.
+    /// Returns `true` if a permit must be released when the request finishes.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// Whose request it is to a rule.
+    /// Returns the request's key for a rule.
     pub fn key(&self, applied: &MatchedRule) -> &[u8] {
         self.keys.get(applied.key.0 as usize..applied.key.1 as usize).unwrap_or_default()
     }
 
-    /// Empties it. Its memory stays, unless a request with monstrous keys made it large.
+    /// Clears the matches. The memory is kept, unless a request with very long keys made it large.
     pub fn clear(&mut self) {
         const LARGE: usize = 4 << 10;
         self.applied.clear();
@@ -131,12 +131,12 @@ impl Matches {
         self.applied.push(applied);
     }
 
-    /// Adds a rule to which it costs nothing so far.
+    /// Adds a rule for which the request is free so far.
     pub(super) fn add_free(&mut self, applied: MatchedRule) {
         self.free.push(applied);
     }
 
-    /// Adds a rule that refuses it whatever its counts are.
+    /// Adds a rule that denies the request regardless of its counts.
     pub fn refuse(&mut self, rule: u32, why: DenyReason) {
         self.refused.push(RefusedBy { rule, why });
     }

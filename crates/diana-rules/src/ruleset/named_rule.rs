@@ -1,4 +1,4 @@
-//! One rule, asked for by its name: by a function that it is attached to, rather than by a request that it matches.
+//! Lookup of a rule by its name: for a function that names it, rather than for a request that it matches.
 
 use super::{Asks, Expressions, Matches, RuleSet};
 use crate::attributes::{Attribute, Attributes};
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Why a call could not ask a rule.
+/// Why a call could not use a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleNotCallable {
@@ -17,13 +17,13 @@ pub enum RuleNotCallable {
         /// The name.
         rule: String,
     },
-    /// The rule does not ask for something that the call tells; so it may lack what it does ask for.
+    /// The call passes an argument that the rule does not use, so the argument that it uses may be missing.
     NotAsked {
         /// The rule's name.
         rule: String,
-        /// What the call tells.
+        /// The argument of the call.
         told: String,
-        /// What the rule asks for, as its `match` says it.
+        /// The arguments that the rule uses, as in its `match`.
         asks: String,
     },
 }
@@ -42,13 +42,13 @@ impl fmt::Display for RuleNotCallable {
 impl std::error::Error for RuleNotCallable {}
 
 impl RuleSet {
-    /// Asks one rule, by its name, whose a call is and what it costs. `found` is emptied first.
+    /// Finds one rule by its name, and the key and cost of a call. Clears `found` first.
     ///
-    /// A rule for requests is asked wherever they would go, and whatever else its `match` says: who names it means its limit.
-    /// One for calls (`match: {call: ...}`) says in the rest of its `match` which of them it means.
+    /// A rule for requests applies to every call that names it, regardless of its `match`. For a rule for calls
+    /// (`match: {call: ...}`), the rest of its `match` selects the calls.
     ///
-    /// `call` says by itself what `identity` would find in a request. A part of the key that it does not tell is `(nobody)`, one
-    /// for all such calls, unless the rule says `missing: deny`: a limit that somebody attached on purpose is not to be
+    /// `call` provides the values that `identity` would find in a request. A missing part of the key is `(nobody)`,
+    /// shared by all such calls, unless the rule has `missing: deny`: a limit that a function names must not be
     /// skipped.
     ///
     /// ```
@@ -96,7 +96,7 @@ impl RuleSet {
     }
 }
 
-/// A call, which knows by name what a request would have in a header or elsewhere.
+/// A call, which provides by name the values that a request has in a header or elsewhere.
 struct Known<'a> {
     call: &'a dyn Attributes,
     identity: &'a Identity,

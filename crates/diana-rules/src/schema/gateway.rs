@@ -1,4 +1,4 @@
-//! `gateway` and `admin`: what listens, and where requests go.
+//! `gateway` and `admin`: listeners and upstreams.
 
 use super::rule::match_field;
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};

@@ -1,4 +1,4 @@
-//! One rule: its own fields, its limits, and what algorithms are registered for them.
+//! One rule: its own fields, its limits, and the registered algorithms.
 
 use super::{a, any_number, flag, object, one_or_more, requiring, such_as, word};
 use crate::key::parse::{WITH_NAME, WORDS};
@@ -9,7 +9,7 @@ use crate::rule::{Override, overload, parse};
 use crate::scope::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// `rule`, and what it is made of.
+/// `rule` and its parts.
 pub(super) fn definitions(registry: &Registry) -> Map<String, Value> {
     let of_limit = |field: &str| limit_field(field, registry);
     let fields = parse::FIELDS.into_iter().chain(LimitRule::fields(registry)).collect::<Vec<_>>();
@@ -117,7 +117,7 @@ fn keys(description: &str) -> Value {
     any_number(json!({"$ref": "#/$defs/text"}), description, &["10.0.0.0/8", "vip-7"])
 }
 
-/// The fields that limit, and the options of algorithms.
+/// The limit fields, and the options of algorithms.
 fn limit_field(name: &str, registry: &Registry) -> Value {
     match name {
         "limit" => a("limits", "how much is allowed; of several, all at once"),
@@ -166,12 +166,12 @@ fn of_option(name: &str, registry: &Registry) -> Value {
             schema["description"] = json!(format!("{said} (of {of})"));
             schema.take()
         }
-        // Where nobody says, or two say different things, anything may be right.
+        // If an algorithm has no schema, or the schemas differ, any value is accepted.
         _ => json!({"description": format!("an option of {of}")}),
     }
 }
 
-/// One thing that requests are told apart by.
+/// One part of a key.
 fn by(registry: &Registry) -> Value {
     let words = WORDS.into_iter().chain(STANDARD).chain(registry.keys()).collect::<Vec<_>>();
     let with_name = WITH_NAME.join("|");

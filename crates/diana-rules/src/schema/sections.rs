@@ -1,11 +1,11 @@
-//! What stands above the rules.
+//! The sections of the file, outside of the rules.
 
 use super::{a, flag, gateway, object, one_or_more, requiring, such_as, word};
 use crate::file::{self, MOST_RULES, NEWEST_VERSION, remote, store};
 use crate::identity::settings;
 use serde_json::{Value, json};
 
-/// A field at the top of a file.
+/// A top-level field.
 pub(super) fn field(name: &str) -> Value {
     debug_assert!(file::FIELDS.contains(&name), "`{name}` is no section");
     match name {
@@ -37,7 +37,7 @@ pub(super) fn field(name: &str) -> Value {
     }
 }
 
-/// Where names come from, and how tokens are verified.
+/// The sources of names, and the verification of tokens.
 fn identity() -> Value {
     let jwt =
         object(
@@ -68,7 +68,7 @@ fn identity() -> Value {
     })
 }
 
-/// An address that begins with one of a few schemes.
+/// A URL with one of these schemes.
 fn address(description: &str, schemes: &[&str], examples: &[&str]) -> Value {
     let schemes = schemes.iter().map(|scheme| scheme.replace('+', r"\+")).collect::<Vec<_>>().join("|");
     json!({

@@ -1,4 +1,4 @@
-//! Single values: rates, times, counts, amounts of data; and the options of Diana's own algorithms.
+//! Single values: rates, durations, counts, amounts of data; and the options of the built-in algorithms.
 
 use super::{a, flag, object, requiring, such_as, word};
 use crate::algorithm::built_in::{EDGES, REFILL};
@@ -6,12 +6,12 @@ use crate::response;
 use diana_core::MAX_PERMITS;
 use serde_json::{Map, Value, json};
 
-/// A text that looks like `pattern`, or has a variable in it.
+/// A text that matches `pattern`, or contains a variable.
 fn text_like(pattern: &str, examples: &[&str]) -> Value {
     json!({"type": "string", "pattern": format!(r"{pattern}|\$\{{"), "examples": examples})
 }
 
-/// How long, how much, how often: in each place the same.
+/// The value types, defined once for all fields.
 pub(super) fn definitions() -> Map<String, Value> {
     let count = |least: u64| {
         let number = json!({"type": "integer", "minimum": least, "maximum": MAX_PERMITS});
@@ -19,7 +19,7 @@ pub(super) fn definitions() -> Map<String, Value> {
     };
     let definitions = [
         ("variable", json!({"type": "string", "pattern": r"\$\{", "examples": ["${NAME}"]})),
-        // A number is a good text too: `name: 7`.
+        // A number is also a valid text: `name: 7`.
         ("text", json!({"type": ["string", "number"]})),
         ("rate", text_like(r"^\s*[0-9_]+\s*(/|per )", &["100/s", "5/10min", "1000/day", "100/s burst 200"])),
         ("duration", text_like(r"^\s*[0-9]*\s*[A-Za-zµ]+\s*$", &["200ms", "10s", "5min", "1h"])),
@@ -54,7 +54,7 @@ pub(super) fn definitions() -> Map<String, Value> {
     definitions.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect()
 }
 
-/// The options of Diana's own algorithms.
+/// The options of the built-in algorithms.
 pub(crate) fn option(name: &str) -> Option<Value> {
     Some(match name {
         "burst" => a("count_or_none", "how many may come at once; of a leaky bucket, how many may wait in line"),

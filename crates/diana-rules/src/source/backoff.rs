@@ -1,13 +1,13 @@
-//! How long to wait: longer after each failure, and never all instances at the same moment.
+//! Exponential backoff with jitter.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// After the first failure, and the most: a centre that is back is seen within seconds.
+/// The first and the longest wait: a config server that is reachable again is noticed within seconds.
 const FIRST: Duration = Duration::from_millis(500);
 const MOST: Duration = Duration::from_secs(5);
 
-/// The waits after failures in a row: half a second, twice as long each time, five seconds at most.
+/// The waits after consecutive failures: half a second, doubled each time, at most five seconds.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -20,7 +20,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// What to wait after one more failure.
+    /// Returns the wait after one more failure.
     pub(super) fn failed(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(MOST);
@@ -32,7 +32,8 @@ impl Backoff {
     }
 }
 
-/// A little less, by chance: instances that were started, or lost their centre, together do not come back together.
+/// Shortens a wait at random, so that instances that started or lost their config server together do not retry
+/// together.
 pub(super) fn jittered(wait: Duration) -> Duration {
     let percent = u32::try_from(RandomState::new().hash_one(()) % 25).unwrap_or_default();
     wait.saturating_sub(wait / 100 * percent)

@@ -1,8 +1,7 @@
-//! A small HTTP client over hyper, for centres: every answer is bounded in time and in size.
+//! A small HTTP client over hyper, for config servers: every response is bounded in time and size.
 //!
-//! Plain hyper, since what is needed beyond it is little (redirects are followed by [`http`](super::http), by its own rules)
-//! and since the gateway speaks hyper anyway. TLS is rustls on ring with the certificates that the system trusts, as for
-//! Redis.
+//! It uses plain hyper, since little more is needed ([`http`](super::http) follows redirects by its own rules) and the
+//! gateway uses hyper anyway. TLS is rustls on ring with the system's trusted certificates, as for Redis.
 
 use super::file::too_large;
 use super::remote_watcher::RemoteFailure;
@@ -18,17 +17,17 @@ use std::time::Duration;
 /// The body of a request.
 pub(super) type Sent = Full<Bytes>;
 
-/// After so long without a byte the system asks whether the other end is still there, and again three times.
+/// The TCP keepalive time and interval; there are three probes.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// A client; clones share their connections.
+/// A client. Clones share their connections.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Sent>,
 }
 
 impl Client {
-    /// A client that waits for a connection for so long.
+    /// Creates a client with this connect timeout.
     pub(super) fn new(connect: Duration) -> Self {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
@@ -41,7 +40,7 @@ impl Client {
         let tls = match HttpsConnectorBuilder::new().with_provider_and_native_roots(provider) {
             Ok(tls) => tls,
             Err(error) => {
-                // Nothing matters less to a centre without TLS; and with TLS each request will say so.
+                // Irrelevant for a config server without TLS; with TLS, each request will report the error.
                 tracing::debug!(%error, "the system trusts no certificate");
                 HttpsConnectorBuilder::new().with_tls_config(trusts_nobody())
             }
@@ -52,7 +51,7 @@ impl Client {
         Self { inner: builder.build(connector) }
     }
 
-    /// Sends a request; the answer's head, if it comes within `limit`.
+    /// Sends a request and returns the response head, if it arrives within `limit`.
     pub(super) async fn send(&self, request: Request<Sent>, limit: Duration) -> Result<Response<Incoming>, String> {
         match tokio::time::timeout(limit, self.inner.request(request)).await {
             Ok(Ok(response)) => Ok(response),
@@ -62,7 +61,7 @@ impl Client {
     }
 }
 
-/// All of an answer's body, if it is no more than `most` bytes and comes within `limit`.
+/// Reads a response body, if it has at most `most` bytes and arrives within `limit`.
 pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Duration) -> Result<Vec<u8>, RemoteFailure> {
     let mut body = response.into_body();
     if body.size_hint().lower() > most as u64 {
@@ -86,12 +85,13 @@ pub(super) async fn body(response: Response<Incoming>, most: usize, limit: Durat
 }
 
 fn trusts_nobody() -> rustls::ClientConfig {
-    // Without one the builder panics. An error says that the program has chosen its own, which is as good.
+    // The builder panics without a default provider. An error means that the program has set its own, which works as
+    // well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     rustls::ClientConfig::builder().with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
 }
 
-/// An error with its causes: the outermost says little.
+/// Formats an error with its causes, since the outermost error has little information.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

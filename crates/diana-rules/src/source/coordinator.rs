@@ -1,11 +1,13 @@
-//! Where all sources bring what they find, and the one place that puts documents in force.
+//! Receives the documents of all sources; the only place that applies them.
 //!
-//! A source offers, and goes on: only its newest offer is kept, so that one that changes all the time costs no memory and a
-//! few checks a second. The desk then tries the newest of both sources; where that is refused, it tries each of the two
-//! with what is in force of the other, so that a bad local edit keeps no remote change out, nor the other way round. What
-//! was refused is kept as the newest: it may be right as soon as the other side changes.
+//! A source offers a document and continues: only its newest offer is kept, so that a source that changes constantly
+//! costs no memory and a few checks per second. The coordinator then tries the newest documents of both sources; if
+//! they are rejected, it tries each with the active document of the other source, so that a bad local edit does not
+//! block a remote change, or vice versa. A rejected document stays pending: it may become valid when the other source
+//! changes.
 //!
-//! With `when_down: local`, what the config server sent counts only while it is reachable. It is kept in memory meanwhile.
+//! With `when_down: local`, the config server's document is applied only while the config server is reachable.
+//! Otherwise it is kept in memory.
 
 use super::Apply;
 use super::disk_cache::DiskCache;
@@ -19,26 +21,26 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// The least time between two documents that are put in force.
+/// The minimum time between two applied documents.
 const GAP: Duration = Duration::from_millis(250);
 
-/// A document as a source found it.
+/// A document that a source found.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) origin: Origin,
     pub(super) document: Arc<Document>,
-    /// What the source calls it.
+    /// The version as the source reports it.
     pub(super) version: String,
 }
 
 impl Found {
-    /// With the content's hash for its version.
+    /// Creates a document whose version is its hash.
     pub(super) fn hashed(origin: Origin, document: Document) -> Self {
         let version = hex(&Sha256::digest(document.text())).get(..12).unwrap_or_default().to_owned();
         Self { origin, document: Arc::new(document), version }
     }
 
-    /// The source that it is from; what was kept is the centre's.
+    /// The source of the document; a document from the disk cache belongs to the config server.
     fn source(&self) -> Origin {
         if self.origin == Origin::Local { Origin::Local } else { Origin::Remote }
     }
@@ -52,7 +54,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Both sources, as the desk knows them.
+/// The state of both sources.
 #[derive(Debug, Default)]
 struct Sides {
     local: SourceState,
@@ -62,19 +64,19 @@ struct Sides {
 }
 
 impl Sides {
-    /// The document whose rules are in force.
+    /// The document whose rules are active.
     fn rules(&self) -> Option<&Found> {
         self.remote.in_force.as_ref().filter(|_| !self.is_down).or(self.local.in_force.as_ref())
     }
 }
 
-/// One source.
+/// The state of one source.
 #[derive(Debug, Default)]
 struct SourceState {
     in_force: Option<Found>,
-    /// What is newer than that, and either not tried yet or refused.
+    /// A newer document that has not been tried yet or was rejected.
     pending: Option<Found>,
-    /// Whether it was told that what is pending was refused.
+    /// Whether the rejection of the pending document has been reported.
     told: bool,
 }
 
@@ -83,7 +85,7 @@ impl SourceState {
         self.pending.as_ref().or(self.in_force.as_ref())
     }
 
-    /// What is pending was put in force.
+    /// Marks the pending document as applied.
     fn settle(&mut self) {
         if let Some(found) = self.pending.take() {
             self.in_force = Some(found);
@@ -100,17 +102,17 @@ pub(super) struct Coordinator {
     ledger: Arc<StatusLog>,
     offers: Mutex<Mailbox>,
     wake: Notify,
-    /// How many offers have been dealt with.
+    /// The number of offers that have been processed.
     settled: watch::Sender<u64>,
     sides: tokio::sync::Mutex<Sides>,
 }
 
-/// What nobody has looked at yet.
+/// Offers that have not been processed yet.
 #[derive(Default)]
 struct Mailbox {
     local: Option<Found>,
     remote: Option<Found>,
-    /// Whether the config server is unreachable, if that has been noticed.
+    /// Whether the config server is unreachable, if that has changed.
     is_down: Option<bool>,
     count: u64,
 }
@@ -139,7 +141,7 @@ impl Coordinator {
         &self.ledger
     }
 
-    /// The first documents: the remote one, else the one that was kept, else the local one alone.
+    /// Applies the first documents: the remote one, else the one from the disk cache, else the local one alone.
     pub(super) async fn open(
         &self,
         local: Option<Found>,
@@ -158,7 +160,7 @@ impl Coordinator {
                 Err(what) => failures.push(self.ledger.error(Origin::Remote, Wrong::Document, &what)),
             }
         }
-        // Refused now, it may still be right with another local file.
+        // Rejected now, it may be valid with another local file.
         sides.remote.pending = remote;
         sides.remote.told = true;
         if let Some(kept) = &self.kept {
@@ -192,7 +194,7 @@ impl Coordinator {
         }
     }
 
-    /// Leaves what a source found; an older one that nobody has looked at is forgotten.
+    /// Stores a document of a source; replaces an older offer that has not been processed.
     pub(super) fn offer(&self, found: Found) {
         let mut offers = self.offers.lock();
         offers.count += 1;
@@ -204,7 +206,7 @@ impl Coordinator {
         self.wake.notify_one();
     }
 
-    /// Hears whether the config server is reachable; that matters only where the local rules take its place.
+    /// Records whether the config server is reachable; relevant only for `when_down: local`.
     pub(super) fn reachable(&self, is_reachable: bool) {
         if self.when_down == WhenRemoteIsDown::LastGood {
             return;
@@ -216,14 +218,14 @@ impl Coordinator {
         self.wake.notify_one();
     }
 
-    /// Waits until all that was offered so far has been put in force, or refused.
+    /// Waits until all offers so far have been applied or rejected.
     pub(super) async fn settled(&self) {
         let count = self.offers.lock().count;
-        // An error would mean that the desk is gone, and we hold it.
+        // The sender can't be dropped, since `self` owns it.
         let _ = self.settled.subscribe().wait_for(|settled| *settled >= count).await;
     }
 
-    /// Deals with offers, until `stop`; never stops in the middle of one.
+    /// Processes offers until `stop`; an offer in progress is completed.
     pub(super) async fn run(&self, stop: &Notify) {
         loop {
             tokio::select! {
@@ -253,7 +255,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes an offer down as pending; whether there is something to try.
+    /// Stores an offer as pending; returns `true` if there is something to try.
     async fn note(&self, sides: &mut Sides, found: Option<Found>) -> bool {
         let Some(found) = found else { return false };
         let remote_rules = sides.remote.in_force.is_some() && !sides.is_down;
@@ -271,7 +273,7 @@ impl Coordinator {
             return false;
         }
         if let Some(pending) = side.pending.as_mut().filter(|pending| pending.is_same_as(&found)) {
-            // Refused before, or about to be tried with the other side's offer.
+            // It was rejected before, or will be tried with the other source's offer.
             *pending = found;
             return false;
         }
@@ -280,7 +282,7 @@ impl Coordinator {
         true
     }
 
-    /// The same text under another version, or from the centre where it was from the disk.
+    /// Records the same text with another version, or from the config server instead of the disk cache.
     async fn rename(&self, in_force: Option<Found>, remote_rules: bool) {
         let Some(in_force) = in_force else { return };
         if remote_rules == (in_force.origin != Origin::Local) {
@@ -289,7 +291,7 @@ impl Coordinator {
         self.keep(&in_force).await;
     }
 
-    /// Tries what is pending.
+    /// Tries the pending documents.
     async fn settle(&self, sides: &mut Sides) {
         let Sides { local, remote, is_down } = sides;
         if *is_down {
@@ -336,7 +338,7 @@ impl Coordinator {
         }
     }
 
-    /// What is pending of a source was put in force.
+    /// Marks the pending document of a source as applied.
     fn settled_side(&self, side: &mut SourceState, origin: Origin) {
         side.settle();
         self.ledger.resolved(origin, Wrong::Document);
@@ -349,7 +351,7 @@ impl Coordinator {
         }
     }
 
-    /// Records what is in force now, and keeps a remote document that is new.
+    /// Records the active document, and keeps a new remote document on disk.
     async fn record(&self, sides: &Sides, changed: Origin) {
         let Some(rules) = sides.rules() else { return };
         self.ledger.loaded(rules.origin, rules.document.name(), &rules.version);
@@ -371,7 +373,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks for these two to be put in force, on a thread where that may take its time.
+    /// Applies these documents on a thread that may block.
     async fn attempt(&self, local: Option<&Found>, remote: Option<&Found>) -> Result<(), String> {
         let document = |found: Option<&Found>| found.map(|found| Arc::clone(&found.document));
         let (local, remote) = (document(local), document(remote));

@@ -1,8 +1,8 @@
-//! The last good remote document, on disk: what serves when the program starts while the centre is away.
+//! The last good remote document, on disk, for a start while the config server is unreachable.
 //!
-//! One file for each centre, named by a hash of its URL (without user and password, so that a new password finds it). The
-//! first line says what it is, its SHA-256 and its version; the document follows as it was. It is written beside and
-//! renamed, so that there is always a whole one, and only its owner can read it.
+//! There is one file per config server, named by a hash of its URL (without user and password, so that a new password
+//! finds the same file). The first line has a marker, the SHA-256 and the version; the document follows unchanged. It
+//! is written to a temporary file and renamed, so that it is always complete, and only its owner can read it.
 
 use super::coordinator::{Found, hex};
 use super::file::read_capped;
@@ -14,10 +14,10 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// How the file begins.
+/// The marker at the beginning of the file.
 const MAGIC: &str = "# diana: the last good remote document";
 
-/// Where one centre's document is kept.
+/// The cache file of one config server.
 #[derive(Clone, Debug)]
 pub(super) struct DiskCache {
     path: PathBuf,
@@ -25,15 +25,15 @@ pub(super) struct DiskCache {
     format: Format,
 }
 
-/// Where state is kept as a rule: systemd's `STATE_DIRECTORY`, else `diana` in `XDG_STATE_HOME` or `~/.local/state`. None if
-/// the environment names none of them.
+/// Returns the default state folder: systemd's `STATE_DIRECTORY`, else `diana` in `XDG_STATE_HOME` or `~/.local/state`.
+/// `None` if the environment sets none of them.
 pub fn default_keep() -> Option<PathBuf> {
     keep_by(|name| std::env::var_os(name))
 }
 
 fn keep_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let variable = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // There may be several, separated by colons.
+    // The variable may have several folders, separated by colons.
     let systemd = variable("STATE_DIRECTORY").and_then(|folders| std::env::split_paths(&folders).next());
     let home = || Some(variable("HOME")?.join(".local/state"));
     systemd.or_else(|| Some(variable("XDG_STATE_HOME").or_else(home)?.join("diana")))
@@ -46,14 +46,14 @@ impl DiskCache {
         Self { path, name: remote.shown().to_owned(), format: remote.format_in_use() }
     }
 
-    /// What was kept; none if nothing ever was.
+    /// Reads the cached document; `None` if there is none.
     pub(super) async fn read(&self) -> Result<Option<Found>, String> {
         let kept = self.clone();
         let read = tokio::task::spawn_blocking(move || kept.read_now()).await;
         read.unwrap_or_else(|_| Err("reading was given up".to_owned()))
     }
 
-    /// Keeps a document in place of what was there.
+    /// Replaces the cached document.
     pub(super) async fn write(&self, found: &Found) -> Result<(), String> {
         let (kept, found) = (self.clone(), found.clone());
         let written = tokio::task::spawn_blocking(move || kept.write_now(&found)).await;
@@ -66,7 +66,7 @@ impl DiskCache {
             return Ok(None);
         }
         let wrong = |what: String| format!("{}: {what}", self.path.display());
-        // The head line is not the document's.
+        // The first line does not count toward the size of the document.
         let whole = read_capped(&self.path, HEAD_AT_MOST).map_err(wrong)?;
         let (head, text) = whole.split_once('\n').ok_or_else(|| wrong("it was not written by Diana".to_owned()))?;
         let mut words = head.strip_prefix(MAGIC).unwrap_or_default().splitn(3, ' ').skip(1);
@@ -83,7 +83,7 @@ impl DiskCache {
     fn write_now(&self, found: &Found) -> std::io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        // Only its owner may read such a file, on Unix.
+        // On Unix, only the owner may read a temporary file.
         let mut file = tempfile::Builder::new().prefix(".remote-").tempfile_in(folder)?;
         let text = found.document.text();
         let version: String = found.version.chars().filter(|character| !character.is_control()).take(256).collect();
@@ -95,7 +95,7 @@ impl DiskCache {
     }
 }
 
-/// What the first line takes at most.
+/// The maximum length of the first line.
 const HEAD_AT_MOST: usize = 2048;
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! A centre that is an etcd: the value under a key, over the JSON gateway of its v3 API.
+//! A config server on etcd: the value of a key, read over the JSON gateway of the v3 API.
 //!
-//! A connection begins with a `range`, which says what is there and at which revision; a `watch` from the next revision
-//! on tells all that follows. When the watch ends, for whatever reason (another leader, a compaction, a lost token), it
-//! all begins again with the next endpoint, so that nothing has to be known of why. A watch can die without a word: every
-//! 30 s there is a range beside it.
+//! A connection begins with a `range`, which returns the value and the revision; a `watch` from the next revision
+//! reports all later changes. When the watch ends for any reason (a new leader, a compaction, an expired token), the
+//! connection starts over with the next endpoint. A watch can fail silently, so there is also a range every 30 s.
 
 use super::client::{Client, body};
 use super::coordinator::Found;
@@ -20,15 +19,15 @@ mod api;
 mod stream;
 
 use api::{KeyValue, Range, Watched};
-use stream::WaitQueues;
+use stream::LineReader;
 
-/// How often the key is read although the watch tells of nothing, unless we are told otherwise.
+/// The default interval between ranges while the watch reports nothing.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// What a connection to one of several endpoints may take.
+/// The connect timeout if there are several endpoints.
 const CONNECT: Duration = Duration::from_millis(300);
 
-/// The largest answer: a document in base64, and what is around it.
+/// The maximum response size: a document in base64, and its envelope.
 const MOST: usize = LARGEST / 3 * 4 + (64 << 10);
 
 /// See the [module](self).
@@ -42,22 +41,22 @@ pub(super) struct Etcd {
     watch: Option<Watch>,
 }
 
-/// A watch that is open.
+/// An open watch.
 #[derive(Debug)]
 struct Watch {
-    lines: WaitQueues,
-    /// When to range beside it.
+    lines: LineReader,
+    /// The time of the next range.
     recheck: Instant,
-    /// The revision that was last ranged at: what the watch tells of earlier ones is old.
+    /// The revision of the last range: the watch's events of earlier revisions are outdated.
     known: u64,
-    /// What the range said, if that has not been told yet.
+    /// The result of the range, until it is returned.
     first: Option<RemoteEvent>,
 }
 
 impl Etcd {
     pub(super) fn new(endpoints: Vec<String>, key: String, remote: Remote, label: Label) -> Self {
         let Remote { credentials, timeout, poll, .. } = remote;
-        // One that is gone must not keep us from the others for long: at the start there is a second for them all.
+        // An unreachable endpoint must not delay the others for long: at startup there is one second for all of them.
         let connect = if endpoints.len() > 1 { timeout.min(CONNECT) } else { timeout };
         let api = api::Api::new(Client::new(connect), endpoints, credentials, timeout);
         Self { api, key, timeout, recheck: poll.unwrap_or(RECHECK), label, watch: None }
@@ -95,7 +94,7 @@ impl Etcd {
         news
     }
 
-    /// What the key holds, and the revision of the store.
+    /// Returns the value of the key, and the revision of the store.
     async fn range(&mut self) -> Result<(RemoteEvent, u64), RemoteFailure> {
         let request = format!("{{\"key\":\"{}\"}}", STANDARD.encode(&self.key));
         let Range { header, kvs } = self.api.call("/v3/kv/range", &request).await?;
@@ -121,15 +120,15 @@ impl Etcd {
             self.api.turn();
             return Err(api::refused(status, &said));
         }
-        let lines = WaitQueues::new(response.into_body(), MOST);
+        let lines = LineReader::new(response.into_body(), MOST);
         Ok(Watch { lines, recheck: Instant::now() + self.recheck, known, first: Some(first) })
     }
 
-    /// What a line of the watch tells.
+    /// Parses a line of the watch.
     fn read(&mut self, line: &[u8]) -> Result<RemoteEvent, RemoteFailure> {
         let Watched { canceled, cancel_reason, events } = api::watched(line)?;
         if canceled {
-            // Of a token that is no longer good, perhaps.
+            // The token may have expired.
             self.api.forget_token();
             return Err(RemoteFailure::answer(format!(
                 "the watch was ended: {}",
@@ -137,7 +136,7 @@ impl Etcd {
             )));
         }
         let known = self.watch.as_ref().map_or(0, |watch| watch.known);
-        // The last is the newest. Without one the line says that the watch has begun, or is still there.
+        // The last event is the newest. A line without events confirms that the watch was created or is alive.
         let event = events.into_iter().next_back().filter(|event| event.kv.mod_revision > known);
         let Some(event) = event else { return Ok(RemoteEvent::Same) };
         if event.kind == "DELETE" { Ok(self.nothing()) } else { Ok(self.news(event.kv)) }

@@ -1,10 +1,9 @@
 //! The local file, watched.
 //!
-//! Who saves a file truncates it first, or puts another in its place, or swaps a link to the folder that it is in; a file
-//! system may tell of that late or not at all (NFS). So nothing is concluded from *what* changed: a change of any kind, or
-//! two seconds without one, is a reason to look; a content that is new is believed once it is the same twice, 150 ms
-//! apart, with no change between; and a file that is empty or away has more time to come back, since that is how most
-//! savings begin.
+//! Programs save a file by truncating it first, by replacing it, or by swapping a symlink to its folder; a file system
+//! may report that late or not at all (NFS). So the kind of event is ignored: any event, or two seconds without one,
+//! triggers a read; new content is accepted once two reads 150 ms apart are equal; and a file that is empty or missing
+//! gets more time, since most saves begin like that.
 
 use super::coordinator::{Coordinator, Found};
 use super::handle::PollNow;
@@ -17,16 +16,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-/// Between two looks at a file that is changing.
+/// The time between two reads of a file that is changing.
 const QUIET: Duration = Duration::from_millis(150);
 
-/// Looks at a file that never comes to rest: three seconds of them.
+/// The maximum number of reads of a file that keeps changing: three seconds.
 const MOST_LOOKS: usize = 20;
 
-/// So many looks alike make a file that is empty or away a fact: 600 ms.
+/// The number of equal reads after which a file counts as empty or missing: 600 ms.
 const LOOKS_AT_NOTHING: usize = 5;
 
-/// Without an event.
+/// The poll interval without events.
 const POLL: Duration = Duration::from_secs(2);
 
 /// A file that may change.
@@ -35,10 +34,10 @@ pub(super) struct LocalFile {
     path: PathBuf,
 }
 
-/// What a look at the file gave: its text, or what is wrong.
+/// The result of a read: the text, or an error.
 type Seen = Result<String, String>;
 
-/// The same, with when it was last changed: one that is rewritten again and again can look the same each time.
+/// The same with the modification time, since a file that is rewritten constantly can have the same content each time.
 #[derive(Debug, PartialEq, Eq)]
 struct Glance {
     seen: Seen,
@@ -50,21 +49,21 @@ impl LocalFile {
         Self { path }
     }
 
-    /// The file as it is at the start: at once, unless it is just being written.
+    /// Reads the file at startup: at once, unless it is just being written.
     pub(super) async fn first(&self) -> Result<Found, String> {
         let seen = self.look().await.seen;
         let seen = if seen.as_ref().is_ok_and(|text| text.trim().is_empty()) { self.settled(None).await } else { seen };
         seen.map(|text| self.found(text))
     }
 
-    /// Brings every change to the desk, for ever.
+    /// Sends every change to the coordinator; never returns.
     pub(super) async fn follow(self, desk: Arc<Coordinator>, mut looks: mpsc::Receiver<PollNow>) {
         let watch = Arc::new(Watch::new());
         let mut known: Option<Seen> = None;
         let mut asked: Option<PollNow> = None;
         loop {
             let (aim, path) = (Arc::clone(&watch), self.path.clone());
-            // Files can be slow. An error means that the runtime is ending.
+            // File access may block. An error means that the runtime is shutting down.
             let _ = tokio::task::spawn_blocking(move || aim.aim(&path)).await;
             let seen = self.settled(known.as_ref()).await;
             if asked.is_some() || known.as_ref() != Some(&seen) {
@@ -80,7 +79,7 @@ impl LocalFile {
                 known = Some(seen);
             }
             if let Some(look) = asked.take() {
-                // The one who asked may be gone.
+                // The receiver may be gone.
                 let _ = look.send(());
             }
             tokio::select! {
@@ -91,7 +90,7 @@ impl LocalFile {
         }
     }
 
-    /// What the file holds once it has come to rest: at once if it is what is `known`.
+    /// Returns the content once it is stable; at once if it equals `known`.
     async fn settled(&self, known: Option<&Seen>) -> Seen {
         let mut last = self.look().await;
         let mut alike = 1;
@@ -105,14 +104,14 @@ impl LocalFile {
             alike = if next == last { alike + 1 } else { 1 };
             last = next;
         }
-        // Half of a document can be one too, with half of its rules.
+        // A partly written document may be valid, with only some of its rules.
         Err(format!("{}: it changes all the time, and is read when it has come to rest", self.path.display()))
     }
 
     async fn look(&self) -> Glance {
         let path = self.path.clone();
         let look = tokio::task::spawn_blocking(move || {
-            // Before the content: what changes in between is seen the next time.
+            // Read before the content: a change in between is seen by the next read.
             let changed = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
             Glance { seen: read_capped(&path, 0), changed }
         });
@@ -126,10 +125,10 @@ impl LocalFile {
     }
 }
 
-/// Reads a file of text, no more than a document and `beyond` of it.
+/// Reads a text file of at most a document's size plus `beyond` bytes.
 pub(super) fn read_capped(path: &Path, beyond: usize) -> Result<String, String> {
     let told = |error: std::io::Error| format!("it can't be read: {error}");
-    // A pipe would be waited for.
+    // Reading a pipe would block.
     if !std::fs::metadata(path).map_err(told)?.is_file() {
         return Err("it is not a file".to_owned());
     }
@@ -143,12 +142,12 @@ pub(super) fn read_capped(path: &Path, beyond: usize) -> Result<String, String> 
     text(bytes)
 }
 
-/// Bytes as a document's text.
+/// Decodes the text of a document.
 pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| format!("it is not UTF-8: byte {}", error.utf8_error().valid_up_to()))
 }
 
-/// What is said of a document that was not read to its end.
+/// The error for a document that is too large.
 pub(super) fn too_large() -> String {
     format!("it has more than {LARGEST} bytes, which is the most that is read")
 }

@@ -1,4 +1,4 @@
-//! Sources that are being watched.
+//! The handle of watched sources.
 
 use super::coordinator::Coordinator;
 use super::file::LocalFile;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Asks a source to look now; it answers once it has brought what it found to the desk.
+/// Asks a source to poll now; it answers once it has sent its document to the coordinator.
 pub(super) type PollNow = oneshot::Sender<()>;
 
-/// Sources that are being watched, until this is dropped or [stopped](Self::stop).
+/// Watches the sources until it is dropped or [stopped](Self::stop).
 #[derive(Debug)]
 pub struct WatchHandle {
     desk: Arc<Coordinator>,
@@ -50,14 +50,14 @@ impl WatchHandle {
         Self { desk, ledger, looks, sources, desk_stop, desk_task }
     }
 
-    /// What is in force, and what went wrong last.
+    /// Returns the active document and the last error.
     pub fn status(&self) -> SourceStatus {
         self.ledger.status()
     }
 
-    /// Looks at every source now, and returns when what was found is in force, or refused, or could not be had in time.
+    /// Polls every source now, and returns when the documents were applied or rejected, or the poll has failed.
     ///
-    /// For SIGHUP and the admin page; changes are found without it.
+    /// For SIGHUP and the admin API; changes are found without it.
     pub async fn reload(&self) {
         let mut answers = Vec::new();
         for looks in &self.looks {
@@ -67,24 +67,24 @@ impl WatchHandle {
             }
         }
         for answer in answers {
-            // An error means that the source has ended, with the program.
+            // An error means that the source's task has ended during shutdown.
             let _ = answer.await;
         }
         self.desk.settled().await;
     }
 
-    /// Ends all watching. What is in force stays; nothing is put in force after this returns.
+    /// Stops watching. The active rules stay; no document is applied after this returns.
     pub async fn stop(mut self) {
         self.sources.shutdown().await;
         self.desk_stop.notify_one();
-        // An error means that it panicked, which its own task has told.
+        // An error means that the task panicked, which has been logged.
         let _ = (&mut self.desk_task).await;
     }
 }
 
 impl Drop for WatchHandle {
     fn drop(&mut self) {
-        // The sources end with their set.
+        // Dropping the `JoinSet` aborts the sources.
         self.desk_task.abort();
     }
 }

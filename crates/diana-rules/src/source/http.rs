@@ -1,7 +1,7 @@
-//! A centre that speaks HTTP: a GET whose answer is the document.
+//! A config server over HTTP: the response to a GET is the document.
 //!
-//! With an `ETag` the next request says `If-None-Match`, and a 304 costs nothing. Redirects are followed, five at most:
-//! never from https to http, and what authenticates us goes to the host that the URL names and to no other.
+//! After a response with an `ETag`, the next request has `If-None-Match`, and a 304 is cheap. At most five redirects
+//! are followed: never from https to http, and credentials are sent only to the origin of the URL.
 
 use super::backoff::jittered;
 use super::client::{Client, Sent, body};
@@ -21,7 +21,7 @@ use url::Url;
 
 const REDIRECTS: usize = 5;
 
-/// A server that does not hold a long poll is asked so often.
+/// The minimum time between requests to a server that does not support long polling.
 const LEAST_BETWEEN: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
@@ -34,18 +34,18 @@ pub(super) struct Http {
     long_poll: Option<Duration>,
     timeout: Duration,
     label: Label,
-    /// Of the document that was last found.
+    /// The `ETag` of the last document.
     etag: Option<HeaderValue>,
-    /// When to ask again; none if the last time failed, or there was none.
+    /// The time of the next request; `None` before the first request and after a failure.
     due: Option<Instant>,
 }
 
-/// What authenticates us.
+/// The `Authorization` header.
 #[derive(Debug)]
 enum Authorization {
     None,
     Sent(HeaderValue),
-    /// It can't be a header. Nothing is asked without it.
+    /// The value is not a valid header. No request is sent without it.
     Unfit,
 }
 
@@ -86,7 +86,7 @@ impl Http {
         if let Some(due) = self.due {
             tokio::time::sleep_until(due).await;
         }
-        // Only one who knows a document can wait for another.
+        // Without a known document, there is nothing to wait for.
         let wait = self.long_poll.filter(|_| self.etag.is_some());
         self.ask(wait).await
     }
@@ -115,7 +115,7 @@ impl Http {
         Ok(news)
     }
 
-    /// The answer, at the end of all redirects.
+    /// Follows redirects and returns the final response.
     async fn follow(&self, wait: Option<Duration>, limit: Duration) -> Result<Response<Incoming>, RemoteFailure> {
         let mut url = self.url.clone();
         for _ in 0..=REDIRECTS {
@@ -138,7 +138,7 @@ impl Http {
 
     fn request(&self, url: &Url, wait: Option<Duration>) -> Result<Request<Sent>, RemoteFailure> {
         let mut bare = url.clone();
-        // Neither can fail where there is a host. What a redirect names there is none of ours.
+        // These can't fail if there is a host. Credentials in a redirect's URL are not used.
         let _ = bare.set_username("");
         let _ = bare.set_password(None);
         bare.set_fragment(None);

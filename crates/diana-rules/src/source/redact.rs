@@ -1,8 +1,8 @@
-//! What may be shown of what must not be shown.
+//! Redaction of secrets and untrusted text.
 
 use std::fmt;
 
-/// A password or a token: nobody sees it by accident.
+/// A password or a token, which is not shown in debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Secret(String);
 
@@ -11,7 +11,7 @@ impl Secret {
         Self(secret.into())
     }
 
-    /// For the one who has to send it.
+    /// Returns the secret, to send it.
     pub(super) fn reveal(&self) -> &str {
         &self.0
     }
@@ -23,7 +23,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a stranger wrote, for a line of the log: no control characters, and not long.
+/// Cleans untrusted text for a log line: no control characters, and a bounded length.
 pub(super) fn clean(text: &str) -> String {
     let printable = |character: char| if character.is_control() { ' ' } else { character };
     text.trim().chars().take(200).map(printable).collect()

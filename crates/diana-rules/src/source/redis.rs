@@ -1,7 +1,7 @@
-//! A centre that is a Redis: the string under a key.
+//! A config server on Redis: the string value of a key.
 //!
-//! Two connections, since one that listens can't ask. Messages only say that it is time to look; what is read is the key.
-//! A message that is lost, or that nobody sent, costs one [poll](super::Remote::poll) at most.
+//! It uses two connections, since a subscribed connection can't send queries. Messages only trigger a read of the key.
+//! A lost message, or an update without one, is noticed at the next [poll](super::Remote::poll).
 
 use super::coordinator::Found;
 use super::file::{text, too_large};
@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
-/// Between two looks, however many messages come.
+/// The minimum time between two reads, regardless of the number of messages.
 const LEAST_BETWEEN: Duration = Duration::from_millis(100);
 
 /// See the [module](self).
@@ -34,7 +34,7 @@ pub(super) struct Redis {
 struct Link {
     asks: MultiplexedConnection,
     listens: PubSub,
-    /// When it was last asked.
+    /// The time of the last read.
     asked: Instant,
 }
 
@@ -47,7 +47,8 @@ impl std::fmt::Debug for Redis {
 impl Redis {
     pub(super) fn new(url: Url, key: String, remote: Remote, label: Label) -> Self {
         if url.scheme() == "rediss" {
-            // Without one the client panics. An error says that the program has chosen its own, which is as good.
+            // The client panics without a default provider. An error means that the program has set its own, which
+            // works as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let Remote { credentials, poll, timeout, .. } = remote;
@@ -82,7 +83,7 @@ impl Redis {
                 message = messages.next() => ended = message.is_none(),
                 () = tokio::time::sleep(self.poll) => {}
             }
-            // A flood of messages is one reason to look.
+            // Many messages trigger one read.
             tokio::time::sleep_until(link.asked + LEAST_BETWEEN).await;
             while let Some(message) = messages.next().now_or_never() {
                 if message.is_none() {
@@ -98,13 +99,13 @@ impl Redis {
         self.ask().await
     }
 
-    /// What is under the key now, over a connection that listened before it asked.
+    /// Reads the key, over a connection that subscribed before.
     async fn ask(&mut self) -> Result<RemoteEvent, RemoteFailure> {
         let mut link = match self.link.take() {
             Some(link) => link,
             None => self.connect().await?,
         };
-        // Not GET: a string may have half a gigabyte.
+        // Not GET: a string may be 512 MB long.
         let range = redis::cmd("GETRANGE").arg(&self.key).arg(0).arg(LARGEST).to_owned();
         let answer: Result<Vec<u8>, RedisError> = self.in_time(range.query_async(&mut link.asks)).await?;
         link.asked = Instant::now();
@@ -137,7 +138,7 @@ impl Redis {
         let connecting = async {
             let mut listens = client.get_async_pubsub().await?;
             listens.subscribe(&self.key).await?;
-            // Who may not listen to these still has the messages.
+            // Without permission for keyspace events, the messages still work.
             let _ = listens.subscribe(format!("__keyspace@{}__:{}", self.database, self.key)).await;
             let asks = client.get_multiplexed_async_connection_with_config(&config).await?;
             Ok(Link { asks, listens, asked: Instant::now() })

@@ -1,4 +1,4 @@
-//! A configuration centre, as its URL names it.
+//! A config server, identified by a URL.
 
 use super::redact::Secret;
 use crate::document::Format;
@@ -7,16 +7,16 @@ use std::fmt;
 use std::time::Duration;
 use url::Url;
 
-/// A configuration centre.
+/// A config server.
 ///
-/// | URL | what is read | how changes are seen |
+/// | URL | document | how changes are noticed |
 /// |---|---|---|
-/// | `http://host/path`, `https://...` | what a GET answers | asked every 5 s ([`poll`](Self::poll)) with `If-None-Match`, or held open ([`long_poll`](Self::long_poll)) |
-/// | `etcd://host:2379,host:2379/diana/rules`, `etcds://` with TLS | the key `/diana/rules`; `?key=diana/rules` for one without the slash | a watch, and a look every 30 s |
-/// | `redis://host:6379/0?key=diana:rules`, `rediss://` with TLS | the string under that key (this one by default) | a message on the channel of the key's name, keyspace events where the server has them on, and a look every 5 s |
+/// | `http://host/path`, `https://...` | the response to a GET | polled every 5 s ([`poll`](Self::poll)) with `If-None-Match`, or by long polling ([`long_poll`](Self::long_poll)) |
+/// | `etcd://host:2379,host:2379/diana/rules`, `etcds://` with TLS | the key `/diana/rules`; `?key=diana/rules` for a key without the slash | a watch, and a read every 30 s |
+/// | `redis://host:6379/0?key=diana:rules`, `rediss://` with TLS | the string value of that key (`diana:rules` by default) | a message on the channel with the key's name, keyspace events if the server has them enabled, and a read every 5 s |
 ///
-/// Who writes to Redis tells of it: `SET diana:rules ...`, `PUBLISH diana:rules ''`. User and password may be in the URL
-/// (`https://user:password@host/`), or be [given](Self::credentials). A proxy that the environment names is not used.
+/// Writers to Redis publish a message: `SET diana:rules ...`, `PUBLISH diana:rules ''`. User and password may be in the
+/// URL (`https://user:password@host/`), or be [set](Self::credentials). A proxy from the environment is not used.
 ///
 /// ```
 /// use diana_rules::Remote;
@@ -40,13 +40,13 @@ pub struct Remote {
     identity: String,
 }
 
-/// Where it is.
+/// The location of the document.
 #[derive(Clone)]
 pub(super) enum Place {
     /// Without user and password.
     Http(Url),
     Etcd {
-        /// `http://host:port`, in the order in which they are tried.
+        /// `http://host:port`, in the order to try.
         endpoints: Vec<String>,
         key: String,
     },
@@ -57,26 +57,26 @@ pub(super) enum Place {
     },
 }
 
-/// A URL that names no configuration centre.
+/// A URL that is not a valid config server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{shown}` names no source of rules: {what}")]
 #[non_exhaustive]
 pub struct RemoteError {
-    /// The URL, without what may be a secret.
+    /// The URL without secrets.
     shown: String,
     what: String,
 }
 
-/// How often a centre is asked that has no better way to tell.
+/// The default poll interval of HTTP and Redis.
 pub(super) const POLL: Duration = Duration::from_secs(5);
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the key is called in a Redis, unless the URL says otherwise.
+/// The default key in Redis.
 const REDIS_KEY: &str = "diana:rules";
 
 impl Remote {
-    /// Reads a URL; see the table above.
+    /// Parses a URL; see the table above.
     pub fn parse(url: &str) -> Result<Self, RemoteError> {
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         let parsed = match scheme {
@@ -88,49 +88,50 @@ impl Remote {
         parsed.map_err(|what| RemoteError { shown: hidden(url), what })
     }
 
-    /// A bearer token for an HTTP centre. Spaces and newlines around it are no part of it.
+    /// Sets a bearer token for an HTTP config server. Surrounding whitespace is removed.
     #[must_use]
     pub fn token(self, token: impl Into<String>) -> Self {
         Self { token: Some(Secret::new(token.into().trim())), ..self }
     }
 
-    /// User and password; they win over those of the URL.
+    /// Sets user and password; they take precedence over those of the URL.
     #[must_use]
     pub fn credentials(self, user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { credentials: Some((user.into(), Secret::new(password))), ..self }
     }
 
-    /// How often the centre is asked although it told of nothing (see the table; 100 ms at least).
+    /// Sets the poll interval (see the table; at least 100 ms).
     #[must_use]
     pub fn poll(self, every: Duration) -> Self {
         Self { poll: Some(every.max(Duration::from_millis(100))), ..self }
     }
 
-    /// Asks an HTTP centre to hold its answer back for so long, until there is something new: the request carries
-    /// `If-None-Match` and `Prefer: wait=SECONDS` (RFC 7240). One that answers at once all the same is asked once a second.
+    /// Enables long polling of an HTTP config server, which may delay its response for this time until the document
+    /// changes: the request has `If-None-Match` and `Prefer: wait=SECONDS` (RFC 7240). A server that responds at once
+    /// is polled once a second.
     #[must_use]
     pub fn long_poll(self, wait: Duration) -> Self {
         Self { long_poll: Some(wait.max(Duration::from_secs(1))), ..self }
     }
 
-    /// How long one answer may take (3 s), beside what a long poll waits.
+    /// Sets the timeout of one response (3 s), in addition to the time of a long poll.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// How the document is written; else the end of the path or the key tells, as with files.
+    /// Sets the format of the document; by default, the extension of the path or the key determines it.
     #[must_use]
     pub fn format(self, format: Format) -> Self {
         Self { format: Some(format), ..self }
     }
 
-    /// The URL as people may see it: without user, password and query.
+    /// The URL for display: without user, password and query.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// What tells this centre from others: the URL without user and password.
+    /// The identity of the config server: the URL without user and password.
     pub(super) fn identity(&self) -> &str {
         &self.identity
     }
@@ -170,7 +171,7 @@ fn http(url: &str) -> Result<Remote, String> {
     let mut shown = url.clone();
     shown.set_fragment(None);
     if shown.query().is_some() {
-        // Tokens are put there.
+        // A query may contain a token.
         shown.set_query(Some("***"));
     }
     Ok(Remote::new(Place::Http(url), credentials, identity, shown.into()))
@@ -194,7 +195,7 @@ fn redis(url: &str) -> Result<Remote, String> {
     Ok(Remote::new(Place::Redis { url, key }, credentials, shown.clone(), shown))
 }
 
-/// User and password apart from the rest.
+/// Splits user and password from the URL.
 fn split(url: &str) -> Result<(Url, Option<(String, Secret)>), String> {
     let mut url = Url::parse(url).map_err(|error| error.to_string())?;
     if url.host_str().is_none_or(str::is_empty) {
@@ -202,13 +203,13 @@ fn split(url: &str) -> Result<(Url, Option<(String, Secret)>), String> {
     }
     let credentials = (!url.username().is_empty() || url.password().is_some())
         .then(|| (decoded(url.username()), Secret::new(decoded(url.password().unwrap_or_default()))));
-    // Neither can fail where there is a host.
+    // These can't fail if there is a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     Ok((url, credentials))
 }
 
-/// By hand: no other URL names several hosts.
+/// Parses an etcd URL manually, since `Url` does not support several hosts.
 fn etcd(url: &str) -> Result<Remote, String> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
@@ -229,7 +230,7 @@ fn etcd(url: &str) -> Result<Remote, String> {
     for host in hosts.split(',') {
         let endpoint = Url::parse(&format!("{transport}://{host}")).map_err(|error| format!("a host: {error}"))?;
         let name = endpoint.host_str().unwrap_or_default();
-        // What is written is a host and a port, and no more.
+        // Only a host and a port are allowed.
         if endpoint.path() != "/" || endpoint.query().is_some() || endpoint.fragment().is_some() {
             return Err("a host is written as NAME:PORT".to_owned());
         }
@@ -239,7 +240,7 @@ fn etcd(url: &str) -> Result<Remote, String> {
     Ok(Remote::new(Place::Etcd { endpoints, key }, credentials, shown.clone(), shown))
 }
 
-/// The port as it is written: a URL forgets one that is its scheme's own.
+/// The port as written: `Url` drops the default port of the scheme.
 fn explicit_port(host: &str) -> Option<u16> {
     let after_address = host.rsplit_once(']').map_or(host, |(_, rest)| rest);
     after_address.rsplit_once(':').and_then(|(_, port)| port.parse().ok())
@@ -249,7 +250,7 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// A URL that can't be read, without all that may be a secret in it.
+/// Removes everything that may be a secret from an invalid URL.
 fn hidden(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let rest = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);

@@ -1,4 +1,4 @@
-//! A configuration centre that is followed, whatever it speaks.
+//! Watches a config server, over any protocol.
 
 use super::backoff::Backoff;
 use super::coordinator::{Coordinator, Found};
@@ -13,41 +13,41 @@ use crate::document::{Document, Format};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// After so many attempts in a row without an answer a config server is unreachable: a connection that breaks once is not.
+/// The number of consecutive failures after which a config server is unreachable; one broken connection is not enough.
 const UNREACHABLE: u32 = 2;
 
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteFailure {
     pub(super) what: String,
-    /// Whether it was the centre that said so.
+    /// Whether the config server responded.
     pub(super) answered: bool,
 }
 
 impl RemoteFailure {
-    /// The centre did not answer as it should.
+    /// The config server did not respond, or not correctly.
     pub(super) fn away(what: impl Into<String>) -> Self {
         Self { what: what.into(), answered: false }
     }
 
-    /// The centre answered, but not with a document.
+    /// The config server responded, but not with a document.
     pub(super) fn answer(what: impl Into<String>) -> Self {
         Self { what: what.into(), answered: true }
     }
 }
 
-/// What the centre had to say.
+/// An event from the config server.
 #[derive(Debug)]
 pub(super) enum RemoteEvent {
-    /// A document, which may be the one that is known.
+    /// A document, which may be unchanged.
     Document(Found),
-    /// Nothing new.
+    /// No change.
     Same,
-    /// There is none; what is said of that. Waiting for one goes on as before.
+    /// There is no document; the reason. Watching continues.
     Absent(String),
 }
 
-/// How a centre's documents are called.
+/// The name and format of a config server's documents.
 #[derive(Clone, Debug)]
 pub(super) struct Label {
     name: String,
@@ -59,19 +59,19 @@ impl Label {
         Self { name: remote.shown().to_owned(), format: remote.format_in_use() }
     }
 
-    /// The document with this text; the hash of it is its version, if the centre has no other.
+    /// Creates a document from its text; its version is a hash unless the config server has its own.
     pub(super) fn found(&self, text: String, version: Option<String>) -> Found {
         let document = Document::new(&self.name, text).with_format(self.format);
         let found = Found::hashed(Origin::Remote, document);
         match version {
-            // A stranger's word, which is shown.
+            // The version is untrusted and will be shown.
             Some(version) => Found { version: clean(&version), ..found },
             None => found,
         }
     }
 }
 
-/// A connection to a centre.
+/// The watcher of one config server.
 #[derive(Debug)]
 pub(super) struct RemoteWatcher {
     kind: Kind,
@@ -97,7 +97,7 @@ impl RemoteWatcher {
         Self { kind, name }
     }
 
-    /// Asks now.
+    /// Reads the document now.
     pub(super) async fn look(&mut self) -> Result<Found, RemoteFailure> {
         let looked = match &mut self.kind {
             Kind::Http(http) => http.look().await,
@@ -107,7 +107,7 @@ impl RemoteWatcher {
         looked.map_err(|trouble| self.named(trouble))
     }
 
-    /// Waits for news, at first for none: a new connection begins with a look. May be given up at any time.
+    /// Waits for the next event; a new connection begins with a read. Cancel safe.
     async fn next(&mut self) -> Result<RemoteEvent, RemoteFailure> {
         let news = match &mut self.kind {
             Kind::Http(http) => http.next().await,
@@ -125,7 +125,7 @@ impl RemoteWatcher {
         RemoteFailure { what: format!("{}: {}", self.name, trouble.what), ..trouble }
     }
 
-    /// Brings all that is new to the desk, for ever.
+    /// Sends every change to the coordinator; never returns.
     pub(super) async fn follow(mut self, desk: Arc<Coordinator>, mut looks: mpsc::Receiver<PollNow>) {
         let mut backoff = Backoff::default();
         let mut absent = None;
@@ -160,7 +160,7 @@ impl RemoteWatcher {
                         }
                         RemoteEvent::Same => absent = None,
                         RemoteEvent::Absent(what) => {
-                            // Told once, not every few seconds.
+                            // Reported once, not at every poll.
                             if absent.as_ref() != Some(&what) {
                                 desk.ledger().error(Origin::Remote, Wrong::Source, &what);
                             }
@@ -179,13 +179,13 @@ impl RemoteWatcher {
                 }
             }
             if let Some(look) = look {
-                // The one who asked may be gone.
+                // The receiver may be gone.
                 let _ = look.send(());
             }
             if let Some(pause) = pause {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    // Who asks for a look does not wait.
+                    // A requested poll ends the wait.
                     Some(look) = looks.recv() => asked = Some(look),
                 }
             }

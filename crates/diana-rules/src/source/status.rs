@@ -1,20 +1,20 @@
-//! What is in force, since when, and what went wrong last: for the log, the metrics and the admin page.
+//! The active document, its load time and the last error: for the log, the metrics and the admin API.
 //!
-//! What is remembered is bounded: the last error, cut to [`LONGEST`], and a count of all.
+//! Its size is bounded: only the last errors, truncated to [`LONGEST`], and a count of all.
 
 use diana_core::{Clock, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use std::fmt;
 
-/// Where a document came from.
+/// The origin of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Origin {
     /// The local file.
     Local,
-    /// The configuration centre.
+    /// The config server.
     Remote,
-    /// The remote document that was kept on disk.
+    /// The remote document in the disk cache.
     LastGood,
 }
 
@@ -28,52 +28,52 @@ impl fmt::Display for Origin {
     }
 }
 
-/// How the sources are.
+/// The status of the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceStatus {
-    /// Whose rules are in force.
+    /// The origin of the active rules.
     pub in_force: Origin,
-    /// The path or the URL (without secrets) of the document that they are in.
+    /// The path or the URL (without secrets) of their document.
     pub name: String,
-    /// What the source calls its version: an `ETag`, etcd's `mod_revision`, else the beginning of the content's SHA-256.
+    /// The version as the source reports it: an `ETag`, etcd's `mod_revision`, else a prefix of the content's SHA-256.
     pub version: String,
-    /// When something was last put in force.
+    /// When a document was last applied.
     pub since: Timestamp,
-    /// How often something was put in force.
+    /// The number of applied documents.
     pub loads: u64,
-    /// How often something went wrong.
+    /// The number of errors.
     pub errors: u64,
-    /// What went wrong last; it may be long over.
+    /// The last error, which may be resolved.
     pub last_error: Option<SourceError>,
-    /// What is wrong now: each error stays until its source is well again.
+    /// The current errors: each stays until it is resolved.
     pub failing: Vec<SourceError>,
-    /// Whether the centre answered when it was last asked; false without a centre.
+    /// Whether the config server responded to the last request; `false` without a config server.
     pub connected: bool,
-    /// Whether there is a centre.
+    /// Whether a config server is configured.
     pub has_remote: bool,
 }
 
-/// Something that went wrong. What was in force before it still is.
+/// An error of a source. The active rules stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SourceError {
-    /// Which source.
+    /// The source.
     pub origin: Origin,
-    /// What.
+    /// The message.
     pub what: String,
-    /// When.
+    /// The time.
     pub when: Timestamp,
 }
 
-/// The most bytes of an error that are kept: a document of ten thousand rules can be wrong in ten thousand places.
+/// The maximum length of a stored error: a document with ten thousand rules can have ten thousand problems.
 const LONGEST: usize = 4096;
 
-/// The status as it is being written.
+/// The mutable status.
 #[derive(Debug)]
 pub(super) struct StatusLog {
     status: Mutex<SourceStatus>,
-    /// At most one for each source and what is wrong with it.
+    /// At most one error for each source and kind.
     failing: Mutex<Vec<(Wrong, SourceError)>>,
 }
 
@@ -95,12 +95,12 @@ impl Default for StatusLog {
     }
 }
 
-/// What of a source is wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// It can't be read, or does not answer.
+    /// The source can't be read, or does not respond.
     Source,
-    /// What it brought is not put in force.
+    /// The document was rejected.
     Document,
 }
 
@@ -110,17 +110,17 @@ impl StatusLog {
         SourceStatus { failing, ..self.status.lock().clone() }
     }
 
-    /// Records that there is a centre.
+    /// Records that a config server is configured.
     pub(super) fn has_remote(&self) {
         self.status.lock().has_remote = true;
     }
 
-    /// Records that this is no longer wrong.
+    /// Records that an error is resolved.
     pub(super) fn resolved(&self, origin: Origin, wrong: Wrong) {
         self.failing.lock().retain(|(known, error)| (*known, error.origin) != (wrong, origin));
     }
 
-    /// Records that something went wrong, and logs it: once, if the same goes wrong again and again.
+    /// Records an error and logs it; a repeated error is logged only at debug level.
     pub(super) fn error(&self, origin: Origin, wrong: Wrong, what: &str) -> SourceError {
         let error = SourceError { origin, what: cut(what), when: SystemClock.now() };
         self.resolved(origin, wrong);
@@ -145,7 +145,7 @@ impl StatusLog {
         status.connected = connected;
     }
 
-    /// Records that a document was put in force.
+    /// Records that a document was applied.
     pub(super) fn loaded(&self, in_force: Origin, name: &str, version: &str) {
         tracing::info!(%in_force, name, version, "rules: put in force");
         let mut status = self.status.lock();
@@ -154,7 +154,7 @@ impl StatusLog {
         status.loads += 1;
     }
 
-    /// Records that what is in force has another version, or is now known to be the centre's: the same text, though.
+    /// Records another version or origin of the active document, whose text is unchanged.
     pub(super) fn named(&self, in_force: Origin, name: &str, version: &str) {
         self.status.lock().name_it(in_force, name, version);
     }
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(failing(), ["a typo"]);
         ledger.resolved(Origin::Local, Wrong::Document);
         assert!(failing().is_empty());
-        // What was wrong last is still known.
+        // The last error stays known.
         assert_eq!(ledger.status().last_error.unwrap().what, "a typo");
     }
 }

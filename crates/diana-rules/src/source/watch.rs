@@ -1,7 +1,8 @@
-//! Tells that something happened near a file.
+//! Watches for file system events near a file.
 //!
-//! A watch of the file itself ends when the file is replaced. So the folders are watched: the one that the path names, and
-//! for each link on the way (of the file, or of a folder) the one that the link is in and the one that it leads to.
+//! A watch of the file itself ends when the file is replaced. So the folders are watched: the parent folder of the
+//! path, and for each symlink in the path (of the file, or of a folder) the folder of the link and the folder of its
+//! target.
 
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
@@ -11,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// The links that are followed at most, as in Linux.
+/// The maximum number of links to follow, as in Linux.
 const LINKS: usize = 40;
 
-/// A watch of the folders that matter to one file.
+/// A watch of the folders that are relevant to one file.
 #[derive(Debug)]
 pub(super) struct Watch {
     changed: Arc<Notify>,
@@ -23,7 +24,7 @@ pub(super) struct Watch {
 
 #[derive(Debug)]
 struct State {
-    /// None if the system can't watch (out of watches, say): then there is still the polling.
+    /// `None` if the system can't watch (for example, out of watches); the file is still polled.
     watcher: Option<RecommendedWatcher>,
     folders: BTreeSet<PathBuf>,
 }
@@ -42,27 +43,28 @@ impl Watch {
         Self { changed, state: Mutex::new(State { watcher, folders: BTreeSet::new() }) }
     }
 
-    /// Waits until something has happened since the last time.
+    /// Waits for an event since the last call.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Watches the folders that matter to `path` now. Not only what is new: a folder that was made anew has the same name.
+    /// Watches the folders that are relevant to `path` now. Existing watches are renewed, since a folder may have been
+    /// recreated.
     pub(super) fn aim(&self, path: &Path) {
         let folders = folders(path);
         let mut state = self.state.lock();
         let State { watcher: Some(watcher), folders: watched } = &mut *state else { return };
         for gone in watched.difference(&folders) {
-            // It may be gone from the disk too, and its watch with it.
+            // The folder, and its watch, may be gone already.
             let _ = watcher.unwatch(gone);
         }
-        // One that can't be watched may not be there yet; polling will find it.
+        // A folder that can't be watched may not exist yet; polling will notice it.
         *watched =
             folders.into_iter().filter(|folder| watcher.watch(folder, RecursiveMode::NonRecursive).is_ok()).collect();
     }
 }
 
-/// Whether an event may mean another content; that we ourselves have read the file is an event too.
+/// Returns `true` if an event may change the content; reading the file is an event too.
 fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
@@ -70,13 +72,13 @@ fn is_change(kind: EventKind) -> bool {
     }
 }
 
-/// The folders in which a change may change what `path` leads to.
+/// Returns the folders in which a change may affect the target of `path`.
 fn folders(path: &Path) -> BTreeSet<PathBuf> {
     let mut folders = BTreeSet::new();
     let Ok(mut path) = std::path::absolute(path) else { return folders };
     for _ in 0..LINKS {
         folders.extend(path.parent().map(Path::to_owned));
-        // The outermost link decides about all below it.
+        // The outermost link is resolved first.
         let mut ways: Vec<&Path> = path.ancestors().collect();
         ways.reverse();
         let link = ways.into_iter().find_map(|way| Some((way, std::fs::read_link(way).ok()?)));

@@ -1,11 +1,11 @@
-//! Rules that are asked for by name, as functions do: whose a call is, and which rules it gets.
+//! Rules that functions look up by name: the key of a call, and the rules that apply to it.
 
 use crate::common::good;
 use diana_rules::{Attribute, Attributes, Matches, RuleSet};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// What a call tells, by name, and who makes it.
+/// The arguments of a call, by name, and its client address.
 #[derive(Default)]
 struct Call {
     told: &'static [(&'static str, &'static str)],
@@ -38,7 +38,7 @@ fn found(yaml: &str, rule: &str, call: &Call) -> Vec<u8> {
     found.key(&found.applied()[0]).to_vec()
 }
 
-/// The same, as people read it.
+/// The same, human-readable.
 fn shown(yaml: &str, rule: &str, call: &Call) -> String {
     good(yaml).rules.iter().find(|known| known.name == rule).unwrap().by.shown(&found(yaml, rule, call))
 }
@@ -102,7 +102,7 @@ fn a_call_that_does_not_tell_whose_it_is_counts_with_its_like() {
     assert_eq!(shown(FILE, "sms", &told(&[])), "(nobody)");
     assert_eq!(shown(FILE, "account", &told(&[])), "(nobody)");
     assert_eq!(key(FILE, "signed", &told(&[])), "refused: Missing");
-    // What is known stays apart; what is told is known, even if it is empty, and nobody can write the mark.
+    // Known parts stay separate; an empty argument is known too, and no argument can equal the placeholder.
     let pairs = "rules: [{name: pair, match: {call: [a, b]}, by: [a, b], limit: 1/h}]";
     let keys = [
         told(&[]),

@@ -1,11 +1,11 @@
-//! Reading files in tests, and what is told about them.
+//! Reading files in tests, and the problems in them.
 #![allow(dead_code, clippy::panic, reason = "each test takes what it needs, and one that can't go on should stop")]
 
 pub(crate) mod files;
 
 use diana_rules::{Document, Registry, RuleFile};
 
-/// What a file says, or all that is told about it, as it is printed.
+/// Reads a file, or returns all its problems as printed.
 pub(crate) fn read_as(name: &str, text: &str) -> Result<RuleFile, String> {
     let document = Document::new(name, text);
     RuleFile::read_with(&document, &Registry::default(), |_| None).map_err(|problems| problems.to_string())
@@ -25,7 +25,7 @@ pub(crate) fn rule(lines: &str) -> String {
     format!("rules:\n  - name: a\n{lines}")
 }
 
-/// All problems, each on one line: what is pointed at, what is wrong, and what was expected.
+/// All problems, each on one line: the marked text, the problem and the expected value.
 pub(crate) fn told(text: &str) -> Vec<String> {
     let Err(printed) = read(text) else { return vec!["nothing".to_owned()] };
     let lines = printed.lines().collect::<Vec<_>>();

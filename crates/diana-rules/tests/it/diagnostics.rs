@@ -1,4 +1,4 @@
-//! What one run reports: nothing twice, nothing only in the second run, and what is good but most likely not meant.
+//! The problems of one run: none is reported twice or only by a second run; and warnings about likely mistakes.
 
 use crate::common::{good, told};
 
@@ -48,7 +48,7 @@ fn paths_of_other_systems_are_told() {
     }
 }
 
-/// What is warned of, by the first line of each.
+/// The first line of each warning.
 fn warned(rules: &str) -> Vec<String> {
     let file = good(&format!("rules:\n{rules}"));
     let printed = file.warnings.map(|warnings| warnings.to_string()).unwrap_or_default();
@@ -63,7 +63,7 @@ fn requests_that_no_rule_limits_are_warned_of() {
     for alone in [
         format!("{each}}}"),
         format!("{each}, missing: skip}}"),
-        // None of these limits all that the first one skips.
+        // None of these limits all requests that the first one skips.
         format!("{each}}}\n  - {{name: other, by: ip, limit: 5/s, match: {{path: /a}}}}"),
         format!("{each}}}\n  - {{name: other, by: ip, limit: 5/s, shadow: true}}"),
         format!("{each}}}\n  - {{name: other, by: ip, limit: 5/s, match: {{call: true}}}}"),

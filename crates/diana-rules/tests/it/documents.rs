@@ -1,8 +1,8 @@
-//! YAML, JSON and TOML become the same tree, and what is wrong is told kindly.
+//! YAML, JSON and TOML become the same tree, and problems are reported clearly.
 
 use diana_rules::{Document, Node, Value};
 
-/// The tree as text, without places.
+/// The tree as text, without locations.
 fn shape(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".to_owned(),

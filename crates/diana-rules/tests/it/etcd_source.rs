@@ -1,4 +1,4 @@
-//! A centre that is an etcd.
+//! A config server on etcd.
 
 use crate::source_support::*;
 use diana_rules::{Apply, Origin, Remote, Sources};
@@ -23,7 +23,7 @@ async fn a_change_comes_through_the_watch() {
     assert_eq!(status.name, format!("etcd://127.0.0.1:{}/diana/rules", etcd.port()));
     for name in ["two", "three", "four"] {
         let revision = etcd.put(KEY, &rules(name)).unwrap();
-        // Another key is none of ours.
+        // Another key is ignored.
         etcd.put("/diana/rules/other", &rules("other")).unwrap();
         until_in_force(&engine, &rules(name)).await;
         until("the version", || running.status().version == revision.to_string()).await;
@@ -138,7 +138,7 @@ async fn a_user_logs_in_and_again_when_the_token_is_forgotten() {
     assert!(!format!("{wrong} {wrong:?}").contains("wr0ng"), "{wrong}");
 
     let url = format!("etcd://root:s3cret@127.0.0.1:{}{KEY}", etcd.port());
-    // Passwords are hashed slowly, on purpose.
+    // Password hashing is slow on purpose.
     let remote = Remote::parse(&url).unwrap().timeout(LONG);
     let (running, engine) = start(Sources::new().remote(remote)).await;
     etcd.put(KEY, &rules("two")).unwrap();

@@ -1,4 +1,4 @@
-//! A local file is followed through everything that editors and Kubernetes do to it.
+//! A local file is watched through everything that editors and Kubernetes do to it.
 
 use crate::source_support::*;
 use diana_rules::{Origin, Sources, StartError};
@@ -46,7 +46,7 @@ async fn a_bad_edit_changes_nothing_and_is_told_once() {
     assert_eq!(running.status().errors, 1);
     assert_eq!(engine.in_force(), rules("one"));
 
-    // Back to what is in force: nothing to do, and the next bad edit is told again.
+    // Back to the active content: nothing to do, and the next bad edit is reported again.
     write(&path, rules("one")).unwrap();
     running.reload().await;
     assert_eq!(engine.applied(), 1);
@@ -78,12 +78,12 @@ async fn a_file_that_is_truncated_before_it_is_written_is_no_error() {
     write(&path, rules("one")).unwrap();
     let (running, engine) = start(Sources::new().local(&path)).await;
     let mut file = std::fs::File::create(&path).unwrap();
-    // Long enough for the empty file to be seen, far from long enough for it to be a fact.
+    // Long enough for the empty file to be read, but not for it to be accepted as empty.
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     file.write_all(rules("two").as_bytes()).unwrap();
     drop(file);
     until_in_force(&engine, &rules("two")).await;
-    // A machine that stood still for half a second may have taken it for a fact; what is in force never changed by it.
+    // A machine that stalled for half a second may have accepted it as empty; the active rules did not change.
     assert_eq!(engine.applied(), 2);
     assert!(running.status().errors <= 1, "{}", last_error(&running));
 }
@@ -145,7 +145,7 @@ async fn a_file_that_vanishes_leaves_its_rules_and_is_followed_when_it_comes_bac
     write(&path, rules("two")).unwrap();
     until_in_force(&engine, &rules("two")).await;
 
-    // With its folder, which is another when it comes back.
+    // The folder is removed too, and recreated later.
     std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
     until("the second telling", || running.status().errors == 2).await;
     create_dir(path.parent().unwrap()).unwrap();
@@ -183,7 +183,7 @@ async fn what_is_no_document_is_refused_while_it_is_read() {
     let (running, engine) = start(Sources::new().local(&path)).await;
 
     let file = std::fs::File::create(&path).unwrap();
-    file.set_len(1 << 40).unwrap(); // A terabyte, of which the disk holds nothing.
+    file.set_len(1 << 40).unwrap(); // A sparse file of a terabyte.
     until_told(&running, "more than 16777216 bytes").await;
     write(&path, [0xff, 0xfe, b'x']).unwrap();
     until_told(&running, "not UTF-8").await;
@@ -217,7 +217,7 @@ async fn nothing_is_put_in_force_after_a_stop() {
     running.stop().await;
     let (running, dropped) = start(Sources::new().local(&path)).await;
     drop(running);
-    // A third one sees the change, so the other two could have.
+    // A third watcher sees the change, so the other two could have.
     let (_running, witness) = start(Sources::new().local(&path)).await;
     write(&path, rules("two")).unwrap();
     until_in_force(&witness, &rules("two")).await;

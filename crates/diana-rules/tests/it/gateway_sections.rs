@@ -1,4 +1,4 @@
-//! What a file says about its gateway: what is read, what is usual, and what is told.
+//! The gateway section of a file: its fields, its defaults and its problems.
 
 use crate::common::files::GOOD;
 use crate::common::{good, told};
@@ -8,7 +8,7 @@ use diana_rules::{
 };
 use std::time::Duration;
 
-/// Each is told exactly so: what is pointed at, what is wrong, what would do.
+/// Checks the exact problems: the marked text, the problem and the expected value.
 fn check(cases: &[(&str, &[&str])], file: impl Fn(&str) -> String) {
     for (text, expected) in cases {
         assert_eq!(told(&file(text)), *expected, "{text}");
@@ -66,10 +66,10 @@ fn what_is_left_out_is_usual() {
     assert_eq!(Admin::default().listen, ["127.0.0.1:9090".parse().unwrap()]);
     let signed = good(&of_gateway("signature: {secret: s}")).gateway.unwrap().signature.unwrap();
     assert_eq!((&*signed.header, signed.max_age.as_secs()), ("x-signature", 300));
-    // Whoever says only where TLS is spoken is not served without.
+    // With only `tls`, there is no listener without TLS.
     let tls = "tls: {listen: '0.0.0.0:443', certificates: {certificate: a, key: b}}";
     assert!(good(&of_gateway(tls)).gateway.unwrap().listen.is_empty());
-    // What one says leaves the others as they are.
+    // One setting leaves the others at their defaults.
     let gateway = good(&of_gateway("timeouts: {stop: 5s}, bounds: {body: 1MiB}")).gateway.unwrap();
     assert_eq!((gateway.timeouts.stop.as_secs(), gateway.timeouts.header.as_secs()), (5, 10));
     assert_eq!((gateway.bounds.body, gateway.bounds.streams), (Some(1 << 20), 100));
@@ -250,7 +250,7 @@ fn admin_needs_a_token_where_others_can_reach_it() {
         |text| format!("{text}\nrules: []\n"),
     );
     good("admin: {listen: [127.0.0.1:1, '[::1]:2', '[::ffff:127.0.0.1]:3']}\nrules: []\n");
-    // Port 0 is another one each time.
+    // Port 0 is a different port each time.
     good("gateway: {listen: 127.0.0.1:0}\nadmin: {listen: 127.0.0.1:0}\nrules: []\n");
 }
 
@@ -264,13 +264,13 @@ fn a_rule_answers_in_its_own_words_else_in_those_of_the_file() {
     assert_eq!(said(0), Some(("text/plain", "slow down")));
     assert_eq!(said(1), Some(("text/html; charset=utf-8", "")));
     assert_eq!(good("rules: [{name: a, limit: 1/s}]").rules[0].answer, None);
-    // What a centre says wins, and what it does not say is the file's.
+    // The config server's settings take precedence; the others are the file's.
     let over = |text: &str| file.with_remote(&Document::new("centre", text), &Registry::default()).unwrap();
     let text = |text: &str| over(text).rules[0].answer.as_ref().unwrap().text.clone();
     assert_eq!(text("rules: [{name: a, limit: 1/s}]"), "slow down");
     assert_eq!(text("answer: {type: text/plain, text: later}\nrules: [{name: a, limit: 1/s}]"), "later");
     assert_eq!(text("rules: [{name: a, limit: 1/s, answer: {type: text/plain, text: no}}]"), "no");
-    // The words of two rules make no difference to whom they refuse.
+    // The response texts of two rules do not affect which requests they deny.
     assert_eq!(
         told("rules: [{name: a, limit: 1/s}, {name: b, limit: 1/s, answer: {type: text/plain, text: no}}]"),
         ["[b] rule `b` can never refuse anybody: `a` says the same: leave one of the two out"]

@@ -1,4 +1,4 @@
-//! A centre that speaks HTTP.
+//! A config server over HTTP.
 
 use crate::source_support::*;
 use diana_core::{Clock, SystemClock};
@@ -57,7 +57,7 @@ async fn a_long_poll_is_held_until_there_is_something_new() {
         server.serve(&rules(name));
         until_in_force(&engine, &rules(name)).await;
     }
-    // One at the start, one for each change and the one that is held.
+    // One request at the start, one for each change, and the pending one.
     until("a request that is held", || server.held() == 1).await;
     assert!(server.requests() <= 5, "{} requests", server.requests());
 }
@@ -157,7 +157,7 @@ async fn a_centre_that_flaps_is_put_in_force_a_few_times_a_second_at_most() {
         running.reload().await;
         assert_eq!(engine.in_force(), rules(&format!("r{round}")), "a reload returns when it is in force");
     }
-    // A quarter of a second between two, however fast they come; the first has none before it.
+    // A quarter of a second between two loads, however many changes there are; the first is not delayed.
     let passed = SystemClock.now().since(began);
     assert!(passed >= Duration::from_millis(250) * 19, "20 documents within {passed:?}");
 }

@@ -1,11 +1,11 @@
-//! Laws of the index: it finds the rules that match, asked one by one, in the order of the file.
+//! Properties of the index: it finds the same rules as checking them one by one, in the order of the file.
 
 use diana_rules::{Attribute, Attributes, Document, Matches, Registry, RuleFile, RuleSet, SEVERAL, SyntheticRequest};
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// A request whose path can be read in several ways.
+/// A request whose path has several forms.
 #[derive(Clone, Debug)]
 struct Ambiguous {
     request: SyntheticRequest,
@@ -26,7 +26,7 @@ impl Attributes for Ambiguous {
     }
 }
 
-/// Few words, so that patterns and paths often meet.
+/// Few words, so that patterns and paths often match.
 fn word() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "ab", "c.pdf", "users"]).prop_map(str::to_owned)
 }
@@ -120,7 +120,7 @@ proptest! {
         rules in prop::collection::vec(matching(), 1..12),
         requests in prop::collection::vec(request(), 1..8),
     ) {
-        // Each with a limit of its own, since twins are refused.
+        // Each with its own limit, since identical rules are rejected.
         let rules = rules.iter().enumerate().map(|(nth, matching)| {
             format!("  - {{name: r{nth}, by: ip/32, match: {}, limit: {}/s}}\n", matching.yaml(), nth + 1)
         });
@@ -154,7 +154,7 @@ fn counted(rules: &RuleSet, path: &str, other_paths: &[&str]) -> Option<Vec<Stri
     found.refused().is_empty().then(|| found.applied().iter().map(key).collect())
 }
 
-/// A path that can be read in several ways is limited by every reading, denied by any, and exempt by all of them only.
+/// A path with several forms is limited by every form, denied by any, and exempt only by all of them.
 #[test]
 fn any_form_of_a_path_limits_and_all_forms_exempt() {
     let projects = rules("rules: [{name: a, match: {path: '/projects/{id}'}, by: param(id), limit: 1/s}]");
@@ -172,7 +172,7 @@ fn any_form_of_a_path_limits_and_all_forms_exempt() {
     assert_eq!(counted(&when, "/ok", &["/other"]).unwrap(), ["/ok"]);
 }
 
-/// Routes go by the path as it is written.
+/// Routes use the path as written.
 #[test]
 fn a_route_compares_one_form() {
     let file = "gateway: {upstream: http://z, routes: [{match: {path: /v1/**}, upstream: http://a}]}\nrules: []\n";

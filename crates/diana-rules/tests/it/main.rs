@@ -1,4 +1,4 @@
-//! All integration tests of this crate in one program, since each program takes as long to link as all of them.
+//! All integration tests of this crate in one binary, to link only once.
 //!
 //! `cargo test -p diana-rules --test it NAME` runs a part.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should stop")]

@@ -1,10 +1,10 @@
-//! Whatever a file has in it, it is read or told: never a panic, and never a place outside of the text.
+//! Any file is either read or reported: never a panic, and never a location outside of the text.
 
 use crate::common::files::GOOD;
 use diana_rules::{Document, Registry, RuleFile};
 use proptest::prelude::*;
 
-/// Reads a text in each format, and looks at what is told.
+/// Reads a text in each format, and checks the reported problems.
 fn is_read_or_told(text: &str) -> Result<(), TestCaseError> {
     for name in ["diana.yaml", "diana.toml"] {
         let document = Document::new(name, text);
@@ -23,7 +23,7 @@ fn is_read_or_told(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Something to put in the place of something else.
+/// A replacement for a part of the text.
 fn piece() -> impl Strategy<Value = String> {
     let words = prop::sample::select(vec![
         "null",

@@ -1,4 +1,4 @@
-//! The links of all pages for users lead somewhere: to a file, and to a heading in it.
+//! All links in the user documentation are valid: the file and the heading exist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ fn pages() -> Vec<PathBuf> {
     pages.chain([repository().join("README.md")]).collect()
 }
 
-/// A page without what stands between fences, where `#` and `](` mean other things.
+/// A page without its fenced blocks, where `#` and `](` have other meanings.
 fn prose(page: &Path) -> String {
     let text = std::fs::read_to_string(page).unwrap();
     text.split("```").step_by(2).collect()
 }
 
-/// What the headings of a page are called in links.
+/// The anchors of the headings of a page.
 fn anchors(page: &Path) -> BTreeSet<String> {
     let text = prose(page);
     let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());

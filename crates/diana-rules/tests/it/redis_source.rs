@@ -1,4 +1,4 @@
-//! A centre that is a Redis.
+//! A config server on Redis.
 
 use crate::source_support::*;
 use diana_rules::{Apply, Origin, Remote, Sources};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const KEY: &str = "diana:rules";
 
-/// A poll that never comes, so that only what the server tells is seen.
+/// A poll interval that never elapses, so that only notifications are seen.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn set(redis: &RedisServer, text: &str) {
@@ -74,7 +74,7 @@ async fn a_redis_that_was_away_is_heard_again() {
     until("the loss", || !running.status().connected).await;
     assert_eq!(engine.in_force(), rules("one"));
     redis.restart().unwrap();
-    // Empty, as it comes back, it changes nothing.
+    // The restarted server is empty, which changes nothing.
     until_told(&running, "nothing under the key").await;
     assert_eq!(engine.in_force(), rules("one"));
     set(&redis, &rules("two"));

@@ -1,4 +1,4 @@
-//! The centre's rules win over the file's, and whatever happens to either, good rules stay in force.
+//! The config server's rules take precedence over the file's, and valid rules stay active whatever happens to either.
 
 use crate::source_support::*;
 use diana_rules::{Apply, Origin, Remote, Sources, WhenRemoteIsDown};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A file, a centre, and a folder for what is kept.
+/// A file, a config server, and a folder for the disk cache.
 struct Scene {
     folder: TempDir,
     centre: HttpServer,
@@ -40,7 +40,7 @@ impl Scene {
         Sources::new().local(self.file()).remote(remote).keep(self.kept())
     }
 
-    /// The one file in which something is kept.
+    /// The one file of the disk cache.
     fn kept_file(&self) -> PathBuf {
         let files: Vec<_> = std::fs::read_dir(self.kept()).unwrap().map(|entry| entry.unwrap().path()).collect();
         let [file] = files.as_slice() else { panic!("{files:?}") };
@@ -99,12 +99,12 @@ async fn what_was_last_good_serves_when_the_centre_is_away_at_a_later_start() {
         (engine.in_force(), status.in_force, status.version),
         (rules("remote"), Origin::LastGood, version.clone())
     );
-    // The local file's other sections count, its rules don't.
+    // The local file's other sections apply, its rules don't.
     scene.edit(&rules("local2"));
     until("the second load", || running.status().loads == 2).await;
     assert_eq!((engine.in_force(), running.status().in_force), (rules("remote"), Origin::LastGood));
 
-    // Back with the same: nothing to put in force, yet it is the centre's again.
+    // Reachable again with the same document: nothing to apply, but the origin is the config server again.
     scene.centre.restart().unwrap();
     until("the centre", || running.status().in_force == Origin::Remote).await;
     assert_eq!(running.status().loads, 2);
@@ -125,7 +125,7 @@ async fn where_it_is_wanted_the_local_rules_apply_while_the_config_server_is_unr
     scene.edit(&rules("local2"));
     until_in_force(&engine, &rules("local2")).await;
 
-    // The same document as before, so the config server says that nothing is new.
+    // The same document as before, so the config server responds that it is unchanged.
     scene.centre.restart().unwrap();
     until_in_force(&engine, &rules("remote")).await;
     until("the status", || running.status().in_force == Origin::Remote && running.status().connected).await;
@@ -133,7 +133,7 @@ async fn where_it_is_wanted_the_local_rules_apply_while_the_config_server_is_unr
     until_in_force(&engine, &rules("remote2")).await;
     running.stop().await;
 
-    // Nothing was kept, so a later start has the local rules too.
+    // No document was kept, so a later start has the local rules too.
     assert!(!scene.kept().exists());
     scene.centre.stop();
     let (running, engine) = start(sources(&scene)).await;
@@ -203,7 +203,7 @@ async fn a_centre_that_goes_away_leaves_its_rules_and_brings_the_newest_when_it_
     let status = running.status();
     assert_eq!((engine.in_force(), status.in_force), (rules("remote"), Origin::Remote));
     assert_eq!(status.last_error.unwrap().origin, Origin::Remote);
-    // An edit of the file does not bring its rules back.
+    // An edit of the file does not reactivate its rules.
     scene.edit(&rules("local2"));
     until("the second load", || running.status().loads == 2).await;
     assert_eq!(engine.in_force(), rules("remote"));
@@ -226,7 +226,7 @@ async fn a_bad_remote_document_changes_nothing() {
         assert_eq!(running.status().last_error.unwrap().origin, Origin::Remote);
         assert_eq!((engine.in_force(), running.status().in_force), (rules("remote"), Origin::Remote));
     }
-    // Nor does it keep a local change out.
+    // A bad remote document does not block a local change.
     scene.edit(&(rules("local2")));
     until("the second load", || running.status().loads == 2).await;
     assert_eq!(engine.in_force(), rules("remote"));
@@ -277,7 +277,7 @@ async fn what_was_refused_is_tried_again_when_the_other_side_changes() {
     scene.edit(&format!("identity: {{tenant: header(x)}}\n{}", rules("local")));
     until_in_force(&engine, by_tenant).await;
 
-    // Without what the remote rules need, the edit is the one that is wrong.
+    // The edit removes a section that the active remote rules need, so the edit is rejected.
     until("the status", || running.status().loads == 2).await;
     scene.edit(&rules("local2"));
     until("the telling", || running.status().last_error.is_some_and(|error| error.origin == Origin::Local)).await;

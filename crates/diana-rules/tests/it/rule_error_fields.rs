@@ -1,8 +1,8 @@
-//! What is told about what a rule says beside its limits, for each field.
+//! The problems of a rule's fields other than its limits, for each field.
 
 use crate::common::{rule, told};
 
-/// Each is told exactly so: what is pointed at, what is wrong, what would do.
+/// Checks the exact problems: the marked text, the problem and the expected value.
 fn check(cases: &[(&str, &[&str])], file: impl Fn(&str) -> String) {
     for (text, expected) in cases {
         assert_eq!(told(&file(text)), *expected, "{text}");
@@ -394,7 +394,7 @@ fn a_parameter_that_no_path_names_is_told() {
                     "[cel(\"request.params.id\")] no path of this rule names `{id}`: `match: {path: '/.../{id}'}`",
                 ],
             ),
-            // Of several paths one is enough; and of a path that can't be read nobody knows.
+            // One of several paths is enough; the parameters of an invalid path are unknown.
             ("by: param(id)\nmatch: {path: ['/users/{id}', /b]}\nlimit: 5/s", &["nothing"]),
             (
                 "by: param(id)\nmatch: {path: 'users/{id}'}\nlimit: 5/s",
@@ -462,7 +462,7 @@ fn a_rule_for_calls_knows_what_they_tell_and_has_no_place() {
         ],
         rule,
     );
-    // Calls name the one that they mean, so two may say the same; and none of them is for a gateway to know.
+    // A call names its rule, so two may be identical; and none of them concerns a gateway.
     let twins = "rules: [{name: a, match: {call: true}, limit: 5/s}, {name: b, match: {call: true}, limit: 5/s}]";
     assert_eq!(told(twins), ["nothing"]);
     let gateway = "gateway: {upstream: http://127.0.0.1:3000}\nrules: [{name: a, match: {call: phone}, by: [account, phone], limit: 5/s}]";
@@ -489,7 +489,7 @@ fn what_is_wrong_with_an_expression_is_pointed_at() {
                 "limit: 5/s\ncost: int(acount)",
                 &["[acount] `cost`: nothing is called `acount`: did you mean `account`?"],
             ),
-            // With escapes it stands there otherwise, so all of it is pointed at.
+            // With escapes the text differs from the value, so all of it is marked.
             (
                 "limit: 5/s\ncost: \"int(\\u0061count)\"",
                 &["[\"int(\\u0061count)\"] `cost`: nothing is called `acount`: did you mean `account`?"],

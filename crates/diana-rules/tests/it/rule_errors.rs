@@ -1,8 +1,8 @@
-//! What is told about the limits of a rule and whom they count, for each field.
+//! The problems of a rule's limits and keys, for each field.
 
 use crate::common::{rule, told};
 
-/// Each is told exactly so: what is pointed at, what is wrong, what would do.
+/// Checks the exact problems: the marked text, the problem and the expected value.
 fn check(cases: &[(&str, &[&str])], file: impl Fn(&str) -> String) {
     for (text, expected) in cases {
         assert_eq!(told(&file(text)), *expected, "{text}");

@@ -1,4 +1,4 @@
-//! Whole rule files: what is read, in every format, and how problems are told.
+//! Whole rule files: their content in every format, and how problems are printed.
 
 use crate::common::files::GOOD;
 use crate::common::{good, read, read_as, rule, told};
@@ -27,7 +27,7 @@ fn good_files_are_read() {
     assert!(!format!("{file:?}").contains("hunter2"), "no log shows a secret");
 }
 
-/// Without places, which differ.
+/// Without locations, which differ.
 fn without_places(mut file: RuleFile) -> RuleFile {
     for rule in &mut file.rules {
         rule.span = Span::default();
@@ -149,7 +149,7 @@ fn a_typo_in_any_name_of_a_field_is_understood() {
     let of_rule = "name by match bandwidth load cost cost_default cost_min allow deny overrides wait queue over shadow status answer missing store limit every total \
                    concurrent algorithm buckets burst burst_seconds cold_factor delay nodelay opens precision refill starts time_zone warm_up";
     for field in of_rule.split_whitespace().filter(|field| field.len() > 2) {
-        // Two letters the other way round.
+        // Two swapped letters.
         let typo = format!("{}{}{}", &field[1..2], &field[..1], &field[2..]);
         let said = told(&format!("rules: [{{name: a, total: 1, {typo}: 5}}]"));
         let expected = format!("[{typo}] `{typo}` is no field of a rule: did you mean `{field}`?");
@@ -254,7 +254,7 @@ fn ten_thousand_faults_are_told_without_counting_lines_ten_thousand_times() {
         .chain((0..10_000).map(|nth| format!("  - name: r{nth}\n    total: 1\n    colour: blue\n")))
         .collect::<String>();
     let printed = read(&text).unwrap_err();
-    // A colour in each. What has a fault of its own is nobody's twin.
+    // One unknown field `colour` in each. A rule with its own problem is not checked for duplicates.
     assert!(printed.ends_with("... and 9900 more\n"), "{}", &printed[printed.len() - 200..]);
     assert_eq!(printed.matches("diana.yaml:").count(), 100);
 }
@@ -274,7 +274,7 @@ fn rules_whose_limits_are_wrong_are_no_twins() {
     assert_eq!(problems.len(), 2, "{problems}");
 }
 
-/// What a variable stands for was told with what is wrong about it, and problems go to logs.
+/// The value of a variable was part of the reported problem, and problems are logged.
 #[test]
 fn no_problem_shows_what_a_variable_stands_for() {
     const SECRET: &str = "hunter2-Very_Secret/0123";
@@ -349,7 +349,7 @@ fn what_is_wrong_with_a_variable_is_told_by_its_name() {
     };
     let told = read("plenty of them");
     assert!(told.contains("`workers` can't be `${WORKERS}`"), "{told}");
-    // Short values are no secrets, and other problems stay as they are.
+    // Short values are not treated as secrets, and other problems stay unchanged.
     assert!(read("x").contains("`workers` can't be `${WORKERS}`"), "{}", read("x"));
     assert!(read("0/s").contains("0/s"), "{}", read("0/s"));
 }

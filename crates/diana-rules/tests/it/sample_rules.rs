@@ -1,4 +1,4 @@
-//! The sample files of `examples/rules` are whole, and their rules say about requests what their comments say.
+//! The sample files in `examples/rules` are complete, and their rules treat requests as their comments say.
 
 use diana_rules::{
     Attribute, Attributes, CountedIn, DenyReason, Document, Matches, Mode, OverLimit, Registry, RuleFile, RuleSet,
@@ -21,7 +21,7 @@ const SAMPLES: [&str; 11] = [
 ];
 
 const SECRET: &str = "a secret for tests, which nobody else has";
-/// Alice's, from `https://login.example.com`, signed with the secret above.
+/// Alice's token, from `https://login.example.com`, signed with the secret above.
 const TOKEN: &str = "Bearer eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
     eyJzdWIiOiJhbGljZSIsImlzcyI6Imh0dHBzOi8vbG9naW4uZXhhbXBsZS5jb20ifQ.\
     4rh1BLwfnnI8j8v-g93N3y36Piqd-gBQTMDNBHwerzE";
@@ -44,7 +44,7 @@ fn file(sample: &str) -> RuleFile {
     RuleFile::read_with(&document, &Registry::default(), variable).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// One HTTP request, as a gateway would know it.
+/// One HTTP request, as a gateway sees it.
 struct Request {
     method: &'static str,
     path: &'static str,
@@ -93,7 +93,7 @@ impl Attributes for Request {
     }
 }
 
-/// Each rule that a request is about: its name, whose the request is to it, what it costs, and which limits are asked.
+/// Each rule that matches a request: its name, the key, the cost, and the limits.
 fn about(rules: &RuleSet, request: &Request) -> Vec<String> {
     let mut found = Matches::default();
     rules.find(request, &mut found);
@@ -115,7 +115,7 @@ fn rules(sample: &str) -> RuleSet {
     RuleSet::new(&file(sample))
 }
 
-/// Whether a rule is about a request, whoever else is.
+/// Checks that a rule matches a request, among others.
 #[track_caller]
 fn has(rules: &RuleSet, request: &Request, line: &str) {
     let all = about(rules, request);
@@ -165,11 +165,11 @@ fn login_brute_force() {
             "known-guessers [] cost 1: ",
         ]
     );
-    // Another slash is the same account's log-in.
+    // A duplicate slash does not change the account.
     has(&rules, &request("POST", "//accounts/alice/login/"), "login-to-account [alice] cost 1: login-to-account");
     let office = about(&rules, &request("POST", "/accounts/bob/login").from("198.51.100.20"));
     assert!(!office.iter().any(|own| own.starts_with("login-from-address")), "{office:#?}");
-    // One customer's IPv6 addresses are one.
+    // The IPv6 addresses of one customer share one key.
     has(
         &rules,
         &request("POST", "/accounts/bob/login").from("2001:db8:1:2:3::4"),
@@ -187,7 +187,7 @@ fn login_brute_force() {
 fn sms_once_a_minute() {
     let rules = rules("sms-once-a-minute");
     assert_eq!(
-        // `when` of `sms-abroad` holds.
+        // `when` of `sms-abroad` is true.
         about(&rules, &request("POST", "/sms/+4915112345678")),
         [
             "sms-to-number [+4915112345678] cost 1: sms-to-number, sms-to-number#2",
@@ -229,7 +229,7 @@ fn api_plans_with_vip_accounts() {
 #[test]
 fn scraping() {
     let rules = rules("scraping");
-    // Without a cookie, and a robot by its own word: both `when` hold.
+    // Without a cookie, and with the user agent of a robot: both `when` are true.
     let robot = || request("GET", "/products/shoes/7").header("user-agent", "python-requests/2.31");
     assert_eq!(
         about(&rules, &robot()),
@@ -270,7 +270,7 @@ fn flash_sale_with_a_queue() {
     );
     has(&rules, &order("/sale/red-shoe/order"), "shoes [red-shoe] cost 1: shoes@red-shoe");
     has(&rules, &request("POST", "/sale/blue-shoe/order"), "tries refuses: missing");
-    assert_eq!(rules.rules()[0].rule().over, OverLimit::Divert("http://10.0.2.1:8000".parse().unwrap()));
+    assert_eq!(rules.rules()[0].rule().over, OverLimit::Reroute("http://10.0.2.1:8000".parse().unwrap()));
     assert_eq!(
         about(&rules, &request("GET", "/sale/blue-shoe")),
         ["reloading [12:198.51.100.715:/sale/blue-shoe] cost 1: reloading"]
@@ -281,7 +281,7 @@ fn flash_sale_with_a_queue() {
 #[test]
 fn downloads_by_bandwidth() {
     let rules = rules("downloads-by-bandwidth");
-    // What only slows down, or looks at the machine, has no limits that a store would know.
+    // Rules with only `bandwidth` or `load` have no limits in a store.
     assert_eq!(
         about(&rules, &request("GET", "/files/archive/1.0.tar.gz")),
         [
@@ -310,7 +310,7 @@ fn llm_tokens_by_cost() {
     has(&rules, &chat, "at-a-time [alice] cost 1: at-a-time");
     has(&rules, &chat, "models [] cost 1: models");
     has(&rules, &asked("/v1/chat/completions"), "tokens [alice] cost 4000: tokens, tokens#2");
-    // Whatever a client writes there, nothing is cheaper than leaving it out, but for what is true.
+    // An invalid value costs as much as a missing one.
     for wrong in ["-100", "-4000", "", "abc", "1e3", "1.5", "(several)", "99999999999999999999", " 7"] {
         let chat = asked("/v1/chat/completions").header("content-length", "400").header("x-max-tokens", wrong);
         has(&rules, &chat, "tokens [alice] cost 4000: tokens, tokens#2");

@@ -1,4 +1,4 @@
-//! The schema and the parser say the same.
+//! The schema and the parser agree.
 
 use crate::common::files::GOOD;
 use crate::common::read;
@@ -14,7 +14,7 @@ fn validator() -> Validator {
     jsonschema::draft202012::new(&schema(&Registry::default())).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What an editor makes of a document.
+/// A document as an editor sees it.
 fn as_json(node: &Node) -> Value {
     match &node.value {
         Tree::Null => Value::Null,
@@ -54,7 +54,7 @@ fn good_files_are_good_for_both() {
     }
 }
 
-/// A place where a field may stand, as `@`, and its fields in the schema.
+/// A location of a field, as `@`, and its fields in the schema.
 const PLACES: &[(&str, &str)] = &[
     ("{rules: [], @: 5}", "/properties"),
     ("{rules: [], gateway: {@: 5}}", "/properties/gateway/properties"),
@@ -99,7 +99,7 @@ fn both_know_the_same_fields() {
             let told = read(&place.replace('@', field)).err().unwrap_or_default();
             assert!(!told.contains("is no field of"), "{place}: {told}");
         }
-        // The parser lists what it knows when it is asked for what it does not know.
+        // The parser lists the known fields when it reports an unknown one.
         let told = read(&place.replace('@', "zzzzzzzz")).unwrap_err();
         let known = told.split("expected one of ").nth(1).unwrap_or_else(|| panic!("{told}")).lines().next().unwrap();
         let known = known.split(", ").map(|word| word.trim_matches('`').to_owned()).collect::<BTreeSet<_>>();
@@ -150,7 +150,7 @@ fn what_is_registered_is_known() {
     assert!(!self::validator().is_valid(&file));
 }
 
-/// All places in a document, as JSON pointers.
+/// All locations in a document, as JSON pointers.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
@@ -185,7 +185,7 @@ fn what_is_built_wrong_is_refused_by_both() {
             if let Value::Object(fields) = here {
                 fields.insert("zzz".to_owned(), json!({"zzz": []}));
                 refused(&file, &format!("zzz in {place} of {good}"));
-            // `call` may be `true`; only what else the rule says can make that wrong.
+            // `call` may be `true`; only other fields of the rule can make that invalid.
             } else if !here.is_boolean() && !place.ends_with("/match/call") {
                 *here = json!(true);
                 refused(&file, &format!("{place}: true in {good}"));
@@ -196,7 +196,7 @@ fn what_is_built_wrong_is_refused_by_both() {
     assert!(looked_at > 300, "{looked_at}");
 }
 
-/// Values of all kinds, good in one place or another.
+/// Values of all types, each valid somewhere.
 const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 | "" | "5" | "007" | "1_000" | "_" | "+5" | "429" | "x" | "é"
  | "100/s" | "5/10min" | "1 per 200ms" | " 5 / s " | "5/s burst 7" | "0/s" | "5/S" | "200ms" | " 5 min" | "s" | "5µs" | "0s" | "10MiB" | "1 b"
  | "512KiB/s" | "1Mbit/ 5 s" | "85%" | "99.5 %" | "ip" | " ip/24 " | "ip/+24" | "header (x)" | "cel(\"a\nb\")" | "account" | "global"
@@ -210,7 +210,7 @@ const VALUES: &str = r#"null | true | false | 0 | 1 | 5 | -1 | 1.5 | 429 | 1e3 |
  | {"secret": 5, "leeway": "5s", "issuer": ["a"], "audience": "b", "algorithm": "HS384"} | "ip/24/48" | {"every": "1s"}
  | [{"key": "a", "total": 5}] | {"a": {"limit": "5/s", "burst": 7}} | {"a": ["5/s"]} | "${FIVE}" | "${RATE}" | ["${RATE}"]"#;
 
-/// A rule file with a few fields, most of them with a value that suits them.
+/// A rule file with a few fields, most of them with a valid value.
 fn files() -> impl Strategy<Value = Value> {
     let values = VALUES.split(" | ").map(|text| {
         serde_json::from_str::<Value>(&text.trim().replace('\n', "\\n"))
@@ -220,7 +220,7 @@ fn files() -> impl Strategy<Value = Value> {
     let fields_of = |pointer: &str| -> Vec<String> {
         schema(&Registry::default()).pointer(pointer).and_then(Value::as_object).unwrap().keys().cloned().collect()
     };
-    // Fields of rules as good files have them, so that many are good, and all fields there are with any value.
+    // Fields of rules from valid files, so that many are valid, and all existing fields with any value.
     let of_good = good_files()
         .flat_map(|file| file["rules"].as_array().cloned().unwrap_or_default())
         .flat_map(|rule| rule.as_object().cloned().unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What the tests of sources have in common.
+//! Shared helpers of the source tests.
 
 use diana_core::{Clock, SystemClock};
 use diana_rules::{Apply, Document, Problem, Problems, Sources, Span, Value, WatchHandle};
@@ -6,11 +6,11 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Far longer than anything here takes, also on a busy machine.
+/// Far longer than any test takes, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// An engine of the simplest kind: a document needs `rules` and must not have `nonsense`; remote rules `by: tenant` need a
-/// local `identity`; what is in force is remembered.
+/// A minimal engine: a document needs `rules` and must not have `nonsense`; remote rules `by: tenant` need a local
+/// `identity`; it records the active document.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     state: Mutex<State>,
@@ -28,7 +28,7 @@ impl Recorder {
         Arc::default()
     }
 
-    /// The text of the document whose rules are in force.
+    /// The text of the document whose rules are active.
     pub(crate) fn in_force(&self) -> String {
         self.state.lock().in_force.clone()
     }
@@ -81,14 +81,14 @@ pub(crate) fn rules(name: &str) -> String {
     format!("rules:\n  - name: {name}\n    limit: 10/s\n")
 }
 
-/// Starts, with a new recorder; a centre that answers has all the time that a busy machine needs.
+/// Starts with a new recorder; a config server that responds has enough time even on a busy machine.
 pub(crate) async fn start(sources: Sources) -> (WatchHandle, Arc<Recorder>) {
     let recorder = Recorder::new();
     let running = sources.wait(LONG).start(Arc::clone(&recorder) as Arc<dyn Apply>).await.unwrap();
     (running, recorder)
 }
 
-/// Waits until `holds`. A failure if it does not hold in a very long time.
+/// Waits until `holds` returns `true`. Fails after a very long time.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     let began = SystemClock.now();
     loop {
@@ -101,18 +101,18 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Durati
     }
 }
 
-/// Waits until this document is in force.
+/// Waits until this document is active.
 pub(crate) async fn until_in_force(recorder: &Recorder, text: &str) -> Duration {
     until(text, || recorder.in_force() == text).await
 }
 
-/// Waits until the last error has this in it.
+/// Waits until the last error contains this text.
 pub(crate) async fn until_told(running: &WatchHandle, what: &str) {
     let told = || running.status().last_error.is_some_and(|error| error.what.contains(what));
     until(&format!("an error with `{what}`"), told).await;
 }
 
-/// What was told last.
+/// The last error.
 pub(crate) fn last_error(running: &WatchHandle) -> String {
     running.status().last_error.map(|error| error.what).unwrap_or_default()
 }

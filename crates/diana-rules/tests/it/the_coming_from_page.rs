@@ -1,4 +1,4 @@
-//! The YAML of the page `docs/coming-from.md` is good: `yaml` is a whole file, `yaml rule` the fields of one rule.
+//! The YAML of the page `docs/coming-from.md` is valid: `yaml` is a whole file, `yaml rule` the fields of one rule.
 //!
 //! Its Rust is run by `cargo test -p diana --doc --all-features`, and its nginx is imported by `diana-server`'s tests.
 
@@ -6,7 +6,7 @@ use diana_rules::{Document, Registry, RuleFile};
 
 const PAGE: &str = include_str!("../../../../docs/coming-from.md");
 
-/// What stands between fences: the line of the page on which it opens, what follows the opening fence, and the text.
+/// The fenced blocks: the line of the opening fence, its info string, and the text.
 fn blocks() -> Vec<(usize, &'static str, String)> {
     let (mut blocks, mut open) = (Vec::new(), None);
     for (number, line) in PAGE.lines().enumerate() {

@@ -1,12 +1,13 @@
-//! The page `docs/gateway.md` tells the truth: its files pass `diana check`, and its links lead somewhere.
+//! The page `docs/gateway.md` is correct: its files pass `diana check`, and its links are valid.
 //!
-//! A block that opens with `yaml` is a whole file. Other YAML (a compose file, say) says after its language whose it is.
+//! A block with the info string `yaml` is a whole file. Other YAML (a compose file, say) names its kind after the
+//! language.
 
 use diana_rules::{Document, GatewayLimits, Registry, RuleFile, Timeouts};
 
 const PAGE: &str = include_str!("../../../../docs/gateway.md");
 
-/// The blocks that open with exactly this, each with the line of the page on which it opens.
+/// The blocks with exactly this info string, each with its line on the page.
 fn blocks(info: &str) -> Vec<(usize, String)> {
     let (mut blocks, mut open) = (Vec::new(), None);
     for (number, line) in PAGE.lines().enumerate() {
@@ -36,7 +37,7 @@ fn every_file_is_good() {
     assert!(files.len() >= 10, "only {} files were found", files.len());
 }
 
-/// The row of the table whose first cell is this, as its cells.
+/// The cells of the table row whose first cell is this.
 fn row(first: &str) -> Vec<&'static str> {
     let begins = format!("| {first} | ");
     let row = PAGE.lines().find(|line| line.starts_with(&begins)).unwrap_or_else(|| panic!("no row for {first}"));

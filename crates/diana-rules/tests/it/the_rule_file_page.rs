@@ -1,25 +1,25 @@
-//! The page `docs/the-rule-file.md` tells the truth: its examples are read, its errors are printed like that, and no field is
-//! left out.
+//! The page `docs/the-rule-file.md` is correct: its examples are valid, its errors are printed exactly like that, and
+//! no field is missing.
 //!
-//! A block of the page says after its language what it is:
+//! The info string of a block names its kind after the language:
 //!
 //! | block | is |
 //! |---|---|
 //! | `yaml`, `json`, `toml` | a whole file |
 //! | `yaml rule` | the fields of one rule, without its name |
-//! | `yaml remote` | a document from a configuration centre |
-//! | `yaml wrong`, `yaml wrong remote` | one with mistakes, which the next `text` block shows as they are printed |
+//! | `yaml remote` | a document from a config server |
+//! | `yaml wrong`, `yaml wrong remote` | one with mistakes, whose errors are printed in the next `text` block |
 
 use diana_rules::{Document, LimitRule, Registry, RuleFile};
 use std::collections::BTreeSet;
 
 const PAGE: &str = include_str!("../../../../docs/the-rule-file.md");
 
-/// What stands between two fences.
+/// A fenced block.
 struct Block {
-    /// What follows the opening fence, word by word.
+    /// The words of the info string.
     info: Vec<&'static str>,
-    /// The line of the page on which it opens.
+    /// The line of the opening fence.
     line: usize,
     text: String,
 }
@@ -55,7 +55,7 @@ fn read(name: &str, text: &str) -> Result<RuleFile, String> {
     RuleFile::read_with(&document, &Registry::default(), variable).map_err(|problems| problems.to_string())
 }
 
-/// A file that a document from a centre is laid over.
+/// Reads a document from a config server over a local file.
 fn read_remote(text: &str) -> Result<RuleFile, String> {
     let local = read("local.yaml", "rules: []").unwrap();
     local.with_remote(&Document::new("diana.yaml", text), &Registry::default()).map_err(|problems| problems.to_string())
@@ -67,7 +67,7 @@ fn read_rule(fields: &str) -> Result<RuleFile, String> {
     read("diana.yaml", &format!("rules:\n  - name: example\n{indented}"))
 }
 
-/// What comes of a block; nothing if it is not about rules.
+/// The result of a block; `None` if it is not about rules.
 fn outcome(block: &Block) -> Option<Result<RuleFile, String>> {
     Some(match *block.info {
         ["yaml"] | ["yaml", "wrong"] => read("diana.yaml", &block.text),
@@ -127,7 +127,7 @@ fn three_formats_say_the_same() {
     assert_eq!(yaml, rules("toml"));
 }
 
-/// What the parser says it expects in the place of `~`, which nothing is called: all the names in the hints of its errors.
+/// The names that the parser expects in place of the unknown name `~`, from the hints of its errors.
 fn expected(yaml: &str) -> Vec<String> {
     let nonsense = yaml.replace('~', "qqqqqqqqqqqqqqqq");
     let told = read("diana.yaml", &nonsense).err().unwrap_or_else(|| panic!("{yaml} is read"));

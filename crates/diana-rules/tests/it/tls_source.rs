@@ -1,5 +1,5 @@
-//! `https://`, `etcds://` and `rediss://`: over TLS, with the certificates that the system trusts, or those that
-//! `SSL_CERT_FILE` names.
+//! `https://`, `etcds://` and `rediss://`: over TLS, with the system's trusted certificates, or those in
+//! `SSL_CERT_FILE`.
 
 use crate::source_support::*;
 use diana_rules::{Remote, Sources};
@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Where the inner test finds the ports, and which of the two ways it is to go.
+/// The ports for the inner test, and the expected result.
 const PORTS: &str = "DIANA_TEST_TLS_PORTS";
 const EXPECTED: &str = "DIANA_TEST_TLS_EXPECTED";
 
-/// Runs [`inside`] in a process of its own, since what it trusts comes from the environment.
+/// Runs [`inside`] in its own process, since the trusted certificates come from the environment.
 fn run_inside(ports: &str, expected: &str, trusted: Option<&Path>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "tls_source::inside", "--include-ignored", "--nocapture"]);
@@ -83,7 +83,7 @@ async fn inside() {
             }
         }
     }
-    // An etcd is a web server too; this page of it is no rules, which is told only if it was read.
+    // An etcd is an HTTP server too; this page is not a rule file, which is reported only if it was read.
     let remote = Remote::parse(&format!("https://127.0.0.1:{etcd}/version")).unwrap().timeout(LONG);
     let error = Sources::new().wait(LONG).remote(remote).start(Recorder::new() as _).await.unwrap_err().to_string();
     assert_eq!(error.contains("no `rules`"), expected == "trusted", "{error}");

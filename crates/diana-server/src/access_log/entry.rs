@@ -8,52 +8,52 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// As the combined log format has it, with what Diana knows behind: `name=value` for each.
+    /// The combined log format, followed by Diana's own fields as `name=value`.
     #[default]
     Text,
-    /// As an object of JSON.
+    /// A JSON object.
     Json,
 }
 
-/// What is told about a request. What is `None`, empty or zero is left out where the format allows it.
+/// The logged fields of a request. `None`, empty and zero values are omitted where the format allows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
-    /// When it came.
+    /// The time of the request.
     pub at: Timestamp,
-    /// Who asked.
+    /// The client's address.
     pub client: Option<IpAddr>,
     /// Its method.
     pub method: &'a str,
     /// Its path and query, as they were sent.
     pub target: &'a str,
-    /// The host that it asked for.
+    /// The requested host.
     pub host: Option<&'a [u8]>,
-    /// Its version of HTTP.
+    /// Its HTTP version.
     pub version: http::Version,
-    /// What was answered.
+    /// The status of the response.
     pub status: u16,
-    /// Bytes of the answer's body that were sent.
+    /// Bytes of the response body that were sent.
     pub bytes_out: u64,
-    /// Bytes of its own body that came.
+    /// Bytes of the request body that were received.
     pub bytes_in: u64,
-    /// How long all of it took.
+    /// Its total duration.
     pub took: Duration,
     /// Its `Referer`.
     pub referer: Option<&'a [u8]>,
     /// Its `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// The rule that refused it, diverted it or made it wait.
+    /// The rule that denied, rerouted or delayed it.
     pub rule: Option<&'a str>,
-    /// How long the rules made it wait.
+    /// The delay that the rules imposed.
     pub wait: Duration,
-    /// Where it went.
+    /// The upstream that it was sent to.
     pub upstream: Option<&'a str>,
-    /// How long the upstream took to answer.
+    /// The response time of the upstream.
     pub upstream_took: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ impl Default for Entry<'_> {
 }
 
 impl Entry<'_> {
-    /// Writes it behind what is in `line`, with the end of its line.
+    /// Appends the entry to `line`, with a line end.
     pub(super) fn write(&self, format: LogFormat, date: &mut LogTime, line: &mut Vec<u8>) {
         match format {
             LogFormat::Text => self.text(date, line),
@@ -177,11 +177,11 @@ impl std::fmt::Display for Millis {
 }
 
 fn put(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // A vector takes whatever is written.
+    // Writing to a vector never fails.
     let _ = line.write_fmt(text);
 }
 
-/// Writes a text as it is if it is one word, else between quotes.
+/// Writes a text as it is if it is one word, else in quotes.
 fn word(text: &str, line: &mut Vec<u8>) {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     if !text.is_empty() && text.len() <= escape::LONGEST && text.bytes().all(is_plain) {

@@ -1,14 +1,14 @@
-//! What clients send, made fit for a line.
+//! Escapes text from clients for the log.
 //!
-//! Whatever it is, it stays within its quotes and its line, shows no control character to the terminal of whoever reads it, and
-//! has a bounded length.
+//! Escaped text cannot end its quotes or its line, contains no control characters that would affect a terminal, and has
+//! a bounded length.
 
 use std::io::Write;
 
-/// The most bytes of one text that are logged.
+/// The maximum number of logged bytes of one text.
 pub(super) const LONGEST: usize = 4096;
 
-/// Writes a text between quotes as JSON has it. Bytes that are no UTF-8 become U+FFFD, and so the line is always JSON.
+/// Writes a text as a JSON string. Invalid UTF-8 becomes U+FFFD, so the line is always valid JSON.
 pub(super) fn json(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
     for chunk in cut(text).utf8_chunks() {
@@ -19,7 +19,7 @@ pub(super) fn json(text: &[u8], line: &mut Vec<u8>) {
                 '\n' => line.extend_from_slice(b"\\n"),
                 '\r' => line.extend_from_slice(b"\\r"),
                 '\t' => line.extend_from_slice(b"\\t"),
-                // Those that are no control characters for JSON are for terminals and pages, too.
+                // JSON would allow some of them, but terminals and pages interpret them.
                 _ if is_control(character) => drop(write!(line, "\\u{:04x}", u32::from(character))),
                 _ => line.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
             }
@@ -31,14 +31,14 @@ pub(super) fn json(text: &[u8], line: &mut Vec<u8>) {
     end(text, line);
 }
 
-/// Writes a text between quotes as nginx and Apache do: what is no printable ASCII is `\xHH`.
+/// Writes a text in quotes as nginx and Apache do: all but printable ASCII becomes `\xHH`.
 pub(super) fn text(text: &[u8], line: &mut Vec<u8>) {
     line.push(b'"');
     escape(text, line);
     end(text, line);
 }
 
-/// Writes a text as [`text`] does, without quotes and without a bound: for a part of one.
+/// Escapes a text as [`text`] does, without quotes and without a bound: for a part of a text.
 pub(super) fn escape(text: &[u8], line: &mut Vec<u8>) {
     for byte in cut(text) {
         match byte {
@@ -60,7 +60,7 @@ fn cut(text: &[u8]) -> &[u8] {
     &text[..text.len().min(LONGEST)]
 }
 
-/// Whether a character does something to a terminal or to the order of a line, or ends it.
+/// Returns whether a character controls a terminal, changes the direction of text, or ends a line.
 fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,4 @@
-//! The thread that writes the lines.
+//! The thread that writes the access log.
 
 use super::{Drops, ENOUGH, LAST_WORDS};
 use crate::log_time::LogTime;
@@ -7,10 +7,10 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the writer waits for more lines once there is one.
+/// The time that the writer waits for more lines after the first.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The lines of one worker that are yet to be written.
+/// The lines of one worker that are not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     pub(super) bytes: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Buffer {
     pub(super) date: LogTime,
 }
 
-/// What the handles and the thread have in common.
+/// The state shared by the handles and the thread.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -28,7 +28,7 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// One for each handle; those whose handle is gone go once they are written.
+    /// One for each handle; buffers of dropped handles are removed once they are written.
     buffers: Vec<Arc<Mutex<Buffer>>>,
     handles: usize,
     has_lines: bool,
@@ -39,7 +39,7 @@ impl Shared {
     /// Starts the thread, with the buffer of the first handle.
     pub(super) fn start(sink: Box<dyn Write + Send>) -> io::Result<(Arc<Self>, Arc<Mutex<Buffer>>)> {
         let shared = Arc::new(Self::default());
-        // Before the thread, which ends when there is no handle.
+        // Created before the thread, which ends when there is no handle.
         let first = shared.new_buffer();
         let writer = Writer { shared: Arc::clone(&shared), sink, told: false, taken: Vec::new() };
         std::thread::Builder::new().name("access-log".to_owned()).spawn(move || writer.run())?;
@@ -59,7 +59,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// A handle goes. The last one waits for the last lines, but not for ever: nobody may be reading them.
+    /// Drops a handle. The last one waits for the last lines, with a timeout: the log may have no reader.
     pub(super) fn leave(&self) {
         let mut state = self.state.lock();
         state.handles -= 1;
@@ -74,7 +74,7 @@ impl Shared {
 struct Writer {
     shared: Arc<Shared>,
     sink: Box<dyn Write + Send>,
-    /// Whether it was told that the sink takes nothing.
+    /// Whether a write error was logged.
     told: bool,
     taken: Vec<u8>,
 }
@@ -97,7 +97,7 @@ impl Writer {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until there are lines, and a moment longer. Says whether nobody can log any more.
+    /// Waits for lines, and up to `PAUSE` for more. Also returns whether all handles are dropped.
     fn wait(&self) -> (Vec<Arc<Mutex<Buffer>>>, bool) {
         let mut state = self.shared.state.lock();
         self.shared.changed.wait_while(&mut state, |state| !state.has_lines && state.handles > 0);
@@ -109,7 +109,7 @@ impl Writer {
         );
         state.has_lines = false;
         let buffers = state.buffers.clone();
-        // What only these two hold has lost its handle, and gets no more lines.
+        // A buffer with only these two references has lost its handle, and gets no more lines.
         state.buffers.retain(|buffer| Arc::strong_count(buffer) > 2);
         (buffers, state.handles == 0)
     }
@@ -125,7 +125,7 @@ impl Writer {
             self.tell(&error);
         }
         self.taken.clear();
-        // A burst must not hold its memory for ever.
+        // Releases the memory of a burst.
         self.taken.shrink_to(ENOUGH);
     }
 

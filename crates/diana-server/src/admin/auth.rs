@@ -1,4 +1,4 @@
-//! Who may ask, and what every answer carries.
+//! Access control, and the headers of every response.
 
 use super::AdminState;
 use super::response::{Answer, Problem};
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// How long an answer may take.
+/// The maximum duration of a request.
 const TIME: Duration = Duration::from_secs(30);
 
-/// What a browser may do with the page: nothing that is not from here, and nobody may frame it.
+/// The page's content security policy: only resources of this origin, and no framing.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 );
 
-/// What holds for every request.
+/// Applies to every request: the origin check, the timeout and the common headers.
 pub(super) async fn every(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Response {
     let mut response = match from_here(&state, &request) {
         Err(problem) => problem.into_response(),
@@ -38,11 +38,11 @@ pub(super) async fn every(State(state): State<Arc<AdminState>>, request: Request
     response
 }
 
-/// Lets those pass who know the token, if there is one.
+/// Passes requests that have the token, if there is one.
 pub(super) async fn token(State(state): State<Arc<AdminState>>, request: Request, next: Next) -> Answer {
     if let Some(token) = &state.token {
         let sent = bearer(request.headers()).unwrap_or_default();
-        // The time that this takes tells nobody how much of a guess is right.
+        // Compares in constant time, so that the timing does not reveal how much of a guess is right.
         if !bool::from(sent.as_bytes().ct_eq(token.reveal().as_bytes())) {
             let detail = "the file's `admin` has a token: send `Authorization: Bearer TOKEN`";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
@@ -56,7 +56,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Where there is no token, keeps out what a browser sends for a page of somebody else.
+/// Without a token, rejects requests that a browser sends for a page of another origin.
 fn from_here(state: &AdminState, request: &Request) -> Result<(), Problem> {
     if state.token.is_some() {
         return Ok(());
@@ -82,7 +82,7 @@ fn from_here(state: &AdminState, request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether a `Host` names an address or this machine, and not a name that anybody can make lead here.
+/// Returns whether a `Host` is an address or `localhost`: any other name could be rebound to this machine.
 fn is_address(host: &str) -> bool {
     let Some(authority) = host.parse::<Authority>().ok().filter(|_| !host.contains('@')) else { return false };
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');

@@ -1,4 +1,4 @@
-//! Single counts: looked at, made new, given back, taken.
+//! Single keys: peek, reset, refund and charge.
 
 use super::AdminState;
 use super::parameters::Parameters;
@@ -16,9 +16,9 @@ use std::time::Duration;
 struct Status<'a> {
     rule: &'a str,
     key: &'a [&'a str],
-    /// Which counts have answered.
+    /// Which counts were read: local, shared, or the fallback.
     counted: &'static str,
-    /// The list of the rule that the key is on.
+    /// The list of the rule that contains the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     listed: Option<&'static str>,
     limits: Vec<Limit>,
@@ -29,11 +29,11 @@ struct Limit {
     name: String,
     limit: u64,
     remaining: u64,
-    /// Seconds until it gives back.
+    /// Seconds until the limit resets.
     reset: f64,
-    /// Whether a request that costs 1 would be granted.
+    /// Whether a request that costs 1 would be allowed.
     grants: bool,
-    /// Seconds until it would, if a clock can tell.
+    /// Seconds until it would be allowed, if time alone decides that.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<f64>,
 }
@@ -65,7 +65,7 @@ fn cost(parameters: &Parameters) -> Result<Cost, Problem> {
     Cost::new(cost).map_err(|invalid| Problem::bad(invalid.to_string()))
 }
 
-/// Which key of which rule is meant.
+/// A key of a rule.
 struct Named<'a> {
     rule: &'a str,
     key: Vec<&'a str>,
@@ -77,7 +77,7 @@ impl<'a> Named<'a> {
         Ok(Self { rule: parameters.required("rule")?, key: parameters.all("key").collect() })
     }
 
-    /// What was changed by hand is in the log; what could not be changed is not.
+    /// Logs a successful change; a failed change is not logged.
     fn changed(&self, what: &str, cost: Option<Cost>, result: Result<KeyStatus, KeyAdminError>) -> Answer {
         if result.is_ok() {
             tracing::info!(rule = ?self.rule, key = ?self.key, cost = cost.map(Cost::get), "admin: {what}");
@@ -92,7 +92,7 @@ impl<'a> Named<'a> {
             CountedIn::Shared if status.is_fallback => "fallback",
             CountedIn::Shared => "shared",
         };
-        // Who is on a list is not counted, whatever the counts say.
+        // A key on a list is not counted, so the list overrides the counts.
         let by_list = status.listed.map(|listed| listed == Listed::Allow);
         let seconds = |time: Duration| time.as_secs_f64();
         let limits = status.limits.into_iter().map(|limit| Limit {

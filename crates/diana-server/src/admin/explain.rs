@@ -1,4 +1,4 @@
-//! What every rule says about a request that is described by hand.
+//! Each rule's decision about a described request.
 
 use super::AdminState;
 use super::parameters::Parameters;
@@ -19,7 +19,7 @@ const KNOWN: [&str; 7] = ["method", "path", "ip", "host", "header", "account", "
 struct Explained {
     granted: bool,
     denied_by: Vec<String>,
-    /// What the gateway answers without asking any rule.
+    /// The gateway's response if it rejects the request before it evaluates any rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     rejected: Option<Rejected>,
     rules: Vec<Rule>,
@@ -34,14 +34,14 @@ struct Rejected {
 #[derive(Debug, Serialize)]
 struct Rule {
     name: String,
-    /// Whether the rule is about the request.
+    /// Whether the rule matches the request.
     about: bool,
     refuses: bool,
     shadow: bool,
     key: String,
     cost: u64,
     limits: Vec<Limit>,
-    /// The same for people.
+    /// The same as text.
     text: String,
 }
 
@@ -51,7 +51,7 @@ struct Limit {
     limit: u64,
     remaining: u64,
     grants: bool,
-    /// Seconds that it would make the request wait.
+    /// Seconds that the rule would delay the request.
     wait: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The page for people. It is the same for everybody and holds nothing: what it shows, it asks for.
+//! The page for people. It is static and contains no data: it fetches what it shows.
 
 use axum::http::{HeaderName, header};
 

@@ -1,4 +1,4 @@
-//! What a request says: in its query, or in a body of JSON.
+//! The parameters of a request: from its query, or from a JSON body.
 
 use super::response::Problem;
 use axum::extract::{FromRequest, Query, Request};
@@ -7,18 +7,18 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The largest body, and how long it may take.
+/// The largest body in bytes, and the maximum time to read it.
 const LARGEST: usize = 64 << 10;
 const BODY: Duration = Duration::from_secs(5);
 
-/// Names and values, in the order in which they came. A name may come again.
+/// Names and values, in the order of the request. A name may occur more than once.
 #[derive(Debug, Default)]
 pub(super) struct Parameters {
     pairs: Vec<(String, String)>,
 }
 
 impl Parameters {
-    /// Says which names there are, if one is used that is none of them.
+    /// Fails if an unknown name is used; the error lists the known ones.
     pub(super) fn only(&self, known: &[&str]) -> Result<(), Problem> {
         match self.pairs.iter().find(|(name, _)| !known.contains(&&**name)) {
             None => Ok(()),
@@ -28,12 +28,12 @@ impl Parameters {
         }
     }
 
-    /// Every value of a name.
+    /// Returns every value of a name.
     pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.pairs.iter().filter(move |(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// The value of a name that may come once.
+    /// Returns the value of a name that may occur once.
     pub(super) fn one(&self, name: &'static str) -> Result<Option<&str>, Problem> {
         let mut all = self.all(name);
         match (all.next(), all.next()) {
@@ -42,12 +42,12 @@ impl Parameters {
         }
     }
 
-    /// The value of a name that must come once.
+    /// Returns the value of a name that must occur once.
     pub(super) fn required(&self, name: &'static str) -> Result<&str, Problem> {
         self.one(name)?.ok_or_else(|| Problem::bad(format!("`{name}` is missing")))
     }
 
-    /// A number.
+    /// Returns a numeric value.
     pub(super) fn number(&self, name: &'static str) -> Result<Option<u64>, Problem> {
         let wrong = |value: &str| Problem::bad(format!("`{name}` is a whole number, and not `{value}`"));
         self.one(name)?.map(|value| value.parse().map_err(|_| wrong(value))).transpose()

@@ -1,6 +1,6 @@
-//! All that is counted, for Prometheus.
+//! All metrics, for Prometheus.
 //!
-//! Labels have few values, whoever asks and whatever is asked for: outcomes, origins, and at most [`LABELLED`] rules.
+//! Labels have few values, independent of what clients send: outcomes, origins, and at most [`LABELLED`] rules.
 
 use super::rules::Counts;
 use super::{AdminState, Phase};
@@ -12,9 +12,9 @@ use diana::redis::{Health, LinkStatus};
 use diana_rules::{Origin, RuleSet, SourceStatus};
 use std::sync::Arc;
 
-/// The most rules that have samples of their own; the others are counted together.
+/// The maximum number of rules with samples of their own; the others are counted together.
 const LABELLED: usize = 1_000;
-/// What those are called that are counted together.
+/// The label of the rules that are counted together.
 const OTHERS: &str = "other";
 
 pub(super) async fn metrics(State(state): State<Arc<AdminState>>) -> ([(HeaderName, &'static str); 1], String) {
@@ -91,7 +91,7 @@ fn rules(text: &mut Text, rules: &RuleSet) {
     let mut others = Counts::default();
     for (nth, rule) in rules.rules().iter().enumerate() {
         let (name, counts) = (&*rule.rule().name, Counts::of(rule));
-        // No rule may have the others' name, while there are others.
+        // While there are such rules, no rule may have their label as its name.
         if is_too_many && (nth >= LABELLED || name == OTHERS) {
             others.add(&counts);
         } else {
@@ -158,7 +158,7 @@ fn store(text: &mut Text, link: &LinkStatus) {
     text.one("diana_store_adopted_limits", Kind::Gauge, help, link.adopted);
 }
 
-/// A moment in Unix time, as Prometheus wants it.
+/// Returns a point in time as Unix seconds, as Prometheus expects it.
 #[allow(clippy::cast_precision_loss, reason = "to the microsecond it is exact")]
 fn seconds(at: Timestamp) -> f64 {
     at.as_micros() as f64 / 1e6

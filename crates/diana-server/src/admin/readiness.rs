@@ -1,26 +1,26 @@
-//! Whether the program takes requests.
+//! Whether the program accepts requests.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether the program takes requests, as `/readyz` tells load balancers.
+/// Whether the program accepts requests, as `/readyz` reports it to load balancers.
 #[derive(Debug, Default)]
 pub struct Readiness {
     state: AtomicU8,
 }
 
-/// How far the program is.
+/// The program's phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It does not listen yet.
     Starting,
     /// It listens.
     Ready,
-    /// It finishes what is under way, and takes nothing new.
+    /// It drains: finishes active requests and accepts no new ones.
     Stopping,
 }
 
 impl Phase {
-    /// Its word.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -31,23 +31,23 @@ impl Phase {
 }
 
 impl Readiness {
-    /// A program that is starting.
+    /// Creates the state of a program that is starting.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// It listens. One that is stopping stays so.
+    /// Marks the program as ready. One that is stopping stays so.
     pub fn ready(&self) {
-        // An error means that it is further already.
+        // An error means that a later phase is set already.
         let _ = self.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// It takes nothing new.
+    /// Marks the program as stopping.
     pub fn stopping(&self) {
         self.state.store(2, Ordering::Release);
     }
 
-    /// How far it is.
+    /// Returns the current phase.
     pub fn phase(&self) -> Phase {
         match self.state.load(Ordering::Acquire) {
             0 => Phase::Starting,

@@ -1,11 +1,11 @@
-//! Answers, and what is said when there is none.
+//! Responses and error responses.
 
 use axum::Json;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// Why a request has no answer: a problem as RFC 9457 has it.
+/// An error response: a problem as in RFC 9457.
 #[derive(Debug, Serialize)]
 pub(super) struct Problem {
     title: &'static str,
@@ -20,7 +20,7 @@ impl Problem {
         Self { title: status.canonical_reason().unwrap_or_default(), status: status.as_u16(), detail: detail.into() }
     }
 
-    /// The request says what it should not.
+    /// The request is invalid.
     pub(super) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
@@ -44,7 +44,7 @@ pub(super) fn json(value: impl Serialize) -> Answer {
     Ok(Json(value).into_response())
 }
 
-/// Whether whoever asks wants text for people, and no JSON.
+/// Returns whether the client prefers plain text to JSON.
 pub(super) fn wants_text(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     accept.split(',').next().is_some_and(|first| first.trim().starts_with("text/plain"))

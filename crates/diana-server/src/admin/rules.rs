@@ -1,4 +1,4 @@
-//! The rules in force, in words, with their counts.
+//! The active rules, in words, with their counts.
 
 use super::AdminState;
 use super::parameters::Parameters;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 #[derive(Debug, Serialize)]
 struct Rules {
-    /// How many rules are in force.
+    /// The number of active rules.
     total: usize,
-    /// How many of them are meant by `find`.
+    /// The number of rules that `find` selects.
     found: usize,
     rules: Vec<Rule>,
 }
@@ -33,7 +33,7 @@ struct Rule {
     counts: Counts,
 }
 
-/// What became of the requests that a rule was about.
+/// The outcomes of the requests that a rule matched.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Counts {
     granted: u64,
@@ -50,7 +50,7 @@ impl Counts {
         Self { granted, waited, refused, diverted, shadow_refused, failures }
     }
 
-    /// Each count of what was decided, by its word.
+    /// Returns each count of a decision, with its name.
     pub(super) fn decisions(&self) -> [(&'static str, u64); 5] {
         [
             ("granted", self.granted),
@@ -88,7 +88,7 @@ pub(super) async fn rules(State(state): State<Arc<AdminState>>, headers: HeaderM
     json(Rules { total: in_force.rules().len(), found: meant.len(), rules })
 }
 
-/// Whether a rule has a text in its name, or in what it is about.
+/// Returns whether a rule has a text in its name, its `match` or its `by`.
 fn is_about(rule: &CompiledRule, text: &str) -> bool {
     let rule = rule.rule();
     rule.name.to_lowercase().contains(text)

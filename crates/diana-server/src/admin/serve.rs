@@ -1,7 +1,7 @@
 //! Connections: how many, and for how long.
 //!
-//! Health checks must be answered whatever else comes. So a new connection is always taken: when there are too many, or no file
-//! descriptor is free, the oldest one that has no request under way is closed for it, else the oldest.
+//! Health checks must always be answered, so a new connection is always accepted: if there are too many, or no file
+//! descriptor is free, the oldest connection without an active request is closed for it, else the oldest.
 
 use crate::program_log::OncePerSecond;
 use axum::Router;
@@ -18,15 +18,15 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The most connections at a time, over all listeners.
+/// The maximum number of connections, over all listeners.
 const CONNECTIONS: usize = 128;
-/// How long the head of a request may take, and how long a connection may be idle.
+/// The timeout for the head of a request, and for an idle connection.
 const HEAD: Duration = Duration::from_secs(5);
-/// How long a connection may last.
+/// The maximum lifetime of a connection.
 const LIFE: Duration = Duration::from_secs(600);
-/// The largest head.
+/// The largest head in bytes.
 const LARGEST_HEAD: usize = 32 << 10;
-/// How long is waited when no connection can be accepted.
+/// The pause after a failed accept if no connection could be closed.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn serve(router: Router, listeners: Vec<TcpListener>) {
@@ -39,7 +39,7 @@ pub(super) async fn serve(router: Router, listeners: Vec<TcpListener>) {
     while all.join_next().await.is_some() {}
 }
 
-/// The connections that are open, the oldest first.
+/// The open connections, the oldest first.
 #[derive(Default)]
 struct Connections {
     open: Mutex<(u64, BTreeMap<u64, Connection>)>,
@@ -85,13 +85,13 @@ impl Connections {
         let (all, serving) = (Arc::clone(self), Arc::clone(&is_serving));
         let task = tokio::spawn(async move {
             talk(router, stream, serving).await;
-            // The lock is free by then: whoever adds it does not wait for it.
+            // No deadlock: `add` releases the lock without waiting for this task.
             all.open.lock().1.remove(&number);
         });
         open.1.insert(number, Connection { task, is_serving });
     }
 
-    /// Closes the connection that is missed least; returns whether there was one. Its descriptor is free afterwards.
+    /// Closes the connection that matters least; returns whether there was one. Its descriptor is free afterwards.
     async fn close_one(&self) -> bool {
         let closed = {
             let mut open = self.open.lock();
@@ -101,13 +101,13 @@ impl Connections {
         };
         let Some(Connection { task, .. }) = closed else { return false };
         task.abort();
-        // An error says that it was aborted.
+        // An error means that it was aborted.
         let _ = task.await;
         true
     }
 }
 
-/// Ends all connections when the server ends.
+/// Closes all connections when the server is dropped.
 struct EndsAll(Arc<Connections>);
 
 impl Drop for EndsAll {
@@ -130,6 +130,6 @@ async fn talk(router: Router, stream: TcpStream, is_serving: Arc<AtomicBool>) {
         }
     });
     let connection = server.serve_connection(TokioIo::new(stream), service);
-    // Whoever goes away, or talks no HTTP, is not our fault; and nobody stays for ever.
+    // Errors of the client are not logged, and `LIFE` bounds every connection.
     let _ = tokio::time::timeout(LIFE, connection).await;
 }

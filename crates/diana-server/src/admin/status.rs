@@ -1,4 +1,4 @@
-//! How the program is: for those who start and balance it, and for the page.
+//! The program's status: for orchestrators, load balancers and the page.
 
 use super::response::{Answer, json};
 use super::{AdminState, Phase};
@@ -13,12 +13,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// It answers, so it is there.
+/// Liveness: a response is enough.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether it takes requests.
+/// Readiness: whether the program accepts requests.
 pub(super) async fn readyz(State(state): State<Arc<AdminState>>) -> (StatusCode, String) {
     let phase = state.readiness.phase();
     let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -46,7 +46,7 @@ struct Status {
     store: Option<Store>,
 }
 
-/// Where the rules come from.
+/// A source of the rules.
 #[derive(Debug, Serialize)]
 struct Source {
     in_force: String,
@@ -55,12 +55,12 @@ struct Source {
     since: String,
     loads: u64,
     errors: u64,
-    /// Whether the configuration centre answers, if there is one.
+    /// Whether the config server responds, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     connected: Option<bool>,
-    /// What is wrong now.
+    /// The current errors.
     failing: Vec<SourceError>,
-    /// What went wrong last; it may be over.
+    /// The last error, which may be resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<SourceError>,
 }
@@ -72,7 +72,7 @@ struct SourceError {
     when: String,
 }
 
-/// How the store is that many share.
+/// The status of the shared store.
 #[derive(Debug, Serialize)]
 struct Store {
     up: bool,
@@ -131,7 +131,7 @@ fn store(link: LinkStatus) -> Store {
     let (up, down_since, reason) = match link.health {
         Health::Healthy => (true, None, None),
         Health::Degraded { since, reason } => (false, Some(shown(since)), Some(reason)),
-        // Kinds that are new to this program.
+        // Variants that this version does not know.
         other => (false, None, Some(format!("{other:?}"))),
     };
     Store {

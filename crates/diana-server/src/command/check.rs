@@ -1,6 +1,6 @@
-//! `diana check`: whether a rule file is good, and what its rules mean.
+//! `diana check`: validates rule files and describes their rules in words.
 //!
-//! The exit status is 0 if every file is good, else 1. All that is wrong is told at once.
+//! The exit status is 0 if every file is valid, else 1. All problems are reported at once.
 
 use super::input::{self, Variables, counted};
 use clap::Args;
@@ -8,29 +8,29 @@ use diana_rules::{RuleFile, describe_gateway, describe_store, table};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Check rule files, and say in words what their rules mean
+/// Check rule files, and describe in words what their rules mean
 ///
-/// What is wrong is told all at once, on standard error, each with its line and what would do. Nothing is started, and nobody
-/// is asked: neither the store nor the configuration centre need be there. `${VARIABLES}` come from the environment; with
-/// `--no-env` they are left as they are, and the values that have them are not checked.
+/// All problems are reported at once, on standard error, each with its line and a fix. Nothing is started, and neither
+/// the store nor the config server is contacted. `${VARIABLES}` come from the environment; with `--no-env` they are
+/// left as they are, and the values that have them are not checked.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Check {
     /// The rule files: YAML or JSON, or TOML by name; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Check what a configuration centre would send, together with the local file
+    /// Check a document of a config server, together with the local file
     ///
-    /// Its rules are in place of the file's own. It may have `version`, `revision`, `identity`, `status`, `answer` and `rules`; `${VARIABLES}` are
-    /// not replaced in it.
+    /// Its rules replace those of the file. It may have `version`, `revision`, `identity`, `status`, `answer` and
+    /// `rules`; `${VARIABLES}` are not replaced in it.
     #[arg(long, value_name = "DOC")]
     remote: Option<PathBuf>,
-    /// Leave `${VARIABLES}` as they are, where the environment does not have them: in a pipeline without secrets
+    /// Leave `${VARIABLES}` as they are: for an environment without them, such as a pipeline without secrets
     ///
-    /// Values that have variables are not checked, and listed on standard error. All else is checked as always.
+    /// Values that have variables are not checked, and listed on standard error. Everything else is checked as usual.
     #[arg(long)]
     no_env: bool,
-    /// Leave the table out
+    /// Do not print the table
     #[arg(short, long)]
     quiet: bool,
 }
@@ -45,7 +45,7 @@ Examples:
   diana check --no-env diana.yaml                       in a pipeline that does not know the secrets
   diana check diana.yaml --remote centre.yaml           before it is put into etcd";
 
-/// What a file means: its gateway, its store, its config server, and its rules.
+/// Describes a file: its gateway, its store, its config server, and its rules.
 fn shown(file: &RuleFile) -> String {
     let around = describe_gateway(file).into_iter().chain(describe_store(file)).collect::<Vec<_>>();
     let mut text = around.iter().map(|line| format!("{line}\n")).collect::<String>();

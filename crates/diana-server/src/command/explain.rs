@@ -1,7 +1,8 @@
-//! `diana explain`: what every rule says about one request, and why.
+//! `diana explain`: each rule's decision about one request, and why.
 //!
-//! Nothing is asked but the file: all counts begin at zero, in this process, also those that would be shared. Time stands still
-//! unless `--every` moves it, so the same command has the same answer (windows on the clock aside, which begin when they begin).
+//! Only the file is used: all counts start at zero, in this process, also those that would be shared. The clock is
+//! stopped unless `--every` advances it, so the same command gives the same result (except for windows aligned to the
+//! clock).
 
 mod request;
 
@@ -19,43 +20,43 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Say which rules are about a request, and what each says
+/// Show which rules match a request, and what each decides
 ///
-/// Every rule of the file has a line: `✓` counts the request and grants it, `✗` refuses it, `-` is not about it, with the
-/// reason. Nobody is asked: all counts begin at zero, also those that would be shared.
+/// Every rule of the file has a line: `✓` counts the request and allows it, `✗` denies it, `-` does not match it, with
+/// the reason. No store is contacted: all counts start at zero, also those that would be shared.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Explain {
     /// The rule file; `-` is standard input
     file: PathBuf,
-    /// The path with its query, or a whole URL, as a client sends it: it is normalised as the gateway does
+    /// The path with its query, or a whole URL, as a client sends it: it is normalised as in the gateway
     #[arg(value_name = "PATH", default_value = "/", value_parser = request::target)]
     target: Target,
     /// The method
     #[arg(short = 'X', long, default_value = "GET", value_parser = request::method)]
     method: String,
-    /// The host that is asked for
+    /// The value of `Host`
     #[arg(long)]
     host: Option<String>,
-    /// A header, as `name: value`; again for each
+    /// A header, as `name: value`; may be given several times
     #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = request::header)]
     headers: Vec<Header>,
     /// The client's address
     #[arg(long)]
     ip: Option<IpAddr>,
-    /// The account, where the file's `identity` does not say where it comes from
+    /// The account, if the file's `identity` does not define its source
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// Anything else that a program would know by a name, as `name=value`; again for each
+    /// Any other named attribute that an application would provide, as `name=value`; may be given several times
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = request::name)]
     names: Vec<Name>,
-    /// Decide about the request so often first, and count each; all of them stay under way
+    /// Decide the request N times first, and count each; all of them stay active
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
     times: u32,
-    /// How much time passes between two requests: 200ms, 1s
+    /// The time between two requests: 200ms, 1s
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = request::time)]
     every: Duration,
-    /// Explain the rules that a configuration centre would send, in place of the file's own
+    /// Explain the rules of a config server's document, in place of the file's own
     #[arg(long, value_name = "DOC")]
     remote: Option<PathBuf>,
 }
@@ -84,7 +85,7 @@ impl Explain {
 
         let clock = ManualClock::at(SystemClock.now());
         let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
-        // They stay under way: whoever asks about `concurrent` wants to see it used up.
+        // The requests stay active, so that `concurrent` limits show up as used.
         let mut under_way = Vec::new();
         for nth in 1..=self.times {
             let verdict = at_once(engine.decide(&request))?;
@@ -110,7 +111,7 @@ impl Explain {
         Ok(request)
     }
 
-    /// What a client sends.
+    /// The request as a client sends it.
     fn described(&self) -> Result<TypedRequest, InvalidRequest> {
         let mut request = TypedRequest::new(&self.method, &self.target.path)?;
         if let Some(host) = &self.target.host {
@@ -128,7 +129,7 @@ impl Explain {
         })
     }
 
-    /// What is not as it would be in earnest.
+    /// Notes about what differs from a running gateway.
     fn notes(&self, file: &RuleFile) -> String {
         let mut notes = String::new();
         let mut note = |what: &str, which: &dyn Fn(&Rule) -> bool| {
@@ -150,7 +151,7 @@ impl Explain {
     }
 }
 
-/// What needs nobody else is there at once: counts of this process, and a clock that stands still.
+/// Polls the future once: with counts in this process and a stopped clock, it is ready at once.
 fn at_once<T>(answer: impl Future<Output = T>) -> Result<T, ExitCode> {
     answer.now_or_never().ok_or_else(|| {
         let _ = writeln!(io::stderr(), "the counts of this process did not answer at once, which is a bug in Diana");

@@ -1,8 +1,8 @@
 //! `diana import`: the limits of another program as a rule file.
 //!
-//! The rules go to standard output, and what could not be carried over to standard error, line by line, with hints about what
-//! is left to do behind it. The exit status is 0 if a rule file was made, also with notes, and 1 if not. With `--strict` none
-//! is made if the rules would differ from the foreign file.
+//! The rules go to standard output, and notes about what could not be migrated to standard error, one per line,
+//! followed by hints about the remaining steps. The exit status is 0 if a rule file was written, also with notes, and 1
+//! if not. With `--strict` none is written if the rules would differ from the original configuration.
 
 use super::input;
 use clap::{Args, Subcommand};
@@ -12,14 +12,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The most files that one `include` finds; one more is an error of the importer.
+/// The maximum number of files that one `include` returns; one more than the importer accepts, so that it reports it.
 const MOST_FILES: usize = 1_001;
 
-/// Make a rule file of another program's limits
+/// Convert another program's limits to a rule file
 ///
-/// The rules are printed as YAML, each with a comment that tells where it comes from. What could not be carried over, or only
-/// nearly, is told on standard error, as `FILE:LINE: directive: what, and what to do`. With `--strict`, that is an error: no
-/// rules are written, and the exit status is 1.
+/// The rules are printed as YAML, each with a comment about its origin. Anything that could not be migrated, or only
+/// approximately, is reported on standard error, as `FILE:LINE: directive: what, and what to do`. With `--strict`, that
+/// is an error: no rules are written, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true, after_help = EXAMPLES)]
 pub(crate) struct Import {
@@ -61,7 +61,7 @@ Examples:
 enum From {
     /// Import nginx's limit_req, limit_conn and limit_rate
     ///
-    /// Reads a whole configuration with what it includes, what `nginx -T` prints, or a file of a single site.
+    /// Reads a whole configuration with its includes, the output of `nginx -T`, or the file of a single site.
     #[command(after_help = NGINX)]
     Nginx(Files),
     /// Import the configuration of envoyproxy/ratelimit
@@ -73,12 +73,12 @@ enum From {
 
 #[derive(Debug, Args)]
 struct Files {
-    /// What to import; `-` is standard input
+    /// The file to import; `-` is standard input
     file: PathBuf,
     /// Write the rules to this file rather than to standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Fail, and write no rules, if something can't be carried over exactly
+    /// Fail, and write no rules, if something can't be migrated exactly
     #[arg(long)]
     strict: bool,
 }
@@ -121,7 +121,7 @@ impl Files {
     fn write(&self, imported: &Imported) -> Result<(), String> {
         let mut errors = io::stderr().lock();
         for note in &imported.notes {
-            // Whoever closed standard error does not want to read them.
+            // Errors are ignored: standard error may be closed.
             let _ = writeln!(errors, "{note}");
         }
         let differences = imported.notes.iter().filter(|note| note.kind == NoteKind::Difference).count();
@@ -142,18 +142,18 @@ impl Files {
     }
 }
 
-/// A text. What is no UTF-8 can only be in comments and texts that nobody compares, so it is replaced.
+/// Decodes a file. Invalid UTF-8 can only be in comments and in strings that are never compared, so it is replaced.
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// The files that an `include` means. One without `*` must be there.
+/// Returns the files that an `include` names. A file without `*` must exist.
 fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
     let path = folder.join(pattern);
     if !pattern.contains(['*', '?', '[']) {
         return Ok(vec![(path.display().to_string(), text(input::bounded(File::open(&path)?)?))]);
     }
-    // The folder's own name is no pattern.
+    // The folder's own name is not a pattern.
     let path = if Path::new(pattern).is_absolute() {
         pattern.to_owned()
     } else {
@@ -168,7 +168,7 @@ fn included(folder: &Path, pattern: &str) -> io::Result<Vec<(String, String)>> {
         bytes += text.len();
         files.push((path.display().to_string(), text));
         if bytes > LARGEST {
-            // The importer says so; there is no need to read on.
+            // The importer reports it; reading more is not necessary.
             break;
         }
     }

@@ -1,7 +1,7 @@
-//! What the commands that read rule files have in common: files and standard input, and how it is told what is wrong.
+//! Shared by the commands that read rule files: input from files and standard input, and the output of problems.
 //!
-//! What is asked for goes to standard output, and what is wrong to standard error, in colour where a person looks on
-//! (`NO_COLOR` turns that off).
+//! Results go to standard output, problems to standard error, in colour if it is a terminal (`NO_COLOR` turns that
+//! off).
 
 use anstyle::{AnsiColor, Style};
 use diana_rules::{Document, NotChecked, Problems, Registry, RuleFile};
@@ -14,29 +14,29 @@ use std::process::ExitCode;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
 
-/// Why there are no rules.
+/// Why a rule file can't be used.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// The file can't be read; this says why.
+    /// The file can't be read, with the reason.
     Unreadable(String),
-    /// It says what it should not.
+    /// The file is invalid.
     Problems(Problems),
 }
 
-/// Where `${VARIABLES}` come from.
+/// The source of `${VARIABLES}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variables {
     OfEnvironment,
-    /// Nowhere; the values that have them are not checked.
+    /// None; the values that have them are not checked.
     LeftAsTheyAre,
 }
 
-/// Reads a rule file, and puts the rules of a configuration centre's document in place of its own, if there is one.
+/// Reads a rule file, and replaces its rules by those of a config server's document, if there is one.
 pub(super) fn rule_file(path: &Path, remote: Option<&Path>, registry: &Registry) -> Result<RuleFile, Wrong> {
     rule_file_with(path, remote, registry, Variables::OfEnvironment).map(|(file, _)| file)
 }
 
-/// The same, with variables from elsewhere. Beside the file are the values that were not checked.
+/// The same, with another source of variables. Also returns the values that were not checked.
 pub(super) fn rule_file_with(
     path: &Path,
     remote: Option<&Path>,
@@ -58,7 +58,7 @@ pub(super) fn rule_file_with(
     }
 }
 
-/// What people call a file: standard input has a name too.
+/// Returns the display name of a file, also for standard input.
 pub(super) fn name(path: &Path) -> String {
     if is_stdin(path) { "stdin".to_owned() } else { path.display().to_string() }
 }
@@ -67,7 +67,7 @@ pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The bytes of a file or of standard input, of which there may not be too many.
+/// Reads a file or standard input, up to a maximum size.
 pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     if is_stdin(path) { bounded(io::stdin().lock()) } else { bounded(File::open(path)?) }
 }
@@ -90,7 +90,7 @@ fn document(path: &Path) -> Result<Document, Wrong> {
     Ok(Document::new(&name, text))
 }
 
-/// Whether standard input is named more than once, which could be read only the first time.
+/// Fails if standard input is named more than once: it can be read only once.
 pub(super) fn stdin_is_read_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), ExitCode> {
     if paths.into_iter().filter(|path| is_stdin(path)).count() <= 1 {
         return Ok(());
@@ -98,15 +98,15 @@ pub(super) fn stdin_is_read_once<'a>(paths: impl IntoIterator<Item = &'a PathBuf
     Err(misused("`-` is standard input, which can be read only once"))
 }
 
-/// Says what is typed wrong, where only the command itself can know.
+/// Reports a usage error that the argument parser can't detect.
 pub(super) fn misused(what: &str) -> ExitCode {
-    // Whoever closed standard error does not want to read it.
+    // Errors are ignored: standard error may be closed.
     let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {what}");
     ExitCode::from(2)
 }
 
 impl Wrong {
-    /// Tells it, and returns how many problems it is.
+    /// Reports it, and returns the number of problems.
     pub(super) fn tell(&self) -> usize {
         let (text, count) = match self {
             Self::Unreadable(why) => (format!("{why}\n"), 1),
@@ -120,17 +120,17 @@ impl Wrong {
 /// Writes lines to standard error.
 pub(super) fn tell(lines: impl Iterator<Item = String>) {
     for line in lines {
-        // Whoever closed standard error does not want to read it.
+        // Errors are ignored: standard error may be closed.
         let _ = writeln!(anstream::stderr(), "{line}");
     }
 }
 
-/// Reports what is most likely not meant. The file is good all the same.
+/// Reports warnings: likely mistakes in a valid file.
 pub(super) fn warn(warnings: &Problems) {
     let _ = anstream::stderr().write_all(with_red_marks(&warnings.to_string()).as_bytes());
 }
 
-/// Says how many problems were told.
+/// Reports the number of problems.
 pub(super) fn tell_count(problems: usize) -> ExitCode {
     let _ = writeln!(anstream::stderr(), "{RED}{}{RED:#}", counted(problems, "problem"));
     ExitCode::FAILURE
@@ -141,11 +141,11 @@ pub(super) fn counted(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The problems, with the marks below their lines in red.
+/// Colours the marks below the lines of the file red.
 fn with_red_marks(problems: &str) -> String {
     let mut painted = String::with_capacity(problems.len());
     for line in problems.lines() {
-        // A line of the file has its number before the bar, a line of marks has none.
+        // A line of the file has its number before the bar; a line of marks has none.
         let is_marks = line.trim_start().starts_with("| ");
         let first = line.find('^').filter(|_| is_marks);
         let _ = match first.map(|first| line.split_at(first)) {
@@ -159,7 +159,7 @@ fn with_red_marks(problems: &str) -> String {
     painted
 }
 
-/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
+/// Writes to standard output. A closed pipe, as after `head`, is not an error.
 pub(super) fn print(text: &str) -> Result<(), ExitCode> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

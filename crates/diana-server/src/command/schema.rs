@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 /// Print the JSON Schema of the rule file, for editors
 ///
-/// An editor that knows it completes fields, tells what each means, and marks typos while you write.
+/// With it, an editor completes fields, describes each of them, and marks typos as you type.
 #[derive(Debug, Args)]
 #[command(after_help = USES)]
 pub(crate) struct Schema {}

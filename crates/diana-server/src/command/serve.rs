@@ -11,36 +11,36 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 const RED: Style = AnsiColor::Red.on_default().bold();
-/// How long the last lines of the log may take: perhaps nobody reads them.
+/// The timeout for writing the last lines of the log, which may have no reader.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Run the gateway: requests come in, those beyond a limit are refused or wait, the rest goes on to the upstream
+/// Run the gateway: requests over a limit are denied or delayed, the rest is proxied to the upstream
 ///
-/// Without a file it runs on sample rules, with counts in this process and an upstream of its own that echoes, and says what to
-/// try. With one, rules are in force as soon as you save it; what it says about `gateway`, `admin`, `store` and `remote` takes
-/// effect with the next start.
+/// Without a file it uses sample rules, with counts in this process and a built-in upstream that echoes requests, and
+/// prints what to try. With a file, rules are applied as soon as you save it; changes of `gateway`, `admin`, `store`
+/// and `remote` take effect at the next start.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
     /// The rule file
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Listen there, whatever the file says; may be given several times
+    /// Listen on this address, overriding the file; may be given several times
     #[arg(short, long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
-    /// Let the admin server listen there, whatever the file says
+    /// The address of the admin server, overriding the file
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin: Option<SocketAddr>,
-    /// Send requests there, whatever the file says; several are used in turn
+    /// Send requests to this upstream, overriding the file; several are used in turn
     #[arg(short, long, value_name = "URL")]
     upstream: Vec<Upstream>,
     /// Write a line for each request to standard output
     #[arg(long, value_name = "FORMAT")]
     access_log: Option<Format>,
-    /// Write what the program itself has to say as JSON
+    /// Write the program's own log as JSON
     #[arg(long)]
     json_log: bool,
-    /// Print the rule file that is used without one, and end
+    /// Print the rule file that is used without one, and exit
     #[arg(long)]
     print_default: bool,
 }

@@ -1,7 +1,7 @@
 //! A client's connection, as hyper reads and writes it.
 //!
-//! It begins with bytes that were read already, to see what the client speaks; and it tells its [`ConnTimeouts`] and the metrics when
-//! bytes move.
+//! It starts with the bytes that were already read to detect the protocol, and reports reads and writes to its
+//! [`ConnTimeouts`] and the metrics.
 
 use super::conn_timeouts::ConnTimeouts;
 use super::socket::Socket;
@@ -21,13 +21,13 @@ pub(super) struct ClientIo {
     metrics: Arc<Shard>,
 }
 
-/// What a connection is made of.
+/// The transport of a connection.
 pub(super) enum Stream {
     Plain(Rewind<Socket>),
     Tls(Box<Rewind<TlsStream<Rewind<Socket>>>>),
 }
 
-/// A stream of which the first bytes have been read already.
+/// A stream whose first bytes have already been read.
 pub(super) struct Rewind<I> {
     first: Bytes,
     stream: I,

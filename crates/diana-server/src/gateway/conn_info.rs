@@ -1,23 +1,23 @@
-//! What is known about a client's connection before its first request, and is the same for all of them.
+//! The properties of a client's connection that are known before its first request and apply to all its requests.
 
 use http::uri::Scheme;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-/// What is known about a client's connection.
+/// The properties of a client's connection.
 #[derive(Debug)]
 pub(super) struct ConnInfo {
-    /// Who is at the other end: the client, or a proxy before it.
+    /// The remote address: that of the client, or of a proxy in front of the gateway.
     pub(super) peer: IpAddr,
-    /// Whether the other end's word about the client is believed.
+    /// Whether forwarding headers from the peer are trusted.
     pub(super) trust: PeerTrust,
     scheme: Scheme,
-    /// Written when the first request goes on: under attack most connections have none that does.
+    /// Built when the first request is forwarded: under attack, most connections have none.
     forwarded: OnceLock<Box<ForwardedHeaders>>,
 }
 
-/// What upstreams are told about the other end.
+/// The forwarding headers that describe the peer to upstreams.
 #[derive(Debug)]
 pub(super) struct ForwardedHeaders {
     /// The peer's address, for `X-Forwarded-For`.
@@ -26,11 +26,11 @@ pub(super) struct ForwardedHeaders {
     pub(super) forwarded: String,
     /// For `X-Forwarded-Proto`.
     pub(super) proto: String,
-    /// These three as HTTP/1 writes them, which is what almost every request of an untrusted client needs.
+    /// These three as HTTP/1 header lines, which almost every request of an untrusted client needs.
     pub(super) lines: String,
 }
 
-/// Whether somebody's word about the client is believed.
+/// Whether the peer's forwarding headers are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerTrust {
     Trusted,
@@ -44,7 +44,7 @@ impl ConnInfo {
         Self { peer, trust, scheme, forwarded: OnceLock::new() }
     }
 
-    /// What upstreams are told about the other end.
+    /// Returns the forwarding headers that describe the peer to upstreams.
     pub(super) fn forwarded(&self) -> &ForwardedHeaders {
         self.forwarded.get_or_init(|| Box::new(ForwardedHeaders::new(self.peer, &self.scheme)))
     }
@@ -61,7 +61,7 @@ impl ForwardedHeaders {
     }
 }
 
-/// Whether an address is one of a trusted proxy.
+/// Returns `true` if the address belongs to a trusted proxy.
 pub(super) fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
     let address = address.to_canonical();
     trusted.iter().any(|network| network.contains(&address))

@@ -1,4 +1,4 @@
-//! Where a client's connection stands, and by when it must have moved on.
+//! The state of a client's connection, and the timeout of each state.
 //!
 //! ```text
 //!            first byte            whole head             last byte of the answer
@@ -6,33 +6,33 @@
 //!   `timeouts.idle`       `timeouts.header`     no time-out of its own, but while nothing can be written: `timeouts.body`
 //! ```
 //!
-//! An HTTP/2 connection serves many requests at once, and is idle when it serves none; bytes that are no request (pings) do not
-//! keep it. Its client may leave the socket free and still take nothing of one answer (it gives no window): each stream watches
-//! that for itself.
+//! An HTTP/2 connection serves many requests at once, and is idle when it serves none; bytes that are not part of a
+//! request (PING) do not extend its timeout. Its client may read from the socket and still accept no data of one
+//! response (by granting no flow-control window): each stream has its own timeout for that.
 
 use super::deadlines::Deadline;
 use diana_rules::Timeouts;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Where a client's connection stands. Shared by its socket and its requests.
+/// The state of a client's connection. Its socket and its requests share it.
 #[derive(Debug)]
 pub(super) struct ConnTimeouts {
     deadline: Deadline,
     timeouts: Timeouts,
-    /// How many requests it serves now.
+    /// The number of requests in flight.
     serving: AtomicU32,
-    /// How many it has begun to serve.
+    /// The number of requests started so far.
     begun: AtomicU32,
-    /// Whether bytes that come while nothing is served are the beginning of a request.
+    /// Whether a request head is being read.
     is_header: AtomicBool,
     is_http2: AtomicBool,
-    /// Whether the client does not take what it is sent.
+    /// Whether the client does not read what it is sent.
     is_stuck: AtomicBool,
 }
 
 impl ConnTimeouts {
-    /// A new connection, of which the first request must come as soon as the rest of a header would have to.
+    /// Creates the state of a new connection: `timeouts.header` applies from the start.
     pub(super) fn new(deadline: Deadline, timeouts: Timeouts) -> Self {
         deadline.set(timeouts.header);
         Self {
@@ -46,7 +46,7 @@ impl ConnTimeouts {
         }
     }
 
-    /// Bytes have come.
+    /// Records that bytes were read.
     pub(super) fn read(&self) {
         let is_idle = self.serving.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed);
         if is_idle && !self.is_header.load(Ordering::Relaxed) {
@@ -55,14 +55,14 @@ impl ConnTimeouts {
         }
     }
 
-    /// The client takes nothing just now.
+    /// Records that a write is blocked: the client does not read.
     pub(super) fn stuck(&self) {
         if !self.is_stuck.swap(true, Ordering::Relaxed) {
             self.deadline.set(self.timeouts.body);
         }
     }
 
-    /// The client has taken something.
+    /// Records that the client accepted bytes.
     pub(super) fn written(&self) {
         if self.is_stuck.load(Ordering::Relaxed) {
             self.is_stuck.store(false, Ordering::Relaxed);
@@ -74,7 +74,7 @@ impl ConnTimeouts {
         }
     }
 
-    /// A request is here.
+    /// Records that a request has started.
     pub(super) fn begin(&self) {
         self.serving.fetch_add(1, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed);
@@ -84,39 +84,39 @@ impl ConnTimeouts {
         }
     }
 
-    /// How many requests it has begun to serve.
+    /// Returns the number of requests started so far.
     pub(super) fn begun(&self) -> u32 {
         self.begun.load(Ordering::Relaxed)
     }
 
-    /// It speaks HTTP/2.
+    /// Marks the connection as HTTP/2.
     pub(super) fn speaks_http2(&self) {
         self.is_http2.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it speaks HTTP/2.
+    /// Returns `true` if the connection uses HTTP/2.
     pub(super) fn is_http2(&self) -> bool {
         self.is_http2.load(Ordering::Relaxed)
     }
 
-    /// Whether it serves a request now.
+    /// Returns `true` if a request is in flight.
     pub(super) fn is_serving(&self) -> bool {
         self.serving.load(Ordering::Relaxed) > 0
     }
 
-    /// The gateway is about to stop: whoever has a request on its way has so long to bring it.
+    /// Limits, at shutdown, how long the connection waits for a request in transit.
     pub(super) fn last_call(&self, time: Duration) {
         self.deadline.set(time);
     }
 
-    /// A request is done with.
+    /// Records that a request has finished.
     pub(super) fn end(&self) {
         if self.serving.fetch_sub(1, Ordering::Relaxed) == 1 && !self.is_stuck.load(Ordering::Relaxed) {
             self.deadline.set(self.timeouts.idle);
         }
     }
 
-    /// When it must have moved on.
+    /// Returns the deadline of the current state.
     pub(super) fn deadline(&self) -> &Deadline {
         &self.deadline
     }

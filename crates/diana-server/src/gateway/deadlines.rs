@@ -1,8 +1,8 @@
-//! Time-outs that cost nothing while nobody is late.
+//! Timeouts that cost almost nothing unless they expire.
 //!
-//! A timer for each phase of each request would be set and reset all the time, and almost never ring. Here a phase only writes
-//! down when it is due; ten times a second somebody looks at the list and wakes those who are late. So a time-out comes up to
-//! [`TICK`] after its time, and never before.
+//! A timer for each phase of each request would be set and reset all the time, and almost never fire. Instead, a phase
+//! only stores when it is due; a task scans the list ten times a second and wakes the overdue entries. So a timeout
+//! fires up to [`TICK`] late, and never early.
 
 use diana::core::{Clock, SystemClock, Timestamp};
 use parking_lot::Mutex;
@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How often the list is looked at.
+/// How often the list is scanned.
 const TICK: Duration = Duration::from_millis(100);
-/// A time that does not come.
+/// The due time of a deadline that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// When a gateway began: all its workers count from there.
+/// The start time of a gateway: all its workers count from this instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Beginning(Timestamp);
 
@@ -25,7 +25,7 @@ pub(super) struct Beginning(Timestamp);
 #[derive(Debug)]
 pub(super) struct Deadlines {
     began: Beginning,
-    /// Milliseconds since the gateway began, as of the last look.
+    /// Milliseconds since the gateway started, as of the last scan.
     now: AtomicU64,
     stopping: AtomicBool,
     list: Mutex<Slab<Arc<Entry>>>,
@@ -37,7 +37,7 @@ struct Entry {
     waker: Mutex<Option<Waker>>,
 }
 
-/// One deadline, which is set and cleared as its owner goes through its phases.
+/// One deadline, which its owner sets and clears as it changes phases.
 #[derive(Debug)]
 pub(super) struct Deadline {
     entry: Arc<Entry>,
@@ -58,14 +58,14 @@ impl Deadlines {
         new
     }
 
-    /// Looks at the clock.
+    /// Reads the clock.
     fn look(&self) -> u64 {
         let now = u64::try_from(SystemClock.now().since(self.began.0).as_millis()).unwrap_or(NEVER - 1);
         self.now.store(now, Ordering::Relaxed);
         now
     }
 
-    /// Looks at the list until the worker ends.
+    /// Scans the list until the worker ends.
     pub(super) async fn watch(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -81,27 +81,27 @@ impl Deadlines {
             let list = self.list.lock();
             list.iter().filter(|(_, entry)| whom(entry)).filter_map(|(_, entry)| entry.waker.lock().clone()).collect()
         };
-        // Wakers are somebody else's code: never under the lock.
+        // Wakers are foreign code: never call them under the lock.
         late.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells everybody that the worker is about to stop.
+    /// Signals shutdown to all owners of a deadline.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.wake(|_| true);
     }
 
-    /// Whether the worker is about to stop.
+    /// Returns `true` if the worker is shutting down.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// The milliseconds since the gateway began, as of the last look.
+    /// Returns the milliseconds since the gateway started, as of the last scan.
     pub(super) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// A deadline that is not set.
+    /// Adds a deadline that is not set.
     pub(super) fn add(self: &Arc<Self>) -> Deadline {
         let entry = Arc::new(Entry { due: AtomicU64::new(NEVER), waker: Mutex::default() });
         let place = self.list.lock().insert(Arc::clone(&entry));
@@ -110,28 +110,28 @@ impl Deadlines {
 }
 
 impl Deadline {
-    /// It is due `after` from now.
+    /// Sets the deadline to `after` from now.
     pub(super) fn set(&self, after: Duration) {
         let after = u64::try_from((after + TICK).as_millis()).unwrap_or(NEVER);
         self.entry.due.store(self.all.now().saturating_add(after), Ordering::Relaxed);
     }
 
-    /// It is not due any more.
+    /// Clears the deadline.
     pub(super) fn clear(&self) {
         self.entry.due.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Whether it will come.
+    /// Returns `true` if the deadline is set.
     pub(super) fn is_set(&self) -> bool {
         self.entry.due.load(Ordering::Relaxed) != NEVER
     }
 
-    /// Whether it is due.
+    /// Returns `true` if the deadline has passed.
     pub(super) fn is_due(&self) -> bool {
         self.entry.due.load(Ordering::Relaxed) <= self.all.now()
     }
 
-    /// Ready when it is due. Woken also when the worker is about to stop.
+    /// Is ready when the deadline has passed. The task is also woken when the worker shuts down.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut waker = self.entry.waker.lock();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -141,7 +141,7 @@ impl Deadline {
         if self.is_due() { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// The worker's list.
+    /// Returns the worker's deadlines.
     pub(super) fn all(&self) -> &Arc<Deadlines> {
         &self.all
     }

@@ -1,8 +1,9 @@
-//! The body of a request that was answered without it.
+//! Drains the body of a request that was answered without it.
 //!
-//! Many clients read the answer when they have sent all. If the connection were closed before that, they would see its end and not
-//! the answer; and who asks again on the same connection would find it closed. So what still comes of a body is read and thrown
-//! away, up to [`MOST`] bytes. Of a longer one so much is read, too, and the client is told that the connection ends.
+//! Many clients read the response only after they have sent the whole body. If the gateway closed the connection before
+//! that, they would see the connection end instead of the response, and a client that reuses the connection would find
+//! it closed. So the rest of the body is read and discarded, up to [`MOST`] bytes. For a longer body the same amount is
+//! read, and the response has `Connection: close`.
 
 use super::request_body::RequestBody;
 use bytes::Bytes;
@@ -13,23 +14,23 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use std::time::Duration;
 
-/// How much of a body is thrown away.
+/// How many bytes of a body are discarded.
 const MOST: u64 = 256 << 10;
 
-/// What becomes of the connection.
+/// Whether the connection can be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnReuse {
     KeepAlive,
     Close,
 }
 
-/// Throws away a body. Tells whether the connection can be kept.
+/// Discards a body, and returns whether the connection can be reused.
 pub(super) fn throw_away(head: &Parts, body: RequestBody, timeout: Duration) -> ConnReuse {
-    // HTTP/2 has a frame that says that no more is wanted.
+    // HTTP/2 can stop a body with a frame.
     if body.is_end_stream() || head.version == Version::HTTP_2 {
         return ConnReuse::KeepAlive;
     }
-    // Who waits to be told to go on has sent nothing, and reading would tell it to.
+    // A client that waits for `100 Continue` has sent nothing, and reading would make hyper send it.
     if head.headers.contains_key(EXPECT) {
         return ConnReuse::Close;
     }

@@ -1,7 +1,7 @@
-//! The first bytes of a connection: a header of the PROXY protocol perhaps, TLS perhaps, and which HTTP the client speaks.
+//! The first bytes of a connection: an optional PROXY header, optional TLS, and the HTTP version.
 //!
-//! They are read once, into one buffer, and handed on to whoever reads next: no byte is read twice, and a short request costs
-//! one read in all.
+//! They are read once, into one buffer, which is handed to the next reader: no byte is read twice, and a short request
+//! costs one read in total.
 
 use super::client_io::{Rewind, Stream};
 use super::conn_info::{ConnInfo, is_trusted};
@@ -15,26 +15,26 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio_rustls::TlsAcceptor;
 
-/// How an HTTP/2 connection begins. No method begins like this.
+/// The HTTP/2 connection preface. No HTTP/1 request starts with it.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How much is read at first: more than most requests are.
+/// The size of the first read: larger than most requests.
 const FIRST_READ: usize = 4 << 10;
 
-/// A connection whose first bytes are known.
+/// A connection whose protocol is known.
 pub(super) struct Accepted {
     pub(super) stream: Stream,
     pub(super) conn_info: ConnInfo,
     pub(super) speaks: Protocol,
 }
 
-/// Which HTTP a client speaks.
+/// The HTTP version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// Reads the beginning of a connection; nothing if it ended before that.
+/// Reads the start of a connection. Returns `None` if it ended before that.
 pub(super) async fn open(
     socket: Socket,
     peer: SocketAddr,
@@ -54,13 +54,13 @@ pub(super) async fn open(
         let Some((speaks, first)) = speaks(&mut socket, first).await? else { return Ok(None) };
         return Ok(Some(Accepted { stream: Stream::Plain(Rewind::new(first, socket)), conn_info, speaks }));
     };
-    // In a box, as is all that is not for plain HTTP/1: a connection is as large as the largest thing that it may be at.
+    // Boxed, as is everything but plain HTTP/1: a connection's future is as large as its largest state.
     let stream = Box::pin(tls.accept(Rewind::new(first, socket))).await?;
     let speaks = if stream.get_ref().1.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
     Ok(Some(Accepted { stream: Stream::Tls(Box::new(Rewind::new(Bytes::new(), stream))), conn_info, speaks }))
 }
 
-/// What a trusted proxy says about the client, and what came behind that.
+/// Reads the client's address from a trusted proxy's PROXY header. Also returns the bytes after the header.
 async fn introduced(
     socket: &mut Socket,
     peer: SocketAddr,
@@ -88,7 +88,7 @@ async fn introduced(
     }
 }
 
-/// Which HTTP a client speaks, and the bytes that told.
+/// Detects the HTTP version. Also returns the bytes read.
 async fn speaks<I: AsyncRead + Unpin>(stream: &mut I, first: Bytes) -> io::Result<Option<(Protocol, Bytes)>> {
     let mut read = BytesMut::from(first);
     if read.is_empty() {

@@ -1,11 +1,13 @@
-//! The heads of requests and answers on their way through: what a client may send at all, what ends at the gateway, and what it
-//! adds.
+//! The heads of forwarded requests and responses: which requests are valid, which headers the gateway removes, and
+//! which it adds.
 //!
 //! # What always holds
 //! - A request that reaches an upstream has one host and one length.
-//! - What concerns one connection (`Connection` and what it names, `Keep-Alive`, `Transfer-Encoding`, `Upgrade`, `TE` but for
-//!   trailers) goes no further, in both directions. What `Connection` names is removed before the rules see the request.
-//! - What a client says about who it is (`X-Forwarded-*`, `Forwarded`) goes on only if it comes from a trusted proxy.
+//! - Hop-by-hop headers (`Connection` and the headers it names, `Keep-Alive`, `Transfer-Encoding`, `Upgrade`, `TE`
+//!   except for trailers) are not forwarded, in either direction. The headers that `Connection` names are removed
+//!   before the rules see the request.
+//! - Headers about the client's identity (`X-Forwarded-*`, `Forwarded`) are forwarded only if they come from a trusted
+//!   proxy.
 
 mod check;
 mod coding;
@@ -24,10 +26,10 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, Head
 use http::request::Parts;
 use smallvec::SmallVec;
 
-/// Headers that a connection names as its own. Hardly ever there is one.
+/// The headers that `Connection` names. There is rarely one.
 pub(super) type Named = SmallVec<[HeaderName; 1]>;
 
-/// Whether a header is about one connection, whatever it says.
+/// Returns `true` if a header is hop-by-hop, whatever its value.
 pub(super) fn ends_here(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
@@ -35,39 +37,39 @@ pub(super) fn ends_here(name: &HeaderName) -> bool {
     )
 }
 
-/// The headers that `Connection` names, which end with it.
+/// Returns the headers that `Connection` names, which are hop-by-hop too.
 pub(super) fn named(headers: &HeaderMap) -> Named {
     let mut named = Named::new();
-    // To look at the names costs less than to ask for one, and mostly it is not there.
+    // Comparing the names costs less than a lookup, and the header is usually missing.
     if headers.keys().any(|name| *name == CONNECTION) {
         headers.get_all(CONNECTION).iter().for_each(|list| name(list, &mut named));
     }
     named
 }
 
-/// Adds what a `Connection` names.
+/// Adds the headers that a `Connection` value names.
 pub(super) fn name(list: &HeaderValue, named: &mut Named) {
-    // Mostly it is one of these.
+    // The usual values.
     if list.as_bytes().eq_ignore_ascii_case(b"close") || list.as_bytes().eq_ignore_ascii_case(b"keep-alive") {
         return;
     }
     let words = list.to_str().unwrap_or_default().split(',');
     let names = words.filter_map(|word| HeaderName::from_bytes(word.trim().as_bytes()).ok());
-    // Nobody may make a request one for no host, or a message one without an end. `TE` is for each connection anyway, and what
-    // it says about trailers is told to the next. The others end here by themselves, and the gateway still needs them.
+    // A client must not remove the host or the length of a request. `TE` is hop-by-hop anyway, and its `trailers` is
+    // forwarded. The other hop-by-hop headers are removed later, as the gateway still needs them.
     let stays = |name: &HeaderName| *name == HOST || *name == CONTENT_LENGTH || *name == TE || ends_here(name);
     named.extend(names.filter(|name| !stays(name)));
 }
 
-/// Removes the headers that `Connection` names, which no upstream gets: so no rule may see them either. Otherwise a client could
-/// send a key that only the rules see, and a new one each time.
+/// Removes the headers that `Connection` names. No upstream gets them, so no rule may see them: otherwise a client
+/// could send a key that only the rules see, and a new one each time.
 pub(crate) fn remove_named(headers: &mut HeaderMap) {
     for name in named(headers) {
         headers.remove(name);
     }
 }
 
-/// Names the host of a request that says none, as HTTP/1.0 may: rules then see the `Host` that the upstream gets.
+/// Adds a `Host` to a request without one, as HTTP/1.0 allows: rules then see the `Host` that the upstream gets.
 pub(super) fn name_host(head: &mut Parts, gateway: &Gateway) {
     if head.version > Version::HTTP_10 || head.uri.authority().is_some() || head.headers.contains_key(HOST) {
         return;
@@ -79,7 +81,7 @@ pub(super) fn name_host(head: &mut Parts, gateway: &Gateway) {
     }
 }
 
-/// Whether a list of words has this one.
+/// Returns `true` if a comma-separated list contains the word.
 fn names(headers: &HeaderMap, list: HeaderName, word: &str) -> bool {
     let values = headers.get_all(list).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|named| named.trim().eq_ignore_ascii_case(word))

@@ -1,14 +1,15 @@
-//! HTTP/2 with clients: h2 reads and writes the frames, and each stream has a task of its own.
+//! HTTP/2 with clients: h2 reads and writes the frames, and each stream has its own task.
 //!
 //! # Why not hyper's server
-//! It has no way to send interim responses (103 Early Hints), to refuse a stream before anything is done about it, nor to know how
-//! much a connection holds in memory. All three need the stream itself.
+//! It can't send interim responses (103 Early Hints), refuse a stream before any work is done for it, or report how
+//! much memory a connection uses. All three need access to the stream.
 //!
 //! # What always holds
-//! - A connection holds no more than [`memory`] allows; a stream that would exceed it is refused before the rules see it.
-//! - A stream whose answer the client does not take for `timeouts.body` is reset; the others go on.
-//! - A connection that resets more than [`MOST_RESETS`] requests beyond those that it let end is ended (`GOAWAY`): each of them made
-//!   work for nothing.
+//! - A connection uses no more memory than [`memory`] allows; a stream that would exceed it is refused before the rules
+//!   see it.
+//! - A stream whose client accepts no data for `timeouts.body` is reset; the other streams continue.
+//! - A connection is closed (`GOAWAY`) if it resets more than [`MOST_RESETS`] requests in addition to the number that
+//!   it let finish: each reset request was wasted work.
 
 mod body;
 mod handle;
@@ -44,7 +45,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-/// So many more requests than it let end may a connection reset. A browser that leaves a page resets all that it has asked for.
+/// How many more requests a connection may reset than it lets finish. A browser that leaves a page resets all its
+/// requests.
 const MOST_RESETS: u32 = 100;
 
 /// An HTTP/2 connection of a client.
@@ -57,19 +59,19 @@ pub(super) struct Http2 {
 
 enum State {
     Handshake(Handshake<ClientIo, Piece>),
-    ResponseFuture(h2::server::Connection<ClientIo, Piece>),
+    Serving(h2::server::Connection<ClientIo, Piece>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
-    /// After the requests under way.
+    /// After the requests in flight.
     Graceful,
-    /// It has reset too much.
+    /// The client has reset too many requests.
     Abrupt,
 }
 
-/// What the streams of a connection share.
+/// The state that the streams of a connection share.
 struct Streams {
     memory: Arc<Memory>,
     reset: AtomicU32,
@@ -82,7 +84,7 @@ struct Streams {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Served,
-    /// The client took its request back.
+    /// The client cancelled its request.
     Reset,
 }
 
@@ -106,11 +108,11 @@ impl Http2 {
         Self { state, connection, streams: Arc::new(streams), ending: Ending::No }
     }
 
-    /// Takes no more requests, and ends after those under way.
+    /// Accepts no more requests, and ends after those in flight.
     pub(super) fn graceful_shutdown(mut self: Pin<&mut Self>) {
         if self.ending == Ending::No {
             self.ending = Ending::Graceful;
-            if let State::ResponseFuture(serving) = &mut self.state {
+            if let State::Serving(serving) = &mut self.state {
                 serving.graceful_shutdown();
             }
         }
@@ -129,9 +131,9 @@ impl Future for Http2 {
                     if *ending == Ending::Graceful {
                         serving.graceful_shutdown();
                     }
-                    *state = State::ResponseFuture(serving);
+                    *state = State::Serving(serving);
                 }
-                State::ResponseFuture(serving) => {
+                State::Serving(serving) => {
                     if *ending != Ending::Abrupt && streams.reset_too_much(context) {
                         tracing::debug!(
                             "an HTTP/2 connection of {} is ended: it resets too much",
@@ -152,7 +154,7 @@ impl Future for Http2 {
 }
 
 impl Streams {
-    /// Begins to serve a request, if there is memory for it.
+    /// Starts to serve a request, if there is memory for it.
     fn begin(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
@@ -186,7 +188,7 @@ impl Streams {
         });
     }
 
-    /// Notes how a stream ended.
+    /// Records how a stream ended.
     fn ended(&self, ended: Ended) {
         match ended {
             Ended::Served => self.served.fetch_add(1, Ordering::Relaxed),
@@ -205,7 +207,7 @@ impl Streams {
         self.reset.load(Ordering::Relaxed) > may
     }
 
-    /// Whether the client has reset too much. The connection's task is woken when it has.
+    /// Returns `true` if the client has reset too many requests. The connection's task is woken when it has.
     fn reset_too_much(&self, context: &mut Context<'_>) -> bool {
         let mut waker = self.waker.lock();
         if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -216,7 +218,7 @@ impl Streams {
     }
 }
 
-/// One request's stream.
+/// The stream of one request.
 struct Stream {
     connection: Arc<Connection>,
     reply: SendResponse<Piece>,
@@ -227,13 +229,13 @@ struct Stream {
 }
 
 impl Stream {
-    /// Waits for the answer, and sends it.
+    /// Waits for the response, and sends it.
     async fn serve(mut self, mut serving: ResponseFuture, streams: &Streams) -> Ended {
         let answered = poll_fn(|context| {
             let answer = Pin::new(&mut serving).poll(context);
             for mut interim in self.handle.take_interim(context) {
                 remove_hop_by_hop(interim.headers_mut());
-                // Only a client that has left can't get it, and that is noticed below.
+                // This fails only if the client has disconnected, which is detected below.
                 let _ = self.reply.send_informational(interim);
             }
             match answer {
@@ -250,7 +252,7 @@ impl Stream {
         self.send(response, streams).await
     }
 
-    /// Reads what has come of the request's body; `false` if there is no memory for its trailers.
+    /// Reads the available part of the request's body. Returns `false` if there is no memory for its trailers.
     fn read_ahead(&mut self, context: &mut Context<'_>) -> bool {
         match self.ahead.poll(context) {
             Poll::Ready(trailers) => self.memory.admit_trailers(trailers),
@@ -291,12 +293,12 @@ impl Stream {
         });
         match sent.await {
             Err(PipeError::Reset) => Ended::Reset,
-            // That is the upstream's fault.
+            // A body error is the upstream's fault.
             Ok(()) | Err(PipeError::Body(_)) => Ended::Served,
         }
     }
 
-    /// Answers what can't be sent. It fails if the reason is that the client has reset the stream.
+    /// Sends a 502 if the response can't be sent. This fails if the client has reset the stream.
     fn send_bad_gateway(&mut self) -> Ended {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::BAD_GATEWAY;
@@ -304,7 +306,7 @@ impl Stream {
     }
 }
 
-/// How long a client has not given window for an answer.
+/// Detects a client that grants no flow-control window for a response.
 #[derive(Default)]
 struct Stall {
     deadline: Option<Deadline>,
@@ -312,7 +314,8 @@ struct Stall {
 }
 
 impl Stall {
-    /// Ready when no byte more than `sent` has gone out for too long; `None` if the client is not waited for.
+    /// Is ready if no more than `sent` bytes have been sent for too long. `None` means that the client is not being
+    /// waited for.
     fn poll(&mut self, sent: Option<u64>, connection: &Connection, context: &mut Context<'_>) -> Poll<()> {
         let Some(sent) = sent else {
             self.deadline = None;
@@ -327,7 +330,7 @@ impl Stall {
     }
 }
 
-/// Removes what HTTP/2 has no place for (RFC 9113, section 8.2.2).
+/// Removes headers that HTTP/2 forbids (RFC 9113, section 8.2.2).
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in [CONNECTION, KEEP_ALIVE, PROXY_CONNECTION, TE, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);
@@ -337,8 +340,8 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
-/// Copies a head into memory of just its size. As h2 reads it, its parts are slices of a buffer that may be far larger: a head of a
-/// few bytes that comes in two frames keeps 64 KiB.
+/// Copies a head into memory of exactly its size. h2 returns slices of a buffer that may be far larger: a head of a few
+/// bytes that arrives in two frames keeps 64 KiB alive.
 fn compact(head: &mut Parts) {
     compact_fields(&mut head.headers);
     let mut uri = head.uri.clone().into_parts();
@@ -361,15 +364,15 @@ fn compact_fields(headers: &mut HeaderMap) {
     }
 }
 
-/// What RFC 9113 (section 6.5.2) adds to the length of each field.
+/// The overhead that RFC 9113 (section 6.5.2) adds to each field.
 const FIELD: usize = 32;
 
-/// How long fields are: as RFC 9113 counts them for `SETTINGS_MAX_HEADER_LIST_SIZE`.
+/// Returns the size of the fields, as RFC 9113 defines it for `SETTINGS_MAX_HEADER_LIST_SIZE`.
 fn fields_size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| FIELD + name.as_str().len() + value.len()).sum()
 }
 
-/// How long a head is, counted likewise.
+/// Returns the size of a head by the same definition.
 fn head_size(request: &Request<RecvStream>) -> usize {
     let uri = request.uri();
     let address =

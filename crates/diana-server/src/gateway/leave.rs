@@ -1,4 +1,4 @@
-//! What the rules let a request do: pass, or go elsewhere.
+//! The permission that the rules give a request: to be forwarded, or to be rerouted.
 
 use super::request_log::RequestTracker;
 use super::response_body::ResponseBody;
@@ -12,71 +12,72 @@ use http::{HeaderName, Response};
 use http_body_util::Full;
 use std::time::Duration;
 
-/// What an upstream says that a request cost, which is not for clients.
+/// The header in which an upstream reports a request's cost. It is removed before the response reaches the client.
 pub(super) const COST: HeaderName = HeaderName::from_static("x-diana-cost");
 
-/// What the rules let a request do.
+/// What the rules allow a request to do.
 pub(super) enum Leave {
-    RequestPermit(RequestPermit<Store>),
+    Pass(RequestPermit<Store>),
     Divert(Rerouted),
 }
 
 impl Leave {
     pub(super) fn verdict(&self) -> &Verdict {
         match self {
-            Self::RequestPermit(pass) => pass.verdict(),
+            Self::Pass(pass) => pass.verdict(),
             Self::Divert(diverted) => diverted.verdict(),
         }
     }
 
-    /// Whether the request goes on when its client leaves: a rule holds its place until the upstream is done.
+    /// Returns `true` if the request continues after its client disconnects: a rule holds its permit until the upstream
+    /// is done.
     pub(super) fn outlives_client(&self) -> bool {
-        let Self::RequestPermit(pass) = self else { return false };
+        let Self::Pass(pass) = self else { return false };
         let verdict = pass.verdict();
         let holds = |rule: &CompiledRule| rule.rule().held_until == HeldUntil::UpstreamDone;
         let found = verdict.found();
         found.is_held() && found.applied().iter().any(|applied| verdict.rules().rule(applied.rule).is_some_and(holds))
     }
 
-    /// The request is carried out from now on.
+    /// Marks the request as being processed.
     pub(super) fn begin(&mut self) {
-        if let Self::RequestPermit(pass) = self {
+        if let Self::Pass(pass) = self {
             pass.begin();
         }
     }
 
-    /// So long the request's body was waited for.
+    /// Records how long the gateway waited for the request's body.
     pub(super) fn waited_for_client(&mut self, time: Duration) {
-        if let Self::RequestPermit(pass) = self {
+        if let Self::Pass(pass) = self {
             pass.waited_for_client(time);
         }
     }
 
-    /// Whether the rules say how fast bodies flow.
+    /// Returns `true` if a rule throttles the bodies.
     pub(super) fn is_slowed(&self) -> bool {
-        matches!(self, Self::RequestPermit(pass) if pass.is_slowed())
+        matches!(self, Self::Pass(pass) if pass.is_slowed())
     }
 
-    /// What comes from the client, as slow as the rules say.
+    /// Throttles the request body as the rules require.
     pub(super) fn request_body<B>(&self, body: B) -> ThrottledBody<B> {
         match self {
-            Self::RequestPermit(pass) => pass.request_body(body),
+            Self::Pass(pass) => pass.request_body(body),
             Self::Divert(_) => Throttle::default().request(body),
         }
     }
 
-    /// What goes to the client, as slow as the rules say.
+    /// Throttles the response body as the rules require.
     pub(super) fn response_body<B>(&self, body: B) -> ThrottledBody<B> {
         match self {
-            Self::RequestPermit(pass) => pass.response_body(body),
+            Self::Pass(pass) => pass.response_body(body),
             Self::Divert(_) => Throttle::default().response(body),
         }
     }
 
-    /// An upstream's answer, as the client gets it.
+    /// Turns an upstream's response into the client's response.
     pub(super) fn answer(self, response: Response<UpstreamBody>, tracker: RequestTracker) -> Response<ResponseBody> {
         match self {
-            Self::RequestPermit(pass) => pass.answer(response).map(|body| ResponseBody::upstream(body, tracker)),
+            Self::Pass(pass) => pass.answer(response).map(|body| ResponseBody::upstream(body, tracker)),
             Self::Divert(diverted) => {
                 let mut response = response;
                 response.headers_mut().remove(COST);
@@ -86,14 +87,14 @@ impl Leave {
         }
     }
 
-    /// An answer of the gateway's own, as the client gets it.
+    /// Turns a local response into the client's response.
     pub(super) fn answer_self(
         self,
         response: Response<Full<Bytes>>,
         tracker: RequestTracker,
     ) -> Response<ResponseBody> {
         match self {
-            Self::RequestPermit(pass) => pass.answer(response).map(|body| ResponseBody::answered(body, tracker)),
+            Self::Pass(pass) => pass.answer(response).map(|body| ResponseBody::answered(body, tracker)),
             Self::Divert(diverted) => {
                 let mut response = response;
                 diverted.add_fields(response.headers_mut());

@@ -1,23 +1,23 @@
-//! Sockets that several workers listen on at once: the kernel hands each connection to one of them.
+//! Sockets that several workers listen on at once: the kernel assigns each connection to one of them.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
-/// How many connections wait to be taken before the kernel turns more away.
+/// How many connections can wait to be accepted before the kernel rejects more.
 const BACKLOG: i32 = 4096;
 
-/// A socket for one worker. Others may be bound to the same address.
+/// Binds a socket for one worker. Other workers may bind the same address.
 pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     #[cfg(unix)]
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
-        // `[::]` beside `0.0.0.0` must not fight over the same port.
+        // `[::]` and `0.0.0.0` must not conflict on the same port.
         socket.set_only_v6(true)?;
     }
-    // Connections inherit it, which saves a call for each.
+    // Accepted connections inherit the option, which saves a system call for each.
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -25,7 +25,7 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Whether somebody else listens there already: workers share an address with each other, not with strangers.
+/// Returns an error if another process listens on the address: workers share it with each other only.
 pub(super) fn is_taken(address: SocketAddr) -> io::Result<()> {
     if address.port() == 0 {
         return Ok(());

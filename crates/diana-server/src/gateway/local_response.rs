@@ -1,4 +1,4 @@
-//! What the gateway answers by itself: faults, and the built-in upstream's echo.
+//! Responses that the gateway creates itself: errors, and the echo of the built-in upstream.
 
 use super::upstream::UpstreamError;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use http_body_util::Full;
 use serde_json::json;
 use std::net::IpAddr;
 
-/// A fault, as `application/problem+json`.
+/// Returns an error response as `application/problem+json`.
 pub(super) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>> {
     let title = status.canonical_reason().unwrap_or("Error");
     let body = json!({ "title": title, "status": status.as_u16(), "detail": detail }).to_string();
@@ -22,7 +22,7 @@ pub(super) fn problem(status: StatusCode, detail: &str) -> Response<Full<Bytes>>
     response
 }
 
-/// What a client gets when no answer came from the upstream. What exactly went wrong is in the log: it is not for strangers.
+/// Returns the response to a request whose upstream did not respond. The cause is only logged: clients must not see it.
 pub(super) fn failure(failure: &UpstreamError) -> Response<Full<Bytes>> {
     match failure {
         UpstreamError::TimedOut => {
@@ -39,7 +39,7 @@ pub(super) fn failure(failure: &UpstreamError) -> Response<Full<Bytes>> {
     }
 }
 
-/// What the built-in upstream answers: the request, as it came.
+/// Returns the built-in upstream's response: the request as it was received.
 pub(super) fn echo(head: &Parts, client: IpAddr) -> Response<Full<Bytes>> {
     let headers = head.headers.iter().map(|(name, value)| {
         (name.as_str().to_owned(), serde_json::Value::from(String::from_utf8_lossy(value.as_bytes())))
@@ -57,7 +57,7 @@ pub(super) fn echo(head: &Parts, client: IpAddr) -> Response<Full<Bytes>> {
     response
 }
 
-/// What is answered where there is no upstream at all: it may pass.
+/// Returns the response if there is no upstream: the request is allowed.
 pub(super) fn may_pass() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,7 +1,7 @@
-//! The way of a request that the rules let go on: to the filters behind Diana's, to an upstream, and back with the answer.
+//! Forwards an allowed request: through the other filters, to an upstream, and back with the response.
 //!
-//! All of it lies in one box, and what runs while it waits only borrows it: to move a request's parts from hand to hand would
-//! cost more than what is done with them.
+//! The whole state is in one box, and the futures inside only borrow it: moving a request's parts between futures would
+//! cost more than the work on them.
 
 use super::head::{self, TrailerFilter, UpstreamRequest};
 use super::leave::Leave;
@@ -30,30 +30,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A request that the rules let go on.
+/// An allowed request.
 pub(super) struct ProxyRequest {
     connection: Arc<Connection>,
     head: Parts,
-    /// There until it goes on its way.
+    /// Present until it is sent upstream.
     body: Option<RequestBody>,
-    /// How the body gets on, once it is on its way.
+    /// The progress of the body once it is being sent.
     ending: Option<Arc<BodyProgress>>,
     client: IpAddr,
     leave: Leave,
     tracker: RequestTracker,
 }
 
-/// Where it led.
+/// The result of forwarding a request.
 enum ProxyOutcome {
-    /// The gateway itself has the answer, and why.
+    /// The gateway's own response, and the outcome to record.
     Own(Response<Full<Bytes>>, Outcome),
-    ResponseClass {
+    Answered {
         answer: Answer,
         took: Duration,
-        /// The client's side of the tunnel, if it comes to that.
+        /// The client's side of the upgrade, if it asked for one.
         asked: Option<OnUpgrade>,
     },
-    /// No answer came.
+    /// The upstream did not respond.
     Failed(UpstreamError),
 }
 
@@ -69,12 +69,13 @@ impl ProxyRequest {
         Self { connection, head, body: Some(body), ending: None, client, leave, tracker }
     }
 
-    /// Whether it goes on when its client leaves.
+    /// Returns `true` if the request continues after its client disconnects.
     pub(super) fn outlives_client(&self) -> bool {
         self.leave.outlives_client()
     }
 
-    /// Runs in a task of its own, so that it goes on when its client leaves. Its answer is then read and dropped.
+    /// Runs in its own task, so that the request continues after its client disconnects. Its response is then read and
+    /// dropped.
     pub(super) fn run_detached(self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
         let (answers, answer) = oneshot::channel();
         let running = self.run();
@@ -86,13 +87,13 @@ impl ProxyRequest {
         Box::pin(async move {
             match answer.await {
                 Ok(response) => response,
-                // The task ends without an answer only when the whole runtime does.
+                // The task ends without a response only when the whole runtime shuts down.
                 Err(_) => std::future::pending().await,
             }
         })
     }
 
-    /// Goes there, and back with an answer.
+    /// Forwards the request and returns the response.
     pub(super) fn run(mut self) -> Pin<Box<impl Future<Output = Response<ResponseBody>> + Send>> {
         Box::pin(async move {
             let end = self.go().await;
@@ -100,11 +101,11 @@ impl ProxyRequest {
         })
     }
 
-    /// Goes all the way to an answer.
+    /// Forwards the request up to the head of the response.
     async fn go(&mut self) -> ProxyOutcome {
         let Self { connection, head, body, ending, client, leave, tracker } = self;
         let (worker, client) = (&*connection.worker, *client);
-        // What a filter behind refuses has still been asked: else guessing at it would be free.
+        // A request that a later filter rejects still counts: otherwise guessing signatures would be free.
         leave.begin();
         if !worker.chain.is_empty()
             && let Err(refusal) = Box::pin(worker.chain.check(head, client)).await
@@ -116,10 +117,10 @@ impl ProxyRequest {
             (Leave::Divert(diverted), _, _) => Target::One(diverted.to()),
             (_, Some(balancer), _) | (_, None, RouteTarget::Upstreams(balancer)) => Target::Balancer(balancer),
             (_, None, RouteTarget::Echo) => {
-                return ProxyOutcome::Own(local_response::echo(head, client), Outcome::ResponseClass);
+                return ProxyOutcome::Own(local_response::echo(head, client), Outcome::Answered);
             }
             (_, None, RouteTarget::Answer) => {
-                return ProxyOutcome::Own(local_response::may_pass(), Outcome::ResponseClass);
+                return ProxyOutcome::Own(local_response::may_pass(), Outcome::Answered);
             }
         };
         let upgrade = head::upgrade(head);
@@ -134,18 +135,19 @@ impl ProxyRequest {
             Target::One(upstream) => Box::pin(worker.upstreams.send_to(upstream, request, body)).await,
         };
         match sent {
-            Ok(answer) => ProxyOutcome::ResponseClass { answer, took: SystemClock.now().since(began), asked },
+            Ok(answer) => ProxyOutcome::Answered { answer, took: SystemClock.now().since(began), asked },
             Err(failure) => ProxyOutcome::Failed(failure),
         }
     }
 
-    /// What the client gets.
+    /// Builds the client's response.
     fn end(self, end: ProxyOutcome) -> Response<ResponseBody> {
         let Self { connection, head, body, ending, mut leave, mut tracker, .. } = self;
         match end {
-            ProxyOutcome::ResponseClass { answer: Answer { mut response, from }, took, asked } => {
+            ProxyOutcome::Answered { answer: Answer { mut response, from }, took, asked } => {
                 if response.status() == StatusCode::NO_CONTENT {
-                    // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients take it for a broken answer.
+                    // RFC 9110, section 8.6. hyper removes it for HTTP/1 clients; HTTP/2 clients treat it as a
+                    // malformed response.
                     response.headers_mut().remove(CONTENT_LENGTH);
                 }
                 if let Some(ending) = &ending {
@@ -184,14 +186,14 @@ impl ProxyRequest {
     }
 }
 
-/// Where a request goes.
+/// The upstreams a request is sent to.
 enum Target<'a> {
     Balancer(&'a Balancer),
     One(&'a Upstream),
 }
 
 impl Connection {
-    /// The upstreams of the route that is for a request.
+    /// Returns the upstreams of the route that a request matches.
     fn route(&self, head: &Parts, client: IpAddr) -> Option<&Balancer> {
         if self.worker.routes.is_empty() {
             return None;
@@ -200,7 +202,7 @@ impl Connection {
         self.worker.routes.get(route)
     }
 
-    /// The request's body on its way out, and how it ends.
+    /// Returns the request's body as a stream to the upstream, and its progress.
     fn body(
         &self,
         head: &Parts,
@@ -217,7 +219,7 @@ impl Connection {
         (body, Some(ending))
     }
 
-    /// What is answered when no answer came. Often it is the client's own fault.
+    /// Returns the response if the upstream did not respond. The cause is often the client's body.
     fn failed(
         &self,
         failure: &UpstreamError,
@@ -226,7 +228,7 @@ impl Connection {
     ) -> Response<Full<Bytes>> {
         let Some(fault) = ending.and_then(BodyProgress::fault) else {
             tracker.outcome =
-                if matches!(failure, UpstreamError::Nowhere) { Outcome::ResponseClass } else { Outcome::Failed };
+                if matches!(failure, UpstreamError::Nowhere) { Outcome::Answered } else { Outcome::Failed };
             return local_response::failure(failure);
         };
         tracker.outcome = Outcome::Rejected;

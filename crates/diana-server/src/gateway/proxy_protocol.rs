@@ -1,29 +1,30 @@
-//! The PROXY protocol, versions 1 and 2: what a balancer in front says about the client, before the client's own bytes.
+//! The PROXY protocol, versions 1 and 2: a load balancer's header about the client, before the client's own bytes.
 //!
-//! It is read only where `proxy_protocol: true` says so, and then it must be there: who leaves it out is not our balancer.
+//! It is read only with `proxy_protocol: true`, and is then required: a connection without it is not from the load
+//! balancer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How long a header may be: the longest of version 1, and of version 2 with room for a balancer's own fields.
+/// The longest header accepted: covers version 1, and version 2 with extra fields (TLVs) of the load balancer.
 pub(super) const LONGEST: usize = 2_048;
 
 const V2: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 /// The longest line of version 1.
 const V1_LONGEST: usize = 107;
 
-/// What the beginning of a connection says.
+/// The result of parsing the start of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Header {
-    /// The header has not all come yet.
+    /// The header is incomplete.
     Partial,
-    /// It takes so many bytes. The client's address, if the balancer knows it; a balancer that asks for itself (a health check)
-    /// does not say.
+    /// A complete header of `length` bytes. `client` is the client's address, if the header has one; it has none if the
+    /// load balancer connects for itself (a health check).
     Whole { length: usize, client: Option<SocketAddr> },
-    /// This is no such header.
+    /// The bytes are not a valid PROXY header.
     Wrong,
 }
 
-/// Reads what has come of a header.
+/// Parses the bytes received so far.
 pub(super) fn read(bytes: &[u8]) -> Header {
     let begins = |with: &[u8]| {
         let length = bytes.len().min(with.len());
@@ -73,7 +74,7 @@ fn version_2(bytes: &[u8]) -> Header {
         return Header::Wrong;
     }
     let Some(rest) = bytes.get(16..length) else { return Header::Partial };
-    // The command LOCAL: the balancer itself asks.
+    // The command LOCAL: the load balancer connects for itself.
     if version_and_command & 0xf == 0 {
         return Header::Whole { length, client: None };
     }

@@ -1,8 +1,8 @@
-//! The body of a client's request, on its way to the upstream.
+//! The body of a client's request, as a stream to the upstream.
 //!
-//! Whoever sends a body must get on with it: all the time that is waited for it must not exceed `timeouts.body`, and a second more
-//! for each [`SLOWEST`] bytes. So a client that sends a byte now and then does not hold a connection for ever, while one on a
-//! slow line has the time it needs. `bounds.body` says how long a body may be.
+//! A client must send its body fast enough: the total time spent waiting for it must not exceed `timeouts.body`, plus
+//! one second for each [`SLOWEST`] bytes. So a client that sends single bytes can't hold a connection forever, while
+//! one on a slow network has the time it needs. `bounds.body` limits the length of a body.
 
 use super::deadlines::Deadline;
 use super::head::{Padded, TrailerFilter};
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The fewest bytes a second, once the time is used up.
+/// The minimum bytes per second, once `timeouts.body` is used up.
 const SLOWEST: u64 = 512;
 
-/// The body of a request, as it comes from its connection.
+/// The body of a request, as read from its connection.
 pub(super) enum RequestBody {
     Http1(Incoming),
     Http2(Http2RequestBody),
-    /// There is none, over HTTP/2.
+    /// No body, over HTTP/2.
     Empty,
 }
 
@@ -59,7 +59,7 @@ impl Body for RequestBody {
     }
 }
 
-/// The body of a client's request.
+/// The body of a client's request, with its timeout and length limit.
 pub(super) struct RequestBodyStream(Option<Box<Streaming>>);
 
 struct Streaming {
@@ -67,33 +67,33 @@ struct Streaming {
     trailers: TrailerFilter,
     deadline: Deadline,
     timeout: Duration,
-    /// How many bytes have come, and how many may come.
+    /// How many bytes have been received, and how many are allowed.
     come: u64,
     most: u64,
-    /// When it was last begun to wait, and how long it was waited before, in milliseconds.
+    /// When the current wait started, and the total of the earlier waits, in milliseconds.
     waits_since: Option<u64>,
     waited: u64,
-    /// The same by a clock that knows more than tenths of a second.
+    /// When the current wait started, by a clock with a finer resolution than [`Deadline`]'s 100 ms.
     pending_since: Option<Timestamp>,
     ending: Arc<BodyProgress>,
 }
 
-/// How a body gets on, and how it ended if it was not let through to its end: whoever waits for the answer sees only that the
+/// The progress of a body, and why it was aborted, if it was: the code that waits for the response only sees that the
 /// connection broke.
 #[derive(Debug, Default)]
 pub(super) struct BodyProgress {
     fault: AtomicU8,
-    /// Whether it is the client that is waited for.
+    /// Whether the gateway is waiting for the client.
     waits: AtomicBool,
-    /// How often a piece of it went on, and its end.
+    /// How many frames were forwarded, including the end.
     moved: AtomicU64,
-    /// How many bytes have come.
+    /// How many bytes have been received.
     come: AtomicU64,
-    /// How long the client was waited for, in nanoseconds.
+    /// How long the gateway has waited for the client, in nanoseconds.
     waited: AtomicU64,
 }
 
-/// Why a body was not let through.
+/// Why a body was aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyFault {
     TooLong = 1,
@@ -106,17 +106,17 @@ impl BodyProgress {
         self.fault.store(fault as u8, Ordering::Relaxed);
     }
 
-    /// How many bytes have come.
+    /// Returns the number of bytes received.
     pub(super) fn come(&self) -> u64 {
         self.come.load(Ordering::Relaxed)
     }
 
-    /// How long the client was waited for.
+    /// Returns how long the gateway has waited for the client.
     pub(super) fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 
-    /// What was wrong with it.
+    /// Returns why the body was aborted.
     pub(super) fn fault(&self) -> Option<BodyFault> {
         match self.fault.load(Ordering::Relaxed) {
             1 => Some(BodyFault::TooLong),
@@ -126,8 +126,8 @@ impl BodyProgress {
         }
     }
 
-    /// Whether the upstream can't be expected to answer: it has got a piece since it was last looked, or it is the client that is
-    /// waited for, who has a time-out of its own.
+    /// Returns `true` if the upstream can't be expected to respond yet: it got a frame since the last call, or the
+    /// gateway is waiting for the client, which has its own timeout.
     pub(super) fn is_under_way(&self, seen: &mut u64) -> bool {
         let moved = self.moved.load(Ordering::Relaxed);
         let has_moved = std::mem::replace(seen, moved) != moved;
@@ -144,7 +144,7 @@ impl RequestBodyStream {
         self.0.is_none()
     }
 
-    /// How it gets on.
+    /// Returns the progress of the body.
     pub(super) fn ending(&self) -> Option<Arc<BodyProgress>> {
         self.0.as_ref().map(|streaming| Arc::clone(&streaming.ending))
     }
@@ -208,7 +208,7 @@ impl Streaming {
 }
 
 impl Streaming {
-    /// Notes how long the client was waited for.
+    /// Adds to the time spent waiting for the client.
     fn note_wait(&mut self, is_pending: bool) {
         match (is_pending, self.pending_since) {
             (true, None) => self.pending_since = Some(SystemClock.now()),
@@ -224,7 +224,7 @@ impl Streaming {
 
 impl Drop for Streaming {
     fn drop(&mut self) {
-        // Nobody waits for the client any more.
+        // The body is no longer read.
         self.ending.waits.store(false, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! One request's way through the gateway, from its head to the last byte of its answer: what is noted about it.
+//! Tracks one request from its head to the last byte of its response, for the metrics and the access log.
 
 use super::request_body::BodyProgress;
 use super::service::Connection;
@@ -13,20 +13,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One request's way through the gateway. When it is dropped, the request is done with: it is counted, logged, and its
-/// connection is free for the next.
+/// Tracks one request. When it is dropped, the request is finished: it is counted and logged, and its connection is
+/// free for the next.
 pub(super) struct RequestTracker {
     connection: Arc<Connection>,
     began: Timestamp,
     pub(super) outcome: Outcome,
-    /// Only if there is an access log.
+    /// Present only if there is an access log.
     told: Option<Box<LogFields>>,
 }
 
-/// What is logged of a request whose client went away before it was answered; nginx's number for it.
+/// The status logged if the client disconnected before the response, as in nginx.
 const CLIENT_GONE: u16 = 499;
 
-/// What the access log tells.
+/// The fields of the access log entry.
 struct LogFields {
     client: IpAddr,
     method: Method,
@@ -51,7 +51,7 @@ impl RequestTracker {
         let told = connection.worker.log.is_some().then(|| {
             let header = |name| head.headers.get(name).cloned();
             Box::new(LogFields {
-                // Of a request that is rejected, nothing else is believed.
+                // For a rejected request, only the peer's address is trusted.
                 client: connection.conn_info.peer,
                 method: head.method.clone(),
                 uri: head.uri.clone(),
@@ -71,14 +71,14 @@ impl RequestTracker {
         Self { connection: Arc::clone(connection), began, outcome: Outcome::Gone, told }
     }
 
-    /// Who asks.
+    /// Records the client's address.
     pub(super) fn client(&mut self, client: IpAddr) {
         if let Some(told) = &mut self.told {
             told.client = client;
         }
     }
 
-    /// What the rules said, now; the wait that they ask for is over, and is no part of the time that they took.
+    /// Records the decision, now. The decision time excludes the wait that the rules required.
     pub(super) fn decided(&mut self, verdict: &diana::Verdict) {
         let wait = verdict.wait().unwrap_or_default() + verdict.stood();
         let took = SystemClock.now().since(self.began).saturating_sub(wait);
@@ -89,14 +89,14 @@ impl RequestTracker {
         }
     }
 
-    /// How its body comes.
+    /// Records the progress of the request's body.
     pub(super) fn body(&mut self, ending: Option<&Arc<BodyProgress>>) {
         if let Some(told) = &mut self.told {
             told.body = ending.cloned();
         }
     }
 
-    /// Who answered, and how long that took.
+    /// Records the upstream that responded, and how long it took.
     pub(super) fn answered_by(&mut self, upstream: &Arc<Endpoint>, took: Duration) {
         self.connection.worker.metrics.upstream(took);
         if let Some(told) = &mut self.told {
@@ -105,20 +105,20 @@ impl RequestTracker {
         }
     }
 
-    /// What is answered.
+    /// Records the response's status.
     pub(super) fn status(&mut self, status: http::StatusCode) {
         if let Some(told) = &mut self.told {
             told.status = status.as_u16();
         }
     }
 
-    /// The upstream broke off in the middle of its answer.
+    /// Records that the upstream aborted its response.
     pub(super) fn broke_off(&mut self) {
         self.connection.worker.metrics.upstream_failed();
         self.outcome = Outcome::Failed;
     }
 
-    /// The client has left before it was answered.
+    /// Records that the client disconnected before it got a response.
     pub(super) fn client_left(&mut self) {
         self.outcome = Outcome::Gone;
         if let Some(told) = &mut self.told {
@@ -126,7 +126,7 @@ impl RequestTracker {
         }
     }
 
-    /// So many bytes of the answer are ready to go out.
+    /// Adds to the number of response bytes.
     pub(super) fn sent(&mut self, bytes: usize) {
         if let Some(told) = &mut self.told {
             told.bytes_out += bytes as u64;
@@ -141,7 +141,7 @@ impl Drop for RequestTracker {
         phase.end();
         worker.metrics.request(self.outcome, took);
         let (Some(told), Some(log)) = (&self.told, &worker.log) else { return };
-        // The host that rules compare: of an absolute address, if it is one.
+        // The host that rules match: the authority of an absolute URI, if there is one.
         let host = told.uri.authority().map(|host| host.as_str().as_bytes());
         let upstream = told.upstream.as_ref().map(|endpoint| endpoint.upstream.to_string());
         log.log(&Entry {

@@ -1,4 +1,4 @@
-//! The body of an answer to a client, and what is noted when it has gone out.
+//! The body of a response to a client, and what is recorded when it has been sent.
 
 use super::request_log::RequestTracker;
 use super::upstream::{BodyError, UpstreamBody};
@@ -12,31 +12,31 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The body of an answer to a client. When it is dropped, sent or not, the [`RequestTracker`] is over.
+/// The body of a response to a client. Dropping it, sent or not, finishes the request ([`RequestTracker`]).
 pub(super) struct ResponseBody {
     body: Kind,
     tracker: RequestTracker,
-    /// Whether the rest is read if the client leaves, and for how long.
+    /// If set, the rest is read after the client disconnects, for at most this long.
     read_to_end: Option<Duration>,
 }
 
 enum Kind {
-    /// The gateway's own.
+    /// A local response.
     Own(Full<Bytes>),
-    /// The gateway's own, for a request that passed.
-    ResponseClass(PermitBody<Full<Bytes>, Store>),
+    /// A local response to an allowed request.
+    Answered(PermitBody<Full<Bytes>, Store>),
     Upstream(PermitBody<UpstreamBody, Store>),
     Rerouted(UpstreamBody),
 }
 
 impl ResponseBody {
-    /// If the client leaves, the rest is read and dropped: what the request holds is held until the upstream is done. After so
-    /// long the connection to the upstream is closed.
+    /// Reads and drops the rest if the client disconnects: the request's permits are held until the upstream is done.
+    /// After `time`, the connection to the upstream is closed.
     pub(super) fn read_to_end_within(&mut self, time: Duration) {
         self.read_to_end = Some(time);
     }
 
-    /// The client has left before it had any of it.
+    /// Records that the client disconnected before it got any of the response.
     pub(super) fn client_left(&mut self) {
         self.tracker.client_left();
     }
@@ -46,7 +46,7 @@ impl ResponseBody {
     }
 
     pub(super) fn answered(body: PermitBody<Full<Bytes>, Store>, tracker: RequestTracker) -> Self {
-        Self { body: Kind::ResponseClass(body), tracker, read_to_end: None }
+        Self { body: Kind::Answered(body), tracker, read_to_end: None }
     }
 
     pub(super) fn upstream(body: PermitBody<UpstreamBody, Store>, tracker: RequestTracker) -> Self {
@@ -68,7 +68,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let frame = match &mut self.body {
             Kind::Own(body) => Pin::new(body).poll_frame(context).map(surely),
-            Kind::ResponseClass(body) => Pin::new(body).poll_frame(context).map(surely),
+            Kind::Answered(body) => Pin::new(body).poll_frame(context).map(surely),
             Kind::Upstream(body) => Pin::new(body).poll_frame(context),
             Kind::Rerouted(body) => Pin::new(body).poll_frame(context),
         };
@@ -83,7 +83,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match &self.body {
             Kind::Own(body) => body.is_end_stream(),
-            Kind::ResponseClass(body) => body.is_end_stream(),
+            Kind::Answered(body) => body.is_end_stream(),
             Kind::Upstream(body) => body.is_end_stream(),
             Kind::Rerouted(body) => body.is_end_stream(),
         }
@@ -92,14 +92,14 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             Kind::Own(body) => body.size_hint(),
-            Kind::ResponseClass(body) => body.size_hint(),
+            Kind::Answered(body) => body.size_hint(),
             Kind::Upstream(body) => body.size_hint(),
             Kind::Rerouted(body) => body.size_hint(),
         }
     }
 }
 
-/// A frame of a body that can't fail.
+/// Converts a frame of a body that can't fail.
 fn surely(frame: Option<Result<Frame<Bytes>, Infallible>>) -> Option<Result<Frame<Bytes>, BodyError>> {
     frame.map(|frame| frame.map_err(|never| match never {}))
 }

@@ -1,12 +1,12 @@
 //! The life of a request.
 //!
-//! 1. What no client may ask is rejected ([`head::check`]). The rest gets the head that the upstream will see, so that rules go by
-//!    the same ([`head::remove_named`], [`head::name_host`]).
-//! 2. Diana's filter stands first. What it refuses touches nothing behind it.
-//! 3. The filters behind it, in their order.
-//! 4. The request goes to its upstream, or to the one that a rule diverts it to; its body flows as it comes.
-//! 5. The answer comes back with the fields that tell the client where it stands; its body flows as it comes. What the request
-//!    holds is given back when the last byte has gone out, or the client is gone.
+//! 1. Invalid requests are rejected ([`head::check`]). The others get the head that the upstream will see, so that
+//!    rules match on the same head ([`head::remove_named`], [`head::name_host`]).
+//! 2. Diana's filter runs first. A denied request reaches nothing after it.
+//! 3. The other filters run in their order.
+//! 4. The request is forwarded to its upstream, or to the one that a rule reroutes it to; its body is streamed.
+//! 5. The response gets the rate limit headers; its body is streamed. The request's permits are released when the last
+//!    byte has been sent, or the client has disconnected.
 
 use super::conn_info::ConnInfo;
 use super::conn_timeouts::ConnTimeouts;
@@ -33,16 +33,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A client's connection, whose requests are served.
+/// A client's connection, with the state that its requests share.
 pub(super) struct Connection {
     pub(super) worker: Arc<WorkerState>,
     pub(super) conn_info: ConnInfo,
     pub(super) phase: Arc<ConnTimeouts>,
-    /// It counts as open as long as anybody has it: a tunnel, too.
+    /// Counts the connection as open while any owner exists, including an upgraded connection.
     pub(super) _counted: ConnGuard,
 }
 
-/// The requests of a connection, as hyper brings them.
+/// The hyper service of a connection.
 pub(super) struct Requests(pub(super) Arc<Connection>);
 
 impl hyper::service::Service<Request<Incoming>> for Requests {
@@ -55,7 +55,7 @@ impl hyper::service::Service<Request<Incoming>> for Requests {
     }
 }
 
-/// An answer: here already, as those to refused requests mostly are, or on its way.
+/// A response: ready, as for most denied requests, or in progress.
 #[allow(clippy::large_enum_variant, reason = "the large one is what makes a refusal cheap: it takes no box")]
 pub(super) enum ResponseFuture {
     Here(Option<Response<ResponseBody>>),
@@ -85,23 +85,23 @@ impl<F: Future<Output = Response<ResponseBody>> + Send + 'static> From<Pin<Box<F
     }
 }
 
-/// What the rules let a request do; else why it is refused.
+/// Returns what the rules allow, or the denial.
 fn decided(checked: CheckResult<Store>, tracker: &mut RequestTracker) -> Result<Leave, Denial> {
     let leave = match checked {
-        CheckResult::Refuse(refused) => {
+        CheckResult::Deny(refused) => {
             tracker.decided(refused.verdict());
-            tracker.outcome = Outcome::Denial;
+            tracker.outcome = Outcome::Denied;
             return Err(refused);
         }
-        CheckResult::Divert(diverted) => Leave::Divert(diverted),
-        CheckResult::RequestPermit(pass) => Leave::RequestPermit(pass),
+        CheckResult::Reroute(diverted) => Leave::Divert(diverted),
+        CheckResult::Allow(pass) => Leave::Pass(pass),
     };
     tracker.decided(leave.verdict());
     Ok(leave)
 }
 
 impl Connection {
-    /// Answers one request, or begins to.
+    /// Serves one request.
     pub(super) fn begin(self: &Arc<Self>, request: Request<RequestBody>) -> ResponseFuture {
         let worker = &self.worker;
         let (mut head, body) = request.into_parts();
@@ -110,7 +110,7 @@ impl Connection {
             return self.without(Some(body), &head, rejected(local_response::problem(status, why), tracker)).into();
         }
         if let Err(Rejected { status, why }) = head::check_coding(&head.headers) {
-            // The connection ends with this answer: another server may find the end of such a body elsewhere.
+            // The connection is closed after this response: another server may see the end of such a body elsewhere.
             return self
                 .without(Some(body), &head, rejected(closing(local_response::problem(status, why)), tracker))
                 .into();
@@ -120,7 +120,7 @@ impl Connection {
         head::remove_named(&mut head.headers);
         head::name_host(&mut head, &worker.gateway);
         let mut checking = worker.filter.check_head(&head, Some(client));
-        // Mostly it is decided at once, and a refusal then needs no future at all. Who must wait is polled again.
+        // Most requests are decided at once, and a denial then needs no boxed future. A queued request is polled again.
         match Pin::new(&mut checking).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(checked) => match decided(checked, &mut tracker) {
                 Ok(leave) => {
@@ -145,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// An answer that did not need the request's body.
+    /// Returns a response that did not need the request's body, and drains the body.
     pub(super) fn without(
         &self,
         body: Option<RequestBody>,
@@ -161,9 +161,9 @@ impl Connection {
     }
 }
 
-/// Whether a request fits what one may ask.
+/// Rejects a request with too many headers or too long a body.
 fn fits(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
-    // Of HTTP/1 more are not even read.
+    // For HTTP/1, hyper enforces this limit while it reads the head.
     if head.headers.len() > worker.gateway.bounds.headers {
         return Err(Rejected {
             status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -178,19 +178,20 @@ fn fits(worker: &WorkerState, head: &Parts) -> Result<(), Rejected> {
     Ok(())
 }
 
-/// An answer of the gateway's own, by which the request ends.
+/// Returns a local response, which completes the request.
 pub(super) fn own(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
     tracker.status(response.status());
     response.map(|body| ResponseBody::own(body, tracker))
 }
 
-/// An answer to a request that goes no further.
+/// Returns a local response to a rejected request.
 fn rejected(response: Response<Full<Bytes>>, mut tracker: RequestTracker) -> Response<ResponseBody> {
     tracker.outcome = Outcome::Rejected;
     own(response, tracker)
 }
 
-/// After this answer nothing good can come on the connection. (Over HTTP/2, where only the stream ends, hyper leaves it out.)
+/// Closes the connection after this response, as no valid request can follow on it. (Over HTTP/2 the header is removed:
+/// only the stream ends.)
 pub(super) fn closing(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

@@ -1,9 +1,11 @@
-//! A client's socket, shared by the code that reads and writes it and by the code that watches for the client to leave.
+//! A client's socket, shared by the code that reads and writes it and by the code that detects that the client has
+//! disconnected.
 //!
-//! hyper reads a connection only when it wants more of it: not while a byte of a next request waits in its buffer, nor while nobody
-//! takes the rest of a body. A client that leaves then is not noticed, and its request keeps its place in a queue. So
-//! [`Socket::closed`] asks the system about the end of the stream, however much lies unread before it. (An end behind more than the
-//! receive buffer holds has not come yet. It comes when somebody reads, or the client's system gives up.)
+//! hyper reads a connection only when it needs more bytes: not while a byte of the next request is in its buffer, nor
+//! while the rest of a body is not consumed. It does not notice a client that disconnects then, and the request stays
+//! in its queue. So [`Socket::closed`] waits for the end of the stream, however many bytes are unread before it. (An
+//! end that is behind more bytes than fit into the receive buffer has not arrived yet. It arrives when the bytes are
+//! read, or the client's system gives up.)
 
 use socket2::SockRef;
 use std::io::{self, IoSlice};
@@ -26,12 +28,12 @@ impl Socket {
     /// Returns when the client has closed the connection, or its sending half, or has reset it.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(super) async fn closed(self) {
-        // `PRIORITY` waits for urgent data, which is not registered for, or for the end of the stream (`EPOLLRDHUP`). `READABLE`
-        // would return as long as anything is unread.
+        // `PRIORITY` waits for urgent data, which is not registered for, or for the end of the stream (`EPOLLRDHUP`).
+        // `READABLE` would return as long as anything is unread.
         let _ = self.0.ready(Interest::PRIORITY).await;
     }
 
-    /// Elsewhere the end is seen by reading alone.
+    /// On other systems, only reading detects the end.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(super) async fn closed(self) {
         std::future::pending().await
@@ -48,7 +50,8 @@ impl AsyncRead for Socket {
             let tried = stream.try_io(Interest::READABLE, || {
                 let length = stream.try_read_buf(buffer)?;
                 has_read = true;
-                // Less than there was room for: nothing is left. To say so here saves the read that would find it out.
+                // A short read: the socket is empty. `WouldBlock` clears the readiness, which saves the read that would
+                // find out.
                 if (1..room).contains(&length) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             match tried {
@@ -99,7 +102,7 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match SockRef::from(&*self.0).shutdown(Shutdown::Write) {
-            // The client has left already.
+            // The client has disconnected already.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             ended => Poll::Ready(ended),
         }

@@ -1,23 +1,23 @@
-//! Why a gateway can't start.
+//! The errors of starting a gateway.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a gateway can't start. Nothing runs then.
+/// Why a gateway can't start. Nothing is left running.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// An address can't be listened on.
+    /// The gateway can't listen on an address.
     Listen {
-        /// Which one.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// A certificate or its key can't be used.
+    /// A certificate or its key is invalid.
     Certificate(String),
-    /// The certificates that upstreams are checked by can't be used.
+    /// The CA certificates for upstreams are invalid.
     UpstreamCa(String),
     /// A thread can't be started.
     Thread(io::Error),

@@ -1,4 +1,4 @@
-//! TLS towards clients: certificates, chosen by the name that a client asks for, and read again when their files change.
+//! TLS for clients: certificates, selected by SNI and reloaded when their files change.
 
 use arc_swap::ArcSwap;
 use diana_rules::Tls;
@@ -20,11 +20,11 @@ pub(super) struct Certificates {
     section: Tls,
     config: Arc<rustls::ServerConfig>,
     shown: Arc<Shown>,
-    /// How the files looked when they were last read.
+    /// The modification times of the files when they were last read.
     looked: parking_lot::Mutex<Vec<Option<SystemTime>>>,
 }
 
-/// What is shown to clients now.
+/// The active certificates.
 #[derive(Debug)]
 struct Shown(ArcSwap<Vec<Arc<CertifiedKey>>>);
 
@@ -36,7 +36,7 @@ pub(super) struct CertificateError {
 }
 
 impl Certificates {
-    /// Reads the files.
+    /// Reads the certificate files.
     pub(super) fn read(section: &Tls) -> Result<Arc<Self>, CertificateError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let looked = look(section);
@@ -53,7 +53,7 @@ impl Certificates {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// Reads the files again if they have changed. If they are no good, what is shown stays.
+    /// Reloads the files if they have changed. If the new ones are invalid, the old ones stay active.
     pub(super) fn refresh(&self) {
         let looks = look(&self.section);
         if *self.looked.lock() == looks {
@@ -96,7 +96,7 @@ fn key(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Cert
 }
 
 impl ResolvesServerCert for Shown {
-    /// The first certificate for the name that is asked for; else the first.
+    /// Returns the first certificate that is valid for the SNI name, or else the first one.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let keys = self.0.load();
         let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
@@ -104,7 +104,7 @@ impl ResolvesServerCert for Shown {
             let certificate = key.end_entity_cert().and_then(ParsedCertificate::try_from);
             name.as_ref().is_some_and(|name| certificate.is_ok_and(|own| verify_server_name(&own, name).is_ok()))
         };
-        // With one there is nothing to choose.
+        // A single certificate needs no selection.
         let named = if keys.len() > 1 { keys.iter().find(is_for) } else { None };
         named.or_else(|| keys.first()).cloned()
     }

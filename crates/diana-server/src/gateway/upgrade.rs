@@ -1,4 +1,4 @@
-//! A connection that became something else, such as a WebSocket: bytes both ways until one side has had enough.
+//! An upgraded connection, such as a WebSocket: copies bytes in both directions until both sides are done.
 
 use super::leave::{COST, Leave};
 use super::request_log::RequestTracker;
@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, copy_bidirectional, split};
 
-/// How much is read at once of a tunnel that is slowed down.
+/// The read size of a throttled connection.
 const PIECE: usize = 8 << 10;
 
-/// Tells the client that its connection has become what it asked for, and carries bytes from then on.
+/// Responds with `101 Switching Protocols` and copies bytes from then on.
 ///
-/// The request is not over before the tunnel is: what it holds (`concurrent`) is held as long.
+/// The request is not finished before the upgraded connection ends: its permits (`concurrent`) are held until then.
 pub(super) fn open(
     connection: Arc<Connection>,
     client: OnUpgrade,
@@ -46,8 +46,8 @@ pub(super) fn open(
     Response::from_parts(head, ResponseBody::own(Full::default(), tracker))
 }
 
-/// Carries bytes both ways until both sides are done, nothing has moved for as long as a tunnel may be silent, or the gateway
-/// stops.
+/// Copies bytes in both directions until both sides are done, no bytes have moved for `timeouts.tunnel`, or the gateway
+/// shuts down.
 async fn carry(
     worker: &WorkerState,
     leave: &Leave,
@@ -67,7 +67,7 @@ async fn carry(
     }
 }
 
-/// Lets bytes be carried as long as they move, and the gateway does not stop.
+/// Runs the copy while bytes move and the gateway does not shut down.
 async fn watch(worker: &WorkerState, moved: &AtomicU64, mut carrying: Pin<&mut impl Future>) {
     let timeout = worker.gateway.timeouts.tunnel;
     let deadline = worker.deadlines.add();
@@ -87,7 +87,7 @@ async fn watch(worker: &WorkerState, moved: &AtomicU64, mut carrying: Pin<&mut i
     .await;
 }
 
-/// Pours all pieces into a stream, and then ends it.
+/// Writes all frames to a stream, and then shuts it down.
 async fn pour<R: AsyncRead + Unpin>(
     mut from: ThrottledBody<Pieces<R>>,
     mut to: impl AsyncWrite + Unpin,
@@ -101,7 +101,7 @@ async fn pour<R: AsyncRead + Unpin>(
     to.shutdown().await
 }
 
-/// A stream in pieces, as rules that slow bodies down want it.
+/// A stream as a body, so that rules can throttle it.
 struct Pieces<R> {
     stream: R,
     buffer: BytesMut,
@@ -125,7 +125,7 @@ impl<R: AsyncRead + Unpin> Body for Pieces<R> {
     }
 }
 
-/// A stream of which is noticed when bytes move.
+/// A stream that counts reads and writes.
 struct ActivityIo<'a, I> {
     stream: I,
     moved: &'a AtomicU64,

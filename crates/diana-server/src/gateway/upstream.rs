@@ -1,10 +1,10 @@
-//! Where requests go: the servers behind the gateway.
+//! The upstreams: the servers that requests are forwarded to.
 //!
-//! Each worker has its own connections to each of them, so that no worker waits for another. What is shared is only what they
-//! know about a server's health.
+//! Each worker has its own connections to each upstream, so that no worker waits for another. Workers share only the
+//! upstreams' health.
 //!
-//! An HTTP/1 connection is driven by the request that uses it, not by a task of its own: the answer wakes the very task that waits
-//! for it.
+//! An HTTP/1 connection is driven by the request that uses it, not by a separate task: the response wakes the very task
+//! that waits for it.
 
 mod balancer;
 mod body;

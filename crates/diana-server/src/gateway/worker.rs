@@ -1,4 +1,4 @@
-//! One worker: a thread with a runtime of its own, which takes connections and serves them to their end.
+//! One worker: a thread with its own runtime, which accepts connections and serves them until they end.
 
 use super::client_io::ClientIo;
 use super::conn_timeouts::ConnTimeouts;
@@ -24,23 +24,23 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// How often connections to upstreams are looked through.
+/// How often idle connections to upstreams are cleaned up.
 const TIDY: Duration = Duration::from_secs(5);
-/// How long taking connections pauses when the system can't give any: out of file descriptors, mostly.
+/// How long accepting pauses when the system can't provide connections, usually because it is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a client that is connected, and asks for nothing, is waited for when it is time to stop: a request may be on its way.
+/// How long an idle client connection stays open at shutdown: a request may already be in transit.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
-/// How many connections are still taken once it is time to stop: those that were there before.
+/// How many connections are still accepted at shutdown: those that were in the kernel's backlog.
 const LAST_TAKEN: usize = 4096;
 
-/// What all workers know of each other.
+/// The state that all workers share.
 #[derive(Debug)]
 pub(super) struct ConnLimit {
-    /// How many connections are open.
+    /// The number of open connections.
     connections: AtomicUsize,
-    /// That no connection can be taken.
+    /// Throttles the warning that no connection can be accepted.
     warnings: OncePerSecond,
 }
 
@@ -50,16 +50,16 @@ impl ConnLimit {
     }
 }
 
-/// One worker, before it runs.
+/// A worker that has not been started.
 pub(super) struct Worker {
     pub(super) worker: Arc<WorkerState>,
     pub(super) listeners: Vec<(TcpListener, Option<Arc<Certificates>>)>,
     pub(super) conn_limit: Arc<ConnLimit>,
-    /// Turns true when it is time to stop.
+    /// Becomes `true` at shutdown.
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A connection that counts as open as long as this lives. When all are gone, so is the worker.
+/// Counts a connection as open until dropped. The worker ends when all are dropped.
 pub(super) struct ConnGuard {
     worker: Arc<WorkerState>,
     conn_limit: Arc<ConnLimit>,
@@ -67,7 +67,7 @@ pub(super) struct ConnGuard {
 }
 
 impl Worker {
-    /// Serves until it is time to stop, and what was begun is done, or `timeouts.stop` is over.
+    /// Serves until shutdown, and then until all connections have ended or `timeouts.stop` has passed.
     pub(super) async fn run(self) -> std::io::Result<()> {
         let Self { worker, listeners, conn_limit, stop } = self;
         tokio::spawn(Arc::clone(&worker.deadlines).watch());
@@ -103,7 +103,7 @@ impl Worker {
     }
 }
 
-/// Takes connections from one socket.
+/// Accepts connections from one socket.
 #[derive(Clone)]
 struct Acceptor {
     worker: Arc<WorkerState>,
@@ -120,7 +120,7 @@ impl Acceptor {
         });
         let mut left = LAST_TAKEN;
         loop {
-            // Under a flood there is always one more.
+            // Under a flood, `accept` never returns `Pending`; the count bounds the loop.
             if *is_stopping.borrow() {
                 left -= 1;
                 if left == 0 {
@@ -129,7 +129,7 @@ impl Acceptor {
             }
             let accepted = poll_fn(|context| match listener.poll_accept(context) {
                 Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
-                // Those who are connected already are served before it stops.
+                // Clients that are already connected are served before the worker stops.
                 Poll::Pending => stopped.as_mut().poll(context).map(|()| None),
             })
             .await;
@@ -147,7 +147,7 @@ impl Acceptor {
                     if self.conn_limit.warnings.check() {
                         tracing::warn!("no connection can be taken: {error}");
                     }
-                    // As long as this fails there is always a connection to be taken, so this is where it ends.
+                    // While this error lasts, `accept` never returns `Pending`, so shutdown is checked here.
                     tokio::select! {
                         () = tokio::time::sleep(PAUSE) => {}
                         () = stopped.as_mut() => return,
@@ -183,13 +183,13 @@ impl Drop for ConnGuard {
     }
 }
 
-/// Whether the system can't give connections, rather than one of them being broken already.
+/// Returns `true` if this process can't accept connections, rather than one connection being broken already.
 fn is_about_us(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn serve(counted: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Option<TlsAcceptor>) {
     let worker = Arc::clone(&counted.worker);
     let gateway = &worker.gateway;
@@ -227,7 +227,7 @@ async fn serve(counted: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Opt
     let ended = match speaks {
         Protocol::Http1 => {
             let mut builder = http1::Builder::new();
-            // One flat buffer for head and body. Not `pipeline_flush`: with it an answer is buffered without any bound.
+            // One flat buffer for head and body. No `pipeline_flush`: it buffers responses without a bound.
             builder.max_headers(bounds.headers).max_buf_size(bounds.header.max(8 << 10)).writev(false);
             let connection = builder.serve_connection(TokioIo::new(io), Requests(connection)).with_upgrades();
             let stop = http1::UpgradeableConnection::graceful_shutdown;
@@ -236,7 +236,7 @@ async fn serve(counted: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Opt
         Protocol::Http2 => {
             phase.speaks_http2();
             let mut connection = Box::pin(Http2::new(io, connection));
-            // It reads all the time, and so sees the end by itself.
+            // HTTP/2 reads all the time, so it sees the end of the stream itself.
             let client_left = std::future::pending();
             let ended = drive(connection.as_mut(), &phase, Http2::graceful_shutdown, client_left).await;
             ended.map_err(|error| error.to_string())
@@ -247,8 +247,9 @@ async fn serve(counted: ConnGuard, socket: TcpStream, peer: SocketAddr, tls: Opt
     }
 }
 
-/// Drives a connection until it ends, its client leaves during a request, it is late, or it is told to stop. Then it ends after the requests under way, and if there are
-/// none, after a moment in which one may still come: it was sent before its client could know.
+/// Drives a connection until it ends, its client disconnects during a request, a timeout expires, or the worker shuts
+/// down. At shutdown it ends after the requests in flight. If there are none, it waits up to [`LAST_CALL`] for a
+/// request that the client sent before it could know.
 async fn drive<C: Future<Output = Result<(), E>>, E>(
     mut connection: Pin<&mut C>,
     phase: &ConnTimeouts,
@@ -266,7 +267,7 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
                 return Poll::Ready(Ok(()));
             }
             let is_late = phase.deadline().poll(context).is_ready();
-            // It has been polled once, so what lies in its buffers has been seen.
+            // The connection has been polled once, so all buffered bytes have been seen.
             if stopping == Stopping::No && phase.deadline().all().is_stopping() {
                 if phase.is_serving() || phase.is_http2() {
                     stopping = Stopping::Told;
@@ -278,17 +279,17 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
                 continue;
             }
             if stopping == Stopping::Told && phase.is_http2() && !phase.is_serving() {
-                // It says goodbye by a ping, which not everybody answers.
-                stopping = Stopping::OverLimit;
+                // Graceful shutdown waits for a PING ack, which not every client sends.
+                stopping = Stopping::Done;
                 phase.last_call(LAST_CALL);
             }
             match stopping {
-                // Nobody came, or somebody did, whose request was the last.
+                // No request came, or the last one did.
                 Stopping::LastCall { begun } if is_late || begun != phase.begun() => {
                     stopping = Stopping::Told;
                     stop(connection.as_mut());
                     if is_late {
-                        // Who has sent half a head may not send the rest, and is waited for no longer.
+                        // A client that has sent part of a head may never send the rest.
                         phase.last_call(LAST_CALL);
                     }
                 }
@@ -300,16 +301,16 @@ async fn drive<C: Future<Output = Result<(), E>>, E>(
     .await
 }
 
-/// How far a connection is with stopping.
+/// How far the shutdown of a connection has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopping {
     No,
-    /// It is idle, and waits a moment for a last request; so many it had before.
+    /// The connection is idle and waits for a last request; `begun` is the number of requests so far.
     LastCall {
         begun: u32,
     },
-    /// It ends as soon as it can.
+    /// The connection ends as soon as possible.
     Told,
-    /// All is answered, and only its end has not come.
-    OverLimit,
+    /// All requests are answered; only the connection's end is awaited.
+    Done,
 }

@@ -1,4 +1,5 @@
-//! What a worker needs to serve requests. Each worker has its own, so that workers share as little as can be.
+//! The state that a worker needs to serve requests. Each worker has its own, so that workers share as little as
+//! possible.
 
 use super::deadlines::Deadlines;
 use super::http2::Total;
@@ -10,33 +11,33 @@ use diana_http::{Filter, FilterChain};
 use diana_rules::Gateway;
 use std::sync::Arc;
 
-/// The store that many gateways share.
+/// The store that all gateways share.
 pub(super) type Store = RedisStore;
 
-/// What a worker needs to serve requests.
+/// The state that a worker needs to serve requests.
 pub(super) struct WorkerState {
     pub(super) gateway: Arc<Gateway>,
-    /// Who stands first.
+    /// Diana's filter, which runs first.
     pub(super) filter: Filter<Store>,
-    /// Who stands behind it.
+    /// The filters that run after it.
     pub(super) chain: Arc<FilterChain>,
     pub(super) upstreams: Upstreams,
-    /// Where requests go that no route is for.
+    /// The target of requests that match no route.
     pub(super) default: RouteTarget,
-    /// Where those go that a route is for, in the order of the file.
+    /// The targets of the routes, in the order of the file.
     pub(super) routes: Vec<Balancer>,
     pub(super) deadlines: Arc<Deadlines>,
-    /// What HTTP/2 clients hold in memory. All workers share it.
+    /// The memory that HTTP/2 clients occupy. All workers share it.
     pub(super) http2_memory: Arc<Total>,
     pub(super) metrics: Arc<Shard>,
     pub(super) log: Option<AccessLog>,
 }
 
-/// Where requests go.
+/// The target of a request.
 pub(super) enum RouteTarget {
     Upstreams(Balancer),
-    /// The built-in upstream, which tells what it was asked.
+    /// The built-in upstream, which returns the request that it received.
     Echo,
-    /// Nowhere: whoever asks wants to know whether a request may pass.
+    /// No upstream: the response only states that the request is allowed.
     Answer,
 }

@@ -1,9 +1,9 @@
 //! Envoy: the descriptors of envoyproxy/ratelimit become rules.
 //!
-//! A descriptor with a `rate_limit` is a rule with a fixed window, which both align to the clock. Along the way to it, a key
-//! with a value is a condition, and one without is a part of `by`. Of descriptors side by side envoyproxy/ratelimit takes the
-//! exact value, else the first pattern that fits, else the one without a value; all of Diana's rules that match apply, so a
-//! rule leaves out what those before it have.
+//! A descriptor with a `rate_limit` is a rule with a fixed window, which both align to the clock. On the path to it, a
+//! key with a value is a condition, and one without is a part of `by`. Among siblings envoyproxy/ratelimit takes the
+//! exact value, else the first matching pattern, else the descriptor without a value; Diana applies all rules that
+//! match, so a rule excludes the values of the siblings before it.
 
 mod descriptor;
 mod key;
@@ -16,7 +16,7 @@ use diana_rules::{Document, Format, Problem, Problems, Span};
 use key::{Key, fits, pattern};
 use std::collections::{BTreeMap, HashMap};
 
-/// Makes a rule file of the configuration of envoyproxy/ratelimit.
+/// Converts the configuration of envoyproxy/ratelimit to a rule file.
 ///
 /// ```
 /// use diana_server::import::import_envoy;
@@ -72,7 +72,7 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
     }
     importer.merge();
     let Importer { mut file, denies_all, mut notes, .. } = importer;
-    // Behind a rule that denies everything, no other can be reached.
+    // No rule after one that denies everything can be reached.
     file.rules.extend(denies_all);
     let rules = file.finish(&mut notes);
     notes.sort();
@@ -90,15 +90,15 @@ pub fn import_envoy(name: &str, text: &str) -> Result<Imported, Box<Problems>> {
     Ok(Imported { rules, notes, hints })
 }
 
-/// The way to a descriptor, as a rule has it.
+/// The path to a descriptor, as a rule.
 #[derive(Clone, Debug)]
 struct Way {
     label: String,
-    /// What it matches and whom it counts, as far as fields say it.
+    /// The match and the key, as far as fields can express them.
     rule: Rule,
-    /// The rest.
+    /// The rest, as a condition.
     when: Expression,
-    /// That a request has the keys without a value. `by` sees to it where requests are counted.
+    /// The condition that a request has the keys without a value. Where requests are counted, `by` ensures it.
     present: Expression,
 }
 
@@ -110,18 +110,18 @@ impl Default for Way {
 
 struct Importer<'a> {
     name: &'a str,
-    /// Where each line ends.
+    /// The offset of the end of each line.
     lines: Vec<usize>,
     domain: &'a str,
-    /// The names that keys have under `identity`.
+    /// The names of keys under `identity`.
     names: BTreeMap<String, String>,
-    /// The last number behind a name that several keys would have.
+    /// The last suffix of each name that several keys would have.
     numbers: BTreeMap<String, usize>,
     file: RuleFile,
     /// Rules that deny every request.
     denies_all: Vec<Rule>,
     notes: Vec<Note>,
-    /// How much was written, about.
+    /// The approximate size of the output.
     written: usize,
 }
 
@@ -154,7 +154,7 @@ impl Importer<'_> {
         }
     }
 
-    /// What a key stands for, with a name that no other key has.
+    /// Returns the meaning of a key, with a unique name.
     fn key(&mut self, descriptor: &Descriptor) -> Key {
         let written = &descriptor.key;
         let mut key = Key::of(written);
@@ -170,7 +170,7 @@ impl Importer<'_> {
         }
         let wanted = name.clone();
         while self.file.identity.contains_key(name) {
-            // The last number that was tried is kept, so that thousands of one name are quick to tell apart.
+            // Continues from the last number tried, so that thousands of equal names take linear time.
             let number = self.numbers.entry(wanted.clone()).or_insert(1);
             *number += 1;
             *name = format!("{wanted}_{number}");
@@ -182,7 +182,7 @@ impl Importer<'_> {
         key
     }
 
-    /// Adds what one descriptor asks for, and leaves out what those that go before it have.
+    /// Adds the condition of one descriptor, and excludes the siblings that take precedence.
     fn step(&mut self, key: &Key, descriptor: &Descriptor, beside: &[Descriptor], index: usize, way: &mut Way) {
         let value = &descriptor.value;
         let is_pattern = value.contains('*');
@@ -265,14 +265,14 @@ impl Importer<'_> {
         self.add(rule);
     }
 
-    /// A limit of 0 denies everything that has the keys: of a single key with a value, `deny` names that value, else every
-    /// address.
+    /// Converts a limit of 0, which denies everything that has the keys: for a single key with a value, `deny` has that
+    /// value, else every address.
     fn ban(&mut self, key: &Key, descriptor: &Descriptor, limit: &RateLimit, around: &Way, way: &Way) {
         if way.when == Expression::False {
             return self.no_address(limit);
         }
         let value = &descriptor.value;
-        // What reads as an address is compared with the client's, whatever the key is.
+        // A text that parses as an address is compared with the client's, whatever the key is.
         let is_sign = |byte: u8| byte.is_ascii_hexdigit() || b".:/".contains(&byte);
         let may_be_address = value.contains(['.', ':']) && value.bytes().all(is_sign);
         let is_named = !value.is_empty() && !value.contains('*') && (*key == Key::Address || !may_be_address);
@@ -305,7 +305,7 @@ impl Importer<'_> {
         if denies_all { self.denies_all.push(rule) } else { self.file.rules.push(rule) }
     }
 
-    /// Leaves out rules that limit what an earlier one limits already: `path` and `:path` are the same to Diana.
+    /// Removes rules that duplicate an earlier one: `path` and `:path` are the same to Diana.
     fn merge(&mut self) {
         let mut known: HashMap<Rule, String> = HashMap::new();
         let notes = &mut self.notes;
@@ -331,7 +331,7 @@ impl Importer<'_> {
         self.note(limit.span, "rate_limit", what);
     }
 
-    /// What all rules have.
+    /// Sets the common fields of all rules.
     fn describe(&mut self, rule: &mut Rule, descriptor: &Descriptor, limit: &RateLimit, way: &Way) {
         for name in &limit.replaces {
             let what = format!(
@@ -346,13 +346,13 @@ impl Importer<'_> {
         rule.source = self.source(limit.span, "rate_limit");
     }
 
-    /// Something that the rules don't do, or only nearly.
+    /// Adds a note about something that the rules don't do, or only approximately.
     fn note(&mut self, span: Span, directive: &str, what: impl Into<String>) {
         let note = self.source(span, directive).note(what);
         self.notes.push(note);
     }
 
-    /// Something that the rules can do without.
+    /// Adds a note about something that the rules don't need.
     fn info(&mut self, span: Span, directive: &str, what: impl Into<String>) {
         let note = self.source(span, directive).note(what);
         self.notes.push(Note { kind: NoteKind::Info, ..note });

@@ -1,8 +1,8 @@
 //! Conditions in Diana's expression language, as importers write them into `when`.
 //!
-//! An importer only ever needs true, false, a few questions about the request, and how they are joined. Constants vanish as
-//! they are joined, and chains stay flat, so that what is written is about what a person would write. All names of the
-//! language that importers use stand in this file.
+//! Importers only need true, false, a few tests of the request, and their combinations. Constants are folded and chains
+//! are flattened, so that the result resembles what a person would write. This file has all names of the language that
+//! importers use.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use std::fmt;
 pub(crate) enum Expression {
     True,
     False,
-    /// One question, as it is written.
+    /// One test, as text.
     Is(String),
     Not(Box<Self>),
     And(Vec<Self>),
     Or(Vec<Self>),
 }
 
-/// What a question is about.
+/// The subject of a test.
 pub(crate) const PATH: &str = "request.path";
 pub(crate) const HOST: &str = "request.host";
 pub(crate) const METHOD: &str = "request.method";
 
-/// A header, cookie or parameter of the query; `map` is `headers`, `cookies` or `query`.
+/// Returns a header, cookie or query parameter; `map` is `headers`, `cookies` or `query`.
 pub(crate) fn entry(map: &str, name: &str) -> String {
     format!("request.{map}[{}]", text(name))
 }
 
-/// A text as the language writes it.
+/// Quotes a text for the language.
 pub(crate) fn text(value: &str) -> String {
     let mut quoted = String::from('"');
     for character in value.chars() {
@@ -50,7 +50,7 @@ impl Expression {
         Self::Is(format!("{what} == {}", text(value)))
     }
 
-    /// Whether it is one of several.
+    /// Tests whether it is one of several values.
     pub(crate) fn one_of(what: &str, values: &[String]) -> Self {
         match values {
             [] => Self::False,
@@ -70,7 +70,7 @@ impl Expression {
         Self::Is(format!("{what}.endsWith({})", text(value)))
     }
 
-    /// Whether a regular expression is found in it.
+    /// Tests whether a regular expression matches in it.
     pub(crate) fn matches(what: &str, pattern: &str) -> Self {
         Self::Is(format!("{what}.matches({})", text(pattern)))
     }
@@ -141,7 +141,7 @@ impl Expression {
         matches!(self, Self::Is(question) if question.ends_with(')') && !question.contains(" == ") && !question.contains(" in ["))
     }
 
-    /// As a rule has it: nothing where there is nothing to ask.
+    /// Returns the text for a rule; `None` if it is always true.
     pub(crate) fn written(&self) -> Option<String> {
         (*self != Self::True).then(|| self.to_string())
     }
@@ -153,7 +153,7 @@ impl fmt::Display for Expression {
             Self::True => f.write_str("true"),
             Self::False => f.write_str("false"),
             Self::Is(question) => f.write_str(question),
-            // A call needs no brackets.
+            // A call needs no parentheses.
             Self::Not(inner) if inner.is_call() => write!(f, "!{inner}"),
             Self::Not(inner) => write!(f, "!({inner})"),
             Self::And(parts) => joined(parts, " && ", f),
@@ -162,7 +162,7 @@ impl fmt::Display for Expression {
     }
 }
 
-/// Parts with their own joins in brackets.
+/// Joins the parts; parts with joins of their own are in parentheses.
 fn joined(parts: &[Expression], join: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
@@ -176,8 +176,8 @@ fn joined(parts: &[Expression], join: &str, f: &mut fmt::Formatter<'_>) -> fmt::
     Ok(())
 }
 
-/// What keeps a regular expression from being used, if anything does: nginx's are Perl's, with look-around and references
-/// back, and those of expressions are not.
+/// Returns why a regular expression can't be used, if so: nginx's are Perl's, with look-around and backreferences,
+/// which expressions don't support.
 pub(crate) fn unusable(pattern: &str) -> Option<String> {
     let error = regex_syntax::Parser::new().parse(pattern).err()?;
     Some(match error {

@@ -1,7 +1,8 @@
 //! nginx: `limit_req`, `limit_conn` and `limit_rate` become rules.
 //!
-//! A zone is a rule's limit with its `by`; where it is used is the rule's `match`. Each use of a zone with the same
-//! parameters is the same rule, since nginx counts them together. [`region`] tells how locations become paths.
+//! A zone is a rule's limit with its `by`; the places that use it are the rule's `match`. All uses of a zone with the
+//! same parameters are one rule, since nginx counts them together. [`location_set`] describes how locations become
+//! paths.
 
 mod convert;
 mod dump;
@@ -28,8 +29,9 @@ use notes::Notes;
 const NO_LIMITS: &str = "has no limit_req, limit_conn or limit_rate, so there are no rules; if they are in other files, import the main file or what `nginx -T` prints";
 const NONE_CARRIED_OVER: &str = "none of the limits could be carried over, so there are no rules; the notes say why";
 
-/// Makes a rule file of an nginx configuration. `include` finds what an `include` names, as `nginx` would: relative to the
-/// folder of the main file, in the order of their names. What `nginx -T` prints has all files in it, and is taken apart.
+/// Converts an nginx configuration to a rule file. `include` returns the files that an `include` names, as `nginx`
+/// finds them: relative to the folder of the main file, sorted by name. The output of `nginx -T` contains all files,
+/// and is split.
 ///
 /// ```
 /// use diana_server::import::import_nginx;

@@ -1,4 +1,4 @@
-//! A rule file as importers put it together, before it becomes text.
+//! A rule file as importers build it, before it is written as text.
 
 use super::yaml::{comment, list, scalar};
 use super::{LARGEST, Note, NoteKind};
@@ -9,16 +9,16 @@ use std::net::IpAddr;
 
 /// The longest name of a rule.
 const LONGEST_NAME: usize = 64;
-/// The most segments of a path in a rule's field, with some room for `*/**` behind it.
+/// The maximum number of segments of a path in a rule's field, with some room for `*/**` after it.
 const MOST_SEGMENTS: usize = 60;
 
-/// Whether a rule may ask for this method in its field. Others are asked for in an expression, which takes any text.
+/// Returns whether a rule's field accepts this method. Other methods go into an expression, which accepts any text.
 pub(crate) fn is_usual_method(method: &str) -> bool {
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"].contains(&method)
 }
 
-/// Whether a path means itself in a rule's field, also with a star behind it, and can be there: what has `..` never comes, and
-/// `:id` or what looks like a regular expression would be taken for a mistake.
+/// Returns whether a path in a rule's field matches itself literally, also with a star after it, and can occur: `..`
+/// never does, and `:id` or something like a regular expression would be reported as a mistake.
 pub(crate) fn is_plain_path(path: &str) -> bool {
     let has_signs = path.contains(['*', '?', '[', ']', '{', '}', '\\', '!', '#', ' ', '(', ')', '|', '^', '$', '+']);
     let segments = || path.split('/');
@@ -28,7 +28,7 @@ pub(crate) fn is_plain_path(path: &str) -> bool {
         && segments().count() <= MOST_SEGMENTS
 }
 
-/// Whether a host means itself in a rule's field.
+/// Returns whether a host in a rule's field matches itself literally.
 pub(crate) fn is_plain_host(host: &str) -> bool {
     let is_label = |label: &str| {
         let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -37,39 +37,39 @@ pub(crate) fn is_plain_host(host: &str) -> bool {
     host.split('.').all(is_label)
 }
 
-/// Whether a text is an address or a network, which alone the fields for them take.
+/// Returns whether a text is an address or a network, as the fields for them require.
 pub(crate) fn is_network(text: &str) -> bool {
     let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
     let longest = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
-    // `+8` and `08` are numbers, but no lengths.
+    // `+8` and `08` parse as numbers, but are not valid lengths.
     let number = |length: &str| length.parse::<u8>().ok().filter(|number| number.to_string() == length);
     let fits = |longest: u8| length.is_none_or(|length| number(length).is_some_and(|length| length <= longest));
     address.parse().map(longest).is_ok_and(fits)
 }
 
-/// Everything that an importer found.
+/// The result of an importer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleFile {
-    /// What to say at the top.
+    /// The comment at the top.
     pub(crate) header: Vec<String>,
-    /// What `gateway` could say, for people to take over: fields and values as YAML.
+    /// A suggestion for `gateway`, written as a comment: fields and values as YAML.
     pub(crate) suggested: Vec<String>,
-    /// Whose forwarded addresses are believed.
+    /// The proxies whose forwarded addresses are trusted.
     pub(crate) trusted_proxies: Vec<String>,
-    /// Where names of keys come from: name, source, and what to say about it.
+    /// The sources of named keys: name, source, and a comment.
     pub(crate) identity: BTreeMap<String, (String, String)>,
-    /// What a refusal answers, where it is not 503.
+    /// The status of a denial, if it is not 503.
     pub(crate) status: Option<u16>,
     pub(crate) rules: Vec<Rule>,
 }
 
-/// One rule. What is empty is not written.
+/// One rule. Empty fields are not written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Rule {
     pub(crate) name: String,
-    /// Where it comes from, line by line.
+    /// Its origins, one per line.
     pub(crate) origins: Vec<String>,
-    /// Whom it counts; nobody in particular is everyone together.
+    /// The key; empty means that all requests are counted together.
     pub(crate) by: Vec<String>,
     pub(crate) hosts: Vec<String>,
     pub(crate) paths: Vec<String>,
@@ -81,11 +81,11 @@ pub(crate) struct Rule {
     pub(crate) deny: Vec<String>,
     pub(crate) shadow: bool,
     pub(crate) status: Option<u16>,
-    /// Where notes about the whole rule point.
+    /// The source for notes about the whole rule.
     pub(crate) source: Source,
 }
 
-/// A directive or field of the foreign file.
+/// A directive or field of the original configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Source {
     pub(crate) file: String,
@@ -93,10 +93,10 @@ pub(crate) struct Source {
     pub(crate) directive: String,
 }
 
-/// What a rule limits.
+/// The limit of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Limit {
-    /// Nothing: it only refuses those of `deny`.
+    /// No limit: the rule only denies the keys in `deny`.
     #[default]
     None,
     Leaky {
@@ -112,20 +112,20 @@ pub(crate) enum Limit {
     },
 }
 
-/// When a leaky bucket makes requests wait.
+/// Which requests a leaky bucket delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Delay {
-    /// Each beyond the rate.
+    /// Each request over the rate.
     #[default]
     Each,
-    /// Only those beyond so many.
+    /// Only requests over this number.
     Beyond(u64),
     /// None.
     Never,
 }
 
 impl RuleFile {
-    /// As text that passes `diana check`: rules that would not are left out, and told in `notes`.
+    /// Writes the file as text that passes `diana check`: rules that would not are omitted, and reported in `notes`.
     pub(crate) fn finish(mut self, notes: &mut Vec<Note>) -> String {
         self.name_rules();
         loop {
@@ -144,7 +144,7 @@ impl RuleFile {
         }
     }
 
-    /// As text, and where in it each rule begins.
+    /// Returns the text, and the offset at which each rule begins.
     fn write(&self) -> (String, Vec<usize>) {
         let mut text = String::new();
         for line in &self.header {
@@ -174,7 +174,7 @@ impl RuleFile {
         (text, starts)
     }
 
-    /// `gateway` as far as it is known; the rest as a comment.
+    /// Writes the known part of `gateway`; the rest as a comment.
     fn write_gateway(&self, text: &mut String) {
         if self.trusted_proxies.is_empty() {
             if !self.suggested.is_empty() {
@@ -190,7 +190,7 @@ impl RuleFile {
         list(text, "  ", "trusted_proxies", &self.trusted_proxies);
     }
 
-    /// Gives each rule a name that no other has, of characters that names may have.
+    /// Gives each rule a unique name of valid characters.
     fn name_rules(&mut self) {
         let mut taken = BTreeSet::new();
         let mut last: BTreeMap<String, usize> = BTreeMap::new();
@@ -198,7 +198,7 @@ impl RuleFile {
             let wanted = name(&rule.name);
             let mut unique = wanted.clone();
             while !taken.insert(unique.clone()) {
-                // The last number that was tried is kept, so that thousands of one name are quick to tell apart.
+                // Continues from the last number tried, so that thousands of equal names take linear time.
                 let number = last.entry(wanted.clone()).or_insert(1);
                 *number += 1;
                 let suffix = format!("-{number}");
@@ -209,12 +209,12 @@ impl RuleFile {
     }
 }
 
-/// The rules that `diana check` would reject, by their number, each with the reason. A rule is what stands between two
-/// `starts`.
+/// Returns the rules that `diana check` would reject, by their number, each with the reason. A rule is the text between
+/// two `starts`.
 fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
     let after = |at: usize| starts.partition_point(|start| *start <= at);
     if text.len() > LARGEST {
-        // A rule that ends behind the last byte that is read.
+        // The first rule that ends after the last byte that is read.
         let first = after(LARGEST).saturating_sub(1);
         return (first..starts.len())
             .map(|index| (index, format!("the rules have more than {LARGEST} bytes")))
@@ -227,12 +227,12 @@ fn rejected(text: &str, starts: &[usize]) -> BTreeMap<usize, String> {
         let index = after(problem.span().start).checked_sub(1)?;
         Some((index, format!("a rule can't say it: {}", problem.what())))
     });
-    // Of several problems of one rule, the first is told.
+    // Of several problems of one rule, the first is reported.
     found.collect::<Vec<_>>().into_iter().rev().collect()
 }
 
 impl Source {
-    /// A note about something that the rules don't do.
+    /// Creates a note about something that the rules don't do.
     pub(crate) fn note(&self, what: impl Into<String>) -> Note {
         let Self { file, line, directive } = self.clone();
         Note { file, line, directive, what: what.into(), kind: NoteKind::Difference }
@@ -240,8 +240,8 @@ impl Source {
 }
 
 impl Rule {
-    /// What it limits and how, without its name, its status and where it comes from. Of rules with equal content, all but the
-    /// first could never deny anything.
+    /// Returns the limit and its conditions, without the name, the status and the origins. Of rules with equal content,
+    /// all but the first could never deny anything.
     pub(crate) fn content(&self) -> Self {
         let (name, origins) = (String::new(), Vec::new());
         Self { name, origins, status: None, source: Source::default(), ..self.clone() }
@@ -319,7 +319,7 @@ fn line(text: &mut String, within: &str, field: &str, value: &str) {
     let _ = writeln!(text, "{within}{field}: {value}");
 }
 
-/// A readable name: letters, digits, `.`, `_` and `-` stay, and what lies between becomes one `-`.
+/// Returns a readable name: keeps letters, digits, `.`, `_` and `-`, and replaces everything between by one `-`.
 pub(crate) fn name(wanted: &str) -> String {
     let mut name = String::new();
     for character in wanted.chars() {

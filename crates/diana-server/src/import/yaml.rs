@@ -1,19 +1,19 @@
-//! Writing YAML that people read on: plain words where they are safe, quotes where they are not.
+//! Writes YAML for people: plain scalars where they are safe, quotes where they are not.
 
 use std::fmt::Write;
 
-/// The widest list that stays on its line.
+/// The widest list that is written on one line.
 const WIDEST: usize = 100;
 
-/// Words that would not be texts, or that some readers take for something else.
+/// Words that would not be strings, or that some parsers read as something else.
 const WORDS: [&str; 11] = ["true", "false", "null", "~", "yes", "no", "on", "off", "y", "n", ".nan"];
 
-/// A text, quoted where it must be. `${` would name a variable, so it is written `$${`.
+/// Formats a text, quoted if necessary. `${` would start a variable, so it is written `$${`.
 pub(crate) fn scalar(value: &str) -> String {
     let value = value.replace("${", "$${");
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '(' | ')' | '*' | '$');
     let begins_well = value.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_'));
-    // Neither a network nor an address could be a number.
+    // Neither a network nor an address can be a number.
     let is_network = value.contains('/') || value.matches('.').count() == 3;
     let like_a_number = value.starts_with(|c: char| c.is_ascii_digit()) && !is_network;
     let is_a_word = WORDS.iter().any(|word| word.eq_ignore_ascii_case(&value));
@@ -26,7 +26,7 @@ pub(crate) fn scalar(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
 
-/// In double quotes, where only they can say it.
+/// Formats a text in double quotes, if nothing else can express it.
 fn escaped(value: &str) -> String {
     let mut quoted = String::from('"');
     for character in value.chars() {
@@ -45,7 +45,7 @@ fn escaped(value: &str) -> String {
     quoted
 }
 
-/// A field with several values: on one line if they fit.
+/// Writes a field with several values: on one line if they fit.
 pub(crate) fn list(text: &mut String, within: &str, field: &str, values: &[String]) {
     let values = values.iter().map(|value| scalar(value)).collect::<Vec<_>>();
     let in_a_line = values.join(", ");
@@ -59,7 +59,7 @@ pub(crate) fn list(text: &mut String, within: &str, field: &str, values: &[Strin
     }
 }
 
-/// A line that is there for people.
+/// Writes a comment.
 pub(crate) fn comment(text: &mut String, within: &str, line: &str) {
     let line = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let _ = writeln!(text, "{}", format!("{within}# {}", line.trim_end()).trim_end());

@@ -1,14 +1,14 @@
-//! How long things took, in a few buckets.
+//! Durations, in a few buckets.
 //!
-//! A bucket counts what is beyond the bound before it and not beyond its own. Sums are made when somebody asks: Prometheus
-//! wants each bucket to hold those before it too.
+//! A bucket counts durations above the previous bound up to its own. The cumulative counts that Prometheus expects are
+//! computed when they are read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets, in nanoseconds; one more bucket holds what is beyond them.
+/// The upper bounds of the buckets, in nanoseconds; one more bucket has everything above them.
 ///
-/// From a refusal (tens of microseconds) to a slow upstream (tens of seconds), two or three to a power of ten.
+/// From a denial (tens of microseconds) to a slow upstream (tens of seconds), two or three per power of ten.
 pub const BOUNDS: [u64; 18] = [
     10_000,
     25_000,
@@ -32,7 +32,7 @@ pub const BOUNDS: [u64; 18] = [
 
 const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// How long things took, written by one thread and read by any.
+/// A histogram of durations, written by one thread and read by any.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -40,7 +40,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts something that took so long.
+    /// Counts a duration.
     #[inline]
     pub fn add(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
@@ -50,7 +50,7 @@ impl Histogram {
     }
 }
 
-/// What histograms counted, summed.
+/// The sum of several histograms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Buckets {
     counts: [u64; BUCKETS],
@@ -58,7 +58,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Adds what one histogram counted.
+    /// Adds the counts of one histogram.
     pub fn add(&mut self, histogram: &Histogram) {
         for (sum, bucket) in self.counts.iter_mut().zip(&histogram.buckets) {
             *sum += bucket.load(Ordering::Relaxed);
@@ -66,18 +66,18 @@ impl Buckets {
         self.nanos += u128::from(histogram.nanos.load(Ordering::Relaxed));
     }
 
-    /// How many there were.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long all took together, in seconds.
+    /// Returns the sum of all durations, in seconds.
     #[allow(clippy::cast_precision_loss, reason = "what is shown is a float anyway")]
     pub fn seconds(&self) -> f64 {
         self.nanos as f64 / 1e9
     }
 
-    /// Each bound in seconds, and how many are not beyond it; the last has no bound.
+    /// Returns each bound in seconds with the number of durations up to it; the last has no bound.
     #[allow(clippy::cast_precision_loss, reason = "bounds are far below 2^53")]
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<f64>, u64)> {
         let bounds = BOUNDS.iter().map(|bound| Some(*bound as f64 / 1e9)).chain([None]);

@@ -1,47 +1,47 @@
-//! What became of a request.
+//! The outcome of a request.
 
 use std::fmt;
 
-/// What became of a request, as metrics and the access log tell it.
+/// The outcome of a request, as metrics and the access log report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The upstream answered it.
+    /// The upstream responded.
     Forwarded,
-    /// A rule refused it.
-    Denial,
-    /// A rule sent it to another upstream, which answered it.
+    /// A rule denied it.
+    Denied,
+    /// A rule sent it to another upstream, which responded.
     Rerouted,
-    /// No upstream answered it: bad gateway, or too late.
+    /// No upstream responded: bad gateway, or gateway timeout.
     Failed,
-    /// It was no good request, or too large, or not signed.
+    /// It was malformed, too large, or not signed.
     Rejected,
-    /// The gateway answered it itself.
-    ResponseClass,
-    /// The client went away before it was answered.
+    /// The gateway responded itself.
+    Answered,
+    /// The client disconnected before the response.
     Gone,
 }
 
 impl Outcome {
-    /// How many there are.
+    /// The number of outcomes.
     pub const COUNT: usize = 7;
-    /// All of them, in the order of [`index`](Self::index).
+    /// All outcomes, in the order of [`index`](Self::index).
     pub const ALL: [Self; Self::COUNT] =
-        [Self::Forwarded, Self::Denial, Self::Rerouted, Self::Failed, Self::Rejected, Self::ResponseClass, Self::Gone];
+        [Self::Forwarded, Self::Denied, Self::Rerouted, Self::Failed, Self::Rejected, Self::Answered, Self::Gone];
 
-    /// Its word.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Forwarded => "forwarded",
-            Self::Denial => "refused",
+            Self::Denied => "refused",
             Self::Rerouted => "diverted",
             Self::Failed => "failed",
             Self::Rejected => "rejected",
-            Self::ResponseClass => "answered",
+            Self::Answered => "answered",
             Self::Gone => "gone",
         }
     }
 
-    /// Its place among [`ALL`](Self::ALL).
+    /// Returns its index in [`ALL`](Self::ALL).
     pub const fn index(self) -> usize {
         self as usize
     }

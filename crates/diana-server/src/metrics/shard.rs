@@ -4,13 +4,13 @@ use super::{Histogram, Outcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The counts of one worker. Any thread may write them; they are quick while one does.
+/// The counts of one worker. Any thread may write them; they are fast while only one does.
 ///
-/// Aligned to two cache lines, since processors fetch them in pairs: no two workers write the same one.
+/// Aligned to two cache lines, since processors prefetch them in pairs: no two workers write the same one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Shard {
-    /// Whole requests, by what became of them: how many there were follows.
+    /// Durations of whole requests, by outcome; their number follows from it.
     pub(super) requests: [Histogram; Outcome::COUNT],
     pub(super) decisions: Histogram,
     pub(super) upstream: Histogram,
@@ -23,55 +23,55 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A connection was accepted.
+    /// Counts an accepted connection.
     #[inline]
     pub fn connection_opened(&self) {
         add(&self.accepted, 1);
     }
 
-    /// A connection that was accepted is closed.
+    /// Counts an accepted connection that is closed.
     #[inline]
     pub fn connection_closed(&self) {
         add(&self.closed, 1);
     }
 
-    /// A connection was turned away: there are too many, or it began with no good header.
+    /// Counts a rejected connection: too many are open, or its handshake failed.
     #[inline]
     pub fn connection_refused(&self) {
         add(&self.turned_away, 1);
     }
 
-    /// A request is done, so long after its head was there.
+    /// Counts a finished request, with the time since its head was read.
     #[inline]
     pub fn request(&self, outcome: Outcome, took: Duration) {
         self.requests[outcome.index()].add(took);
     }
 
-    /// The rules were asked, which took so long; what they made the request wait is not in it.
+    /// Counts a decision of the rules, with its duration; delays imposed by the rules are not included.
     #[inline]
     pub fn decision(&self, took: Duration) {
         self.decisions.add(took);
     }
 
-    /// An upstream answered, so long after it was asked: until the head of its answer.
+    /// Counts a response of an upstream, with the time from the request to the head of the response.
     #[inline]
     pub fn upstream(&self, took: Duration) {
         self.upstream.add(took);
     }
 
-    /// An upstream could not be reached, gave no good answer in time, or broke off.
+    /// Counts an upstream failure: unreachable, no valid response in time, or a response that was cut off.
     #[inline]
     pub fn upstream_failed(&self) {
         add(&self.upstream_failures, 1);
     }
 
-    /// So many bytes came from clients.
+    /// Counts bytes received from clients.
     #[inline]
     pub fn bytes_in(&self, bytes: u64) {
         add(&self.bytes_in, bytes);
     }
 
-    /// So many bytes went to clients.
+    /// Counts bytes sent to clients.
     #[inline]
     pub fn bytes_out(&self, bytes: u64) {
         add(&self.bytes_out, bytes);

@@ -1,19 +1,19 @@
 //! Prometheus' text format, version 0.0.4, which every scraper reads.
 //!
-//! A family is begun once and its samples follow it. Names are ours and need no escape; the values of labels may come from
-//! anybody, and are escaped.
+//! A family is begun once and its samples follow it. Metric names are constants and need no escape; label values may
+//! contain anything, and are escaped.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
 
-/// What a family of samples is.
+/// The type of a family of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number that only grows.
+    /// A number that only increases.
     Counter,
-    /// A number that goes up and down.
+    /// A number that increases and decreases.
     Gauge,
-    /// How many are not beyond each of some bounds.
+    /// Counts of values up to each bound.
     Histogram,
 }
 
@@ -37,7 +37,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// The content type of what is written.
+    /// The content type of the page.
     pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
     /// Begins a family.
@@ -61,7 +61,7 @@ impl Text {
         self.push(format_args!("{end} {value}\n"));
     }
 
-    /// A family with one sample.
+    /// Writes a family with one sample.
     pub fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, &[], value);
@@ -71,7 +71,7 @@ impl Text {
     pub fn buckets(&mut self, name: &str, labels: &[(&str, &str)], buckets: &super::Buckets) {
         let with_name = |end: &str| format!("{name}{end}");
         let name_of_bucket = with_name("_bucket");
-        // The last is all of them: counted anew it might differ, and then the two samples would.
+        // The last bucket is the total. Reading it again could give another number, and the two samples would differ.
         let mut all = 0;
         for (bound, count) in buckets.cumulative() {
             let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
@@ -84,7 +84,7 @@ impl Text {
     }
 
     fn push(&mut self, text: fmt::Arguments<'_>) {
-        // A string takes whatever is written.
+        // Writing to a string never fails.
         let _ = self.text.write_fmt(text);
     }
 }
@@ -95,7 +95,7 @@ impl Display for Text {
     }
 }
 
-/// The value of a label between its quotes.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(['\\', '"', '\n']) {
         return Cow::Borrowed(text);

@@ -1,29 +1,29 @@
-//! What all workers have counted.
+//! The sums over all workers.
 
 use super::{Buckets, Outcome, Shard};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all workers have counted, at about one moment.
+/// The sums over all workers, at about one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Whole requests by what became of them, in the order of [`Outcome::ALL`].
+    /// Durations of whole requests by outcome, in the order of [`Outcome::ALL`].
     pub request_seconds: [Buckets; Outcome::COUNT],
-    /// How long the rules took.
+    /// Durations of the decisions of the rules.
     pub decision_seconds: Buckets,
-    /// How long upstreams took to answer.
+    /// Response times of the upstreams.
     pub upstream_seconds: Buckets,
-    /// How often an upstream failed.
+    /// The number of upstream failures.
     pub upstream_failures: u64,
-    /// Bytes that came from clients.
+    /// Bytes received from clients.
     pub bytes_in: u64,
-    /// Bytes that went to clients.
+    /// Bytes sent to clients.
     pub bytes_out: u64,
-    /// Connections that were accepted.
+    /// Connections accepted.
     pub connections_accepted: u64,
-    /// Connections that were turned away.
+    /// Connections rejected.
     pub connections_refused: u64,
-    /// Connections that are open.
+    /// Connections open.
     pub connections: u64,
 }
 
@@ -38,7 +38,7 @@ impl Totals {
         self.upstream_failures += read(&shard.upstream_failures);
         self.bytes_in += read(&shard.bytes_in);
         self.bytes_out += read(&shard.bytes_out);
-        // Closed first: one that is closed in between must not be closed before it was accepted.
+        // Reads `closed` first: otherwise a connection closed in between would be subtracted without having been added.
         let closed = read(&shard.closed);
         let accepted = read(&shard.accepted);
         self.connections_accepted += accepted;
@@ -46,7 +46,7 @@ impl Totals {
         self.connections_refused += read(&shard.turned_away);
     }
 
-    /// How many requests had this outcome.
+    /// Returns the number of requests with this outcome.
     pub fn requests(&self, outcome: Outcome) -> u64 {
         self.request_seconds[outcome.index()].count()
     }

@@ -4,13 +4,13 @@ use std::fmt;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// All of Diana's crates begin like this.
+/// The prefix of all of Diana's crates.
 const DIANA: &str = "diana";
 
 /// Which events are logged.
 ///
-/// `debug` alone is the level of Diana's own events. Libraries are silent unless they are named, as in `info,h2=debug`: at
-/// `debug` they log single frames, with what clients send in them.
+/// `debug` alone is the level of Diana's own events. Libraries are silent unless they are named, as in `info,h2=debug`:
+/// at `debug` they log single frames, with data of clients.
 ///
 /// ```
 /// use diana_server::program_log::LogFilter;
@@ -22,12 +22,12 @@ const DIANA: &str = "diana";
 #[derive(Debug)]
 pub struct LogFilter(EnvFilter);
 
-/// A text that is no log filter.
+/// An invalid log filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidLogFilter(String);
 
 impl LogFilter {
-    /// Reads levels and `target=level` pairs, separated by commas. An empty text is the default, `info`.
+    /// Parses levels and `target=level` pairs, separated by commas. An empty text is the default, `info`.
     pub fn parse(text: &str) -> Result<Self, InvalidLogFilter> {
         let mut directives = format!("off,{DIANA}=info");
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -38,7 +38,7 @@ impl LogFilter {
                     part.chars().filter(|character| !character.is_control()).take(100).collect(),
                 ));
             }
-            // Of two for the same target the later one counts.
+            // Of two directives for the same target the later one wins.
             directives.push_str(&format!(",{target}={}", level.to_ascii_lowercase()));
         }
         EnvFilter::try_new(&directives).map(Self).map_err(|_| InvalidLogFilter(text.chars().take(100).collect()))
@@ -49,7 +49,7 @@ impl LogFilter {
     }
 }
 
-/// Whether it is a level by its name. (The parser of `tracing` takes numbers and nothing, too.)
+/// Returns whether it is the name of a level. (The parser of `tracing` also accepts numbers and an empty text.)
 fn is_level(text: &str) -> bool {
     !text.is_empty() && text.parse::<LevelFilter>().is_ok() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }

@@ -1,4 +1,4 @@
-//! A limit on warnings that repeat: a client must not be able to fill a log, however it does it.
+//! A limit on repeated warnings: a client must not be able to fill a log.
 
 use diana::core::{InvalidQuota, Limiter, Quota};
 use parking_lot::Mutex;
@@ -10,10 +10,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-/// How many times in a row one warning or error is logged. Then it is logged once a second.
+/// How many times in a row one warning or error is logged. After that it is logged once a second.
 pub const BURST: u64 = 10;
 
-/// What each call site has logged. There are as many as there are log calls in the program.
+/// The state of each call site. Their number is that of the log calls in the program.
 #[derive(Debug)]
 pub(super) struct Repeats {
     quota: Quota,
@@ -27,7 +27,7 @@ struct CallSite {
     metadata: &'static Metadata<'static>,
 }
 
-/// How many lines of one call site were left out.
+/// The number of suppressed lines of one call site.
 pub(super) struct LeftOut {
     pub(super) lines: u64,
     pub(super) metadata: &'static Metadata<'static>,
@@ -39,9 +39,9 @@ impl Repeats {
         Ok(Self { quota, callsites: Mutex::default() })
     }
 
-    /// Whether an event of this call site may be logged now.
+    /// Returns whether an event of this call site may be logged now.
     fn check(&self, metadata: &'static Metadata<'static>) -> bool {
-        // Levels are in descending order: errors are the least.
+        // Levels are in descending order: `ERROR` is the least.
         if *metadata.level() > Level::WARN {
             return true;
         }
@@ -56,7 +56,7 @@ impl Repeats {
         may_log
     }
 
-    /// What was left out since the last time.
+    /// Returns the lines suppressed since the last call.
     pub(super) fn left_out(&self) -> Vec<LeftOut> {
         let callsites = self.callsites.lock().values().cloned().collect::<Vec<_>>();
         let left_out = callsites.into_iter().map(|callsite| LeftOut {
@@ -71,7 +71,7 @@ impl Repeats {
     }
 }
 
-/// Leaves out what repeats too often.
+/// Suppresses events that repeat too often.
 pub(super) struct RepeatsLayer(Arc<Repeats>);
 
 impl<S: Subscriber> Layer<S> for RepeatsLayer {
@@ -80,7 +80,7 @@ impl<S: Subscriber> Layer<S> for RepeatsLayer {
     }
 }
 
-/// For a warning that is to be logged once a second at most.
+/// A limit for a warning that is logged at most once a second.
 #[derive(Debug)]
 pub(crate) struct OncePerSecond(Option<Limiter>);
 
@@ -89,7 +89,7 @@ impl OncePerSecond {
         Self(Quota::per_second(1).ok().map(Limiter::new))
     }
 
-    /// Whether it may be logged now.
+    /// Returns whether it may be logged now.
     pub(crate) fn check(&self) -> bool {
         self.0.as_ref().is_some_and(|limiter| limiter.check().is_granted())
     }

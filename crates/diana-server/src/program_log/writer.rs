@@ -8,14 +8,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most bytes of lines that wait to be written.
+/// The maximum number of bytes that wait to be written.
 const MOST: usize = 1 << 20;
-/// How much memory an empty buffer keeps.
+/// The memory that an empty buffer keeps, in bytes.
 const KEPT: usize = 16 << 10;
-/// How often lines that were left out are reported, at most.
+/// The minimum time between two reports of suppressed lines.
 const REPORT: Duration = Duration::from_secs(10);
 
-/// What the handles and the thread share.
+/// The state shared by the handles and the thread.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -27,15 +27,15 @@ pub(super) struct Shared {
 struct State {
     bytes: Vec<u8>,
     lines: u64,
-    /// Lines that were dropped since that was last reported.
+    /// Lines dropped since the last report.
     dropped: u64,
     /// Whether the thread is writing lines that it has taken out.
     is_writing: bool,
-    /// Whether the last handle is gone.
+    /// Whether the last handle is dropped.
     is_over: bool,
 }
 
-/// What those who log hold. When it is dropped, the thread writes what is left, and ends.
+/// A handle of the log. When it is dropped, the thread writes the remaining lines, and ends.
 #[derive(Debug)]
 pub(super) struct Handle(Arc<Shared>);
 
@@ -87,7 +87,7 @@ struct Writer {
     sink: Box<dyn Write + Send>,
     repeats: Arc<Repeats>,
     taken: Vec<u8>,
-    /// When what was left out was last reported.
+    /// The time of the last report of suppressed lines.
     reported: Timestamp,
 }
 
@@ -116,12 +116,12 @@ impl Writer {
         }
         let written = self.sink.write_all(&self.taken).and_then(|()| self.sink.flush());
         self.taken.clear();
-        // A flood must not hold its memory for ever.
+        // Releases the memory of a burst.
         self.taken.shrink_to(KEPT);
         let dropped = {
             let mut state = self.shared.state.lock();
             state.is_writing = false;
-            // Nothing can be reported to a reader that is gone.
+            // Without a reader, nothing can be reported.
             if written.is_ok() { std::mem::take(&mut state.dropped) } else { 0 }
         };
         if written.is_err() {
@@ -133,7 +133,7 @@ impl Writer {
         self.shared.changed.notify_all();
     }
 
-    /// Reports what was left out, from time to time.
+    /// Reports suppressed lines, at most once per `REPORT`.
     fn report(&mut self) {
         let now = SystemClock.now();
         if now.since(self.reported) < REPORT {

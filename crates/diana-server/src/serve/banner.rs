@@ -1,4 +1,4 @@
-//! What is said when everything runs: where it listens, and what to try.
+//! The start message: the addresses, and what to try.
 
 use super::ServeOptions;
 use crate::gateway::RunningGateway;
@@ -8,12 +8,13 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
-/// Says on standard error what runs: in words, or as an event where the log is JSON. Standard output is the access log's.
+/// Writes the start message to standard error: as text, or as an event if the log is JSON. Standard output is the
+/// access log's.
 pub(super) fn print(options: &ServeOptions, gateway: &RunningGateway, admin: &[SocketAddr], file: &RuleFile) {
     let listed = |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match options.log() {
         Some(mut log) if log.format() == ProgramLogFormat::Text => {
-            // The log takes whatever is written.
+            // Writing to the log never fails.
             let _ = log.write_all(text(options, gateway, admin, file, listed).as_bytes());
         }
         _ => {

@@ -1,4 +1,4 @@
-//! Rules that are put in force as they come, and a word about what is not.
+//! Applies rules when they change, and warns about changes that need a restart.
 
 use diana::Reloader;
 use diana::redis::RedisStore;
@@ -6,15 +6,15 @@ use diana_rules::{Admin, Apply, Document, Gateway, Problems, RemoteSection, Rule
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Puts rules in force as they come, and tells what of a changed file waits for the next start.
+/// Applies rules when they change, and logs which changed sections of the file need a restart.
 #[derive(Debug)]
 pub(super) struct ConfigReload {
     follower: Arc<Reloader<RedisStore>>,
-    /// What the file said about the machine when it was first read.
+    /// The sections as they were when the file was first read.
     started: Mutex<Option<Machine>>,
 }
 
-/// What a file says about the machine.
+/// The sections of a file that are read only at start.
 #[derive(Clone, Debug, PartialEq)]
 struct Machine {
     gateway: Option<Gateway>,
@@ -29,7 +29,7 @@ impl Machine {
         Self { gateway: file.gateway, admin: file.admin, store: file.store, remote: file.remote }
     }
 
-    /// The sections that differ.
+    /// Returns the sections that differ.
     fn changes(&self, other: &Self) -> Vec<&'static str> {
         let sections = [
             ("`gateway`", self.gateway != other.gateway),

@@ -1,4 +1,4 @@
-//! Why nothing is served.
+//! Errors of `diana serve`.
 
 use crate::gateway::StartError;
 use diana_rules::Problems;
@@ -6,35 +6,35 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why nothing is served.
+/// Why the program can't serve.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The rule file can't be read.
     Unreadable {
-        /// Which one.
+        /// The file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The rule file says what it should not.
+    /// The rule file is invalid.
     Problems(Problems),
     /// The shared store can't be used.
     Store(String),
-    /// The rules can't be followed.
+    /// The sources of the rules can't be watched.
     Sources(String),
     /// The gateway can't start.
     Gateway(StartError),
     /// The admin server can't listen.
     Admin {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The admin server would be open to everybody.
+    /// The admin server would be reachable from other machines without a token.
     OpenAdmin(SocketAddr),
-    /// The system gives no threads or signals.
+    /// The system denies threads or signal handlers.
     Runtime(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! What is looked at now and then while the gateway runs: how busy the machine is, and whether certificates have changed.
+//! Periodic tasks of the gateway: measuring its load, and reloading changed certificates.
 
 use crate::gateway::CertificateWatch;
 use crate::metrics::Metrics;
@@ -8,18 +8,18 @@ use diana_http::LoadSampler;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the gateway's own load is told to the rules.
+/// The interval at which the gateway's load is reported to the rules.
 const LOAD: Duration = Duration::from_millis(250);
-/// How often certificates are looked at.
+/// The interval at which certificates are checked for changes.
 const CERTIFICATES: Duration = Duration::from_secs(5);
 
-/// Starts looking, until the runtime ends.
+/// Starts the tasks, which run until the runtime ends.
 pub(super) fn start(engine: &Arc<Engine<RedisStore>>, metrics: &Arc<Metrics>, certificates: CertificateWatch) {
     let (engine, metrics) = (Arc::clone(engine), Arc::clone(metrics));
     tokio::spawn(async move {
         let (mut before, sampler) = (0, LoadSampler::new(&engine));
         loop {
-            // Only while a rule asks for it.
+            // Samples only while a rule uses it.
             sampler.follow();
             let totals = metrics.totals();
             let bytes = totals.bytes_in.saturating_add(totals.bytes_out);

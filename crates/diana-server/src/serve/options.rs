@@ -1,4 +1,4 @@
-//! What is served: a file, or the embedded default, and what the command line says besides.
+//! The options of `diana serve`: a file, or the embedded default, and overrides from the command line.
 
 use super::{DEFAULT, ServeError};
 use crate::import::LARGEST;
@@ -8,7 +8,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// What is served.
+/// The options of `diana serve`.
 #[derive(Clone, Debug, Default)]
 pub struct ServeOptions {
     path: Option<PathBuf>,
@@ -20,52 +20,52 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// This file; the embedded default if there is none.
+    /// Uses this file; the embedded default if there is none.
     pub fn new(path: Option<PathBuf>) -> Self {
         Self { path, ..Self::default() }
     }
 
-    /// Listens there, whatever the file says.
+    /// Overrides the listen addresses of the file.
     #[must_use]
     pub fn listen(self, listen: Vec<SocketAddr>) -> Self {
         Self { listen, ..self }
     }
 
-    /// Requests go there, whatever the file says.
+    /// Overrides the upstreams of the file.
     #[must_use]
     pub fn upstream(self, upstream: Vec<Upstream>) -> Self {
         Self { upstream, ..self }
     }
 
-    /// Logs requests like this, whatever the file says.
+    /// Overrides the access log format of the file.
     #[must_use]
     pub fn access_log(self, access_log: Option<AccessLogFormat>) -> Self {
         Self { access_log, ..self }
     }
 
-    /// The admin server listens there, whatever the file says.
+    /// Overrides the admin address of the file.
     #[must_use]
     pub fn admin(self, admin: Option<SocketAddr>) -> Self {
         Self { admin, ..self }
     }
 
-    /// The program's own log, whose drops are counted, and which is flushed when the program ends at once.
+    /// Sets the program's own log, whose drops are counted, and which is flushed on an immediate exit.
     #[must_use]
     pub fn program_log(self, log: ProgramLog) -> Self {
         Self { log: Some(log), ..self }
     }
 
-    /// The program's own log, if it has one.
+    /// Returns the program's own log, if it has one.
     pub(super) fn log(&self) -> Option<&ProgramLog> {
         self.log.as_ref()
     }
 
-    /// Whether the embedded default is served.
+    /// Returns whether the embedded default is used.
     pub fn is_default(&self) -> bool {
         self.path.is_none()
     }
 
-    /// The file, if it is one that can change: neither standard input (`-`) nor the embedded default.
+    /// Returns the file, if it can change: neither standard input (`-`) nor the embedded default.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref().filter(|path| !is_stdin(path))
     }
@@ -89,7 +89,7 @@ impl ServeOptions {
         })
     }
 
-    /// What the document says, with what the command line says besides.
+    /// Parses the document, and applies the overrides of the command line.
     pub(super) fn file(&self, document: &Document) -> Result<RuleFile, ServeError> {
         let mut file = RuleFile::read(document, &diana::registry()).map_err(ServeError::Problems)?;
         if let Some(admin) = self.admin {

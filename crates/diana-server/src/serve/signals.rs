@@ -1,15 +1,15 @@
-//! What the outside tells a running program: to stop (SIGTERM, SIGINT), or to read everything again (SIGHUP).
+//! Signals: stop (SIGTERM, SIGINT), or reload (SIGHUP).
 
 use std::io;
 
-/// What is to be done.
+/// The action of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     Stop,
     Reload,
 }
 
-/// The signals that are listened to.
+/// The handled signals.
 #[cfg(unix)]
 pub(super) struct Signals {
     terminate: tokio::signal::unix::Signal,
@@ -28,7 +28,7 @@ impl Signals {
         })
     }
 
-    /// The next order.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,
@@ -38,7 +38,7 @@ impl Signals {
     }
 }
 
-/// The signals that are listened to: only Ctrl-C, where there are no others.
+/// The handled signals: only Ctrl-C on other systems.
 #[cfg(not(unix))]
 pub(super) struct Signals;
 
@@ -48,7 +48,7 @@ impl Signals {
         Ok(Self)
     }
 
-    /// The next order.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Signal {
         let _ = tokio::signal::ctrl_c().await;
         Signal::Stop
@@ -56,7 +56,7 @@ impl Signals {
 }
 
 impl Signals {
-    /// The next order to stop.
+    /// Waits for the next stop signal.
     pub(super) async fn stop(&mut self) {
         while self.next().await != Signal::Stop {}
     }

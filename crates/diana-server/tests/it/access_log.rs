@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keeps what is written, and can be made to take nothing.
+/// Records writes, and can be blocked.
 #[derive(Clone, Debug, Default)]
 struct Sink(Arc<Written>);
 
-/// What was written, whether it is held up, and who waits for that to change.
+/// The written bytes, whether writes are blocked, and a signal for changes.
 type Written = (Mutex<(Vec<u8>, bool)>, Condvar);
 
 impl Sink {
@@ -58,7 +58,7 @@ fn refused() -> Entry<'static> {
         bytes_in: 12,
         took: Duration::from_micros(45),
         user_agent: Some(b"curl/8.5"),
-        outcome: Outcome::Denial,
+        outcome: Outcome::Denied,
         rule: Some("each-account"),
         ..Entry::default()
     }
@@ -79,7 +79,7 @@ fn forwarded() -> Entry<'static> {
     }
 }
 
-/// What is written of these.
+/// Returns the log of these entries.
 fn written(format: LogFormat, entries: &[Entry<'_>]) -> String {
     let sink = Sink::default();
     let log = AccessLog::start(format, sink.clone()).unwrap();
@@ -195,7 +195,7 @@ fn nobody_waits_for_whoever_does_not_read() {
     sink.stop();
     let log = AccessLog::start(LogFormat::Text, sink.clone()).unwrap();
     let drops = log.drops();
-    // Far more than there is room for; this returns at all only because nothing waits.
+    // Far more than fits; this returns only because logging never waits.
     for _ in 0..40_000 {
         log.log(&refused());
     }

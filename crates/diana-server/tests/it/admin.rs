@@ -1,4 +1,4 @@
-//! The admin server, asked over TCP: what it shows, what it changes, and whom it keeps out.
+//! The admin server, called over TCP: what it shows, what it changes, and which requests it rejects.
 
 use crate::admin_support::{LIMIT, Server};
 use diana_rules::{Apply, Document, Problems, Sources};
@@ -129,7 +129,7 @@ async fn a_request_is_explained_as_the_gateway_reads_it() {
     assert_eq!((invalid.status, &*invalid.detail()), (400, "`/a\u{1}b` is no path that a client can send"));
 }
 
-/// A key on `deny` is refused, and one on `allow` is not counted, whatever their counts say.
+/// A key on `deny` is denied, and one on `allow` is not counted, whatever their counts are.
 #[tokio::test]
 async fn a_key_on_a_list_is_shown_as_such() {
     let server = Server::start(
@@ -240,7 +240,7 @@ async fn what_can_t_be_done_is_told() {
     assert!(body.status == 400 && body.detail().starts_with("the body is an object of texts"), "{body:?}");
     let nothing = server.get("/nothing").await;
     assert!(nothing.status == 404 && nothing.detail().contains("/explain"), "{nothing:?}");
-    // What changes something is never a link.
+    // Changes are never made by GET.
     for path in ["/reset?rule=each-account&key=a", "/refund?rule=each-account&key=a", "/charge?rule=each-account&key=a"]
     {
         assert_eq!(server.get(path).await.status, 405, "{path}");
@@ -257,7 +257,7 @@ async fn bodies_and_heads_are_bounded() {
     );
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
-    // The server may answer, and close, before it has read all of it.
+    // The server may respond, and close, before it has read all of it.
     let _ = stream.write_all(long.as_bytes()).await;
     let mut answer = vec![0; 12];
     let read = tokio::time::timeout(LIMIT, stream.read_exact(&mut answer)).await.unwrap();
@@ -296,7 +296,7 @@ async fn with_a_token_only_those_who_know_it_see_anything() {
         assert_eq!(server.post(path, "").await.status, 401, "{path}");
         assert_eq!(server.send("POST", path, &known, "").await.status, 200, "{path}");
     }
-    // These tell nothing; and who has the token may come by any name.
+    // These contain no secrets; and a client with the token may use any host name.
     for path in ["/", "/page.js", "/page.css", "/healthz"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
@@ -308,7 +308,7 @@ async fn with_a_token_only_those_who_know_it_see_anything() {
 async fn without_a_token_no_page_of_others_gets_anything() {
     let server = Server::start(RULES).await;
     let own = server.address.to_string();
-    // A name that is made to lead here.
+    // A name that was rebound to this address.
     for host in
         ["evil.example.com", "evil.example.com:9090", "localhost.evil.example.com", "127.0.0.1.evil.example.com", ""]
     {
@@ -322,7 +322,7 @@ async fn without_a_token_no_page_of_others_gets_anything() {
     for host in ["localhost:9090", "127.0.0.1", "[::1]:9090"] {
         assert_eq!(server.send("GET", "/rules", &[("host", host)], "").await.status, 200, "{host}");
     }
-    // A form of another page.
+    // A form of another origin.
     server.decide("alice").await;
     let path = "/reset?rule=each-account&key=alice";
     let foreign = [
@@ -367,7 +367,7 @@ async fn idle_connections_keep_nobody_out_for_ever() {
         stream.write_all(b"GET /healthz HT").await.unwrap();
         idle.push(stream);
     }
-    // More than it takes at a time: the oldest go for those that come later, at once, and not when their time is up.
+    // Over the connection limit: the oldest are closed at once for later ones, not only when their time is up.
     assert_eq!(server.get("/healthz").await.status, 200);
     let kept = &mut idle[100];
     kept.write_all(format!("TP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address).as_bytes())
@@ -417,14 +417,14 @@ async fn status_tells_what_was_counted_and_where_rules_come_from() {
     assert!(source["last_error"]["what"].as_str().unwrap().contains("no name"), "{source}");
 }
 
-/// A link of the page got 401 where there is a token, and the ninth tile stood alone in a row. (What a browser makes of it was
-/// looked at by hand.)
+/// Regression: a link of the page got 401 where there is a token, and the ninth tile was alone in a row. (The rendering
+/// was checked manually in a browser.)
 #[tokio::test]
 async fn the_page_sends_the_token_and_leaves_no_tile_alone() {
     let server = Server::start_with_token(RULES, "sesame").await;
     let [html, css, js] = ["/", "/page.css", "/page.js"].map(|path| server.get(path));
     let (html, css, js) = (html.await.body, css.await.body, js.await.body);
-    // Every link to what needs the token is one that the script asks for itself.
+    // The script itself fetches every link that needs the token.
     let links = html.split("<nav id=\"links\">").nth(1).unwrap().split("</nav>").next().unwrap();
     for path in ["/metrics", "/rules", "/status"] {
         assert_eq!(server.get(path).await.status, 401);

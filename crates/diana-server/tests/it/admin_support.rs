@@ -1,4 +1,4 @@
-//! An admin server on a port of its own, and a client that says exactly what it is told.
+//! An admin server on its own port, and a client that sends exact bytes.
 
 use diana::redis::RedisStore;
 use diana::{Engine, EngineOptions};
@@ -13,10 +13,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What no test should take.
+/// A timeout that no test should reach.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A server that is being asked.
+/// A running admin server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) engine: Arc<Engine<RedisStore>>,
@@ -31,7 +31,7 @@ impl Drop for Server {
     }
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -44,7 +44,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What a problem says.
+    /// Returns the detail of a problem.
     pub(crate) fn detail(&self) -> String {
         assert!(self.has("content-type: application/problem+json"), "{self:?}");
         assert_eq!(self.json()["status"], self.status);
@@ -62,7 +62,7 @@ pub(crate) fn read(text: &str) -> RuleFile {
 }
 
 impl Server {
-    /// Shows the rules of a file; the rest as a test wants it.
+    /// Starts a server with the rules of a file; `change` sets the rest of its state.
     pub(crate) async fn start_with(text: &str, change: impl FnOnce(&mut AdminState)) -> Self {
         let file = read(text);
         let shared = match &file.store.redis {
@@ -96,7 +96,7 @@ impl Server {
         Self::start_with(text, |state| state.token = Some(Secret::new(token))).await
     }
 
-    /// Decides about a request by an account.
+    /// Decides a request of an account.
     pub(crate) async fn decide(&self, account: &str) -> bool {
         let request = SyntheticRequest::new("GET", "/").ip([203, 0, 113, 7]).named("account", account);
         self.engine.decide(&request).await.is_granted()
@@ -110,7 +110,7 @@ impl Server {
         self.send("POST", path, &[], body).await
     }
 
-    /// Asks with these headers, and a `Host` of its own unless they have one.
+    /// Sends a request with these headers, and a default `Host` unless they have one.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let host = ("host", &*self.address.to_string());
         let has_host = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
@@ -122,7 +122,7 @@ impl Server {
         self.send_raw(text.as_bytes()).await
     }
 
-    /// Sends bytes, and reads what comes until the server closes the connection.
+    /// Sends bytes, and reads until the server closes the connection.
     pub(crate) async fn send_raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(bytes).await.unwrap();

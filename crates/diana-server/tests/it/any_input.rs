@@ -1,17 +1,17 @@
-//! Importers take any text: they make rules that can be read, or say what is wrong.
+//! Importers accept any text: they write valid rules, or report problems.
 
 use crate::support::{folder, read_again};
 use diana_server::import::{Imported, import_envoy, import_nginx};
 use proptest::prelude::*;
 
-/// What was imported is good, and nothing had to be left out only because it was not.
+/// Checks that the output is valid, and that no rule was omitted only because it was invalid.
 fn passes(imported: &Imported) {
     read_again(&imported.rules);
     let rejected = imported.notes.iter().find(|note| note.what.contains("a rule can't say it"));
     assert!(rejected.is_none(), "{}", rejected.unwrap());
 }
 
-/// Includes that find another piece of the same.
+/// Imports with includes that are missing, empty, or another file.
 fn nginx(text: &str) {
     let include = |pattern: &str| match pattern.len() % 3 {
         0 => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
@@ -33,7 +33,7 @@ fn envoy(text: &str) {
     }
 }
 
-/// Real files, as texts.
+/// Returns the example files as texts.
 fn examples(name: &str, ending: &str) -> Vec<String> {
     let mut paths = std::fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
     paths.retain(|path| path.to_string_lossy().ends_with(ending) && !path.to_string_lossy().contains(".expected."));
@@ -43,10 +43,10 @@ fn examples(name: &str, ending: &str) -> Vec<String> {
     texts
 }
 
-/// What is put into real files.
+/// The pieces that are inserted into example files.
 const PIECES: &str = "{ } ; \" ' \\ # $ ${ * ~ ^~ = \n 0 999999999999 ü \0 - : [ / limit_req location";
 
-/// Real files with pieces cut out, doubled, or put in.
+/// Example files with pieces removed, duplicated, or inserted.
 fn mutated(name: &'static str, ending: &'static str) -> impl Strategy<Value = String> {
     let pieces = PIECES.split(' ').collect::<Vec<_>>();
     let change = (any::<prop::sample::Index>(), 0..40_usize, prop::sample::select(pieces), 0..3_u8);
@@ -69,7 +69,7 @@ fn mutated(name: &'static str, ending: &'static str) -> impl Strategy<Value = St
     })
 }
 
-/// Real files with lines doubled, moved, cut out and put together, which often stay readable.
+/// Example files with lines duplicated, moved, removed and joined, which often stay valid.
 fn rearranged(name: &'static str, ending: &'static str) -> impl Strategy<Value = String> {
     let change = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1..4_usize, 0..4_u8);
     let file = prop::sample::select(examples(name, ending));
@@ -91,7 +91,7 @@ fn rearranged(name: &'static str, ending: &'static str) -> impl Strategy<Value =
                         *line = format!("{}: {value}", line.split_once(": ").unwrap().0);
                     }
                 }
-                // A digit in place of another one.
+                // Another digit.
                 _ => {
                     let digit = char::from(b'0' + u8::try_from(length).unwrap() - 1);
                     if let Some(line) = lines.get_mut(to) {
@@ -104,7 +104,7 @@ fn rearranged(name: &'static str, ending: &'static str) -> impl Strategy<Value =
     })
 }
 
-/// Words that configurations have.
+/// Words of configurations.
 const WORDS: &str = "http server location { } ; ; limit_req_zone limit_req limit_conn_zone limit_conn limit_rate \
     limit_rate_after zone=a zone=a:1m rate=5r/s burst=3 nodelay $binary_remote_addr $k map geo default \"\" 1 10.0.0.0/8 \
     server_name ~^(?!x) ~ ^~ = / /a /a/ *.x .x include x return if listen 80 set_real_ip_from limit_req_status \
@@ -116,7 +116,7 @@ fn words() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(words), 0..120).prop_map(|words| words.join(" "))
 }
 
-/// Statements that configurations have.
+/// Statements of configurations.
 const STATEMENTS: &str = r#"limit_req_zone $binary_remote_addr zone=a:1m rate=5r/s;
 limit_req_zone $k zone=b:1m rate=5r/m;
 limit_conn_zone $server_name zone=c:1m;
@@ -136,7 +136,7 @@ listen 81;
 return 200;
 set_real_ip_from 10.0.0.1;"#;
 
-/// What such statements stand in.
+/// The blocks that contain such statements.
 const BLOCKS: &str = r#"server
 location /a
 location /a/b/
@@ -158,7 +158,7 @@ fn statements() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` sets more.
     #![proptest_config(ProptestConfig {
         cases: ProptestConfig::default().cases.max(500),
         failure_persistence: None,
@@ -204,7 +204,7 @@ proptest! {
 
 #[test]
 fn large_files_stay_bounded() {
-    // Each prefix has a limit of its own, and each pattern has none: written out, each rule would name every pattern.
+    // Each prefix has its own limit, and each pattern has none: written out, each rule would name every pattern.
     let mut text = String::from("limit_req_zone $uri zone=a:1m rate=1r/s;\nserver {\n");
     for number in 0..4_000 {
         text.push_str(&format!(
@@ -215,7 +215,7 @@ fn large_files_stay_bounded() {
     let imported = import_nginx("large.conf", &text, &|_| Ok(Vec::new())).unwrap();
     assert!(imported.rules.len() < 40 << 20, "{}", imported.rules.len());
     assert!(imported.notes.iter().any(|note| note.what.contains("grow too large")));
-    // So many opened blocks would be a deep stack.
+    // So many open blocks would need a deep stack.
     let error = import_nginx("deep.conf", &"a {".repeat(100_000), &|_| Ok(Vec::new())).unwrap_err().to_string();
     assert!(error.contains("nested deeper"), "{error}");
     let error = import_envoy("deep.yaml", &"[".repeat(100_000)).unwrap_err().to_string();

@@ -1,10 +1,10 @@
-//! `diana check`: what is said about good files and bad ones, and how it ends.
+//! `diana check`: its output for valid and invalid files, and its exit status.
 
 use crate::support::{SECRETS, diana_in, err, folder, names_in, out, samples};
 use std::path::Path;
 use std::process::Output;
 
-/// Checks this on standard input.
+/// Checks a text on standard input.
 fn check(text: &str, options: &[&str]) -> Output {
     diana_in(Path::new("."), &[&["check", "-"], options].concat(), text, &[])
 }
@@ -117,7 +117,7 @@ fn without_an_environment_values_with_variables_are_not_checked() {
 store: {redis: 'redis://:${REDIS_PASSWORD}@10.0.0.7:6379'}
 rules: [{name: a, limit: '${RATE}/s', store: shared}, {name: b, limit: 7/s}]
 ";
-    // What the environment has is not looked at either, so that every machine says the same.
+    // The environment is not used either, so that the output is the same on every machine.
     let output = diana_in(Path::new("."), &["check", "-", "--no-env"], text, &[("RATE", "nonsense")]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert_eq!(err(&output), "stdin:1:16: not checked: ${REDIS_PASSWORD}\nstdin:2:26: not checked: ${RATE}\n");
@@ -176,7 +176,7 @@ fn words_of_the_samples_are_not_broken() {
         for line in out(&output).lines().filter(|line| !line.starts_with(|first: char| first.is_alphabetic())) {
             assert!(line.chars().count() <= 100, "{name}: {line}");
         }
-        // Those that were cut in two.
+        // Words that were once cut in two.
         let told = out(&output);
         for word in ["/accounts/{name}/login", "/accounts/{name}/password-reset", "http://10.0.2.1:8000"] {
             let is_there = std::fs::read_to_string(folder.join(&name)).unwrap().contains(word);
@@ -252,7 +252,7 @@ fn what_is_typed_wrong_ends_with_2() {
 
 #[test]
 fn colours_are_for_people() {
-    // A pipe is nobody who looks on; who wants colours nevertheless says so.
+    // A pipe gets no colours unless they are forced.
     assert!(!err(&check(BAD, &[])).contains('\u{1b}'));
     let forced = |variables: &[(&str, &str)]| err(&diana_in(Path::new("."), &["check", "-"], BAD, variables));
     assert!(forced(&[("CLICOLOR_FORCE", "1")]).contains("\u{1b}[31m^^^\u{1b}[0m"));

@@ -1,4 +1,4 @@
-//! The program as it is typed: what goes where, and how it ends.
+//! The program on the command line: its output streams and its exit status.
 
 use crate::support::program::LONG;
 use crate::support::{diana_in, err, folder, out};
@@ -54,7 +54,7 @@ fn strictly_nothing_is_written_that_differs() {
              no rules were written: 1 note says what would differ, and `--strict` accepts none\n"
         );
     }
-    // What is only not needed makes no difference.
+    // A note without a difference is accepted.
     let output = strict(&conf("limit_conn_log_level warn;"), &[]);
     assert!(output.status.success(), "{}", err(&output));
     assert!(err(&output).starts_with("stdin:2: limit_conn_log_level: not needed"), "{}", err(&output));
@@ -75,7 +75,7 @@ fn what_nginx_prints_of_itself_is_read() {
         let text = std::fs::read_to_string(&path).unwrap();
         dump.push_str(&format!("# configuration file {}:\n{text}\n", path.display()));
     }
-    // The same as nginx prints; who is not root may not get that far, as it opens its logs first.
+    // The same from the output of nginx; without root it may fail, as it opens its logs first.
     let scratch = std::env::temp_dir().join(format!("diana-nginx-dump-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).unwrap();
     let mut nginx = Command::new("nginx");
@@ -166,7 +166,7 @@ fn what_is_wrong_in_standard_input_is_told() {
     assert!(err(&output).contains("stdin:1:"), "{}", err(&output));
 }
 
-/// `diana serve` on ports of its own.
+/// `diana serve` on its own ports.
 struct Running {
     child: std::process::Child,
     listen: diana_testing::Port,

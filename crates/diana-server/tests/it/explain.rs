@@ -1,4 +1,4 @@
-//! `diana explain`: what the rules say about one request.
+//! `diana explain`: the rules' decisions about one request.
 
 use crate::support::{SECRETS, diana_in, err, out, samples};
 use std::path::Path;
@@ -79,7 +79,7 @@ the next one:
 => denied by `each-account`
 "
     );
-    // Time passes only as it is told to.
+    // The clock advances only with `--every`.
     let slowly = said(rules, &["--set", "account=alice", "--times", "4", "--every", "500ms"]);
     assert!(slowly.contains("4: denied by `each-account` for alice: 0 of 2 left, again in 500ms\n"), "{slowly}");
     assert!(slowly.ends_with("grants it\n=> granted\n"), "{slowly}");

@@ -1,5 +1,5 @@
-//! The gateway as it runs: the program itself on real sockets, a service behind it that notes every byte, and clients before it,
-//! good ones and bad ones.
+//! The running gateway: the program itself on real sockets, with an upstream that records every byte, and with
+//! well-behaved and malicious clients.
 
 mod bodies;
 mod clients;

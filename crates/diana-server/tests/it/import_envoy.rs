@@ -1,4 +1,4 @@
-//! Configurations of envoyproxy/ratelimit as people have them become the rules beside them.
+//! Realistic configurations of envoyproxy/ratelimit become the expected rules.
 
 use crate::support::{compare, folder, read_again};
 use diana_server::import::import_envoy;
@@ -83,7 +83,7 @@ fn any_method_and_any_host_can_be_asked_for() {
     }
 }
 
-/// The descriptors as a file, with this for a limit of nothing.
+/// Imports descriptors, with `NOTHING` replaced by a limit of 0.
 fn of_nothing(descriptors: &str) -> diana_server::import::Imported {
     let nothing = "rate_limit: {unit: second, requests_per_unit: 0}";
     let text = format!("domain: d\ndescriptors: [{}]\n", descriptors.replace("NOTHING", nothing));
@@ -98,7 +98,7 @@ fn a_limit_of_nothing_is_a_rule_that_denies() {
     for (descriptors, rule) in [
         ("{key: user, value: bad, NOTHING}", "    by: user\n    deny: [bad]\n".to_owned()),
         ("{key: remote_address, value: 10.0.0.0/8, NOTHING}", "    by: ip/128\n    deny: [10.0.0.0/8]\n".to_owned()),
-        // An address of a user is no address of a client.
+        // The address of a user is not the client's address.
         (
             "{key: user, value: 10.0.0.1, NOTHING}",
             format!("    by: global\n    match:\n      when: 'user == \"10.0.0.1\"'\n{all}"),
@@ -111,7 +111,7 @@ fn a_limit_of_nothing_is_a_rule_that_denies() {
             "{key: user, value: 'batch-*', NOTHING}",
             format!("    by: global\n    match:\n      when: 'user.startsWith(\"batch-\")'\n{all}"),
         ),
-        // Who has no such key is not meant.
+        // Requests without such a key don't match.
         ("{key: user, NOTHING}", format!("    by: global\n    match:\n      when: '!(user == \"\")'\n{all}")),
         (
             "{key: method, value: POST, descriptors: [{key: user, descriptors: [{key: remote_address, NOTHING}]}]}",
@@ -166,7 +166,7 @@ fn keys_may_be_long_and_many() {
         // The value is longer than a condition may be.
         assert_eq!(imported.rules.matches("- name: ").count(), if length > 4_000 { 1 } else { 2 });
     }
-    // Names of which nothing is left but `_`.
+    // Names that are reduced to `_`.
     let many = (0..2_000).map(|number| format!("{{key: '{}', {limit}}}", char::from_u32(0x4E00 + number).unwrap()));
     let imported = of_nothing(&many.collect::<Vec<_>>().join(", "));
     assert_eq!(imported.rules.matches("- name: ").count(), 2_000);
@@ -188,7 +188,7 @@ fn the_page_moving_in_shows_rules_that_are_good() {
         let start = if block.starts_with("  - ") { "rules:\n" } else { "" };
         read_again(&format!("{start}{block}"));
     }
-    // The last one is what becomes of limits of 0.
+    // The last one is the result of limits of 0.
     let imported = of_nothing(
         "{key: user, value: thief, NOTHING}, {key: method, value: DELETE, descriptors: [{key: user, NOTHING}]}",
     );
@@ -203,8 +203,8 @@ fn the_page_moving_in_shows_rules_that_are_good() {
     assert!(imported.rules.contains(identity.trim()), "{}", imported.rules);
 }
 
-/// Found by `any_input::changed_files_of_envoy`, once in some 100,000 cases: a denied value of another key that looks like an
-/// address and is none, which `deny` rejects.
+/// Regression, found by `any_input::changed_files_of_envoy`, once in some 100,000 cases: a denied value of another key
+/// that looks like an address and is not one, which `deny` rejects.
 #[test]
 fn a_denied_value_that_looks_like_an_address_is_compared_with_its_key() {
     for value in ["050.0.0.5", "550.0.0.5", "50.0.0.5.5", "1.2.3.4/99", "::12345", "50.0.0.5"] {

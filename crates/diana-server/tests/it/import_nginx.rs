@@ -1,4 +1,4 @@
-//! Configurations of nginx as people have them become the rules beside them.
+//! Realistic configurations of nginx become the expected rules.
 
 use crate::support::{compare, folder, read_again};
 use diana_rules::{Document, Registry, RuleFile, Span};
@@ -18,7 +18,7 @@ fn diana(file: &str) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), told)
 }
 
-/// nginx itself must take the file, else it would be no example.
+/// nginx itself must accept the file, otherwise it would not be a valid example.
 fn nginx_takes(file: &Path) {
     let scratch = std::env::temp_dir().join(format!(
         "diana-nginx-{}-{}",
@@ -26,7 +26,7 @@ fn nginx_takes(file: &Path) {
         file.file_stem().unwrap().display()
     ));
     std::fs::create_dir_all(&scratch).unwrap();
-    // Debian has it where only root looks.
+    // Debian installs it into a folder that is only in root's `PATH`.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
     let output = Command::new("nginx")
         .env("PATH", path)
@@ -39,7 +39,7 @@ fn nginx_takes(file: &Path) {
         .unwrap_or_else(|error| panic!("nginx can't be started: {error}; `cargo xtask test` installs it"));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     std::fs::remove_dir_all(&scratch).unwrap();
-    // Who is not root can't open logs and caches of the system; the syntax is looked at before that.
+    // Without root, nginx can't open logs and caches of the system; it checks the syntax before that.
     let is_only_permission =
         told.lines().all(|line| line.contains("Permission denied") || line.contains("test failed"));
     assert!(output.status.success() || (is_only_permission && !told.is_empty()), "{told}");
@@ -90,7 +90,7 @@ fn imported(text: &str) -> Imported {
     imported
 }
 
-/// Notes as they are printed.
+/// Returns the notes as they are printed.
 fn told(imported: &Imported) -> Vec<String> {
     imported.notes.iter().map(ToString::to_string).collect()
 }
@@ -104,7 +104,7 @@ fn a_level_inherits_only_where_it_has_none_of_its_own() {
          server {{ location /x/ {{ limit_conn c 2; }} location /y/ {{ limit_req zone=a burst=1; }} }}"
     ));
     let rules = imported.rules;
-    // The connections of /x/ are its own, and its requests are those of all.
+    // /x/ has its own connection limit, and inherits the request limit.
     assert!(rules.contains("when: '!request.path.startsWith(\"/x/\")'\n    concurrent: 1\n"), "{rules}");
     assert!(rules.contains("path: /x/**\n    concurrent: 2\n"), "{rules}");
     assert!(rules.contains("when: '!request.path.startsWith(\"/y/\")'\n    limit: 1/s\n"), "{rules}");
@@ -240,7 +240,7 @@ server {{
         notes.iter().filter(|note| note.directive == "rewrite").map(|note| note.line).collect::<Vec<_>>()
     };
     assert_eq!(lines(&server("limit_req zone=a;")), [3, 5, 9]);
-    // Without limits there is nothing to lead to.
+    // Without limits there is nothing to note.
     assert!(lines(&server("")).is_empty());
 }
 
@@ -388,7 +388,7 @@ fn what_no_rule_can_say_is_left_out_and_noted() {
     assert!(long.rules.ends_with("rules: []\n"), "{}", long.rules);
     assert!(told(&long).iter().any(|note| note.contains("limit_req: not carried over: its condition would have")));
     assert_eq!(long.hints[0], "none of the limits could be carried over, so there are no rules; the notes say why");
-    // The rule file has a largest size for regular expressions, which only it knows.
+    // Only the rule file's parser knows the maximum size of regular expressions.
     let large = imported(&format!("{ZONES}server {{ location ~ '^/(.{{5000}}){{5000}}$' {{ limit_req zone=a; }} }}"));
     assert!(large.rules.ends_with("rules: []\n"), "{}", large.rules);
     assert!(
@@ -400,7 +400,7 @@ fn what_no_rule_can_say_is_left_out_and_noted() {
     );
 }
 
-/// What comes with nginx.
+/// The configuration that comes with nginx.
 const STOCK: &str = "\
 user  nginx;
 worker_processes  auto;
@@ -439,7 +439,7 @@ fn the_gateway_that_is_suggested_can_be_taken_over() {
         let rules = imported(&format!("{ZONES}{proxies}{server}")).rules;
         let taken = rules.lines().map(|line| {
             let is_field = ["gateway:", "  listen", "  tls", "    listen", "    certificates", "  upstream"];
-            // Within a `gateway` that is there, the fields stand behind their own `#`.
+            // In an existing `gateway`, the fields are commented out one by one.
             let bare = line.replacen("# ", "", 1);
             if is_field.iter().any(|field| bare.starts_with(field)) { bare } else { line.to_owned() }
         });
@@ -453,11 +453,11 @@ fn the_gateway_that_is_suggested_can_be_taken_over() {
     }
 }
 
-/// The page shows what is imported: each of its blocks of nginx becomes the rules of the block behind it.
+/// The page shows what is imported: each of its nginx blocks becomes the rules of the block after it.
 #[test]
 fn the_page_coming_from_shows_what_is_imported() {
     let page = include_str!("../../../../docs/coming-from.md");
-    // What they say, wherever it stands.
+    // Parses rules, without their positions.
     let rules = |text: &str| {
         let file = RuleFile::read_with(&Document::new("diana.yaml", text), &Registry::default(), |_| None);
         let mut rules = file.unwrap_or_else(|problems| panic!("{problems}\n{text}")).rules;

@@ -1,4 +1,4 @@
-//! What Prometheus reads: its format, its numbers, and how many samples there are at most.
+//! The Prometheus metrics: their format, their numbers, and the maximum number of samples.
 
 use crate::admin_support::Server;
 use diana_server::metrics::{Metrics, Outcome};
@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The samples of a page, by name and labels, after its form was checked: each family has its help and type once and before its
-/// samples, no sample is there twice, names and labels are well formed, and histograms add up.
+/// Returns the samples of a page, by name and labels, after checking its format: each family has its help and type once
+/// and before its samples, no sample occurs twice, names and labels are well formed, and histograms add up.
 fn checked(page: &str) -> BTreeMap<String, f64> {
     let (mut kinds, mut helps, mut samples) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
     let mut family = String::new();
@@ -82,7 +82,7 @@ async fn what_was_counted_is_shown() {
     let shard = server.metrics.shard(1);
     shard.request(Outcome::Forwarded, Duration::from_micros(900));
     shard.request(Outcome::Forwarded, Duration::from_millis(20));
-    shard.request(Outcome::Denial, Duration::from_micros(20));
+    shard.request(Outcome::Denied, Duration::from_micros(20));
     shard.decision(Duration::from_micros(2));
     shard.upstream(Duration::from_millis(15));
     shard.upstream_failed();
@@ -169,7 +169,7 @@ async fn the_shared_store_is_shown() {
 fn what_many_threads_count_is_all_there() {
     let metrics = Metrics::new(4);
     std::thread::scope(|scope| {
-        // Twice as many as there are shards: two share one, and lose nothing.
+        // Twice as many workers as shards: two share one, and lose nothing.
         for worker in 0..8 {
             let shard = metrics.shard(worker);
             scope.spawn(move || {

@@ -1,5 +1,5 @@
-//! What is in `packaging` fits the program: its file is good, its unit is one that systemd takes, and numbers that stand in two
-//! places are the same in both.
+//! The files in `packaging` fit the program: the rule file is valid, systemd accepts the unit, and numbers that occur
+//! in two places are the same in both.
 
 use diana_rules::{Document, Registry, RuleFile};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn file() -> RuleFile {
     RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// What a setting of the unit says.
+/// Returns the value of a setting of the unit.
 fn setting(name: &str) -> &'static str {
     let values = UNIT.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
     let values = values.collect::<Vec<_>>();
@@ -36,7 +36,7 @@ fn the_starting_file_passes_check() {
 
 #[test]
 fn the_starting_file_is_also_good_with_what_it_only_mentions() {
-    // `  # tls:` is a setting that is switched off; prose goes on in lower case behind a space, and has no key of ours.
+    // `  # tls:` is a disabled setting; prose has a lower-case word after the space, and none of our keys.
     let keys = ["tls:", "  listen: 0.0.0.0:8443", "  certificates:", "trusted_proxies:", "identity:", "  account:"];
     let keys = keys.into_iter().chain(["  jwt:", "store:"]);
     let text = include_str!("../../../../packaging/diana.yaml");
@@ -57,11 +57,11 @@ fn systemd_takes_the_unit() {
     }
     let there = tempfile::tempdir().unwrap();
     let unit = there.path().join("diana.service");
-    // It looks whether the program is there.
+    // systemd checks that the program exists.
     std::fs::write(&unit, UNIT.replace("/usr/local/bin/diana", env!("CARGO_BIN_EXE_diana"))).unwrap();
     let verified = runs(&["verify", "--man=no", unit.to_str().unwrap()]).unwrap();
     let told = String::from_utf8_lossy(&verified.stderr);
-    // What it says about other units of the machine is not ours.
+    // Ignores messages about other units of the machine.
     let ours = told.lines().filter(|line| line.contains("diana")).collect::<Vec<_>>();
     assert!(ours.is_empty(), "{ours:#?}");
 }
@@ -72,7 +72,7 @@ fn systemd_waits_longer_than_the_program_takes_to_stop() {
     let stop = file().gateway.unwrap().timeouts.stop;
     assert!(seconds(setting("TimeoutStopSec")) > stop, "{stop:?}");
     assert!(DOCKERFILE.contains("--stop-timeout 40"));
-    // A single file that is mounted is not noticed when it is replaced.
+    // Replacing a single mounted file is not noticed.
     assert!(!DOCKERFILE.contains(".yaml:/etc") && DOCKERFILE.contains("-v ./etc:/etc/diana:ro"));
 }
 

@@ -1,4 +1,5 @@
-//! The program's own log: it never blocks anybody, a client can't fill it, and with `--json-log` all of it is JSON.
+//! The program's own log: it never blocks other threads, a client can't fill it, and with `--json-log` all of it is
+//! JSON.
 
 use crate::support::client::{Client, ask, get};
 use crate::support::frames::{self, Frames, PING};
@@ -13,7 +14,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A reader that reads when it is told to.
+/// A reader that the test controls.
 #[derive(Clone, Default)]
 struct Reader(Arc<Shared>);
 
@@ -97,7 +98,7 @@ fn a_warning_that_repeats_is_logged_a_few_times() {
     assert_eq!((count("something else"), count("of a library"), count("no warning")), (1, 0, 100));
 }
 
-/// A worker that logged waited for whoever reads standard error, and then even SIGTERM did.
+/// Regression: a worker that logged waited for the reader of standard error, and then even SIGTERM did.
 #[test]
 fn standard_error_that_nobody_reads_blocks_nobody() {
     let nowhere = Port::claim().unwrap();
@@ -120,7 +121,7 @@ fn standard_error_that_nobody_reads_blocks_nobody() {
     assert!(diana.ended().success());
 }
 
-/// Each of these was a line.
+/// Regression: each of these was a line.
 #[test]
 fn no_frame_and_no_request_of_a_client_is_a_line_in_the_log() {
     let upstream = Upstream::start(|_| Ok(Then::Close));
@@ -138,14 +139,14 @@ fn no_frame_and_no_request_of_a_client_is_a_line_in_the_log() {
     }
     let mut client = Client::connect(diana.port());
     for _ in 0..300 {
-        // An upstream that fails each time, a rule that refuses, requests that are no good.
+        // An upstream that fails each time, a rule that denies, and invalid requests.
         assert_eq!(client.get("/").status, 502);
         assert!([502, 503].contains(&client.get("/few").status));
         assert_eq!(get(diana.port(), "/x/../y").status, 400);
         let _ = ask(diana.port(), "NO HTTP\r\n\r\n");
         let _ = ask(diana.port(), "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n");
     }
-    // What is said now is said after all of that.
+    // This is logged after all of that.
     diana.rewrite("gateway: {listen: $LISTEN}\nrules: [{name: few, by: nobody-knows, limit: 1/h}]\n");
     wait_until("the last line", LONG, || diana.said().contains("nobody-knows").then_some(())).unwrap();
     let said = diana.said();
@@ -171,7 +172,7 @@ fn with_json_log_every_line_is_json() {
     let serving = lines.iter().find(|line| line["fields"]["message"] == "serving").unwrap();
     assert!(serving["fields"]["listen"].as_str().unwrap().ends_with(&port), "{serving}");
 
-    // What goes wrong at the start, too.
+    // Errors at the start, too.
     let wrong = diana_in(&folder("nginx"), &["serve", "--json-log", "--config", "nowhere.yaml"], "", &[]);
     assert_eq!(wrong.status.code(), Some(1));
     let line = serde_json::from_str::<Value>(&err(&wrong)).unwrap();

@@ -1,7 +1,8 @@
-//! Gateways that share: their counts on a real Redis, also one that is killed or frozen under load, and their rules in a real etcd.
+//! Gateways with shared state: their counts on a real Redis, also one that is killed or frozen under load, and their
+//! rules in a real etcd.
 //!
-//! No test depends on the time: windows are of an hour or a day and open with their first request, so that none ends while it is
-//! counted; and what others do is waited for.
+//! No test depends on timing: windows last an hour or a day and open with their first request, so that none ends during
+//! a test; and tests wait for the effects of other processes.
 
 mod away;
 mod centre;

@@ -1,5 +1,5 @@
-//! What the tests share: running the program, comparing with the file beside, and reading what was written; and for the gateway,
-//! a program that serves, a service behind it, and clients before it.
+//! Shared by the tests: running the program, comparing with expected files, and reading its output; and for the
+//! gateway, a running program, an upstream, and clients.
 
 pub(crate) mod client;
 pub(crate) mod frames;
@@ -13,12 +13,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder beside the tests.
+/// Returns a folder next to the tests.
 pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-/// Runs the program in a folder, with this on its standard input and these variables.
+/// Runs the program in a folder, with this standard input and these variables.
 pub(crate) fn diana_in(folder: &Path, args: &[&str], input: &str, variables: &[(&str, &str)]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
         .args(args)
@@ -35,17 +35,17 @@ pub(crate) fn diana_in(folder: &Path, args: &[&str], input: &str, variables: &[(
     child.wait_with_output().unwrap()
 }
 
-/// What it printed.
+/// Returns its standard output.
 pub(crate) fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What it told on standard error.
+/// Returns its standard error.
 pub(crate) fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The sample files, by their names, and the variables that they need.
+/// Returns the sample files, by their names, and the variables that they need.
 pub(crate) fn samples() -> (PathBuf, Vec<String>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rules");
     let names = names_in(&folder, ".yaml");
@@ -56,7 +56,7 @@ pub(crate) fn samples() -> (PathBuf, Vec<String>) {
 pub(crate) const SECRETS: [(&str, &str); 2] =
     [("JWT_SECRET", "a secret for tests, which nobody else has"), ("REDIS_PASSWORD", "opensesame")];
 
-/// The files in a folder whose names end like this, in order.
+/// Returns the sorted files in a folder whose names have this ending.
 pub(crate) fn names_in(folder: &Path, end: &str) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names = names.filter(|name| name.ends_with(end)).collect::<Vec<_>>();
@@ -64,7 +64,7 @@ pub(crate) fn names_in(folder: &Path, end: &str) -> Vec<String> {
     names
 }
 
-/// Compares with a file beside the test's, or writes it anew where `DIANA_WRITE_EXPECTED` is set.
+/// Compares with an expected file, or rewrites it if `DIANA_WRITE_EXPECTED` is set.
 pub(crate) fn compare(path: &Path, actual: &str) {
     if std::env::var_os("DIANA_WRITE_EXPECTED").is_some() {
         std::fs::write(path, actual).unwrap();

@@ -1,6 +1,7 @@
-//! The page `docs/gateway.md` leaves nothing out: every metric, every admin address and every option of `serve` is on it.
+//! The page `docs/gateway.md` is complete: it has every metric, every admin path and every option of `serve`.
 //!
-//! That its files are good is looked at beside the rule file's own page (`crates/diana-rules/tests/the_gateway_page.rs`).
+//! The tests of the rule file's page check that its files are valid
+//! (`crates/diana-rules/tests/it/the_gateway_page.rs`).
 
 use crate::support::client::Client;
 use crate::support::program::Diana;
@@ -13,7 +14,7 @@ const PAGE: &str = include_str!("../../../../docs/gateway.md");
 const METRICS: &str = include_str!("../../src/admin/prometheus.rs");
 const ADMIN: &str = include_str!("../../src/admin.rs");
 
-/// The texts between quotes that begin with this.
+/// Returns the string literals that begin with this.
 fn quoted(source: &'static str, begins: &str) -> BTreeSet<&'static str> {
     source.split('"').skip(1).step_by(2).filter(|text| text.starts_with(begins)).collect()
 }
@@ -61,19 +62,19 @@ fn every_option_of_serve_is_on_it() {
     assert!(untold.is_empty(), "{untold:?}");
 }
 
-/// The first block of code of a language behind a mark.
+/// Returns the first code block of a language after a mark.
 fn block(mark: &str, language: &str) -> &'static str {
     let rest = PAGE.split(mark).nth(1).unwrap();
     let rest = rest.split(&format!("```{language}\n")).nth(1).unwrap();
     rest.split("```").next().unwrap()
 }
 
-/// Every client that was over the limit got 403 without `Retry-After`.
+/// Regression: every client that was over the limit got 403 without `Retry-After`.
 #[test]
 fn nginx_beside_diana_does_what_the_page_says() {
     let mark = "**Beside nginx.**";
     let upstream = Upstream::echo();
-    // As on the page, but for the addresses, and for a limit that no machine is too slow for.
+    // As on the page, except for the addresses, and a limit that also slow machines reach.
     let rules = block(mark, "yaml");
     assert!(rules.contains("127.0.0.1:8080") && rules.contains("limit: 100/s"));
     let diana = Diana::serve(&rules.replace("127.0.0.1:8080", "$LISTEN").replace("limit: 100/s", "limit: 1/h"));
@@ -101,6 +102,6 @@ fn nginx_beside_diana_does_what_the_page_says() {
         }
     }
     assert_eq!(upstream.count(), 2, "what is denied does not reach the service");
-    // The location by which nginx asks is for nginx alone.
+    // The internal location of nginx's subrequest is not public.
     assert_eq!(Client::connect_from([127, 0, 0, 3], nginx.port()).get("/diana").status, 404);
 }

@@ -1,7 +1,7 @@
-//! Kinds of your own in a rule file: an algorithm, a key and a matcher, without a change in Diana.
+//! Custom extensions in a rule file: an algorithm, a key and a matcher, without a change in Diana.
 //!
-//! `cargo run -p diana --example own_kinds` prints a transcript: three wrong passwords, a pause of ten minutes, and exports that
-//! are limited for each customer during office hours only. The kinds are in `kinds/`.
+//! `cargo run -p diana --example own_kinds` prints a transcript: three wrong passwords, a pause of ten minutes, and
+//! exports that are limited for each customer during office hours only. The extensions are in `kinds/`.
 
 mod kinds;
 
@@ -30,7 +30,7 @@ rules:
 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Eight in the morning of some day, so that the transcript is always the same.
+    // A fixed day at 8:00, so that the transcript is always the same.
     let clock = ManualClock::at(Timestamp::from_secs(20_000 * 86_400 + 8 * 3_600));
     let mut registry = diana::registry();
     kinds::register(&mut registry, Arc::new(clock.clone()));
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", table(&file));
     let engine = EngineOptions::of(&file).clock(clock.clone()).build(&file);
     let decide = |what: &str, request: &SyntheticRequest| {
-        // With counts in this process, the answer is there at once; with shared ones it would be awaited.
+        // With local counts, the answer is ready immediately; with shared ones it would be awaited.
         let verdict = engine.decide(request).now_or_never();
         println!("{what}: {}", verdict.map(|verdict| verdict.to_string()).unwrap_or_default());
     };

@@ -1,7 +1,7 @@
-//! Work that goes on when the request that it is for is over: what is under way in the shared store, and what goes back there.
+//! Background tasks that outlive their request: in-flight queries of the shared store, and refunds.
 //!
-//! It runs in a runtime that outlives the request's, if there is one: the one that the engine was made in, unless that has no
-//! threads of its own and so may stand still.
+//! They run in a runtime that outlives the request's, if possible: the one in which the engine was created, unless it
+//! is single-threaded and so may not be running.
 
 #[cfg(feature = "wait")]
 use tokio::{
@@ -9,13 +9,13 @@ use tokio::{
     sync::watch,
 };
 
-/// Who carries out what nobody waits for.
+/// Spawns and tracks background tasks.
 #[derive(Debug)]
 pub(super) struct Background {
-    /// The runtime that the engine was made in.
+    /// The runtime in which the engine was created.
     #[cfg(feature = "wait")]
     made_in: Option<Handle>,
-    /// How much is under way.
+    /// The number of running tasks.
     #[cfg(feature = "wait")]
     under_way: watch::Sender<usize>,
 }
@@ -33,14 +33,14 @@ impl Background {
 
 #[cfg(feature = "wait")]
 impl Background {
-    /// Where work is carried out; nowhere if there is no runtime.
+    /// Returns the runtime for background tasks, if there is one.
     pub(super) fn runtime(&self) -> Option<Handle> {
         let outlives = |runtime: &&Handle| runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
         let current = || Handle::try_current().ok();
         self.made_in.as_ref().filter(outlives).cloned().or_else(current).or_else(|| self.made_in.clone())
     }
 
-    /// Carries out some work, whoever is gone by then. Without a runtime it comes back as it is.
+    /// Spawns a tracked task. Returns it unchanged if there is no runtime.
     pub(super) fn carry_out<W: Future<Output = ()> + Send + 'static>(&self, work: W) -> Result<(), W> {
         let Some(runtime) = self.runtime() else { return Err(work) };
         let one = One::of(&self.under_way);
@@ -51,21 +51,21 @@ impl Background {
         Ok(())
     }
 
-    /// Starts what goes on for as long as somebody needs it; nobody waits for its end.
+    /// Spawns an untracked task, which runs as long as it is needed.
     pub(super) fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.runtime() {
             runtime.spawn(work);
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no task is running.
     pub(super) async fn done(&self) {
-        // It fails only if there is nobody who could tell, and that is us.
+        // It fails only if the sender is dropped, and `self` owns it.
         let _ = self.under_way.subscribe().wait_for(|under_way| *under_way == 0).await;
     }
 }
 
-/// One piece of work, which is over when this is dropped: carried out, or thrown away with its runtime.
+/// One task; dropping this marks it as done, whether it finished or was cancelled with its runtime.
 #[cfg(feature = "wait")]
 struct One(watch::Sender<usize>);
 

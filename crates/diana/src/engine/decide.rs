@@ -1,4 +1,4 @@
-//! The steps of a decision: what is known at once, what the shared store says, and the shadows.
+//! The steps of a decision: local limits, shared limits, shadow rules.
 
 use super::future::{NextStep, RefundGuard};
 use super::queries::{Queries, Scope};
@@ -8,25 +8,25 @@ use super::{Engine, Verdict};
 use diana_core::{Decision, LocalStore, MaxWait, Store};
 use diana_rules::{Attributes, CompiledRule, CountedIn, DenyReason, MatchedRule, Mode, RuleNotCallable};
 
-/// What somebody does whose turn has not come.
+/// What to do with a request that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhenFull {
-    /// Stands in line, where the rule lets it.
+    /// Queue it, if the rule allows it.
     #[cfg(feature = "wait")]
     Queue,
-    /// Goes away.
+    /// Deny it.
     Deny,
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// All that can be said about a request without waiting for anything.
+    /// Decides as much about a request as possible without waiting.
     pub(super) fn first_look(&self, request: &dyn Attributes, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
         let mut verdict = Verdict::new(self.rules.load(), self.now(), self.here());
         verdict.find(request);
         self.look_at(verdict, in_line)
     }
 
-    /// All that can be said about a call by the rule that it names, without waiting for anything.
+    /// Decides as much about a call of a named rule as possible without waiting.
     pub(super) fn first_look_by(
         &self,
         rule: &str,
@@ -50,7 +50,7 @@ impl<S: Store + 'static> Engine<S> {
                 return (RefundGuard::new(&self.counts, verdict), NextStep::Nothing);
             }
         }
-        // Most of the time nobody waits for anything.
+        // Usually all queues are empty.
         #[cfg(feature = "wait")]
         if !self.counts.lines.is_empty()
             && let Some(line) = self.others(&verdict, None, verdict.at())
@@ -76,7 +76,7 @@ impl<S: Store + 'static> Engine<S> {
         (begun, NextStep::Nothing)
     }
 
-    /// What has to be done about a request that was denied.
+    /// Returns the next step for a denied request.
     #[cfg_attr(not(feature = "wait"), allow(clippy::unused_self, reason = "without lines there is nothing to do"))]
     fn after_a_denial(&self, verdict: &Verdict, in_line: WhenFull) -> NextStep {
         match in_line {
@@ -91,7 +91,7 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// All that has to be waited for.
+    /// Performs the steps that wait.
     pub(super) async fn carry_on(&self, mut begun: RefundGuard<'_>, next: NextStep, in_line: WhenFull) -> Verdict {
         if next == NextStep::AskShared {
             if self.ask_shared(&mut begun).await {
@@ -107,18 +107,18 @@ impl<S: Store + 'static> Engine<S> {
         begun.done()
     }
 
-    /// Whether a rule that is about the request is counted by many.
+    /// Returns `true` if a shared rule matches the request.
     pub(super) fn is_shared(&self, verdict: &Verdict) -> bool {
         let is_shared = |applied: &MatchedRule| applied.home == CountedIn::Shared;
         self.shared.is_some() && verdict.found().applied().iter().any(is_shared)
     }
 
-    /// Whether a rule that is counted by many is about the request, but did not count it, since it seemed to cost nothing.
+    /// Returns `true` if a shared rule matches the request but did not count it, because its estimated cost was 0.
     pub(super) fn is_free_shared(&self, verdict: &Verdict) -> bool {
         self.shared.is_some() && verdict.found().free().iter().any(|applied| applied.home == CountedIn::Shared)
     }
 
-    /// Lets the rules with `load` refuse what is too much for the machine.
+    /// Lets the `load` rules deny requests that exceed the machine's capacity.
     #[cold]
     fn shed(&self, verdict: &mut Verdict) {
         for nth in 0..verdict.found().applied().len() {
@@ -133,8 +133,8 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Asks the shared store, and if it grants, the shadows; says whether it grants. If it does not, what was taken here is
-    /// given back.
+    /// Queries the shared store and, if it grants, the shadow rules; returns `true` if granted. If it denies, local
+    /// charges are refunded.
     pub(super) async fn ask_shared(&self, begun: &mut RefundGuard<'_>) -> bool {
         let said = match &self.shared {
             Some(shared) if self.is_shared(begun.verdict()) => {
@@ -156,7 +156,7 @@ impl<S: Store + 'static> Engine<S> {
         is_granted
     }
 
-    /// Asks each shadow rule that is counted here as if it were in force.
+    /// Checks each local shadow rule as if it were active.
     fn ask_shadows_here(&self, verdict: &mut Verdict) {
         let mut shadows = verdict.shadows_of(CountedIn::Local);
         if self.shared.is_none() {
@@ -169,9 +169,9 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Asks the counts of this process for all that is decided here.
+    /// Checks all limits that are counted in this process.
     pub(super) fn decide_local(&self, verdict: &mut Verdict) {
-        // One ask needs no list, and is what most requests are.
+        // Most requests have a single query, which needs no list.
         if !verdict.rules().has_reserved()
             && let Some(ask) = Queries::only(verdict)
         {
@@ -182,7 +182,7 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// What the counts of this process say; nothing if they are not asked.
+    /// Returns the decision of the local counts; `None` if there is nothing to check.
     fn decide_here(&self, verdict: &Verdict, part: Scope) -> Option<Decision> {
         let mut asks = Queries::of(verdict, part);
         if asks.is_empty() {

@@ -1,4 +1,4 @@
-//! Why a request would be granted or denied: what every rule says about it.
+//! Explains a decision: the result of every rule for one request.
 
 use super::queries::{Queries, Scope};
 use super::verdict::time;
@@ -8,7 +8,7 @@ use diana_rules::{Attributes, CountedIn, ExplainedRule, Missing, Mode};
 use std::fmt;
 use std::time::Duration;
 
-/// What every rule says about a request, without charging it.
+/// The result of every rule for a request, without charging it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -16,26 +16,26 @@ pub struct Explanation {
     pub rules: Vec<RuleExplanation>,
 }
 
-/// What one rule says about a request.
+/// The result of one rule for a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleExplanation {
     /// The rule's name.
     pub name: String,
-    /// Whether the rule is about it, and if not, why.
+    /// Whether the rule matches, and if not, why.
     pub said: ExplainedRule,
-    /// Whose request it is; empty if the rule counts everyone together, or does not count it.
+    /// The key of the request; empty if the rule counts all requests together, or does not count this one.
     pub key: String,
-    /// What it costs.
+    /// Its cost.
     pub cost: u64,
-    /// Each limit, by its name, and what it would answer.
+    /// Each limit, by name, and its answer.
     pub limits: Vec<(String, Answer)>,
-    /// Whether the rule refuses anybody.
+    /// Whether the rule is enforced.
     pub mode: Mode,
 }
 
 impl<S: Store> Engine<S> {
-    /// Tells for one request which rules are about it and which are not, and why. Nothing is charged.
+    /// Explains which rules match a request and which do not, and why. Nothing is charged.
     pub fn explain<'e>(&'e self, request: &dyn Attributes) -> impl Future<Output = Explanation> + Send + use<'e, S> {
         let rules = self.rules.load();
         let explained = rules.explain(request);
@@ -80,14 +80,14 @@ impl<S: Store> Engine<S> {
 }
 
 impl Explanation {
-    /// The rules that would refuse the request.
+    /// Returns the rules that would deny the request.
     pub fn refusing(&self) -> impl Iterator<Item = &RuleExplanation> {
         self.rules.iter().filter(|rule| rule.refuses() && rule.mode == Mode::Enforced)
     }
 }
 
 impl RuleExplanation {
-    /// Whether the rule would refuse the request, if it is in force.
+    /// Returns `true` if the rule is enforced and would deny the request.
     pub fn refuses(&self) -> bool {
         match &self.said {
             ExplainedRule::Listed
@@ -160,7 +160,7 @@ impl fmt::Display for RuleExplanation {
                 }
                 self.statuses(f)
             }
-            // Kinds that are new to this program.
+            // Variants that are newer than this crate.
             other => write!(f, "{other:?}"),
         }
     }

@@ -1,4 +1,4 @@
-//! A decision that may have to wait: for the shared store, or in line.
+//! Futures of decisions that may wait: for the shared store, or in a queue.
 
 use super::Verdict;
 use super::local::LocalCounts;
@@ -10,16 +10,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A decision, which is there at once unless the shared store has to be asked. Dropping it gives back what was taken.
+/// The future of a decision; ready immediately unless it needs the shared store. Dropping it refunds all charges.
 #[must_use = "nothing is decided until it is awaited"]
 pub struct DecideFuture<'e, S: Store = MemoryStore>(State<'e>, PhantomData<&'e S>);
 
-/// A decision that may stand in line. Dropping it leaves the line, and gives back what was taken.
+/// The future of a decision that may be queued. Dropping it leaves the queue and refunds all charges.
 #[cfg(feature = "wait")]
 pub type AdmitFuture<'e, S = MemoryStore> = DecideFuture<'e, S>;
 
 enum State<'e> {
-    /// What is counted here is decided here, without a box: that is the way of most requests.
+    /// Most requests only need local counts; they are decided without a box.
     Made(RefundGuard<'e>),
     Asking(Pin<Box<dyn Future<Output = Verdict> + Send + 'e>>),
 }
@@ -36,7 +36,7 @@ impl<'e, S: Store> DecideFuture<'e, S> {
 
 #[cfg(feature = "macros")]
 impl<'e, S: Store> DecideFuture<'e, S> {
-    /// The verdict, if it is there; else itself.
+    /// Returns the verdict if it is ready, else `self`.
     pub(crate) fn now(mut self) -> Result<Verdict, Self> {
         match &mut self.0 {
             State::Made(begun) => begun.hand_out().ok_or(self),
@@ -44,7 +44,7 @@ impl<'e, S: Store> DecideFuture<'e, S> {
         }
     }
 
-    /// The same, for those who don't know which store it is.
+    /// Erases the store's type.
     pub(crate) fn whichever_store(self) -> DecideFuture<'e> {
         DecideFuture(self.0, PhantomData)
     }
@@ -57,7 +57,7 @@ impl<S: Store> Future for DecideFuture<'_, S> {
         match &mut self.get_mut().0 {
             State::Made(begun) => match begun.hand_out() {
                 Some(verdict) => Poll::Ready(verdict),
-                // Whoever asks again has had the answer.
+                // Polled after completion.
                 None => Poll::Pending,
             },
             State::Asking(asking) => asking.as_mut().poll(context),
@@ -71,17 +71,17 @@ impl<S: Store> fmt::Debug for DecideFuture<'_, S> {
     }
 }
 
-/// What [`Engine::begin`](super::Engine::begin) can say at once.
+/// The result of [`Engine::begin`](super::Engine::begin).
 #[derive(Debug)]
 #[cfg(feature = "wait")]
 pub enum Begun {
     /// The verdict.
     Made(Verdict),
-    /// Not yet a verdict: [`Engine::go_on`](super::Engine::go_on) brings it.
+    /// Not decided yet: call [`Engine::go_on`](super::Engine::go_on).
     Unfinished(Unfinished),
 }
 
-/// A request that the shared store has to be asked about, or that has to stand in line. Dropping it gives back what was taken.
+/// A request that needs the shared store or must be queued. Dropping it refunds all charges.
 #[must_use = "nothing is decided until `Engine::go_on` is awaited"]
 #[cfg(feature = "wait")]
 pub struct Unfinished {
@@ -96,21 +96,21 @@ impl fmt::Debug for Unfinished {
     }
 }
 
-/// What has to be done after the first look at a request.
+/// The step after the local limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// Nothing: the verdict is there.
+    /// None: the verdict is final.
     Nothing,
-    /// The shared store has to be asked.
+    /// Query the shared store.
     AskShared,
-    /// It has to stand in line.
+    /// Join the queue.
     #[cfg(feature = "wait")]
     StandInLine,
 }
 
-/// A verdict that nobody has yet: whoever drops it gives back what was taken in this process.
+/// A verdict that was not returned yet. Dropping the guard refunds its charges in this process.
 pub(super) struct RefundGuard<'e> {
-    /// Borrowed while it can be, since counting who has a share in it would make threads fight.
+    /// Borrowed as long as possible, since the reference count would be contended between threads.
     counts: Cow<'e, Arc<LocalCounts>>,
     verdict: Option<Verdict>,
 }
@@ -120,7 +120,7 @@ impl<'e> RefundGuard<'e> {
         Self { counts: Cow::Borrowed(counts), verdict: Some(verdict) }
     }
 
-    /// The same, for as long as it takes.
+    /// Converts it into an owned guard.
     #[cfg(feature = "wait")]
     pub(super) fn into_own(mut self) -> RefundGuard<'static> {
         RefundGuard { counts: Cow::Owned(Arc::clone(&self.counts)), verdict: self.verdict.take() }
@@ -138,7 +138,7 @@ impl<'e> RefundGuard<'e> {
         self.hand_out().unwrap_or_else(|| unreachable!("it is taken out only here"))
     }
 
-    /// The verdict, which is counted, and from now on gives back by itself what it holds.
+    /// Records and returns the verdict, which from now on releases its own permits.
     fn hand_out(&mut self) -> Option<Verdict> {
         let mut verdict = self.verdict.take()?;
         verdict.count();
@@ -152,12 +152,12 @@ impl<'e> RefundGuard<'e> {
         self.counts.give_back_local(self.verdict());
     }
 
-    /// The verdict, for a while: who takes it gives back by itself what was taken.
+    /// Takes the verdict out temporarily; meanwhile the new owner is responsible for refunds.
     pub(super) fn lend(&mut self) -> Verdict {
         self.verdict.take().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
     }
 
-    /// The verdict is back.
+    /// Puts the verdict back.
     pub(super) fn put_back(&mut self, verdict: Verdict) {
         self.verdict = Some(verdict);
     }

@@ -1,7 +1,7 @@
-//! One key of one rule, looked at and changed by hand: for the admin page, for support desks, for tests.
+//! Reads and changes one key of one rule, for the admin API, support tools and tests.
 //!
-//! Where a rule counts is where it is looked at and changed: in this process, or in the shared store. A store that fails is an
-//! error here, since whoever acts by hand wants to know that nothing happened.
+//! Operations go to the store in which the rule is counted: this process, or the shared store. A failing store is an
+//! error, so that the operator knows that nothing was changed.
 
 use super::Engine;
 use diana_core::{Ask, Cost, Decision, LocalStore, MaxWait, Retry, Store, StoreError};
@@ -10,49 +10,49 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a key of a rule stands.
+/// The status of a key of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyStatus {
     /// Each limit that the key has, in the order of the rule.
     pub limits: Vec<LimitStatus>,
-    /// Where it is counted.
+    /// The store in which it is counted.
     pub home: CountedIn,
-    /// Whether the shared store is unreachable, so that the counts which this process keeps meanwhile have answered.
+    /// Whether the shared store is unreachable, so that this is the status of the local fallback counts.
     pub is_fallback: bool,
-    /// The list of the rule that the key is on: then its counts decide nothing.
+    /// The list of the rule that contains the key: then its counts are not used.
     pub listed: Option<Listed>,
 }
 
-/// Where a key stands with one limit.
+/// The status of a key in one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitStatus {
-    /// The limit's name: the rule's, with its place behind it unless it is the first.
+    /// The limit's name: the rule's name, followed by its index unless it is the first.
     pub name: String,
     /// The most that can be granted at once.
     pub limit: u64,
-    /// How much could be granted right now.
+    /// How much could be granted now.
     pub remaining: u64,
-    /// How long until the limit gives back.
+    /// The time until the limit resets.
     pub reset: Duration,
-    /// When a request that costs 1 would be granted; `None` if it would be now.
+    /// When a request with a cost of 1 would be granted; `None` if now.
     pub retry: Option<Retry>,
 }
 
-/// Why nothing was done by hand.
+/// Why an operation on a key failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum KeyAdminError {
-    /// No rule in force has this name.
+    /// No active rule has this name.
     NoSuchRule(String),
-    /// The rule has no such key.
+    /// The key is invalid for this rule.
     InvalidKey(InvalidKey),
-    /// The rule has nothing to count: it only slows bodies down, or looks at the load.
+    /// The rule counts nothing: it only throttles bodies, or has only `load`.
     NothingToCount(String),
-    /// What requests hold while they run comes back with them, and not by hand.
+    /// Concurrency permits are released by their requests only.
     ComesBackByItself(String),
-    /// The shared store did not do it; it says whether anything was changed.
+    /// The shared store failed; the error contains whether anything was changed.
     Store(StoreError),
 }
 
@@ -89,7 +89,7 @@ impl From<StoreError> for KeyAdminError {
     }
 }
 
-/// A key of a rule that was named by hand.
+/// A key of a rule, given by name.
 struct Named {
     rules: Arc<RuleSet>,
     rule: usize,
@@ -112,10 +112,10 @@ impl Named {
 }
 
 impl<S: Store> Engine<S> {
-    /// Where a key of a rule stands. Nothing is charged.
+    /// Returns the status of a key of a rule. Nothing is charged.
     ///
-    /// The key is written as in the rule's `overrides`: one value for each part of `by`, and none if everyone is counted
-    /// together.
+    /// The key is written as in the rule's `overrides`: one value for each part of `by`, and none if all requests are
+    /// counted together.
     ///
     /// ```
     /// # use diana::rules::{SyntheticRequest, Document, Registry, RuleFile};
@@ -138,7 +138,7 @@ impl<S: Store> Engine<S> {
         self.status(&named).await
     }
 
-    /// Makes a key of a rule as good as new. With `concurrent`, requests that are under way are no longer counted.
+    /// Resets a key of a rule. With `concurrent`, in-flight requests are no longer counted.
     pub async fn reset_key(&self, rule: &str, key: &[&str]) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
         for limit in named.limits() {
@@ -148,7 +148,7 @@ impl<S: Store> Engine<S> {
         self.status(&named).await
     }
 
-    /// Takes `cost` from every limit of a key without asking, also beyond what is left.
+    /// Charges `cost` to every limit of a key unconditionally, even over the limit.
     pub async fn charge_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
         for limit in named.limits() {
@@ -157,11 +157,11 @@ impl<S: Store> Engine<S> {
         self.status(&named).await
     }
 
-    /// Gives `cost` back to every limit of a key, up to what is in use.
+    /// Refunds `cost` to every limit of a key, up to its usage.
     ///
-    /// What is in use is counted anew without `cost`, from now on: what is left of it comes back no sooner than before, and maybe
-    /// later. A request of the same moment may go uncounted. Permits that requests hold (`concurrent`) come
-    /// back with them alone.
+    /// The remaining usage is charged again, starting now: it expires no sooner than before, and maybe later. A
+    /// concurrent request may stay uncounted. Permits of running requests (`concurrent`) are only released by the
+    /// requests themselves.
     pub async fn refund_key(&self, rule: &str, key: &[&str], cost: Cost) -> Result<KeyStatus, KeyAdminError> {
         let named = self.named(rule, key)?;
         if let Some(held) = named.limits().iter().find(|limit| limit.is_returned) {
@@ -182,7 +182,7 @@ impl<S: Store> Engine<S> {
         self.status(&named).await
     }
 
-    /// Wakes those that are queued for a key: there is more for them than they were told.
+    /// Wakes the waiters of a key: they can be granted earlier than predicted.
     fn wake_queued(&self, named: &Named) {
         for limit in named.limits() {
             self.counts.lines.wake(self.counts.line(limit.limit.id(), &named.key));
@@ -203,7 +203,7 @@ impl<S: Store> Engine<S> {
         Ok(named)
     }
 
-    /// The store in which a rule counts, if that is not this process.
+    /// Returns the store in which a rule is counted, if it is not this process.
     fn shared_for(&self, named: &Named) -> Option<&S> {
         self.shared().filter(|_| named.home() == CountedIn::Shared)
     }

@@ -1,8 +1,8 @@
-//! Keeping what requests hold in the shared store for as long as they run.
+//! Extends the leases of running requests in the shared store.
 //!
-//! There, what is held has an end, so that a process that dies does not hold it for ever. Who holds it for longer has to say so
-//! meanwhile. One task for each engine says it for all requests that run, as often as the store wants it; it is there only while
-//! somebody holds something.
+//! Shared permits are leases with an expiry, so that a crashed process does not hold them forever; longer requests have
+//! to extend them. One task per engine extends the leases of all running requests, as often as the store requires; it
+//! only runs while there are leases.
 
 use super::local::LocalCounts;
 use super::queries::{Queries, Scope};
@@ -15,10 +15,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// For how many the store is told at a time.
+/// How many leases are extended at a time.
 const AT_A_TIME: usize = 64;
 
-/// What is held in the shared store, and by whom.
+/// The leases in the shared store, and their requests.
 #[derive(Debug, Default)]
 pub(super) struct HeldLeases(Mutex<List>);
 
@@ -26,18 +26,18 @@ pub(super) struct HeldLeases(Mutex<List>);
 struct List {
     by_number: HashMap<u64, Arc<Vec<Holding>>>,
     next: u64,
-    /// The number of the task that looks through it, if there is one.
+    /// The number of the task that extends them, if one is running.
     looked_after_by: Option<u64>,
 }
 
-/// One decision of the shared store that put something in flight.
+/// One decision of the shared store with leases.
 #[derive(Debug)]
 struct Holding {
     asks: Vec<(Limit, Vec<u8>, Cost)>,
     decision: Decision,
 }
 
-/// Keeps what a request holds in the shared store until it is dropped; it gives nothing back.
+/// Extends the leases of a request until it is dropped; it does not release them.
 #[must_use = "dropped, it keeps nothing"]
 pub struct LeaseGuard {
     held: Arc<HeldLeases>,
@@ -56,14 +56,14 @@ impl fmt::Debug for LeaseGuard {
     }
 }
 
-/// The task that looks through the list. When it is thrown away with its runtime, the next one may begin.
+/// The task that extends the leases. If it is cancelled with its runtime, another one can start.
 struct KeepaliveTask {
     held: Arc<HeldLeases>,
     number: u64,
 }
 
 impl KeepaliveTask {
-    /// All that is held now. `None` if that is nothing: then this one is done, and whoever comes next begins anew.
+    /// Returns all leases. `None` if there are none: then this task ends, and the next lease starts a new one.
     fn all(&self) -> Option<Vec<Arc<Vec<Holding>>>> {
         let mut list = self.held.0.lock();
         if list.by_number.is_empty() {
@@ -84,10 +84,10 @@ impl Drop for KeepaliveTask {
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Keeps what a request holds in the shared store (`concurrent`) for as long as the guard lives; without it, the store counts
-    /// it for a limited time only (`permits_for`). `None` if there is nothing to keep.
+    /// Extends the leases of a request in the shared store (`concurrent`) as long as the guard lives; without it, they
+    /// expire after `permits_for`. `None` if there are no leases.
     ///
-    /// It takes a tokio runtime: the one that the engine was made in, or the current one.
+    /// Needs a tokio runtime: the one in which the engine was created, or the current one.
     pub fn keep(&self, verdict: &Verdict) -> Option<LeaseGuard> {
         let made = verdict.made();
         if !verdict.found().is_held() || (made.shared.is_none() && made.shadows.is_empty()) {
@@ -114,7 +114,7 @@ impl<S: Store + 'static> Engine<S> {
         drop(list);
         if !is_looked_after {
             let looking = KeepaliveTask { held: Arc::clone(&self.held), number };
-            // Without a runtime nobody can say it: then what is held is counted for as long as the store says.
+            // Without a runtime they can't be extended, and expire.
             self.behind.start(look_after(looking, Arc::downgrade(store), Arc::clone(&self.counts), every));
         }
         LeaseGuard { held: Arc::clone(&self.held), number }
@@ -128,7 +128,7 @@ impl Holding {
     }
 }
 
-/// Says again and again for all that they still hold what they hold, as long as somebody does.
+/// Extends all leases periodically, until there are none.
 async fn look_after<S: Store + 'static>(
     looking: KeepaliveTask,
     store: Weak<S>,
@@ -152,7 +152,7 @@ async fn look_after<S: Store + 'static>(
 async fn extend<S: Store>(store: Arc<S>, counts: Arc<LocalCounts>, holdings: Arc<Vec<Holding>>) {
     for Holding { asks, decision } in &*holdings {
         let asks = asks.iter().map(|(limit, key, cost)| Ask::new(limit, key, *cost)).collect::<Vec<_>>();
-        // A store that is away is told the next time; it wants to hear it more often than it must.
+        // If the store is unreachable, the next round extends it; rounds are more frequent than strictly necessary.
         let _ = store.extend(&asks, decision, counts.now()).await;
     }
 }

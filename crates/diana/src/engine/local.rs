@@ -1,7 +1,7 @@
-//! What is counted in this process, by which clock, and who stands in line for it.
+//! The counts of this process, their clock, and their wait queues.
 //!
-//! Verdicts that hold something have a share in it, so that what they hold comes back when they are dropped, wherever and
-//! whenever that is.
+//! Verdicts with permits share ownership, so that dropping a verdict releases its permits on any thread and at any
+//! time.
 
 use super::Return;
 use super::queries::{AskList, Queries, Scope};
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// The most that stand in line, over all rules and keys.
+/// The maximum number of queued requests, over all rules and keys.
 const MOST_WAITING: usize = 100_000;
 
 /// The counts of this process.
@@ -22,14 +22,15 @@ const MOST_WAITING: usize = 100_000;
 pub(super) struct LocalCounts {
     pub(super) store: MemoryStore,
     clock: Option<Arc<dyn Clock>>,
-    /// Those who wait: for counts of this process, and for shared ones.
+    /// Requests that wait for local or shared counts.
     pub(super) lines: WaitQueues,
-    /// Those who wait for a time that they were promised.
+    /// Requests that wait for a reserved time.
     pub(super) reserved: Mutex<Reservations>,
     hasher: RandomState,
 }
 
-/// Another process has reset a key of the shared store. Which one, only the store knows; the first of each queue finds out.
+/// Called when another process has reset a key of the shared store. Only the store knows which key, so the first waiter
+/// of each queue retries.
 impl ResetListener for LocalCounts {
     fn key_reset(&self) {
         self.lines.wake_all();
@@ -50,7 +51,7 @@ impl LocalCounts {
         }
     }
 
-    /// Blocks this thread until `time` has come.
+    /// Blocks this thread until `time`.
     #[cfg(feature = "macros")]
     pub(super) fn park_until(&self, time: Timestamp) {
         let clock: &dyn Clock = self.clock.as_ref().map_or(&SystemClock, |clock| &**clock);
@@ -62,12 +63,12 @@ impl LocalCounts {
         }
     }
 
-    /// Which line is the one for a count.
+    /// Returns the id of the queue for a count.
     pub(super) fn line(&self, limit: LimitId, key: &[u8]) -> u64 {
         self.hasher.hash_one((limit, key))
     }
 
-    /// Gives back what was granted in this process, and wakes those who wait for it.
+    /// Refunds charges in this process and wakes the waiters.
     pub(super) fn give_back(&self, verdict: &Verdict, part: Scope, made: &Decision, what: Return, now: Timestamp) {
         if what == Return::Everything {
             self.give_up(verdict, part, made);
@@ -79,14 +80,14 @@ impl LocalCounts {
         }
     }
 
-    /// Says that a request does not wait any more for what it was promised, here or elsewhere.
+    /// Cancels the reservations of a request, local and shared.
     pub(super) fn give_up(&self, verdict: &Verdict, part: Scope, made: &Decision) {
         if verdict.rules().has_reserved() && made.is_granted() {
             self.reserved.lock().give_up(self, verdict, part, made);
         }
     }
 
-    /// Gives back all that was granted to a request in this process.
+    /// Refunds all charges of a request in this process.
     pub(super) fn give_back_local(&self, verdict: &Verdict) {
         let (now, made) = (self.now(), verdict.made());
         if let Some(local) = &made.local {
@@ -100,9 +101,9 @@ impl LocalCounts {
         }
     }
 
-    /// Wakes those who wait for what has come back.
+    /// Wakes the waiters of refunded counts.
     pub(super) fn wake(&self, asks: &AskList<'_>) {
-        // Most of the time it is nobody.
+        // Usually there are none.
         if self.lines.is_empty() {
             return;
         }
@@ -111,7 +112,7 @@ impl LocalCounts {
         }
     }
 
-    /// Wakes those who wait in these lines.
+    /// Wakes the waiters of these queues.
     #[cfg(feature = "wait")]
     pub(super) fn wake_lines(&self, lines: &[u64]) {
         if !self.lines.is_empty() {

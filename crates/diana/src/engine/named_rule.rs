@@ -1,4 +1,4 @@
-//! One rule, asked for by its name: for functions that a rule is attached to.
+//! Decisions by one named rule, for functions with a rule attached.
 
 use super::decide::WhenFull;
 use super::future::{NextStep, RefundGuard};
@@ -7,8 +7,8 @@ use diana_core::Store;
 use diana_rules::{Attributes, RuleNotCallable};
 
 impl<S: Store + 'static> Engine<S> {
-    /// Decides about a call by one rule, which the call names. All else is as with [`decide`](Self::decide); other rules are not
-    /// asked, and [`RuleSet::find_named`](diana_rules::RuleSet::find_named) tells what the rule goes by.
+    /// Decides about a call by one named rule. Other rules are not checked; otherwise like [`decide`](Self::decide).
+    /// See [`RuleSet::find_named`](diana_rules::RuleSet::find_named) for the parts of the rule that apply.
     ///
     /// ```
     /// use diana::Engine;
@@ -40,11 +40,10 @@ impl<S: Store + 'static> Engine<S> {
         self.by_name(rule, call, WhenFull::Deny)
     }
 
-    /// Decides about a call by one rule, which the call names, standing in line where the rule lets it, as
-    /// [`admit`](Self::admit) does.
+    /// Decides about a call by one named rule and queues it if the rule has `wait`, like [`admit`](Self::admit).
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     #[cfg(feature = "wait")]
     pub fn admit_by(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_, S>, RuleNotCallable> {
         self.by_name(rule, call, WhenFull::Queue)

@@ -1,4 +1,4 @@
-//! How an engine is set up.
+//! Options of an engine.
 
 use super::Engine;
 use super::background::Background;
@@ -10,7 +10,7 @@ use diana_rules::{OnFullKeys, RuleFile, RuleSet};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
-/// How an engine is set up, beyond what its file says.
+/// Options of an engine, in addition to those of its file.
 ///
 /// ```
 /// use diana::core::{ManualClock, TableOptions};
@@ -29,7 +29,7 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
-    /// What the file's `store` says about the counts of this process.
+    /// Returns the options for the local counts in the file's `store` section.
     pub fn of(file: &RuleFile) -> Self {
         let memory = &file.store.memory;
         let mut table = TableOptions::default();
@@ -46,24 +46,24 @@ impl EngineOptions {
         Self { table, clock: None }
     }
 
-    /// Another clock than the system's: for tests and simulations.
+    /// Replaces the system clock, for tests and simulations.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { clock: Some(Arc::new(clock)), ..self }
     }
 
-    /// How the counts of this process are kept.
+    /// Configures the table of the local counts.
     #[must_use]
     pub fn table(self, table: TableOptions) -> Self {
         Self { table, ..self }
     }
 
-    /// An engine whose counts are all in this process.
+    /// Builds an engine that counts everything in this process.
     pub fn build(self, file: &RuleFile) -> Engine {
         self.engine(file, None)
     }
 
-    /// An engine that shares the counts of `store: shared`.
+    /// Builds an engine that counts `store: shared` rules in the shared store.
     pub fn build_shared<S: Store>(self, file: &RuleFile, shared: S) -> Engine<S> {
         shared.configure(file.revision);
         let engine = self.engine(file, Some(shared));
@@ -74,8 +74,7 @@ impl EngineOptions {
         engine
     }
 
-    /// An engine that shares the counts of `store: shared` if there is a store to share them in, for programs that learn only
-    /// from their file whether there is.
+    /// Builds an engine with or without a shared store, for programs whose configuration file decides it.
     pub fn build_with<S: Store>(self, file: &RuleFile, shared: Option<S>) -> Engine<S> {
         match shared {
             Some(shared) => self.build_shared(file, shared),

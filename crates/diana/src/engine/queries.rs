@@ -1,23 +1,23 @@
-//! The asks of one request, in the order of the rules.
+//! The queries of one request, in the order of the rules.
 
 use super::{Return, Verdict};
 use diana_core::{Answer, Ask, Decision};
 use diana_rules::{CompiledLimit, CountedIn, MatchedRule, Mode};
 use smallvec::SmallVec;
 
-/// Some of the asks of a request.
+/// A subset of the queries of a request.
 pub(super) type AskList<'a> = SmallVec<[Ask<'a>; 8]>;
 
-/// Which asks are meant.
+/// Which queries are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// All that are in force, wherever they would be counted.
+    /// All of active rules, local or shared.
     Everything,
-    /// Those in force that are counted here.
+    /// Those of active rules that are counted in this process.
     Local,
-    /// Those in force that are shared.
+    /// Those of active rules that are counted in the shared store.
     Shared,
-    /// Those of the rule that is found at this place, in force or not.
+    /// Those of the matched rule at this index, active or not.
     Shadow(usize),
 }
 
@@ -38,11 +38,11 @@ impl Scope {
     }
 }
 
-/// Makes asks of what the rules found.
+/// Builds queries from the matched rules.
 pub(super) struct Queries;
 
 impl Queries {
-    /// The rules and limits that are meant, one for each ask.
+    /// Returns the rules and limits in scope, one pair per query.
     pub(super) fn places(verdict: &Verdict, part: Scope) -> impl Iterator<Item = (&MatchedRule, &CompiledLimit)> {
         let applied =
             verdict.found().applied().iter().enumerate().filter(move |(nth, applied)| part.has(*nth, applied));
@@ -52,7 +52,7 @@ impl Queries {
         })
     }
 
-    /// The one ask there is, if there is one, and it is decided in this process.
+    /// Returns the query if there is exactly one and it is decided in this process.
     pub(super) fn only(verdict: &Verdict) -> Option<Ask<'_>> {
         let [applied] = verdict.found().applied() else { return None };
         let [limit] = verdict.rules().rule(applied.rule)?.limits(applied) else { return None };
@@ -60,9 +60,9 @@ impl Queries {
         (here.has(0, applied) && here.has_limit(limit)).then(|| ask(verdict, applied, limit))
     }
 
-    /// The asks that are meant.
+    /// Returns the queries in scope.
     pub(super) fn of(verdict: &Verdict, part: Scope) -> AskList<'_> {
-        // Loops, since this is on every request's way, and chains of iterators take three times as many instructions.
+        // Loops, since this is on the hot path, and iterator chains take three times as many instructions.
         let (rules, found) = (verdict.rules(), verdict.found());
         let mut asks = AskList::new();
         for (nth, applied) in found.applied().iter().enumerate() {
@@ -77,7 +77,7 @@ impl Queries {
         asks
     }
 
-    /// The asks that are given back, and what they were answered.
+    /// Returns the queries to refund, with their answers.
     pub(super) fn given_back<'a>(
         verdict: &'a Verdict,
         part: Scope,

@@ -1,7 +1,7 @@
-//! What a verdict consists of, and where its memory comes from.
+//! The fields of a verdict, and their allocation.
 //!
-//! A verdict is large (it has room for every answer of a few rules) and is handed on several times. So it lies in a box, and
-//! boxes are used again by the thread that drops them: a request takes no new memory (`tests/no_allocation.rs`).
+//! A verdict is large (it has room for the answers of a few rules) and is moved several times. So it is boxed, and each
+//! thread reuses the boxes that it drops: a request allocates no memory (`tests/no_allocation.rs`).
 
 use super::local::LocalCounts;
 use super::queries::Scope;
@@ -12,62 +12,62 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The rules in force, held without counting who holds them: threads would fight over the count.
+/// The active rules, held without a reference count, which would be contended between threads.
 pub(super) type Rules = Guard<Arc<RuleSet>>;
 
-/// What a verdict consists of.
+/// The fields of a verdict.
 #[derive(Debug)]
 pub(super) struct DecisionRecord {
-    /// Those it was made by; none while it waits to be used again.
+    /// The rules that made the decision; `None` while the box is unused.
     pub(super) rules: Option<Rules>,
     pub(super) found: Matches,
     pub(super) at: Timestamp,
     pub(super) refused: Option<RefusedBy>,
-    /// Which of the asks are decided in this process.
+    /// Which queries are decided in this process.
     pub(super) here: Scope,
-    /// What was decided in this process, if anything was asked there.
+    /// The local decision, if any limit was checked in this process.
     pub(super) local: Option<Decision>,
     pub(super) shared: Option<Box<SharedDecision>>,
     pub(super) shadows: Vec<Shadow>,
-    /// Where what it holds in this process goes when it is dropped.
+    /// Where its permits in this process are released on drop.
     pub(super) held: Option<Arc<LocalCounts>>,
-    /// The rule in whose line it stood, and for how long.
+    /// The rule in whose queue it waited, and for how long.
     pub(super) stood: Option<Queued>,
-    /// The asks of which nothing is left to give back: they turned out to cost nothing.
+    /// The queries with nothing left to refund, because their actual cost was 0.
     pub(super) emptied: Vec<(Scope, usize)>,
-    /// What was charged afterwards to each rule to which it seemed to cost nothing.
+    /// The later charges of each rule for which its estimated cost was 0.
     pub(super) charged_free: Vec<u64>,
-    /// When somebody said that it goes on, if an adaptive limit wants to know.
+    /// When it was started, if an adaptive limit needs it.
     pub(super) begun: Option<Timestamp>,
-    /// Whether somebody has said that it was answered.
+    /// Whether its response was recorded.
     pub(super) is_answered: bool,
 }
 
-/// What the shared store decided, or this process in its place.
+/// The decision of the shared store, or of this process as its fallback.
 #[derive(Debug)]
 pub(super) struct SharedDecision {
     pub(super) decision: Decision,
-    /// Whether it was decided in this process, because the store failed.
+    /// Whether it was made in this process, because the store failed.
     pub(super) here: bool,
 }
 
-/// What a shadow rule would have said.
+/// The decision of a shadow rule.
 #[derive(Debug)]
 pub(super) struct Shadow {
-    /// Its place among the rules that were found.
+    /// Its index among the matched rules.
     pub(super) nth: usize,
     pub(super) decision: Decision,
     pub(super) here: bool,
 }
 
-/// How long a request stood in line, and for which rule last.
+/// How long a request was queued, and for which rule last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) rule: u32,
     pub(super) time: Duration,
 }
 
-/// The most boxes that a thread keeps.
+/// The maximum number of boxes that a thread keeps.
 const MOST: usize = 32;
 
 thread_local! {
@@ -76,7 +76,7 @@ thread_local! {
 }
 
 impl DecisionRecord {
-    /// One that says nothing yet.
+    /// Creates an empty record.
     pub(super) fn new(rules: Rules, at: Timestamp, here: Scope) -> Box<Self> {
         let used = USED.try_with(|used| used.borrow_mut().pop()).ok().flatten();
         match used {
@@ -105,9 +105,9 @@ impl DecisionRecord {
         }
     }
 
-    /// Keeps the box for the next one.
+    /// Keeps the box for reuse.
     pub(super) fn use_again(mut self: Box<Self>) {
-        // Rules that are no longer in force must not be held by what nobody looks at.
+        // An unused box must not keep replaced rules alive.
         self.rules = None;
         self.found.clear();
         self.refused = None;
@@ -120,7 +120,7 @@ impl DecisionRecord {
         self.charged_free.clear();
         self.begun = None;
         self.is_answered = false;
-        // A thread that ends has nothing to keep it in; then it goes.
+        // A thread that is ending has no cache any more; then the box is freed.
         let _ = USED.try_with(|used| {
             let mut used = used.borrow_mut();
             if used.len() < MOST {

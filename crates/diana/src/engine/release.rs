@@ -1,4 +1,4 @@
-//! What guards give back when they are dropped, and so can't wait for the shared store.
+//! Releases and refunds for guards, whose `drop` can't wait for the shared store.
 
 use super::local::LocalCounts;
 use super::queries::{Queries, Scope};
@@ -9,25 +9,25 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-/// How far a granted request was when it ended.
+/// How far a granted request had come when it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestPhase {
-    /// It was not carried out: everything comes back.
+    /// It was not carried out: all charges are refunded.
     Unbegun,
-    /// It was carried out: what it only held while it ran (`concurrent`) comes back.
+    /// It was carried out: concurrency permits (`concurrent`) are released.
     Done,
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Gives back what a granted request took, for guards that are dropped. What is counted in this process is back at once. The
-    /// shared store is told in the background, but decisions of this process that begin after this know of it. Then the cost is
-    /// corrected, if somebody has told what it was.
+    /// Releases or refunds the charges of a granted request, for guards in `drop`. Local counts are updated
+    /// immediately. The shared store is updated in the background, but later decisions of this process already take it
+    /// into account. Then the cost is corrected, if `costs` has the actual one.
     ///
-    /// Without a runtime, what is shared comes back with time.
+    /// Without a runtime, shared charges expire with time.
     pub fn leave(self: &Arc<Self>, mut verdict: Verdict, left: RequestPhase, costs: Option<Box<ActualCost>>) {
         let is_shared = self.is_shared(&verdict) || costs.is_some() && self.is_free_shared(&verdict);
         if left == RequestPhase::Done && costs.is_none() && (!verdict.found().is_held() || !is_shared) {
-            // A verdict that is dropped gives back what it holds in this process.
+            // A dropped verdict releases its own permits in this process.
             return;
         }
         verdict.made_mut().held = None;
@@ -36,7 +36,7 @@ impl<S: Store + 'static> Engine<S> {
             RequestPhase::Unbegun => Return::Everything,
         };
         let returning = self.start_giving_back(&verdict, what);
-        // Of what was not carried out, everything is back, whatever it cost.
+        // If the request was not carried out, everything is refunded, so there is nothing to correct.
         let costs = costs.filter(|_| left == RequestPhase::Done);
         let engine = Arc::clone(self);
         let rest = async move {
@@ -49,13 +49,12 @@ impl<S: Store + 'static> Engine<S> {
         };
         let here = if is_shared { self.behind.carry_out(rest).err() } else { Some(rest) };
         if let Some(rest) = here {
-            // What is counted here has nothing to wait for.
+            // Local counts never wait.
             let _ = pin!(rest).poll(&mut Context::from_waker(Waker::noop()));
         }
     }
 
-    /// Gives back at once what was granted in this process, and begins to give back what the shared store granted: what is left
-    /// to wait for.
+    /// Refunds local charges immediately and starts the refunds in the shared store; returns their futures.
     fn start_giving_back(&self, verdict: &Verdict, what: Return) -> Returning {
         let (made, counts) = (verdict.made(), &self.counts);
         let mut returning = Returning::new();
@@ -76,11 +75,11 @@ impl<S: Store + 'static> Engine<S> {
     }
 }
 
-/// What goes back to the shared store, for each decision that was made there.
+/// The refunds in the shared store, one per decision made there.
 type Returning = SmallVec<[ReturnFuture; 1]>;
 type ReturnFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Begins to give back what the shared store granted: what is left to wait for, if something goes back.
+/// Starts a refund in the shared store; returns its future if there is something to refund.
 fn start_giving_back_there<S: Store + 'static>(
     store: &Arc<S>,
     counts: &Arc<LocalCounts>,
@@ -100,7 +99,7 @@ fn start_giving_back_there<S: Store + 'static>(
     let refund = store.start_refund(&asks, &made, counts.now());
     let counts = Arc::clone(counts);
     Some(Box::pin(async move {
-        // What can't be given back now comes back as far as time gives it back: all but a total.
+        // If the refund fails, the charges still expire with time, except those of a total.
         let _ = refund.await;
         counts.wake_lines(&lines);
     }))

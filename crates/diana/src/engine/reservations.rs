@@ -1,10 +1,10 @@
-//! How many wait for a time that they were promised, where a rule's `queue` bounds them.
+//! The number of requests that wait for a reserved time, where a rule's `queue` bounds it.
 //!
-//! An algorithm that reserves (`smooth_*`, `refill`, `every`) promises everybody a time, and knows only the last one. So those
-//! whose time has not come are kept here, by count. Beyond the bound a request is granted only if it need not wait. Who gives
-//! up takes its time along, or those who are gone would keep others out.
+//! An algorithm with reservations (`smooth_*`, `refill`, `every`) assigns a time to every request, but only stores the
+//! last one. So the pending times are stored here, per count. Over the bound a request is granted only if it need not
+//! wait. A cancelled request removes its time, since it would otherwise block others.
 //!
-//! (A token bucket needs no such list: its last promise tells how many there are.)
+//! (A token bucket needs no such list: the number follows from its last reservation.)
 
 use super::local::LocalCounts;
 use super::queries::{AskList, Queries, Scope};
@@ -12,16 +12,16 @@ use super::verdict::Verdict;
 use diana_core::{Decision, MaxWait, Timestamp};
 use std::collections::{HashMap, VecDeque};
 
-/// The promised times that have not come yet, by count.
+/// The pending reserved times, per count.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
     by_count: HashMap<u64, VecDeque<Timestamp>>,
-    /// Counts are looked through for those that nobody waits for any more when there are twice as many as the last time.
+    /// Counts without waiters are swept when the number of counts has doubled since the last sweep.
     sweep_at: usize,
 }
 
 impl Reservations {
-    /// Takes the maximum wait from asks of which too many wait already.
+    /// Sets the maximum wait of queries to zero if their count has too many waiters.
     pub(super) fn bound(&mut self, counts: &LocalCounts, verdict: &Verdict, part: Scope, asks: &mut AskList<'_>) {
         for ((_, limit), ask) in Queries::places(verdict, part).zip(asks) {
             let Some(most) = limit.reserved else { continue };
@@ -35,7 +35,7 @@ impl Reservations {
         }
     }
 
-    /// Keeps the times that were promised.
+    /// Stores the reserved times.
     pub(super) fn keep(&mut self, counts: &LocalCounts, verdict: &Verdict, part: Scope, made: &Decision) {
         if !made.is_granted() {
             return;
@@ -52,7 +52,7 @@ impl Reservations {
         }
     }
 
-    /// Forgets the times that were promised to a request that gave up.
+    /// Removes the reserved times of a cancelled request.
     pub(super) fn give_up(&mut self, counts: &LocalCounts, verdict: &Verdict, part: Scope, made: &Decision) {
         for ((applied, limit), answer) in Queries::places(verdict, part).zip(made.answers()) {
             let wait = answer.wait().filter(|wait| limit.reserved.is_some() && !wait.is_zero());

@@ -1,38 +1,37 @@
-//! How the answer to a request came out: what adaptive limits learn from.
+//! Response samples, from which adaptive limits learn.
 
 use super::Verdict;
 use super::queries::{Queries, Scope};
 use diana_core::{Adaptive, Sample, SampleKind};
 use std::time::Duration;
 
-/// How the answer to a request came out.
+/// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResponseClass {
-    /// It is there; how long it took tells how busy the service is.
+    /// Normally; its latency is a measure of the service's load.
     Ok,
-    /// The service could not: it timed out, or answered that something is wrong with it (5xx).
+    /// With a timeout or a server error (5xx).
     Overloaded,
 }
 
 impl Verdict {
-    /// Says that the request goes on, now: from here on adaptive limits count how long its answer takes. Only the first time
-    /// counts; who never says it is taken to go on right after [`wait`](Self::wait).
+    /// Records that the request starts now; adaptive limits measure its latency from here. Only the first call counts;
+    /// without one, it starts right after [`wait`](Self::wait).
     pub fn begin(&mut self) {
         if self.rules().has_adaptive() && self.made().begun.is_none() {
             self.made_mut().begun = self.made().held.as_ref().map(|counts| counts.now());
         }
     }
 
-    /// Says that for so long nobody but the client could do anything, such as while it sent a body: how long an answer took
-    /// is reckoned without that.
+    /// Records time that was spent waiting for the client, such as for its body; it is subtracted from the latency.
     pub fn waited_for_client(&mut self, time: Duration) {
         if let Some(begun) = &mut self.made_mut().begun {
             *begun = *begun + time;
         }
     }
 
-    /// Says that the head of the answer is there, now. Adaptive limits learn from how long it took since the request went on
-    /// ([`begin`](Self::begin)); to others it is nothing. Only the first time counts.
+    /// Records that the response head has arrived now. Adaptive limits learn from the latency since
+    /// [`begin`](Self::begin); other limits ignore it. Only the first call counts.
     pub fn answered(&mut self, how: ResponseClass) {
         if self.made().is_answered || !self.rules().has_adaptive() {
             return;
@@ -43,7 +42,7 @@ impl Verdict {
         let now = counts.now();
         let latency = now.since(made.begun.unwrap_or(self.at() + wait));
         let kind = match how {
-            ResponseClass::Ok => SampleKind::ResponseClass,
+            ResponseClass::Ok => SampleKind::Answered,
             ResponseClass::Overloaded => SampleKind::Dropped,
         };
         let local = made.local.iter().map(|decision| (made.here, decision));

@@ -1,10 +1,10 @@
-//! What a request turned out to cost.
+//! Corrects the cost of a request once it is known.
 //!
-//! Before a request is carried out, its cost is a guess: so many tokens, so many bytes. Afterwards it is known. What was too
-//! little is charged without asking, even beyond the limit; what was too much is given back, as far as time has not.
+//! Before a request is carried out, its cost (tokens, bytes) is an estimate. Afterwards, the difference is charged
+//! unconditionally, even over the limit, or refunded as far as it has not expired.
 //!
-//! What a verdict reports afterwards (how much is left, and until when) is the state after the correction: read from the counts
-//! of this process, and computed for those of the shared store, which would take another round trip.
+//! The status that a verdict then reports (remaining permits and reset) is the one after the correction: read from
+//! local counts, and computed for shared counts, where reading would take another round trip.
 
 use super::queries::{AskList, Queries, Scope, ask};
 use super::record::SharedDecision;
@@ -17,7 +17,7 @@ use diana_rules::{CompiledLimit, CostOf, CountedIn, Rule};
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// What a request turned out to cost.
+/// The actual cost of a request.
 ///
 /// ```
 /// use diana::ActualCost;
@@ -33,50 +33,50 @@ pub struct ActualCost {
 }
 
 impl ActualCost {
-    /// Nothing is known yet.
+    /// Creates an empty value: no cost is known.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So much for every rule that has a `cost` written. Rules without one count requests, and stay at one.
+    /// Sets the cost for every rule with a `cost` field. Rules without one count requests, and keep a cost of 1.
     pub fn all(cost: u64) -> Self {
         Self { all: Some(cost), by_rule: SmallVec::new() }
     }
 
-    /// So much for the rule of this name, whether it has a `cost` written or not.
+    /// Sets the cost for the rule of this name, with or without a `cost` field.
     #[must_use]
     pub fn rule(mut self, name: impl Into<String>, cost: u64) -> Self {
         self.by_rule.push((name.into(), cost));
         self
     }
 
-    /// Whether it says nothing.
+    /// Returns `true` if no cost is set.
     pub fn is_empty(&self) -> bool {
         self.all.is_none() && self.by_rule.is_empty()
     }
 }
 
 impl ActualCost {
-    /// What it says about a rule.
+    /// Returns the actual cost for a rule.
     fn of(&self, rule: &Rule) -> Option<u64> {
         let named = self.by_rule.iter().rev().find(|(name, _)| *name == rule.name).map(|(_, cost)| *cost);
         let cost = named.or_else(|| self.all.filter(|_| rule.cost != CostOf::Request))?;
-        // More than any limit can count is charged as the most that it can.
+        // Clamped to the maximum that a limit can count.
         Some(cost.min(MAX_PERMITS))
     }
 }
 
-/// What is put right about one decision.
+/// The corrections of one decision.
 #[derive(Default)]
 struct Corrections<'a> {
-    /// What was too little.
+    /// Additional charges.
     charged: AskList<'a>,
-    /// What was too much, and by which answers it was taken.
+    /// Refunds, and the answers by which they were charged.
     returned: AskList<'a>,
     answers: SmallVec<[Answer; 8]>,
-    /// The asks of which nothing is left.
+    /// The queries with nothing left to refund.
     emptied: SmallVec<[(Scope, usize); 2]>,
-    /// The decision as it is afterwards.
+    /// The decision after the correction.
     after: SmallVec<[Answer; 8]>,
 }
 
@@ -119,36 +119,37 @@ impl<'a> Corrections<'a> {
     }
 }
 
-/// Whether a limit is corrected. What is in flight comes back as it went out; an interval is kept by one grant, whatever it costs.
+/// Returns `true` if a limit is corrected. Concurrency permits are released as they were acquired; an interval is
+/// consumed by one grant, whatever it costs.
 fn is_settled(limit: &CompiledLimit) -> bool {
     !limit.is_returned && limit.limit.algorithm::<MinInterval>().is_none()
 }
 
-/// Where a key stands once it has cost `cost` instead of `taken`, as far as nobody else came meanwhile.
+/// Returns the status of a key after it was charged `cost` instead of `taken`, ignoring concurrent requests.
 fn corrected(limit: &Limit, before: Status, taken: u64, cost: u64) -> Status {
     let remaining = before.remaining.saturating_add(taken).saturating_sub(cost).min(before.limit);
     let bucket = (limit.algorithm::<TokenBucket>().map(TokenBucket::quota))
         .or_else(|| limit.algorithm::<LeakyBucket>().map(LeakyBucket::quota))
         .or_else(|| limit.algorithm::<RefillingBucket>().map(RefillingBucket::quota));
     let reset = match bucket {
-        // A bucket is full again so much later, or earlier, as it takes to refill the difference.
+        // The time until a bucket is full changes by the time that refilling the difference takes.
         Some(quota) if cost >= taken => before.reset.saturating_add(refill(quota, cost - taken)),
         Some(quota) => before.reset.saturating_sub(refill(quota, taken - cost)),
-        // A window ends when it ends, unless nothing is left in it.
+        // The end of a window does not change, unless the window becomes unused.
         None if remaining == before.limit => Duration::ZERO,
         None => before.reset,
     };
     Status { remaining, reset, ..before }
 }
 
-/// How long it takes to refill so many permits.
+/// Returns the time that refilling `permits` takes.
 fn refill(quota: Quota, permits: u64) -> Duration {
     let nanos = u128::from(permits).saturating_mul(quota.period().as_nanos()).div_ceil(u128::from(quota.permits()));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 impl Verdict {
-    /// Reports what will be left once the request has cost so much, where that is told to the shared store only later.
+    /// Reports the status as it will be after the correction, where the shared store is updated only later.
     pub fn expect(&mut self, costs: &ActualCost) {
         if costs.is_empty() || !self.is_granted() {
             return;
@@ -164,7 +165,7 @@ impl Verdict {
     }
 }
 
-/// A decision that says where each key will stand; what was taken stays as it is.
+/// Returns a decision with the expected status of each key; the charges are unchanged.
 fn expected(verdict: &Verdict, part: Scope, made: &Decision, costs: &ActualCost) -> Decision {
     let after = Corrections::of(verdict, part, made, costs).after;
     let answers = made.answers().iter().zip(after).map(|(answer, after)| Answer { status: after.status, ..*answer });
@@ -172,12 +173,12 @@ fn expected(verdict: &Verdict, part: Scope, made: &Decision, costs: &ActualCost)
 }
 
 impl<S: Store> Engine<S> {
-    /// Corrects what a granted request cost, now that it is known. What was too little is charged, even beyond the limit; what
-    /// was too much is given back, as far as time has not: nothing, if the window is over.
+    /// Corrects the cost of a granted request once it is known. A higher cost is charged, even over the limit; a lower
+    /// one is refunded as far as the charge has not expired: not at all if its window is over.
     ///
-    /// What is held while the request runs (`concurrent`) stays as it is, and so does an interval (`every`). Of a `smooth_*`
-    /// limit, too much is given back only if all of it is, and nobody came since. What a bucket was charged on top of what it had
-    /// granted is given back by a second correction only in part.
+    /// Concurrency permits (`concurrent`) and intervals (`every`) are not corrected. A `smooth_*` limit is refunded
+    /// only if the whole charge is, and no other request came since. A second correction refunds only a part of what
+    /// the first charged to a bucket on top of its grant.
     pub async fn settle(&self, verdict: &mut Verdict, costs: &ActualCost) {
         if costs.is_empty() || !verdict.is_granted() {
             return;
@@ -204,7 +205,7 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Charges the rules to which the request seemed to cost nothing, so that they were never asked.
+    /// Charges the rules for which the estimated cost was 0, so that they were not checked.
     #[cold]
     async fn settle_free(&self, verdict: &mut Verdict, costs: &ActualCost, now: Timestamp) {
         let free = verdict.found().free().len();
@@ -213,13 +214,13 @@ impl<S: Store> Engine<S> {
             let (applied, before) = (&verdict.found().free()[nth], verdict.made().charged_free[nth]);
             let Some(rule) = verdict.rules().rule(applied.rule) else { continue };
             let Some(cost) = costs.of(rule.rule()) else { continue };
-            // What was charged before stays: nobody holds a receipt for it.
+            // Earlier charges stay, since there is no receipt for them.
             let Ok(more) = Cost::new(cost.saturating_sub(before)) else { continue };
             for limit in rule.limits(applied).iter().filter(|limit| is_settled(limit)) {
                 let ask = Ask { cost: more, ..ask(verdict, applied, limit) };
                 match self.shared().filter(|_| limit.home == CountedIn::Shared) {
                     Some(shared) => {
-                        // A store that can't be reached can't be told.
+                        // If the store is unreachable, the charge is lost.
                         let _ = shared.charge(ask, now).await;
                     }
                     None => LocalStore::charge(self.local(), ask, now),
@@ -229,7 +230,7 @@ impl<S: Store> Engine<S> {
         }
     }
 
-    /// Corrects one decision, where it was made; says what it is afterwards.
+    /// Corrects one decision in the store that made it; returns the corrected decision.
     async fn settle_part(
         &self,
         verdict: &mut Verdict,
@@ -244,7 +245,7 @@ impl<S: Store> Engine<S> {
         let given_back = Decision::from(answers).with_note(made.note());
         match self.shared().filter(|_| !here) {
             Some(shared) => {
-                // A store that is away can't be told; then the guess stays.
+                // If the store is unreachable, the estimate stays.
                 if !returned.is_empty() {
                     let _ = shared.refund(&returned, &given_back, now).await;
                 }
@@ -269,7 +270,7 @@ impl<S: Store> Engine<S> {
         made
     }
 
-    /// Reads where the keys of a decision stand now.
+    /// Reads the current status of the keys of a decision.
     fn look_again(&self, verdict: &Verdict, part: Scope, after: &mut [Answer], now: Timestamp) {
         let looked = LocalStore::peek(self.local(), &Queries::of(verdict, part), now, MaxWait::FOREVER);
         for ((answer, looked), (_, limit)) in after.iter_mut().zip(looked.answers()).zip(Queries::places(verdict, part))

@@ -1,8 +1,8 @@
-//! What the shared store is asked about a request, and what goes back there.
+//! Queries and refunds of one request in the shared store.
 //!
 //! # What always holds (tests/it/given_up.rs)
-//! - A question that is under way is never dropped half: the store may have granted it, and nobody else has the receipt. If the
-//!   request is given up meanwhile, it goes on behind, and what was granted goes back.
+//! - An in-flight query is never dropped halfway: the store may have granted it, and only its response has the receipt.
+//!   If the request is cancelled meanwhile, the query finishes in the background, and its charges are refunded.
 
 use super::background::Background;
 use super::local::LocalCounts;
@@ -15,12 +15,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What the shared store said about a request, or this process in its place.
+/// The decision of the shared store, or of this process as its fallback.
 #[derive(Debug, Default)]
 pub(super) struct SharedResult {
-    /// About the rules in force, if any is shared.
+    /// Of the active rules, if any is shared.
     pub(super) enforced: Option<Box<SharedDecision>>,
-    /// About the shadows, if those in force granted it.
+    /// Of the shadow rules, if the active ones granted the request.
     pub(super) shadows: Vec<Shadow>,
 }
 
@@ -30,7 +30,8 @@ impl SharedResult {
     }
 }
 
-/// The shared store, and a request that it is asked about: all that it takes, whoever is gone by then.
+/// The shared store and one request: owns everything that the query needs, since the caller may be gone before it
+/// finishes.
 pub(super) struct SharedQuery<S> {
     store: Arc<S>,
     counts: Arc<LocalCounts>,
@@ -45,7 +46,7 @@ impl<S> Clone for SharedQuery<S> {
 }
 
 impl<S: Store> SharedQuery<S> {
-    /// Asks for all that is shared: the rules in force, all or nothing, and if they grant it, each of the shadows.
+    /// Checks all shared limits: the active rules, all or nothing, and if they grant, each shadow rule.
     async fn ask(self) -> SharedResult {
         let enforced = self.decide(Scope::Shared).await;
         let enforced = enforced.map(|(decision, here)| Box::new(SharedDecision { decision, here }));
@@ -60,8 +61,8 @@ impl<S: Store> SharedQuery<S> {
         said
     }
 
-    /// What the shared store says, or this process in its place: a store that fails is no reason to let everybody in, or
-    /// nobody.
+    /// Returns the decision of the shared store, or of the local fallback: if the store fails, requests are neither all
+    /// granted nor all denied.
     async fn decide(&self, part: Scope) -> Option<(Decision, bool)> {
         let (counts, verdict) = (&self.counts, &self.verdict);
         let mut asks = Queries::of(verdict, part);
@@ -82,7 +83,7 @@ impl<S: Store> SharedQuery<S> {
         Some(made)
     }
 
-    /// Gives back all that was granted.
+    /// Refunds all charges.
     #[cfg(feature = "wait")]
     async fn give_back(&self, said: &SharedResult) {
         let enforced = said.enforced.iter().map(|made| (Scope::Shared, &made.decision, made.here));
@@ -94,7 +95,7 @@ impl<S: Store> SharedQuery<S> {
     }
 }
 
-/// Gives back what was granted: to the shared store if it was that, else to the counts of this process.
+/// Refunds charges: in the shared store if it made the decision, else in this process.
 pub(super) async fn give_back<S: Store>(
     store: Option<&S>,
     counts: &LocalCounts,
@@ -110,16 +111,17 @@ pub(super) async fn give_back<S: Store>(
     }
     let (asks, made) = Queries::given_back(verdict, part, made, what);
     if !asks.is_empty() {
-        // What can't be given back now comes back as far as time gives it back: all but a total.
+        // If the refund fails, the charges still expire with time, except those of a total.
         let _ = store.refund(&asks, &made, now).await;
         counts.wake(&asks);
     }
 }
 
-/// A question to the shared store, which is under way. Dropped, it goes on behind, and what was granted goes back.
+/// An in-flight query of the shared store. If it is dropped, it finishes in the background and its charges are
+/// refunded.
 pub(super) struct InFlightQuery<'e, S: Store + 'static> {
     there: SharedQuery<S>,
-    /// There until it is answered.
+    /// `None` once it is answered.
     asking: Option<Pin<Box<dyn Future<Output = SharedResult> + Send>>>,
     behind: &'e Background,
 }
@@ -130,7 +132,7 @@ impl<'e, S: Store + 'static> InFlightQuery<'e, S> {
         Self { asking: Some(Box::pin(there.clone().ask())), there, behind }
     }
 
-    /// What was said, and about what.
+    /// Returns the result and the verdict that it is about.
     pub(super) async fn answer(mut self) -> (Verdict, SharedResult) {
         let said = std::future::poll_fn(|context| self.poll(context)).await;
         let verdict = Arc::clone(&self.there.verdict);
@@ -151,12 +153,12 @@ impl<'e, S: Store + 'static> InFlightQuery<'e, S> {
 impl<S: Store + 'static> Drop for InFlightQuery<'_, S> {
     fn drop(&mut self) {
         let Some(asking) = self.asking.take() else { return };
-        // What was taken here need not wait for the answer.
+        // Local charges are refunded without waiting for the response.
         self.there.counts.give_back_local(&self.there.verdict);
         #[cfg(feature = "wait")]
         {
             let there = self.there.clone();
-            // Without a runtime nobody can hear the answer; then what was granted comes back with time.
+            // Without a runtime the response can't be received; then charges expire with time.
             let _ = self.behind.carry_out(async move {
                 let said = asking.await;
                 there.give_back(&said).await;

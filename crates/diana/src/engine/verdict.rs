@@ -1,4 +1,4 @@
-//! What became of a request, and why.
+//! The result of a decision, and its reason.
 
 use super::Return;
 use super::local::LocalCounts;
@@ -13,43 +13,43 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
 
-/// What became of a request: granted by every rule, or charged to none.
+/// The result of a decision: granted by every rule, or charged to none.
 ///
-/// It holds on to the rules that it was made by, so that what is given back goes where it came from, whatever the rules are
-/// by then.
+/// It keeps the rules that made it alive, so that refunds go to the same limits, even after a reload.
 #[must_use = "a denied request must not go on"]
 pub struct Verdict(Option<Box<DecisionRecord>>);
 
-/// One limit that was asked, and what it answered.
+/// One limit that was checked, and its answer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Asked<'a> {
-    /// The rule that the limit is of.
+    /// The rule of the limit.
     pub rule: &'a Rule,
-    /// Whose count it is.
+    /// The key that is counted.
     pub key: &'a [u8],
     /// The limit.
     pub limit: &'a Limit,
-    /// What it answered.
+    /// Its answer.
     pub answer: Answer,
 }
 
-/// Why a request was denied, or what it comes closest to.
+/// Why a request was denied, or which limit it is closest to.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Reason<'a> {
-    /// A limit: of a denied request the one that stands in its way longest, of a granted one the one with the least left.
+    /// A limit: for a denied request the one with the latest retry time, for a granted one the one with the fewest
+    /// permits left.
     Limit(Asked<'a>),
-    /// A rule that refuses whatever its counts are.
+    /// A rule that denies regardless of its counts.
     Rule {
         /// The rule.
         rule: &'a Rule,
-        /// Why it refuses.
+        /// Why it denies.
         why: DenyReason,
     },
 }
 
-/// What is answered to a request whose cost can't be computed.
+/// The status for a request whose cost can't be computed.
 const BAD_REQUEST: u16 = 400;
 
 impl Verdict {
@@ -67,7 +67,7 @@ impl Verdict {
         self.0.as_deref_mut().unwrap_or_else(|| unreachable!("it is taken out only at the end"))
     }
 
-    /// Asks the rules about a request.
+    /// Matches a request against the rules.
     pub(super) fn find(&mut self, request: &dyn Attributes) {
         let DecisionRecord { rules, found, .. } = self.made_mut();
         if let Some(rules) = rules {
@@ -75,7 +75,7 @@ impl Verdict {
         }
     }
 
-    /// Asks the rule that a call names.
+    /// Matches a call against the named rule.
     pub(super) fn find_by(&mut self, rule: &str, call: &dyn Attributes) -> Result<(), RuleNotCallable> {
         let DecisionRecord { rules, found, .. } = self.made_mut();
         match rules {
@@ -89,7 +89,7 @@ impl Verdict {
         self
     }
 
-    /// Gives back what it only holds while the request runs, as far as that is in this process.
+    /// Releases the concurrency permits that it holds in this process.
     fn give_back_held(&self, counts: &LocalCounts) {
         let now = counts.now();
         let made = self.made();
@@ -102,7 +102,7 @@ impl Verdict {
         }
     }
 
-    /// Counts what became of the request by each rule.
+    /// Updates the counters of each rule.
     pub(super) fn count(&self) {
         let (rules, found, made) = (self.rules(), self.found(), self.made());
         if !self.is_granted() {
@@ -127,21 +127,21 @@ impl Verdict {
         }
     }
 
-    /// Whether a rule made it wait.
+    /// Returns `true` if the rule made it wait.
     fn has_waited_for(&self, rule: &Rule) -> bool {
         let stood = self.made().stood.and_then(|stood| self.rules().rule(stood.rule));
         let asked = |asked: Asked<'_>| std::ptr::eq(asked.rule, rule) && asked.answer.wait() > Some(Duration::ZERO);
         stood.is_some_and(|stood| std::ptr::eq(stood.rule(), rule)) || self.asked().any(asked)
     }
 
-    /// The places of the shadow rules that are counted at `home`.
+    /// Returns the indexes of the shadow rules that are counted in `home`.
     pub(super) fn shadows_of(&self, home: CountedIn) -> SmallVec<[usize; 4]> {
         let applied = self.found().applied().iter().enumerate();
         let shadows = applied.filter(|(_, applied)| applied.mode == Mode::Shadow && applied.home == home);
         shadows.map(|(nth, _)| nth).collect()
     }
 
-    /// Adds what a shadow rule said.
+    /// Adds the decision of a shadow rule.
     pub(super) fn add_shadow(&mut self, shadow: Shadow) {
         let rule = self.found().applied().get(shadow.nth).and_then(|applied| self.rules().rule(applied.rule));
         if let Some(rule) = rule {
@@ -154,15 +154,15 @@ impl Verdict {
         self.made_mut().shadows.push(shadow);
     }
 
-    /// Forgets what was answered, to ask again at `now`.
+    /// Clears the decisions, to query again at `now`.
     #[cfg(feature = "wait")]
     pub(super) fn ask_anew(&mut self, now: Timestamp) {
         let made = self.made_mut();
         (made.at, made.local, made.shared) = (now, None, None);
     }
 
-    /// Goes over to other rules, unless it can't be told what they say about the request; `rule` is a rule by its number, whose
-    /// new number is returned.
+    /// Switches to other rules, unless their matches can't be determined; returns the new number of the rule with the
+    /// number `rule`.
     #[cfg(feature = "wait")]
     pub(super) fn go_over_to(&mut self, rules: Rules, rule: Option<u32>) -> Option<u32> {
         if std::ptr::eq(self.rules(), &**rules) {
@@ -179,18 +179,18 @@ impl Verdict {
         self.made_mut().refused = Some(by);
     }
 
-    /// Whether the request may go on (after [`wait`](Self::wait)).
+    /// Returns `true` if the request is granted (after [`wait`](Self::wait)).
     pub fn is_granted(&self) -> bool {
         self.made().refused.is_none() && self.decisions().all(Decision::is_granted)
     }
 
-    /// What was decided here, and what was shared.
+    /// Returns the local and the shared decision.
     fn decisions(&self) -> impl Iterator<Item = &Decision> {
         let made = self.made();
         made.local.iter().chain(made.shared.iter().map(|shared| &shared.decision))
     }
 
-    /// How long a granted request must wait; `None` if it was denied.
+    /// Returns how long a granted request must wait; `None` if it was denied.
     pub fn wait(&self) -> Option<Duration> {
         if self.made().refused.is_some() {
             return None;
@@ -198,13 +198,12 @@ impl Verdict {
         self.decisions().try_fold(Duration::ZERO, |longest, decision| Some(longest.max(decision.wait()?)))
     }
 
-    /// How long it stood in line before it was decided, granted or not.
+    /// Returns how long it was queued before it was decided, granted or not.
     pub fn stood(&self) -> Duration {
         self.made().stood.map_or(Duration::ZERO, |stood| stood.time)
     }
 
-    /// The rule that made it wait longest: in line, or for the time that it was promised. `None` if it need not wait, and did
-    /// not.
+    /// Returns the rule that made it wait longest: in a queue, or for a reserved time. `None` without a wait.
     pub fn waited_for(&self) -> Option<&Rule> {
         let stood = self.made().stood.and_then(|stood| Some((stood.time, self.rules().rule(stood.rule)?.rule())));
         let promised = self.asked().filter(|_| self.is_granted());
@@ -213,8 +212,8 @@ impl Verdict {
         longest.max_by_key(|(time, _)| *time).map(|(_, rule)| rule)
     }
 
-    /// When a denied request would be granted; `None` if it was granted. Nobody can tell when a machine will be less busy, so
-    /// one that was refused for that may come again in a second.
+    /// Returns when a denied request would be granted; `None` if it was granted. For a denial by `load`, which can't be
+    /// predicted, it is one second.
     pub fn retry(&self) -> Option<Retry> {
         match self.made().refused {
             Some(RefusedBy { why: DenyReason::Overloaded(_), .. }) => {
@@ -226,7 +225,7 @@ impl Verdict {
         self.decisions().find_map(Decision::retry)
     }
 
-    /// Why it was denied, or which limit a granted request comes closest to. `None` if no rule is about it.
+    /// Returns why it was denied, or which limit a granted request is closest to. `None` if no rule matches.
     pub fn reason(&self) -> Option<Reason<'_>> {
         if let Some(RefusedBy { rule, why }) = self.made().refused {
             return Some(Reason::Rule { rule: self.rules().rule(rule)?.rule(), why });
@@ -241,8 +240,8 @@ impl Verdict {
         longest.map(|(_, asked)| asked).or_else(least).map(Reason::Limit)
     }
 
-    /// Every limit that was asked, but for the shadows', and what it answered. Those of a denied request that say "granted"
-    /// would not have stood in the way.
+    /// Returns every limit that was checked, except those of shadow rules, and its answer. For a denied request, limits
+    /// with the answer "granted" are not the reason.
     pub fn asked(&self) -> impl Iterator<Item = Asked<'_>> {
         let there = self.made().shared.iter().flat_map(|made| self.answers_of(Scope::Shared, &made.decision));
         let here = self.made().local.iter().flat_map(|made| self.answers_of(self.made().here, made));
@@ -251,8 +250,8 @@ impl Verdict {
         only.into_iter().chain(several.into_iter().flatten())
     }
 
-    /// The limit that was asked, if it was one, and in this process. That is what most requests are, and takes a tenth of what
-    /// going through [`asked`](Self::asked) does.
+    /// Returns the limit that was checked, if it is exactly one and local. Most requests are like that, and this takes
+    /// a tenth of the time of [`asked`](Self::asked).
     pub fn only(&self) -> Option<Asked<'_>> {
         let (made, found) = (self.made(), self.found());
         let (None, Some(local), [applied]) = (&made.shared, &made.local, found.applied()) else { return None };
@@ -269,9 +268,9 @@ impl Verdict {
         })
     }
 
-    /// The shadow rules that would have refused it.
+    /// Returns the shadow rules that would have denied it.
     pub fn shadows(&self) -> impl Iterator<Item = &Rule> {
-        // What is refused anyway is not for shadows to say.
+        // Shadow rules are only reported for granted requests.
         let listed = self.found().refused().iter().filter(|_| self.is_granted()).map(|refused| refused.rule);
         let counted = self.made().shadows.iter().filter(|shadow| !shadow.decision.is_granted());
         let counted = counted.filter_map(|shadow| self.found().applied().get(shadow.nth)).map(|applied| applied.rule);
@@ -279,12 +278,12 @@ impl Verdict {
         rules.filter(|rule| rule.mode == Mode::Shadow)
     }
 
-    /// The rule that refused it, which says what is answered; `None` if it was granted.
+    /// Returns the rule that denied it, which configures the response; `None` if it was granted.
     pub fn refused_by(&self) -> Option<&Rule> {
         self.refusing().map(CompiledRule::rule)
     }
 
-    /// The same, as it is in force.
+    /// Returns the same rule in its compiled form.
     fn refusing(&self) -> Option<&CompiledRule> {
         if self.is_granted() {
             return None;
@@ -292,7 +291,7 @@ impl Verdict {
         let found = self.found();
         match (self.made().refused, found.applied()) {
             (Some(by), _) => self.rules().rule(by.rule),
-            // Who else could it be?
+            // With a single matched rule, it is that one.
             (None, [applied]) => self.rules().rule(applied.rule),
             (None, applied) => {
                 let Reason::Limit(asked) = self.reason()? else { return None };
@@ -302,19 +301,20 @@ impl Verdict {
         }
     }
 
-    /// What a refusal answers; `None` if it was granted.
+    /// Returns the HTTP status of the denial; `None` if it was granted.
     pub fn status(&self) -> Option<u16> {
         let rule = self.refused_by()?;
         Some(match self.made().refused.map(|refused| refused.why) {
-            // It is the request that is wrong, not how often it comes.
+            // The request itself is invalid, not its rate.
             Some(DenyReason::Cost) => BAD_REQUEST,
             Some(DenyReason::Missing) => rule.missing_status.unwrap_or(rule.status),
             _ => rule.status,
         })
     }
 
-    /// What becomes of a request that is over the limit; `None` if it was granted. One that is denied because its cost can't be
-    /// computed, or with a status of its own because something is missing, is over no limit, and never diverted.
+    /// Returns the action for a request over the limit; `None` if it was granted. A request that is denied because its
+    /// cost can't be computed, or with a separate status because a key part is missing, is over no limit and never
+    /// rerouted.
     pub fn over(&self) -> Option<&OverLimit> {
         let rule = self.refused_by()?;
         Some(match self.made().refused.map(|refused| refused.why) {
@@ -324,22 +324,22 @@ impl Verdict {
         })
     }
 
-    /// The rules that it was made by.
+    /// Returns the rules that made the decision.
     pub fn rules(&self) -> &RuleSet {
         self.made().rules.as_ref().map_or_else(|| unreachable!("a verdict has rules"), |rules| &***rules)
     }
 
-    /// What these rules found about the request.
+    /// Returns the matches of these rules.
     pub fn found(&self) -> &Matches {
         &self.made().found
     }
 
-    /// When it was made.
+    /// Returns when it was made.
     pub fn at(&self) -> Timestamp {
         self.made().at
     }
 
-    /// Whether the shared store was asked in vain, so that this process decided in its place.
+    /// Returns `true` if the shared store failed, so that this process decided in its place.
     pub fn fell_back(&self) -> bool {
         self.made().shared.as_ref().is_some_and(|made| made.here)
             || self.made().shadows.iter().any(|shadow| {
@@ -367,7 +367,7 @@ impl fmt::Debug for Verdict {
 }
 
 impl fmt::Display for Verdict {
-    /// In words, for a log.
+    /// Formats it for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let granted = match self.wait() {
             Some(Duration::ZERO) => "granted".to_owned(),
@@ -387,7 +387,7 @@ impl fmt::Display for Verdict {
             Some(Reason::Rule { rule, why: DenyReason::Overloaded(resource) }) => {
                 write!(f, " by `{}`: too busy ({resource})", rule.name)
             }
-            // Kinds that are new to this program.
+            // Variants that are newer than this crate.
             Some(Reason::Rule { rule, why }) => write!(f, " by `{}`: {why:?}", rule.name),
             Some(Reason::Limit(asked)) => {
                 let by = if self.is_granted() { ", closest to" } else { " by" };
@@ -408,7 +408,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A time as people say it: rounded up to three places, in the largest unit that it has.
+/// Formats a duration: rounded up to three digits, in its largest unit.
 pub(crate) fn time(duration: Duration) -> String {
     const UNITS: [(u128, &str); 6] = [
         (86_400_000_000_000, "day"),

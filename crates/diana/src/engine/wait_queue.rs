@@ -1,23 +1,24 @@
-//! Standing in line for a count whose algorithm can't tell when the turn will come.
+//! Wait queues, for counts whose algorithm can't predict when a request will be granted.
 //!
 //! # How it works
-//! There is one line for each count, that is, each limit and key. Whoever is denied by a limit that lets it `wait` joins the
-//! line of that count. Only the first in line asks, with all that the request asks for; when it leaves, granted or not, it
-//! wakes the next. It asks when it becomes the first, when something comes back, and at the moment that the denial told.
+//! Each count, that is, each limit and key, has one queue. A request that is denied by a limit with `wait` joins the
+//! queue of that count. Only the first in the queue queries, with all limits of its request; when it leaves the queue,
+//! granted or not, it wakes the next. It queries when it becomes the first, when permits are released or refunded, and
+//! at the retry time of the denial.
 //!
-//! A request that touches several counts stands in one line at a time: in the line of the count that denied it last. Who comes
-//! later and finds a line stands behind it, or is denied, so nobody overtakes.
+//! A request with several counts is in one queue at a time: that of the count that denied it last. A later request that
+//! finds a queue joins its end or is denied, so no request overtakes another.
 //!
-//! When the rules change, the first of each line is woken and asks by the new rules.
+//! When the rules change, the first of each queue is woken and queries by the new rules.
 //!
-//! For a shared count the line is that of this process. What others give back wakes nobody here, so the first asks every
-//! [`SHORT_WHILE`]; a reset by others wakes the first of each line.
+//! For a shared count the queue covers only this process. Releases by other processes wake no waiter, so the first
+//! polls every [`SHORT_WHILE`]; a reset by another process wakes the first of each queue.
 //!
 //! # What always holds (tests/it/lines.rs)
-//! - First come, first served, for each count.
-//! - Nobody waits longer than the rule's `wait`, and no line is longer than its `queue`.
-//! - Whoever stops waiting has taken nothing, and the next one moves up.
-//! - Whoever waits is woken when its count is reset, by whichever process, or when the rules change.
+//! - Each count serves its queue in FIFO order.
+//! - No request waits longer than the rule's `wait`, and no queue is longer than its `queue`.
+//! - A request that stops waiting has charged nothing, and the next one moves up.
+//! - A waiting request is woken when its count is reset, by any process, or when the rules change.
 
 use super::decide::WhenFull;
 use super::future::{NextStep, RefundGuard};
@@ -31,27 +32,27 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often the first in line asks for what other processes may have given back.
+/// How often the first in the queue polls for permits that other processes may have released.
 const SHORT_WHILE: Duration = Duration::from_millis(20);
-/// How often a request lets others go first that stand in another of its lines before it asks all the same: two that are each
-/// the first in the other's way would change places for ever.
+/// How often a request yields to the other queues of its counts before it queries anyway: two requests, each first in a
+/// queue that the other needs, would otherwise switch queues forever.
 const MOST_MOVES: u32 = 8;
-/// The longest that tokio's timer is asked to sleep; it takes no more than two years. Whoever waits looks again.
+/// The longest sleep for tokio's timer, which supports at most two years. A waiter then sleeps again.
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Where to stand, and for how long.
+/// Which queue to join, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket {
     line: u64,
     rule: u32,
     most: usize,
-    /// Who has no turn until then gives up.
+    /// The request is denied if it was not granted until then.
     deadline: Timestamp,
-    /// When the first in line asks again, if nobody wakes it earlier.
+    /// When the first in the queue queries again, unless it is woken earlier.
     again: Timestamp,
 }
 
-/// A place in a line. Dropped, it goes to the next.
+/// A position in a queue. Dropping it wakes the next waiter.
 struct Place<'a> {
     lines: &'a WaitQueues,
     line: u64,
@@ -59,7 +60,7 @@ struct Place<'a> {
     call: Arc<WakeHandle>,
 }
 
-/// How somebody in line is called; a call is remembered until it is heard.
+/// Wakes a waiter; a wake-up is stored until the waiter polls.
 struct WakeHandle(Notify);
 
 impl Wake for WakeHandle {
@@ -69,7 +70,7 @@ impl Wake for WakeHandle {
 }
 
 impl<'a> Place<'a> {
-    /// A place at the end of a line, unless it is full.
+    /// Joins the end of a queue, unless it is full.
     fn join(lines: &'a WaitQueues, to: &Ticket) -> Option<Self> {
         let call = Arc::new(WakeHandle(Notify::new()));
         let (ticket, _) = lines.join_up_to(to.most, to.line, &Waker::from(Arc::clone(&call)))?;
@@ -80,9 +81,9 @@ impl<'a> Place<'a> {
         self.lines.is_first(self.line, self.ticket)
     }
 
-    /// Waits until it is called, for at most so long.
+    /// Waits until it is woken, for at most `at_most`.
     async fn called(&self, at_most: Duration) {
-        // Either will do.
+        // Woken and timed out are handled alike.
         let _ = tokio::time::timeout(at_most.min(MONTH), self.call.0.notified()).await;
     }
 }
@@ -93,14 +94,14 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Notes for which rule a request stood in line until it was decided.
+/// Records the rule for which a request was queued until it was decided.
 fn note_stood(verdict: &mut Verdict, rule: Option<u32>, began: Timestamp) {
     let time = verdict.at().since(began);
     verdict.made_mut().stood = rule.map(|rule| Queued { rule, time });
 }
 
 impl<S: Store + 'static> Engine<S> {
-    /// Waits for its turn.
+    /// Waits in the queue until the request is decided.
     pub(super) async fn stand_in_line(&self, mut begun: RefundGuard<'_>) -> Verdict {
         let (lines, began) = (&self.counts.lines, begun.verdict().at());
         let mut to = self.line_after(begun.verdict(), began).or_else(|| self.others(begun.verdict(), None, began));
@@ -147,7 +148,7 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// Denies a request that found its line full, or did not become the first in time.
+    /// Denies a request whose queue is full, or that did not become the first in time.
     fn turned_away(&self, mut begun: RefundGuard<'_>, line: &Ticket, began: Timestamp) -> Verdict {
         begun.verdict_mut().ask_anew(self.now());
         note_stood(begun.verdict_mut(), Some(line.rule), began);
@@ -155,14 +156,14 @@ impl<S: Store + 'static> Engine<S> {
         begun.done()
     }
 
-    /// Asks for all that the request asks for, and if it is granted, the shadows; says whether it is granted.
+    /// Checks all limits of the request and, if they grant it, the shadow rules; returns `true` if granted.
     async fn ask_all(&self, begun: &mut RefundGuard<'_>) -> bool {
         self.decide_local(begun.verdict_mut());
         begun.verdict().is_granted() && self.ask_shared(begun).await
     }
 
-    /// Which line a request stands in that was denied: that of the count that stands in its way longest. `None` if waiting
-    /// won't help, or a limit is in its way that lets nobody wait.
+    /// Returns the queue for a denied request: that of the count with the latest retry time. `None` if waiting does not
+    /// help, or a limit without `wait` denies it.
     pub(super) fn line_after(&self, verdict: &Verdict, began: Timestamp) -> Option<Ticket> {
         let made = verdict.made();
         let local = made.local.iter().map(|decision| (made.here, decision, false));
@@ -190,7 +191,7 @@ impl<S: Store + 'static> Engine<S> {
         longest.map(|(_, to)| to)
     }
 
-    /// The line before one count; `None` if its rule lets nobody wait.
+    /// Returns the queue of one count; `None` if its rule has no `wait`.
     fn line_for(
         &self,
         verdict: &Verdict,
@@ -203,10 +204,10 @@ impl<S: Store + 'static> Engine<S> {
         Some(Ticket { line, rule: applied.rule, most, deadline, again: deadline })
     }
 
-    /// The first of the request's lines in which others stand, but for its own.
+    /// Returns the first non-empty queue among the request's counts, except its own.
     #[cold]
     pub(super) fn others(&self, verdict: &Verdict, own: Option<u64>, began: Timestamp) -> Option<Ticket> {
-        // With nobody sharing, this is all.
+        // Without a shared store, these are all.
         let parts = [verdict.made().here, Scope::Shared];
         let parts = if parts[0] == Scope::Everything { &parts[..1] } else { &parts };
         let mut places = parts.iter().flat_map(|part| Queries::places(verdict, *part));
@@ -216,7 +217,7 @@ impl<S: Store + 'static> Engine<S> {
         })
     }
 
-    /// What becomes of a request that finds others in line.
+    /// Returns the next step for a request that finds a non-empty queue.
     #[cold]
     pub(super) fn behind(&self, mut verdict: Verdict, line: &Ticket, in_line: WhenFull) -> (RefundGuard<'_>, NextStep) {
         if in_line == WhenFull::Queue {
@@ -226,7 +227,7 @@ impl<S: Store + 'static> Engine<S> {
         (RefundGuard::new(&self.counts, verdict), NextStep::Nothing)
     }
 
-    /// Denies a request because others stand in line for the same count.
+    /// Denies a request because others are queued for the same count.
     fn others_are_first(&self, verdict: &mut Verdict, line: &Ticket) {
         let here = verdict.made().here;
         let local = self.seen(verdict, here, line);
@@ -237,8 +238,8 @@ impl<S: Store + 'static> Engine<S> {
         }
     }
 
-    /// What is seen of counts from this process, with a denial by that which others stand in line for. (The line may have gone
-    /// meanwhile; but nothing was asked, so nothing can be granted.)
+    /// Reads the counts from this process, and denies by the one that has a queue. (The queue may be empty by now; but
+    /// no limit was checked, so nothing can be granted.)
     fn seen(&self, verdict: &Verdict, part: Scope, line: &Ticket) -> Option<Decision> {
         let asks = Queries::of(verdict, part);
         if asks.is_empty() {
@@ -251,7 +252,7 @@ impl<S: Store + 'static> Engine<S> {
             }
             let mut status = answer.status;
             if part == Scope::Shared {
-                // What is left is counted elsewhere; there is not enough, or nobody would wait.
+                // The shared store has the actual count; it is too low, or the queue would be empty.
                 status.remaining = 0;
             }
             let retry = answer.retry().unwrap_or(Retry::WhenReturned);

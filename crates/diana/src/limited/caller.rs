@@ -1,7 +1,7 @@
-//! Whose call it is: the address and the user that `by = ip` and `by = user` count by, and what else rules ask for by name.
+//! The caller of a function: the address and the user for `by = ip` and `by = user`, and other attributes for rules.
 //!
-//! A function seldom has them among its arguments; who took the request knows them. So they travel with the task, as a
-//! security context does in other frameworks: set once around the handler, read wherever a limit asks.
+//! A function seldom has them among its arguments; the request handler knows them. So they are task-local, like the
+//! security context of other frameworks: set once around the handler, read by every limit inside.
 
 use pin_project_lite::pin_project;
 use std::fmt;
@@ -15,17 +15,17 @@ tokio::task_local! {
     static CALLER: Caller;
 }
 
-/// What rules call the user.
+/// The name of the user in rules.
 const ACCOUNT: &str = "account";
 
-/// Whose call it is. Set around a task with [`scope`](Self::scope), around plain code with [`enter`](Self::enter).
-/// `diana_http::RateLimitLayer` does it for every request that it lets through, with its feature `macros`.
+/// The caller of limited functions. Set it for a future with [`scope`](Self::scope), for synchronous code with
+/// [`enter`](Self::enter). With its feature `macros`, `diana_http::RateLimitLayer` does so for every granted request.
 ///
-/// A limit that counts by something the caller does not say counts such calls together, under the key `(nobody)`: one limit
-/// for all of whom it isn't known, never none.
+/// A limit by an attribute that the caller does not have counts such calls together, under the key `(nobody)`: they
+/// share one limit, and are never unlimited.
 ///
-/// It stays with its task: a task that is [spawned](tokio::spawn) inside has none, unless it is given
-/// [`current`](Self::current). An inner scope hides the outer one as a whole.
+/// It is local to its task: a [spawned](tokio::spawn) task has none, unless it is passed [`current`](Self::current). An
+/// inner scope replaces the outer one completely.
 ///
 /// ```
 /// use diana::limited::{Caller, Limits};
@@ -56,25 +56,25 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Nobody in particular.
+    /// Creates a caller without any attributes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same caller at this address. An IPv4 address in IPv6's clothes (`::ffff:192.0.2.1`) is that IPv4 address. Limits count
-    /// an IPv6 address as its /64.
+    /// Sets the address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) counts as its IPv4 address. Limits count an
+    /// IPv6 address as its /64.
     #[must_use]
     pub fn with_ip(self, ip: impl Into<IpAddr>) -> Self {
         Self { ip: Some(ip.into().to_canonical()), ..self }
     }
 
-    /// The same caller as this user: a name or an id. Rules know it as `account`.
+    /// Sets the user: a name or an id. Rules call it `account`.
     #[must_use]
     pub fn with_user(self, user: impl Into<Arc<str>>) -> Self {
         Self { user: Some(user.into()), ..self }
     }
 
-    /// The same caller, of whom this is known too: `device`, `tenant`, whatever rules ask for by name.
+    /// Sets another attribute for rules, such as `device` or `tenant`.
     ///
     /// ```
     /// use diana::limited::Caller;
@@ -93,22 +93,22 @@ impl Caller {
         self
     }
 
-    /// The address, if it is known.
+    /// Returns the address, if it is known.
     pub fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
 
-    /// The user, if known.
+    /// Returns the user, if known.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The user, to be kept.
+    /// Returns the user as an `Arc`, for cloning.
     pub(super) fn user_name(&self) -> Option<&Arc<str>> {
         self.user.as_ref()
     }
 
-    /// What is known by this name; `account` is the user.
+    /// Returns the attribute of this name; `account` is the user.
     pub fn get(&self, name: &str) -> Option<&str> {
         if name == ACCOUNT {
             return self.user();
@@ -116,12 +116,12 @@ impl Caller {
         self.others.iter().find(|(known, _)| **known == *name).map(|(_, value)| &**value)
     }
 
-    /// Runs a future as this caller's.
+    /// Runs a future with this caller.
     pub fn scope<F: Future>(self, future: F) -> Scoped<F> {
         Scoped { future: CALLER.scope(self, future) }
     }
 
-    /// Runs plain code as this caller's.
+    /// Runs synchronous code with this caller.
     ///
     /// ```
     /// use diana::limited::Caller;
@@ -134,7 +134,7 @@ impl Caller {
         CALLER.sync_scope(self, run)
     }
 
-    /// Whose call this is, to take it along to another task or thread; `None` outside of every scope.
+    /// Returns the current caller, to pass it to another task or thread; `None` outside of every scope.
     ///
     /// ```
     /// use diana::limited::Caller;
@@ -152,7 +152,7 @@ impl Caller {
         CALLER.try_with(Clone::clone).ok()
     }
 
-    /// Looks at whose call this is, without a copy.
+    /// Accesses the current caller without a copy.
     pub(super) fn look<R>(mut look: impl FnMut(Option<&Self>) -> R) -> R {
         match CALLER.try_with(|caller| look(Some(caller))) {
             Ok(seen) => seen,
@@ -162,7 +162,7 @@ impl Caller {
 }
 
 pin_project! {
-    /// A future that runs as somebody's: what [`Caller::scope`] makes.
+    /// A future that runs with a caller; created by [`Caller::scope`].
     pub struct Scoped<F> {
         #[pin]
         future: TaskLocalFuture<Caller, F>,

@@ -1,13 +1,14 @@
-//! One attribute in the code: what it says, and the counts that it has found. What the attributes write; no part of the API.
+//! The call site of one attribute: its options and the counts that it has looked up. Used by macro output; not public
+//! API.
 //!
-//! | attribute | static | asks |
+//! | attribute | static | queries |
 //! |---|---|---|
 //! | `#[rate_limit]`, `#[count_limit]` | [`LocalSite`] | a limiter of this process |
-//! | the same with `store = shared` | [`SharedSite`] | a limiter that many processes share |
+//! | the same with `store = shared` | [`SharedSite`] | a limiter of the shared store |
 //! | `#[limited]` | [`RuleSite`] | a rule of an engine, by its name |
 //!
-//! A call must cost little more than a check of a limiter that was made by hand. So what is asked is looked up once and
-//! [held](found); after that a call compares one number, which tells whether something was installed since.
+//! A call must cost little more than a check of a limiter in code. So the lookup is done once and [cached](cache);
+//! after that a call compares one number, which changes with every install.
 
 mod args;
 mod block_on;

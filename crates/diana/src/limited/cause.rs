@@ -5,9 +5,9 @@ use diana_core::Retry;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a limited function was not run: which function, whose call, and when to come again. Nothing was charged.
+/// The error of a limited function that was not run: the function, the key, and the retry time. Nothing was charged.
 ///
-/// A function's own error type takes it in by `From`; `Box<dyn Error + Send + Sync>` does already.
+/// A function's own error type needs `From<Limited>`; `Box<dyn Error + Send + Sync>` has it.
 ///
 /// ```
 /// #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct Limited {
     cause: Cause,
 }
 
-/// What kept a limited function from running: its limit, or something that is to be set right in the program.
+/// Why a limited function was not run: its limit, or a mistake in the program.
 ///
 /// ```
 /// use diana::limited::Cause;
@@ -62,48 +62,48 @@ pub struct Limited {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The limit is used up.
+    /// The limit is exhausted.
     Used {
         /// When the call would be granted.
         retry: Retry,
     },
-    /// The rule that the function names with `#[limited]` refuses the call.
+    /// The rule of `#[limited]` denies the call.
     Rule {
         /// The rule's name.
         rule: &'static str,
-        /// What the rule answers, where an answer has a status.
+        /// The HTTP status that the rule configures.
         status: u16,
         /// When the call would be granted.
         retry: Retry,
     },
-    /// Nobody has installed [`Limits`](super::Limits) to count by.
+    /// No [`Limits`](super::Limits) are installed.
     NotInstalled {
-        /// The name that the attribute asks for with `in`, if it does.
+        /// The instance name in the attribute's `in`, if it has one.
         instance: Option<&'static str>,
     },
-    /// The function has `store = shared`, and the installed limits know no such [store](super::Limits::with_shared).
+    /// The function has `store = shared`, and the installed limits have no [shared store](super::Limits::with_shared).
     NotShared,
-    /// The function has `store = shared`, and another one with the same path and prefix has these counts already.
+    /// The function has `store = shared`, and another one with the same path and prefix already uses these counts.
     NameTaken,
-    /// The function names a rule, and the installed limits know no [rules](super::Limits::with_rules).
+    /// The function names a rule, and the installed limits have no [rules](super::Limits::with_rules).
     NoRules,
-    /// The function names a rule that is not among the rules in force.
+    /// The function names a rule that is not active.
     NoSuchRule {
         /// The name.
         rule: &'static str,
     },
-    /// The rule that the function names does not ask for something that the function tells it.
+    /// The function passes an argument that its rule does not list.
     NotAsked {
-        /// What is wrong, in words.
+        /// A description of the problem.
         problem: Box<str>,
     },
-    /// The call would have to wait, and there is no tokio runtime to wait in.
+    /// The call would have to wait, and there is no tokio runtime.
     NoRuntime,
-    /// The function is not async and has to ask over the network, for which a runtime must have threads of its own.
+    /// The function is not async and needs the network, which takes a multi-threaded runtime.
     WouldBlock,
-    /// The numbers in the attribute make no limit, which the compiler has not seen.
+    /// The numbers in the attribute are not a valid limit, which the compiler could not detect.
     Unusable {
-        /// What is wrong with them.
+        /// A description of the problem.
         problem: Box<str>,
     },
 }
@@ -117,28 +117,28 @@ impl Limited {
         Self { is_nobodys, ..self }
     }
 
-    /// The function's path: its module and its name.
+    /// Returns the function's path: its module and its name.
     pub fn function(&self) -> &'static str {
         self.name.get(self.prefix..).unwrap_or(self.name)
     }
 
-    /// What the counts are called: the attribute's `prefix`, if it has one, and the function's path.
+    /// Returns the name of the counts: the attribute's `prefix`, if it has one, and the function's path.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whose call it was, if the function counts by that: an address, a user (`(nobody)` if that is not known), a text.
+    /// Returns the key of the call, if the function has keys: an address, a user (`(nobody)` if unknown), a text.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// What kept the function from running.
+    /// Returns why the function was not run.
     pub fn cause(&self) -> &Cause {
         &self.cause
     }
 
-    /// How long until the call would be granted, if nobody else calls in between. `None` if waiting does not help: then
-    /// [`cause`](Self::cause) says what does.
+    /// Returns how long until the call would be granted, without other calls in between. `None` if waiting does not
+    /// help: then see [`cause`](Self::cause).
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
             Cause::Used { retry: Retry::After(wait) } | Cause::Rule { retry: Retry::After(wait), .. } => Some(wait),
@@ -146,8 +146,8 @@ impl Limited {
         }
     }
 
-    /// The status that a server answers with: the rule's, if a rule refused the call; 429 if a limit of the function's own did;
-    /// 500 if something is to be set right in the program.
+    /// Returns the HTTP status for a server: the rule's, if a rule denied the call; 429 if the function's own limit
+    /// did; 500 for a mistake in the program.
     pub fn status(&self) -> u16 {
         match self.cause {
             Cause::Used { .. } => 429,
@@ -156,8 +156,8 @@ impl Limited {
         }
     }
 
-    /// Whether the call came without the address or the user that the function counts by, and so was counted with all such
-    /// calls. If that is not meant, the [`Caller`](super::Caller) was not told.
+    /// Returns `true` if the call had no address or user to count by, and so was counted with all such calls. If that
+    /// is not intended, the [`Caller`](super::Caller) was not set.
     pub fn is_nobodys(&self) -> bool {
         self.is_nobodys
     }

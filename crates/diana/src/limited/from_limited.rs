@@ -1,8 +1,8 @@
-//! How a function says that a call was refused.
+//! Converts a denial to a function's return type.
 
 use super::Limited;
 
-/// What a function returns, if that can say that a call was [`Limited`]: a `Result` whose error takes it in.
+/// Return types that can represent a [`Limited`] call: a `Result` whose error implements `From<Limited>`.
 ///
 /// ```
 /// use diana::limited::FromLimited;
@@ -24,11 +24,11 @@ use super::Limited;
     note = "or write `on_limit = path` in the attribute, for a `fn(diana::Limited) -> {Self}`"
 )]
 pub trait FromLimited {
-    /// The answer to a call that was refused.
+    /// Returns the value for a denied call.
     fn limited(limited: Limited) -> Self;
 }
 
-// The compiler then says the above, and not only what the error lacks.
+// With this attribute the compiler shows the message above, and not only the missing impl.
 #[diagnostic::do_not_recommend]
 impl<T, E: From<Limited>> FromLimited for Result<T, E> {
     fn limited(limited: Limited) -> Self {

@@ -1,9 +1,9 @@
-//! What is installed: one for the program, others by name for those attributes that ask for them with `in`, and for a while one
-//! for a task alone.
+//! The installed limits: a default for the program, named instances for attributes with `in`, and overrides for a
+//! single task.
 //!
-//! Sites remember what they found, so each install raises a number that they compare with. The first time that a task has limits of
-//! its own, the number gets a mark that it keeps: from then on no site goes by what it remembers without looking at its task. So
-//! programs in which no task ever has, and those are all but tests, pay nothing for it.
+//! Call sites cache their lookup, so each install increments a number that they compare. The first override for a task
+//! sets a flag in the number for good: from then on no call site uses its cache without checking its task. So programs
+//! without overrides, which are all but tests, pay nothing for them.
 
 use super::Limits;
 use parking_lot::Mutex;
@@ -16,16 +16,16 @@ struct Installed {
 }
 
 static INSTALLED: Mutex<Installed> = Mutex::new(Installed { main: None, named: BTreeMap::new() });
-/// How often something was installed; 0 before the first time. Changed only while `INSTALLED` is locked.
+/// The number of installs; 0 before the first. Changed only while `INSTALLED` is locked.
 static INSTALLS: AtomicU64 = AtomicU64::new(0);
-/// The mark: a task has had limits of its own.
+/// The flag: a task has had an override.
 const SCOPED: u64 = 1 << 63;
 
 tokio::task_local! {
     static OWN: Limits;
 }
 
-/// Installs limits, by this name or for the program, in place of those before.
+/// Installs limits, by this name or as the default, replacing the previous ones.
 pub(super) fn install(name: Option<&str>, limits: Limits) {
     let mut installed = INSTALLED.lock();
     match name {
@@ -35,36 +35,36 @@ pub(super) fn install(name: Option<&str>, limits: Limits) {
     INSTALLS.fetch_add(1, Ordering::Release);
 }
 
-/// Runs plain code with limits of its own.
+/// Runs synchronous code with its own limits.
 pub(super) fn enter<R>(limits: Limits, run: impl FnOnce() -> R) -> R {
     INSTALLS.fetch_or(SCOPED, Ordering::Release);
     OWN.sync_scope(limits, run)
 }
 
-/// Runs a future with limits of its own.
+/// Runs a future with its own limits.
 pub(super) fn scope<F: Future>(limits: Limits, future: F) -> impl Future<Output = F::Output> {
     INSTALLS.fetch_or(SCOPED, Ordering::Release);
     OWN.scope(limits, future)
 }
 
-/// The limits of this task alone, if it has any.
+/// Returns the override of this task, if it has one.
 pub(super) fn of_task() -> Option<Limits> {
     let may_have = INSTALLS.load(Ordering::Acquire) & SCOPED != 0;
     may_have.then(|| OWN.try_with(Clone::clone).ok()).flatten()
 }
 
-/// How often something was installed; a number that nothing was found at, once a task has had limits of its own.
+/// Returns the number of installs; a number that no cache has, once a task has had an override.
 #[inline]
 pub(super) fn installs() -> u64 {
     INSTALLS.load(Ordering::Acquire)
 }
 
-/// How often something was installed, whatever tasks have.
+/// Returns the number of installs, regardless of overrides.
 pub(super) fn installs_for_all() -> u64 {
     installs() & !SCOPED
 }
 
-/// The limits that are installed, by this name or for the program, and how often something was installed till then.
+/// Returns the installed limits, by this name or the default, and the number of installs at that time.
 pub(super) fn find(name: Option<&str>) -> Option<(Limits, u64)> {
     let installed = INSTALLED.lock();
     let limits = match name {

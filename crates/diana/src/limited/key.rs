@@ -1,9 +1,9 @@
 //! The key of one call.
 //!
-//! Limiters keep 64 keyed bits of a key and not the key itself, so nothing needs to be a text: an address is its number, and so
-//! is a number among the arguments. What has several parts is written to the stack, one behind the other. Texts are UTF-8, in
-//! which the bytes 0xFE and 0xFF never occur; they end a part and stand for what is not known. So no two keys of a function
-//! are alike: `{a}{b}` tells `1`, `23` from `12`, `3`, and a user who is called `(nobody)` is not nobody.
+//! Limiters store a keyed 64-bit hash of a key and not the key itself, so it need not be text: addresses and integer
+//! arguments are used as numbers. Several parts are concatenated on the stack. Texts are UTF-8, in which the bytes 0xFE
+//! and 0xFF never occur; they mark the end of a part and an unknown value. So keys of a function are unambiguous:
+//! `{a}{b}` distinguishes `1`, `23` from `12`, `3`, and a user with the name `(nobody)` from an unknown user.
 
 use super::Caller;
 use smallvec::SmallVec;
@@ -12,11 +12,11 @@ use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// How a key shows what is not known.
+/// How an unknown value is displayed.
 const NOBODY: &str = "(nobody)";
-/// Stands for what is not known.
+/// Marks an unknown value.
 const UNKNOWN: u8 = 0xFE;
-/// Ends a part.
+/// Marks the end of a part.
 const END: u8 = 0xFF;
 const V4: u8 = 4;
 const V6: u8 = 6;
@@ -24,29 +24,29 @@ const V6: u8 = 6;
 /// The bytes of a key.
 pub(super) type Bytes = SmallVec<[u8; 64]>;
 
-/// The key of one call. Made by what the attributes write; no part of the API.
+/// The key of one call. Created by macro output; not public API.
 #[derive(Clone, Debug, Default)]
 pub struct Key<'a>(Whole<'a>);
 
-/// A key that is one thing, or several that are written behind each other.
+/// A key of a single value, or of several concatenated parts.
 #[derive(Clone, Debug, Default)]
 enum Whole<'a> {
-    /// All calls of the function share it.
+    /// The key that all calls of the function share.
     #[default]
     Nothing,
     Unsigned(u64),
     Signed(i64),
     V4(Ipv4Addr),
-    /// The /64, since a customer has that much; counting its addresses one by one would limit nobody.
+    /// The /64, since that is the usual allocation per customer; limits per address could be bypassed.
     V6(u64),
     User(Arc<str>),
     Text(&'a str),
-    /// Neither the address nor the user is known.
+    /// The address or user is unknown.
     Nobody,
     Written(Bytes),
 }
 
-/// What a key begins with.
+/// What a key starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Nothing: the whole key is a text, or there is none.
@@ -58,13 +58,13 @@ pub enum By {
 }
 
 impl<'a> Key<'a> {
-    /// The key that all calls of a function share.
+    /// Creates the key that all calls of a function share.
     #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The caller's address; of IPv6 its /64, as rules `by: ip` have it.
+    /// Creates a key of the caller's address; for IPv6 of its /64, like rules with `by: ip`.
     #[inline]
     pub fn by_ip() -> Self {
         Self(match Caller::look(|caller| caller.and_then(Caller::ip)) {
@@ -74,7 +74,7 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// The caller's user.
+    /// Creates a key of the caller's user.
     #[inline]
     pub fn by_user() -> Self {
         Self(Caller::look(|caller| caller.and_then(Caller::user_name).cloned()).map_or(Whole::Nobody, Whole::User))
@@ -90,13 +90,13 @@ impl<'a> Key<'a> {
         self.0 = Whole::Signed(number);
     }
 
-    /// One text, which is the whole key.
+    /// Sets the key to a single text.
     #[inline]
     pub(super) fn borrowed(&mut self, text: &'a str) {
         self.0 = Whole::Text(text);
     }
 
-    /// The same, for as long as it takes.
+    /// Converts it into an owned key.
     pub fn into_owned(self) -> Key<'static> {
         Key(match self.0 {
             Whole::Nothing => Whole::Nothing,
@@ -111,21 +111,21 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Text that is the same for all calls.
+    /// Appends literal text.
     #[inline]
     pub fn text(&mut self, text: &str) {
         self.written().extend_from_slice(text.as_bytes());
     }
 
-    /// What stands in one pair of braces.
+    /// Appends the value of one pair of braces.
     #[inline]
     pub fn part(&mut self, part: impl fmt::Display) {
-        // A `Display` that fails has written what it has: the key is that.
+        // If `Display` fails, the key is the text so far.
         let _failed = write!(self, "{part}");
         self.written().push(END);
     }
 
-    /// The key as bytes, to write more behind them.
+    /// Converts the key to bytes, for appending.
     #[inline]
     fn written(&mut self) -> &mut Bytes {
         match &self.0 {
@@ -139,7 +139,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key in bytes, for other processes.
+    /// Returns the key in bytes, for the shared store.
     pub(super) fn to_bytes(&self) -> Bytes {
         let mut bytes = Bytes::new();
         match &self.0 {
@@ -165,12 +165,12 @@ impl<'a> Key<'a> {
         bytes
     }
 
-    /// Whether it is that of all callers who are not known.
+    /// Returns `true` for the key of all unknown callers.
     pub(super) fn is_nobodys(&self, by: By) -> bool {
         by != By::Function && self.to_bytes().starts_with(&[UNKNOWN, END])
     }
 
-    /// The key as people read it.
+    /// Returns the key in a readable form.
     pub(super) fn shown(&self, by: By) -> Option<Box<str>> {
         let bytes = self.to_bytes();
         let (whose, rest) = match (by, &*bytes) {
@@ -197,7 +197,7 @@ impl<'a> Key<'a> {
 }
 
 impl Hash for Key<'_> {
-    /// Keys of one function are of one kind, but for those whose caller is not known; so all that is needed is what differs.
+    /// All keys of a function have the same variant, except those of unknown callers; so hashing the value is enough.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
@@ -227,7 +227,7 @@ fn network(ip: Ipv6Addr) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// An address in `N` octets, as people read it, and what follows it.
+/// Formats an address of `N` octets, and returns it with the remaining bytes.
 fn split<const N: usize>(bytes: &[u8], shown: fn([u8; N]) -> String) -> (Option<String>, &[u8]) {
     match bytes.split_first_chunk::<N>() {
         Some((octets, rest)) => (Some(shown(*octets)), rest),
@@ -235,7 +235,7 @@ fn split<const N: usize>(bytes: &[u8], shown: fn([u8; N]) -> String) -> (Option<
     }
 }
 
-/// The text in some bytes of a key, without what ends its parts.
+/// Returns the text in the bytes of a key, without the end markers.
 fn readable(bytes: &[u8]) -> String {
     bytes.split(|byte| *byte == END).map(String::from_utf8_lossy).collect()
 }

@@ -1,4 +1,4 @@
-//! Where the counts of limited functions live.
+//! The counts of limited functions.
 
 use super::Cause;
 use super::callsite::{Limit, Rules};
@@ -10,12 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where the counts of limited functions live: one table of keys for each function, with a ceiling on its memory, and a clock.
-/// If functions have limits that many processes share, or rules, it knows the [store](Self::with_shared) and the
-/// [engine](Self::with_rules) as well.
+/// The counts of limited functions: one table of keys per function, with a memory limit, and a clock. For functions
+/// with shared limits or rules, it also has the [shared store](Self::with_shared) and the [engine](Self::with_rules).
 ///
-/// Functions count in the one that is [installed](Self::install), or in one that they [name](Self::install_as) with `in`. A clone is
-/// another handle to the same counts.
+/// Functions use the [default instance](Self::install), or the [named instance](Self::install_as) in their `in`.
+/// Cloning is cheap; clones share their counts.
 ///
 /// ```
 /// use diana::core::ManualClock;
@@ -43,14 +42,15 @@ pub struct Limits {
 #[derive(Debug, Default)]
 struct Inner {
     set: Set,
-    /// By where the attribute's static is: two functions may have the same path, as methods of different types have.
+    /// By the address of the attribute's static: two functions may have the same path, such as methods of different
+    /// types.
     sites: Mutex<HashMap<usize, Arc<Limit>>>,
-    /// Where the static is whose function has this name, of those whose counts are shared.
+    /// The address of the static that uses each name of shared counts.
     #[cfg(feature = "redis")]
     names: Mutex<HashMap<&'static str, usize>>,
 }
 
-/// How it is set up.
+/// The configuration.
 #[derive(Clone, Debug, Default)]
 struct Set {
     options: TableOptions,
@@ -67,13 +67,13 @@ impl From<Set> for Limits {
 }
 
 impl Limits {
-    /// Nothing counted yet, by the system's clock, with 64 MiB at most for the keys of each function.
+    /// Creates empty counts with the system's clock, and at most 64 MiB for the keys of each function.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, unused, with other options for the table of each function. The ceiling on memory is each table's own, so the
-    /// program's is that times the number of its attributes; a function that has one key takes next to nothing.
+    /// Returns an empty copy with other table options. The memory limit is per table, so the program's total is that
+    /// times the number of its attributes; a function with one key takes next to nothing.
     ///
     /// ```
     /// use diana::core::TableOptions;
@@ -86,18 +86,19 @@ impl Limits {
         Set { options, ..self.inner.set.clone() }.into()
     }
 
-    /// The same, unused, on another clock. For functions that wait asynchronously that is tokio's, whose timer wakes them:
-    /// [`TokioClock`](diana_core::TokioClock) in tests with paused time. Rules and shared counts have clocks of their own.
+    /// Returns an empty copy with another clock. For functions that wait asynchronously it must be tokio's, whose timer
+    /// wakes them: [`TokioClock`](diana_core::TokioClock) in tests with paused time. Rules and shared counts have their
+    /// own clocks.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         Set { clock: Some(SharedClock(Arc::new(clock))), ..self.inner.set.clone() }.into()
     }
 
-    /// The same, unused, with a store for the attributes that say `store = shared`: all processes that have a function of the
-    /// same path (and `prefix`) on the same Redis count it together.
+    /// Returns an empty copy with a store for attributes with `store = shared`: all processes that have a function of
+    /// the same path (and `prefix`) on the same Redis share its counts.
     ///
-    /// While Redis is away, calls are answered as the store's [`when_down`](diana_redis::Options::when_down) says: by default
-    /// by counts of this process.
+    /// While Redis is unreachable, calls are decided according to the store's
+    /// [`when_down`](diana_redis::Options::when_down): by default by counts of this process.
     ///
     /// ```no_run
     /// use diana::limited::Limits;
@@ -122,7 +123,7 @@ impl Limits {
         Set { shared: Some(store), ..self.inner.set.clone() }.into()
     }
 
-    /// The same, unused, with the rules that `#[limited("name")]` names. What changes in the engine's rules counts from the next
+    /// Returns an empty copy with the rules for `#[limited("name")]`. Rule changes in the engine apply from the next
     /// call on.
     ///
     /// ```
@@ -149,13 +150,13 @@ impl Limits {
         Set { rules: Some(Arc::new(engine)), ..self.inner.set.clone() }.into()
     }
 
-    /// Makes this the one that the program's functions count in, in place of the one before. Calls that wait go on waiting
-    /// for the turn that they were promised.
+    /// Installs these limits as the program's default, replacing the previous ones. Waiting calls keep their
+    /// reservations.
     pub fn install(&self) {
         installed::install(None, self.clone());
     }
 
-    /// Makes this the one that functions with `in = "name"` count in, in place of the one before.
+    /// Installs these limits for functions with `in = "name"`, replacing the previous ones.
     ///
     /// ```
     /// use diana::limited::Limits;
@@ -176,8 +177,8 @@ impl Limits {
         installed::install(Some(name), self.clone());
     }
 
-    /// Runs plain code in which all limited functions count here, whichever instance they name: for tests, which run side by
-    /// side and would count in what the others install.
+    /// Runs synchronous code in which all limited functions use these limits, whichever instance they name: for tests,
+    /// which run in parallel and would otherwise share the installed ones.
     ///
     /// ```
     /// use diana::core::ManualClock;
@@ -198,8 +199,8 @@ impl Limits {
         installed::enter(self.clone(), run)
     }
 
-    /// Runs a future in which all limited functions count here, as [`enter`](Self::enter) does. Tasks that are spawned inside
-    /// count in what is installed.
+    /// Runs a future in which all limited functions use these limits, like [`enter`](Self::enter). Spawned tasks use
+    /// the installed ones.
     ///
     /// ```
     /// use diana::core::TokioClock;
@@ -223,28 +224,28 @@ impl Limits {
         installed::scope(self.clone(), future)
     }
 
-    /// How many attributes have counted here so far, but for those whose counts are elsewhere.
+    /// Returns the number of attributes that were counted so far, except those with shared counts or rules.
     pub fn len(&self) -> usize {
         self.inner.sites.lock().len()
     }
 
-    /// Whether nothing has counted here so far.
+    /// Returns `true` if nothing was counted so far.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that all keys take; a function without keys takes none.
+    /// Returns the memory used by all keys, in bytes; a function without keys uses none.
     pub fn memory_used(&self) -> usize {
         self.inner.sites.lock().values().map(|limit| limit.memory_used()).sum()
     }
 
-    /// Looks at every key and drops those that equal a fresh one. New keys do so bit by bit; this is for quiet times.
+    /// Drops all keys that equal a new one. Inserting keys does so incrementally; call this in idle times.
     pub fn reclaim(&self) {
         let limits: Vec<_> = self.inner.sites.lock().values().cloned().collect();
         limits.iter().for_each(|limit| limit.reclaim());
     }
 
-    /// The counts of the attribute whose static is at `place`, made by `make` if this is the first call.
+    /// Returns the counts of the attribute whose static is at `place`, created by `make` at the first call.
     pub(super) fn of_site(
         &self,
         place: usize,
@@ -264,18 +265,18 @@ impl Limits {
         Ok(limit)
     }
 
-    /// The rules that functions name.
+    /// Returns the rules for `#[limited]`.
     pub(super) fn rules(&self) -> Option<&Arc<dyn Rules>> {
         self.inner.set.rules.as_ref()
     }
 
-    /// The store that many processes share.
+    /// Returns the shared store.
     #[cfg(feature = "redis")]
     pub(super) fn shared(&self) -> Option<&diana_redis::RedisStore> {
         self.inner.set.shared.as_ref()
     }
 
-    /// Gives a name of shared counts to the attribute whose static is at `place`, unless another one has it.
+    /// Assigns a name of shared counts to the attribute whose static is at `place`, unless it is taken.
     #[cfg(feature = "redis")]
     pub(super) fn claim(&self, name: &'static str, place: usize) -> Result<(), Cause> {
         let owner = *self.inner.names.lock().entry(name).or_insert(place);

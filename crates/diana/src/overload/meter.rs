@@ -1,15 +1,15 @@
-//! How busy the machine is: what somebody who watches it has told.
+//! The load of the machine, as reported by samplers and servers.
 //!
-//! Numbers only, each an atomic, so that whoever serves connections and bytes may tell at any time. Nothing is measured here.
+//! Each value is an atomic, so that it can be updated at any time. This module measures nothing itself.
 
 use diana_core::Timestamp;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// How busy the machine is. Rules with `load` go by it.
+/// The load of the machine, which `load` rules read.
 ///
-/// Somebody has to tell: a sampler of the processors and the memory, a gateway of its connections and bytes. What nobody tells
-/// is taken to be idle. [`tick`](Self::tick) says that time has passed, a few times a second: only then do rules look again.
+/// It has to be reported: CPU and memory by a sampler, connections and bytes by a gateway. Unreported values count as
+/// idle. [`tick`](Self::tick) has to be called a few times per second: rules are only re-evaluated then.
 ///
 /// ```
 /// use diana::LoadMeter;
@@ -29,25 +29,25 @@ pub struct LoadMeter {
     memory: Share,
     connections: AtomicI64,
     bytes: Bytes,
-    /// Bytes a second between the last two ticks, as the bits of a float.
+    /// Bytes per second between the last two ticks, as the bits of a float.
     traffic: AtomicU64,
     ticked: AtomicU64,
     last: Mutex<Option<Tick>>,
 }
 
-/// On lines of its own, since every body adds to it.
+/// On separate cache lines, since every body updates it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Bytes(AtomicU64);
 
-/// What was known at a tick.
+/// The values at a tick.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
     at: Timestamp,
     bytes: u64,
 }
 
-/// A share of a whole, from 0 to 1, as the bits of a float.
+/// A fraction from 0 to 1, as the bits of a float.
 #[derive(Debug, Default)]
 struct Share(AtomicU64);
 
@@ -56,7 +56,7 @@ impl Share {
         f64::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    /// What is no number says nothing.
+    /// NaN is ignored.
     fn set(&self, share: f64) {
         if !share.is_nan() {
             self.0.store(share.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
@@ -65,33 +65,33 @@ impl Share {
 }
 
 impl LoadMeter {
-    /// Tells how much of all processors is in use, from 0 to 1.
+    /// Sets the CPU usage of the whole machine, from 0 to 1.
     pub fn set_cpu(&self, share: f64) {
         self.cpu.set(share);
     }
 
-    /// Tells how much of the memory is in use, from 0 to 1.
+    /// Sets the memory usage, from 0 to 1.
     pub fn set_memory(&self, share: f64) {
         self.memory.set(share);
     }
 
-    /// Tells how many connections are open.
+    /// Sets the number of open connections.
     pub fn set_connections(&self, open: u64) {
         self.connections.store(i64::try_from(open).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// Tells that so many connections more are open, or less.
+    /// Adds to the number of open connections; `by` may be negative.
     pub fn connections_changed(&self, by: i64) {
         self.connections.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Tells that so many bytes have come or gone.
+    /// Adds sent or received bytes.
     pub fn add_traffic(&self, bytes: u64) {
         self.bytes.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Tells that it is `now`: what flows a second is reckoned from the tick before. One that comes at the same time, or
-    /// earlier, is none.
+    /// Advances the time to `now` and computes the traffic per second since the previous tick. A tick at the same or an
+    /// earlier time is ignored.
     pub fn tick(&self, now: Timestamp) {
         let mut last = self.last.lock();
         let bytes = self.bytes.0.load(Ordering::Relaxed);
@@ -108,27 +108,27 @@ impl LoadMeter {
         self.ticked.store(now.as_nanos(), Ordering::Release);
     }
 
-    /// How much of all processors is in use, from 0 to 1.
+    /// Returns the CPU usage of the whole machine, from 0 to 1.
     pub fn cpu(&self) -> f64 {
         self.cpu.get()
     }
 
-    /// How much of the memory is in use, from 0 to 1.
+    /// Returns the memory usage, from 0 to 1.
     pub fn memory(&self) -> f64 {
         self.memory.get()
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> u64 {
         u64::try_from(self.connections.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// How many bytes a second flowed between the last two ticks.
+    /// Returns the bytes per second between the last two ticks.
     pub fn traffic(&self) -> f64 {
         f64::from_bits(self.traffic.load(Ordering::Relaxed))
     }
 
-    /// When it last ticked, in nanoseconds; 0 if never.
+    /// Returns the time of the last tick in nanoseconds; 0 if there was none.
     pub(super) fn ticked(&self) -> u64 {
         self.ticked.load(Ordering::Acquire)
     }

@@ -1,20 +1,20 @@
-//! Which share of the requests one rule's `load` refuses.
+//! The fraction of requests that one rule's `load` denies.
 //!
 //! # How it works
-//! Refusing everybody while the processors are above 85 %, and nobody while they are below, swings: all, nothing, all, nothing.
-//! So a rule admits a share of the requests, and at each tick the share is scaled by how far the machine is from where it should
-//! be, `target / measured`. If the load that requests cause is in proportion to how many are admitted, one step would do; since
-//! the measurement is late and not that good, half a step is taken (the square root) in half a second, and proportionately
-//! less or more in another time. Upwards it goes by a tenth at most.
+//! Denying all requests while the CPU is above 85 %, and none while it is below, oscillates. So a rule admits a
+//! fraction of the requests, and at each tick the fraction is scaled by `target / measured`. If load were proportional
+//! to the admitted requests, one step would reach the target; since the measurement is delayed and noisy, half a step
+//! is taken (the square root) per half second, and proportionately less or more for other intervals. It increases by a
+//! tenth at most.
 //!
-//! A processor can't show more than 100 %, so far above its capacity a step is small (√0.85 = 0.92); it takes a few more. The
-//! share never falls below 1 in 1,000: somebody has to show that it is better.
+//! CPU usage can't exceed 100 %, so far over capacity a step is small (√0.85 = 0.92) and it takes a few more. The
+//! fraction never falls below 1 in 1,000: some requests are needed to notice an improvement.
 //!
-//! Memory and connections are not flows: refusing some requests lets them come in more slowly, and they still fill up. Beyond
-//! their bound everybody is refused.
+//! Memory and connections are not flows: denying a part of the requests only makes them fill up more slowly. Over their
+//! bound all requests are denied.
 //!
-//! Who is refused is not drawn by lot: each request adds the share that is refused to a sum, and the one that carries it over a
-//! whole number is refused. So of 1,000 at 30 % exactly 300 are, evenly.
+//! Denials are not random: each request adds the denied fraction to a sum, and the request that takes it past a whole
+//! number is denied. So of 1,000 requests at 30 % exactly 300 are denied, evenly spread.
 
 use super::LoadMeter;
 use arc_swap::ArcSwap;
@@ -24,12 +24,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The sheddings of all rules with `load`, by the rules' names.
+/// The shedding state of all `load` rules, by rule name.
 #[derive(Debug, Default)]
 pub(crate) struct Sheddings(ArcSwap<HashMap<String, Arc<Shedding>>>);
 
 impl Sheddings {
-    /// Goes on with the rules of `file`. Those that had `load` before go on where they were.
+    /// Applies the rules of `file`. Rules that already had `load` keep their state.
     pub(crate) fn set_rules(&self, file: &RuleFile) {
         let known = self.0.load();
         let each = file.rules.iter().filter_map(|rule| {
@@ -40,13 +40,13 @@ impl Sheddings {
         self.0.store(Arc::new(each.collect()));
     }
 
-    /// What the `load` of a rule refuses now, if it refuses this request.
+    /// Returns the exhausted resource if the `load` of a rule denies this request.
     pub(crate) fn refuses(&self, rule: &str, load: &LoadMeter) -> Option<Resource> {
         self.0.load().get(rule)?.refuses(load)
     }
 }
 
-/// Which share of the requests one rule's `load` refuses.
+/// The fraction of requests that one rule's `load` denies.
 #[derive(Debug)]
 pub(crate) struct Shedding {
     bounds: Overload,
@@ -59,12 +59,12 @@ impl Shedding {
         Self { bounds: bounds.clone(), cpu: Controller::default(), traffic: Controller::default() }
     }
 
-    /// The same with other bounds.
+    /// Returns a copy of the state with other bounds.
     fn changed_to(&self, bounds: &Overload) -> Self {
         Self { bounds: bounds.clone(), cpu: self.cpu.copy(), traffic: self.traffic.copy() }
     }
 
-    /// Whether one request is refused, and for want of what.
+    /// Returns the exhausted resource if the request is denied.
     pub(crate) fn refuses(&self, load: &LoadMeter) -> Option<Resource> {
         let Overload { cpu, memory, connections, traffic, .. } = &self.bounds;
         if memory.is_some_and(|most| load.memory() > most.share()) {
@@ -88,28 +88,28 @@ fn per_second(quota: &Quota) -> f64 {
     quota.permits() as f64 / quota.period().as_secs_f64()
 }
 
-/// A whole, in the numbers that sums of shares are counted in.
+/// 1.0 as a fixed-point number, for sums of fractions.
 const WHOLE: u32 = 1 << 24;
-/// The least that is admitted.
+/// The smallest admitted fraction.
 const LEAST: f64 = 0.001;
-/// The longest time that one step stands for: a rule that nobody asked for a minute has not made a minute's experience.
+/// The longest interval of one step, in seconds: a rule that was unused for a minute has not observed a minute of load.
 const LONGEST_STEP: f64 = 2.0;
 
-/// Holds one measurement at its target by admitting a share of the requests.
+/// Controls one measurement by admitting a fraction of the requests.
 #[derive(Debug, Default)]
 struct Controller {
-    /// The tick that it has heard of, in nanoseconds.
+    /// The last processed tick, in nanoseconds.
     heard: AtomicU64,
-    /// The share that is refused, of a [`WHOLE`].
+    /// The denied fraction, in units of 1 / [`WHOLE`].
     refused: AtomicU32,
-    /// The refused shares of all requests, added up.
+    /// The sum of the denied fractions of all requests.
     sum: AtomicU32,
 }
 
 impl Controller {
     fn refuses(&self, ticked: u64, measured: f64, target: f64) -> bool {
         let heard = self.heard.load(Ordering::Relaxed);
-        // One thread hears each tick; the others go on by the old share meanwhile.
+        // One thread processes each tick; meanwhile the others use the old fraction.
         if ticked > heard && self.heard.compare_exchange(heard, ticked, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             let passed = if heard == 0 { 0 } else { ticked - heard };
             let share = next(self.share(), measured, target, std::time::Duration::from_nanos(passed).as_secs_f64());
@@ -133,13 +133,13 @@ impl Controller {
     }
 }
 
-/// The share that is refused after `seconds` more, of which `measured` was seen where `target` should be.
+/// Returns the denied fraction after `seconds` more, in which `measured` was observed for `target`.
 fn next(refused: f64, measured: f64, target: f64, seconds: f64) -> f64 {
-    // So much at a step of half a second; longer ones are worth more, shorter ones less.
+    // A step is half a second; longer intervals have more effect, shorter ones less.
     let steps = seconds.min(LONGEST_STEP) * 2.0;
     let step = (target / measured.max(target / 1_000.0)).sqrt().clamp(0.5, 1.1);
     let admitted = ((1.0 - refused) * step.powf(steps)).clamp(LEAST, 1.0);
-    // What is next to nothing is nothing, so that an idle rule costs nothing.
+    // Rounded to 0, so that an idle rule has no cost.
     if admitted > 0.999 { 0.0 } else { 1.0 - admitted }
 }
 

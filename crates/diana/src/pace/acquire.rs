@@ -1,18 +1,17 @@
-//! Paying for what passes: permits are taken and waited for, by a thread or by a future.
+//! Acquires permits and waits for them, on a thread or as a future.
 //!
-//! A limiter that is asked with all maximum wait still says no in three cases, and each has its answer here: more than it can
-//! ever grant at once is asked for in parts; a line that is full is looked at again; and a limit that is used up for good is
-//! an error, since waiting would be for ever.
+//! Even with an unlimited maximum wait a limiter denies in three cases: a cost over its capacity is split into
+//! instalments; a full queue is polled again; and an exhausted limit is an error, since the wait would never end.
 
 use diana_core::{Answer, Limiter, MAX_PERMITS, Outcome, Receipt, Retry, Timestamp};
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// How soon to look again at a line that has no place, which no clock can tell.
+/// How often to poll a full queue, for which no retry time is known.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The limit will never grant this: it is used up for good. Nothing passed.
+/// The limit is exhausted and will never grant this. Nothing passed.
 ///
 /// ```
 /// use diana::core::{Limiter, Total};
@@ -43,26 +42,26 @@ impl From<Exhausted> for io::Error {
     }
 }
 
-/// Permits, and when their turn came: now, or a little earlier.
+/// Permits, and when they were granted: now, or slightly earlier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     pub(super) receipt: Receipt,
     pub(super) turn: Timestamp,
 }
 
-/// How many permits are asked for, and as of when.
+/// How many permits are requested, and as of when.
 struct Asking {
     permits: u64,
     since: Timestamp,
-    /// Whether the last answer was "a moment that is past".
+    /// Whether the last answer predicted a grant in the past.
     looked_back: bool,
 }
 
-/// What to do after an answer.
+/// The step after an answer.
 enum Next {
     Go(Taken),
     AskAgain,
-    /// And then ask again.
+    /// Wait, then request again.
     Wait(Duration),
 }
 
@@ -71,11 +70,11 @@ impl Asking {
         Self { permits: permits.clamp(1, MAX_PERMITS), since, looked_back: false }
     }
 
-    /// Takes note of an answer that was had at `now`.
+    /// Processes an answer that was received at `now`.
     fn heed(&mut self, answer: &Answer, now: Timestamp) -> Result<Next, Exhausted> {
         let wait = match answer.outcome {
             Outcome::Granted { wait, receipt } => return Ok(Next::Go(Taken { receipt, turn: self.since + wait })),
-            // There is never so much at once.
+            // The cost is over the capacity.
             Outcome::Denied { retry: Retry::Never } if (1..self.permits).contains(&answer.status.limit) => {
                 self.permits = answer.status.limit;
                 return Ok(Next::AskAgain);
@@ -89,15 +88,16 @@ impl Asking {
             (self.since, self.looked_back) = (then, false);
             return Ok(Next::Wait(then.since(now)));
         }
-        // Asked as of then it should be granted. If not, others were first, and to go back over all that they did helps
-        // nobody.
+        // Requested as of then, it should be granted. If not, other users were first, and retrying at earlier instants
+        // does not help.
         self.since = if self.looked_back { now } else { then };
         self.looked_back = true;
         Ok(Next::AskAgain)
     }
 }
 
-/// Takes `permits`, or as many as there can be at once, blocking this thread until they can be used. Reckoned from `since`.
+/// Acquires `permits`, or as many as the capacity, blocking this thread until they can be used. Requested as of
+/// `since`.
 pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let mut asking = Asking::new(permits, since);
     loop {
@@ -110,7 +110,7 @@ pub(super) fn take(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<
     }
 }
 
-/// [`take`] as a future. Dropped, it gives back what it waited for.
+/// [`take`] as a future. Dropping it refunds its reservation.
 pub(super) async fn take_async(limiter: &Limiter, permits: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let mut asking = Asking::new(permits, since);
     loop {
@@ -124,7 +124,7 @@ pub(super) async fn take_async(limiter: &Limiter, permits: u64, since: Timestamp
     }
 }
 
-/// Pays `cost`, in instalments if it is above the capacity, blocking this thread; the last instalment.
+/// Pays `cost`, in instalments if it is over the capacity, blocking this thread; returns the last instalment.
 pub(super) fn pay(limiter: &Limiter, cost: u64, since: Timestamp) -> Result<Taken, Exhausted> {
     let (mut left, mut since) = (cost, since);
     loop {

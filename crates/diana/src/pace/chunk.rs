@@ -1,20 +1,20 @@
-//! Bytes in pieces, so that what is above the burst flows evenly.
+//! Splits bytes into chunks, so that traffic over the burst flows evenly.
 //!
 //! # How it works
-//! All that is wanted goes if so much may go at once. Else a piece is waited for, as much as the limit gives in 20 ms. A
-//! limiter does not tell its rate, since not every limit has one; but it tells when one byte could go and when all of them
-//! could, and what comes between, divided by the time between, is the rate. Where both come at the same time (a window
-//! that ends), nothing is won by pieces, and all of it is waited for.
+//! If all bytes can pass now, they do. Otherwise a chunk is waited for: the bytes that the limit grants in 20 ms. A
+//! limiter does not expose its rate, since not every limit has one; but it predicts when one byte and when all bytes
+//! could pass, and the difference in bytes divided by the difference in time is the rate. If both are at the same time
+//! (the end of a window), chunks gain nothing, and all bytes are waited for.
 
 use super::acquire::Taken;
 use diana_core::{Limiter, MAX_PERMITS, Outcome, Retry, Timestamp};
 use std::time::Duration;
 
-/// How long a piece takes at the rate: short enough to look even, long enough to be no burden.
+/// The duration of a chunk at the rate: short enough to look even, long enough for a low overhead.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// Takes permits for so many bytes, or for as many as can ever go at once, reckoned from `since`. If they can't go now: how
-/// many to wait for.
+/// Acquires permits for `bytes`, or for the capacity if that is less, as of `since`. If they can't pass now, returns
+/// how many to wait for.
 pub(super) fn at_once(limiter: &Limiter, bytes: u64, since: Timestamp) -> Result<Taken, u64> {
     let mut asked = bytes.clamp(1, MAX_PERMITS);
     loop {
@@ -22,7 +22,7 @@ pub(super) fn at_once(limiter: &Limiter, bytes: u64, since: Timestamp) -> Result
         let most = match answer.outcome {
             Outcome::Granted { wait, receipt } => return Ok(Taken { receipt, turn: since + wait }),
             Outcome::Denied { retry: Retry::Never } if asked > answer.status.limit => answer.status.limit,
-            // The last of a total.
+            // The rest of a total.
             Outcome::Denied { retry: Retry::Never } => answer.status.remaining,
             Outcome::Denied { .. } => return Err(piece(limiter, asked)),
         };
@@ -33,7 +33,7 @@ pub(super) fn at_once(limiter: &Limiter, bytes: u64, since: Timestamp) -> Result
     }
 }
 
-/// How much of `wanted` to wait for.
+/// Returns how many of `wanted` to wait for.
 fn piece(limiter: &Limiter, wanted: u64) -> u64 {
     let (Some((first, at)), Some((_, then))) = (when(limiter, 1), when(limiter, wanted)) else { return wanted };
     let span = then.saturating_sub(at).as_nanos();
@@ -41,7 +41,7 @@ fn piece(limiter: &Limiter, wanted: u64) -> u64 {
     given.checked_div(span).map_or(wanted, |given| u64::try_from(given).unwrap_or(u64::MAX)).clamp(1, wanted)
 }
 
-/// When `bytes` could go, and how many could go with the first of them.
+/// Returns when `bytes` could pass, and how many could pass with the first of them.
 fn when(limiter: &Limiter, bytes: u64) -> Option<(u64, Duration)> {
     let answer = limiter.peek(bytes).ok()?;
     match answer.outcome {

@@ -1,4 +1,4 @@
-//! An iterator at an even rate, on a thread that may block.
+//! A paced iterator, for threads that may block.
 
 use super::one;
 use super::payer::PacedPermits;
@@ -6,10 +6,10 @@ use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;
 
-/// Iterators that go no faster than a limiter allows.
+/// Paces iterators by a limiter.
 pub trait IteratorExt: Iterator {
-    /// The same items; each blocks this thread until `limiter` grants it: one permit an item, unless
-    /// [`cost`](PacedIterator::cost) says otherwise.
+    /// Returns the same items; each blocks this thread until `limiter` grants it. An item costs one permit, unless
+    /// [`cost`](PacedIterator::cost) sets another.
     ///
     /// ```
     /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
@@ -32,20 +32,20 @@ pub trait IteratorExt: Iterator {
 
 impl<I: Iterator> IteratorExt for I {}
 
-/// An iterator that goes no faster than a limiter allows: what [`IteratorExt::rate_limited`] makes.
+/// An iterator that is paced by a limiter; created by [`IteratorExt::rate_limited`].
 ///
-/// An item that costs more than the capacity is paid for in instalments, and passes when the last is paid. If the limit is used
-/// up for good, the iterator ends; asked again, it asks again.
+/// An item that costs more than the capacity is paid for in instalments, and passes after the last one. If the limit is
+/// exhausted, the iterator ends; another call of `next` tries again.
 pub struct PacedIterator<I: Iterator, F> {
     iterator: I,
     cost: F,
-    /// The one that the limit was used up for.
+    /// The item for which the limit was exhausted.
     held: Option<(I::Item, u64)>,
     till: PacedPermits,
 }
 
 impl<I: Iterator, F> PacedIterator<I, F> {
-    /// Each item takes as many permits as `cost` says; with zero it is free.
+    /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
     /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
@@ -66,7 +66,7 @@ impl<I: Iterator, F> PacedIterator<I, F> {
         PacedIterator { iterator, cost, held, till }
     }
 
-    /// The iterator, and the item that it held when the limit was used up.
+    /// Returns the iterator, and the item that it held when the limit was exhausted.
     ///
     /// ```
     /// use diana::core::{Limiter, Total};
@@ -110,7 +110,7 @@ where
     fn size_hint(&self) -> (usize, Option<usize>) {
         let held = usize::from(self.held.is_some());
         let (_, most) = self.iterator.size_hint();
-        // A limit may be used up at any time, and the iterator ends.
+        // The limit may be exhausted at any time, which ends the iterator.
         (0, most.and_then(|most| most.checked_add(held)))
     }
 }

@@ -1,28 +1,28 @@
-//! How late somebody is for its turns, so that nothing of the rate is lost by it.
+//! Tracks how late grants are used, so that late wake-ups do not reduce the rate.
 //!
 //! # How it works
-//! A timer has a grain (tokio's is a millisecond), and a machine has other work. With a burst of 1, what comes back between a
-//! turn and the late wake-up is lost, and 10,000/s would become 2,000/s. So whoever was late asks for the next turn as of the
-//! moment at which it would have asked, had it been in time:
+//! A timer has a resolution (tokio's is a millisecond), and a machine has other work. With a burst of 1, permits
+//! between a grant and a late wake-up would be lost, and 10,000/s would become 2,000/s. So a user that was late
+//! requests its next permit as of the instant at which it would have done so on time:
 //!
 //! ```text
 //!   turns   ─┼──────┼──────┼──────┼──────┼──────▶ time     as the limit grants them
 //!   passed  ─┼──────────────▪▪▪───▪──────▪──────▶          woken late: two turns are past, and pass at once
 //! ```
 //!
-//! The turns keep to the limit whoever is late. What passes is behind them by [`MOST`] at most, so in every span `t` at most
+//! Grants never exceed the limit. Items pass at most [`MOST`] later, so in every span `t` at most
 //! `burst + rate × (t + MOST)` pass.
 
 use diana_core::Timestamp;
 use std::time::Duration;
 
-/// What is later than this is lost: a flow that stood still for a second must not make up for it in one gush.
+/// A longer lag is not made up for: a flow that stalled for a second must not continue with a spike.
 ///
-/// A timer is late by a millisecond or two, a thread on a crowded machine by tens of them. Who wants to make up for more
-/// says so by a burst.
+/// A timer is late by a millisecond or two, a thread on a busy machine by tens of them. To make up for more, configure
+/// a burst.
 pub(super) const MOST: Duration = Duration::from_millis(50);
 
-/// How late the last turn was used.
+/// How late the last grant was used.
 #[derive(Debug, Default)]
 pub(super) struct Late {
     by: Duration,
@@ -31,14 +31,15 @@ pub(super) struct Late {
 }
 
 impl Late {
-    /// Whether the last turn was used later than it came.
+    /// Returns `true` if the last grant was used late.
     pub(super) fn is_late(&self) -> bool {
         !self.by.is_zero()
     }
 
-    /// When somebody who asks at `now` would have asked, had it not been late.
+    /// Returns when a request at `now` would have been made without the lag.
     pub(super) fn since(&mut self, now: Timestamp) -> Timestamp {
-        // What was not there could not have passed earlier. (A producer that is woken by what has passed is soon back.)
+        // Items that did not exist could not have passed earlier. (A producer that is woken by a passed item needs
+        // little time.)
         if self.idle.take().is_some_and(|from| now.since(from) > MOST) {
             self.by = Duration::ZERO;
         }
@@ -46,12 +47,12 @@ impl Late {
         Timestamp::from_nanos(now.as_nanos().saturating_sub(by))
     }
 
-    /// A turn that came at `turn` is used at `now`.
+    /// Records that a grant for `turn` is used at `now`.
     pub(super) fn came(&mut self, turn: Timestamp, now: Timestamp) {
         self.by = now.since(turn).min(MOST);
     }
 
-    /// At `now` there is nothing to pass.
+    /// Records that at `now` there is nothing to pass.
     pub(super) fn idles(&mut self, now: Timestamp) {
         self.idle.get_or_insert(now);
     }

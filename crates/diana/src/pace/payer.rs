@@ -1,6 +1,6 @@
-//! Where whatever is paced pays: a thread by waiting here, a future poll by poll.
+//! Acquires permits for paced users: blocking on a thread, or poll by poll in a future.
 //!
-//! What can be had at once costs no memory. A wait is one future on the heap, and dropping it gives back its reservation.
+//! Permits that are available need no allocation. A wait is one boxed future, and dropping it refunds its reservation.
 
 use super::acquire::{Exhausted, Taken, pay, pay_async, take, take_async};
 use super::chunk::at_once;
@@ -17,17 +17,17 @@ pub(super) struct PacedPermits {
     limiter: Arc<Limiter>,
     wait: Option<Wait>,
     late: Late,
-    /// Whether others could go first since the last turn.
+    /// Whether this user has yielded since its last grant.
     gave_way: bool,
     hand: Option<PrepaidPermits>,
 }
 
-/// Permits for bytes that have not moved.
+/// Permits for bytes that were not transferred yet.
 #[derive(Clone, Copy, Debug)]
 struct PrepaidPermits {
     taken: Taken,
     used: u64,
-    /// Whether they wait for a peer that takes nothing.
+    /// Whether the peer accepts no bytes.
     stuck: bool,
 }
 
@@ -52,10 +52,10 @@ impl PacedPermits {
         Ok(())
     }
 
-    /// The same, poll by poll; whoever polls again says the same cost.
+    /// Like [`pay`](Self::pay), poll by poll; further polls must pass the same cost.
     pub(super) fn poll_pay(&mut self, context: &mut Context<'_>, cost: u64) -> Poll<Result<(), Exhausted>> {
         if self.wait.is_none() {
-            // Zero is free. Who is in time and need not wait stays in time, and reads the clock once.
+            // Zero is free. A user that is on time and need not wait stays on time, and reads the clock once.
             if cost == 0 || (!self.late.is_late() && self.limiter.check_n(cost).is_ok_and(|answer| answer.is_granted()))
             {
                 return Poll::Ready(Ok(()));
@@ -74,7 +74,8 @@ impl PacedPermits {
         self.poll_wait(context).map_ok(|_| ())
     }
 
-    /// Takes permits for some of so many bytes, blocking this thread: for how many. Say what [`moved`](Self::moved).
+    /// Acquires permits for a chunk of `bytes`, blocking this thread; returns its size. Call [`moved`](Self::moved)
+    /// afterwards.
     pub(super) fn piece(&mut self, bytes: usize) -> Result<usize, Exhausted> {
         if let Some(left) = self.in_hand(bytes) {
             return Ok(left);
@@ -85,7 +86,7 @@ impl PacedPermits {
         Ok(self.hold(taken, bytes))
     }
 
-    /// The same, poll by poll.
+    /// Like [`piece`](Self::piece), poll by poll.
     pub(super) fn poll_piece(&mut self, context: &mut Context<'_>, bytes: usize) -> Poll<Result<usize, Exhausted>> {
         if self.wait.is_none() {
             if let Some(left) = self.in_hand(bytes) {
@@ -109,10 +110,10 @@ impl PacedPermits {
         Poll::Ready(Ok(self.hold(taken, bytes)))
     }
 
-    /// So many bytes moved of those that were paid for. The rest goes back.
+    /// Records that `bytes` of the paid ones were transferred. The rest is refunded.
     ///
-    /// Where it can't, since others were promised times behind it or since a grant is a grant whatever its cost, it may
-    /// be used for as long as a turn may be late.
+    /// If that is impossible, because there are later reservations or because a grant does not depend on its cost, the
+    /// rest can be used for as long as a grant may be late.
     pub(super) fn moved(&mut self, bytes: usize) {
         let Some(hand) = &mut self.hand else { return };
         (hand.used, hand.stuck) = (hand.used.saturating_add(wide(bytes)), false);
@@ -121,10 +122,10 @@ impl PacedPermits {
         }
     }
 
-    /// Nothing moved, and it is unknown when something will.
+    /// Records that nothing was transferred, and that the peer is blocked.
     ///
-    /// What can't be given back is kept until then: whoever is polled for other reasons would else take piece after piece
-    /// from those who are not stuck.
+    /// Permits that can't be refunded are kept until then: a user that is polled for other reasons would otherwise take
+    /// chunk after chunk from users that are not blocked.
     pub(super) fn stuck(&mut self) {
         self.moved(0);
         if let Some(hand) = &mut self.hand {
@@ -133,20 +134,20 @@ impl PacedPermits {
         self.idles();
     }
 
-    /// There is nothing to pass.
+    /// Records that there is nothing to pass.
     pub(super) fn idles(&mut self) {
         if self.late.is_late() {
             self.late.idles(self.limiter.clock().now());
         }
     }
 
-    /// Stops waiting, and gives back what was waited for.
+    /// Stops waiting and refunds the reservation.
     pub(super) fn leave(&mut self) {
         self.wait = None;
         self.idles();
     }
 
-    /// When this one would have asked, had it not been late.
+    /// Returns when this user would have requested permits without its lag.
     fn since(&mut self) -> Timestamp {
         self.late.since(self.limiter.clock().now())
     }
@@ -155,7 +156,7 @@ impl PacedPermits {
         self.late.came(taken.turn, self.limiter.clock().now());
     }
 
-    /// Lets others go first, once. Who share a limit are late together, and whoever came first would take all of it.
+    /// Yields to other users, once. Users of a shared limit are late together, and the first one would take everything.
     fn gives_way(&mut self, context: &Context<'_>) -> bool {
         self.gave_way = !self.gave_way && self.late.is_late() && Arc::strong_count(&self.limiter) > 1;
         if self.gave_way {
@@ -174,14 +175,14 @@ impl PacedPermits {
         Poll::Ready(paid)
     }
 
-    /// Keeps what was taken until it has moved; how many of `bytes` may.
+    /// Keeps permits until their bytes are transferred; returns how many of `bytes` may be.
     fn hold(&mut self, taken: Taken, bytes: usize) -> usize {
         let hand = PrepaidPermits { taken, used: 0, stuck: false };
         self.hand = Some(hand);
         bytes.min(narrow(hand.left()))
     }
 
-    /// What is left of a piece that could not be given back: how many of `bytes` may move.
+    /// Uses the rest of a chunk that could not be refunded; returns how many of `bytes` may be transferred.
     fn in_hand(&mut self, bytes: usize) -> Option<usize> {
         let hand = self.hand?;
         if !hand.stuck && self.limiter.clock().now().since(hand.taken.turn) > lag::MOST {

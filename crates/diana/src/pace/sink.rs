@@ -1,4 +1,4 @@
-//! A sink at an even rate.
+//! A paced sink.
 
 use super::acquire::Exhausted;
 use super::one;
@@ -10,10 +10,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Sinks that take no more than a limiter allows.
+/// Paces sinks by a limiter.
 pub trait SinkExt<Item>: Sink<Item> {
-    /// The same sink, which gets each item as soon as `limiter` grants it: one permit an item, unless
-    /// [`cost`](PacedSink::cost) says otherwise.
+    /// Returns a sink that receives each item once `limiter` grants it. An item costs one permit, unless
+    /// [`cost`](PacedSink::cost) sets another.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota, TokioClock};
@@ -45,7 +45,7 @@ pub trait SinkExt<Item>: Sink<Item> {
 
 impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 
-/// Why an item did not get through a [`PacedSink`].
+/// Why an item did not pass a [`PacedSink`].
 ///
 /// ```
 /// use diana::core::{Limiter, Total};
@@ -66,7 +66,7 @@ impl<S: Sink<Item>, Item> SinkExt<Item> for S {}
 pub enum SinkError<E> {
     /// The sink itself failed.
     Sink(E),
-    /// The limit will never grant it. The item is still held, and the next call asks again.
+    /// The limit is exhausted. The item is still held, and the next call tries again.
     Exhausted(Exhausted),
 }
 
@@ -89,16 +89,16 @@ impl<E: std::error::Error> std::error::Error for SinkError<E> {
 }
 
 pin_project_lite::pin_project! {
-    /// A sink that takes no more than a limiter allows: what [`SinkExt::rate_limited`] makes.
+    /// A sink that is paced by a limiter; created by [`SinkExt::rate_limited`].
     ///
-    /// It holds the one item whose turn has not come: flush or close it before it is dropped, as any sink that buffers, or
-    /// save the item by [`into_parts`](Self::into_parts). Dropped while it waits, it gives back its place.
+    /// It holds one item that waits for its permits: flush or close it before dropping it, like any buffering sink, or
+    /// take the item out with [`into_parts`](Self::into_parts). Dropping it refunds its reservation.
     ///
-    /// An item that costs more than the capacity is paid for in instalments, and passes when the last is paid.
+    /// An item that costs more than the capacity is paid for in instalments, and passes after the last one.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer; and when an item is sent before it is ready, as `Sink`
-    /// says.
+    /// If it must wait and there is no tokio runtime with a timer; and if an item is sent before the sink is ready,
+    /// which the contract of `Sink` forbids.
     pub struct PacedSink<S, Item, F> {
         #[pin]
         sink: S,
@@ -109,7 +109,7 @@ pin_project_lite::pin_project! {
 }
 
 impl<S, Item, F> PacedSink<S, Item, F> {
-    /// Each item takes as many permits as `cost` says; with zero it is free.
+    /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota};
@@ -133,7 +133,7 @@ impl<S, Item, F> PacedSink<S, Item, F> {
         PacedSink { sink, cost, held, till }
     }
 
-    /// The sink, and the item whose turn had not come.
+    /// Returns the sink, and the item that still waits for its permits.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota};
@@ -155,11 +155,11 @@ impl<S, Item, F> PacedSink<S, Item, F> {
 }
 
 impl<S: Sink<Item>, Item, F> PacedSink<S, Item, F> {
-    /// Sends what is held on, when it is its turn.
+    /// Sends the held item once it is granted.
     fn poll_held(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), SinkError<S::Error>>> {
         let mut this = self.project();
         let Some((_, due)) = this.held else { return Poll::Ready(Ok(())) };
-        // Ready first, paid then: what was paid passes at once, and a sink that is stuck keeps nobody waiting.
+        // Readiness first, then payment: a paid item passes immediately, and a blocked sink does not delay other users.
         match this.sink.as_mut().poll_ready(context).map_err(SinkError::Sink) {
             Poll::Ready(ready) => ready?,
             Poll::Pending => {
@@ -194,7 +194,7 @@ where
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         let held = self.as_mut().poll_held(context);
-        // What has passed need not wait for what has not, and for what never will even less.
+        // Items that have passed are flushed without waiting for the held one.
         ready!(self.project().sink.poll_flush(context)).map_err(SinkError::Sink)?;
         held
     }

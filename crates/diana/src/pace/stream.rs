@@ -1,4 +1,4 @@
-//! A stream at an even rate.
+//! A paced stream.
 
 use super::one;
 use super::payer::PacedPermits;
@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Streams that flow no faster than a limiter allows.
+/// Paces streams by a limiter.
 pub trait StreamExt: Stream {
-    /// The same items, each as soon as `limiter` grants it: one permit an item, unless [`cost`](PacedStream::cost) says
-    /// otherwise.
+    /// Returns the same items, each once `limiter` grants it. An item costs one permit, unless
+    /// [`cost`](PacedStream::cost) sets another.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota, TokioClock};
@@ -43,17 +43,17 @@ pub trait StreamExt: Stream {
 impl<S: Stream> StreamExt for S {}
 
 pin_project_lite::pin_project! {
-    /// A stream that flows no faster than a limiter allows: what [`StreamExt::rate_limited`] makes.
+    /// A stream that is paced by a limiter; created by [`StreamExt::rate_limited`].
     ///
-    /// It takes an item first and then waits for it, so while it waits it holds one. A future of `next()` can be dropped
-    /// and made anew: the item, and its place, stay. Dropping the stream drops the item and gives the place back;
-    /// [`into_parts`](Self::into_parts) saves the item.
+    /// It takes an item first and then waits for its permits, so it holds one item while it waits. A `next()` future
+    /// can be dropped and created again: the item and its reservation stay. Dropping the stream drops the item and
+    /// refunds the reservation; [`into_parts`](Self::into_parts) returns the item.
     ///
-    /// An item that costs more than the capacity is paid for in instalments, and passes when the last is paid. If the limit
-    /// is used up for good, the stream ends; polled again, it asks again.
+    /// An item that costs more than the capacity is paid for in instalments, and passes after the last one. If the
+    /// limit is exhausted, the stream ends; polling it again tries again.
     ///
     /// # Panics
-    /// When it must wait and there is no tokio runtime with a timer.
+    /// If it must wait and there is no tokio runtime with a timer.
     pub struct PacedStream<S, F>
     where
         S: Stream,
@@ -67,7 +67,7 @@ pin_project_lite::pin_project! {
 }
 
 impl<S: Stream, F> PacedStream<S, F> {
-    /// Each item takes as many permits as `cost` says; with zero it is free.
+    /// Sets the cost of each item in permits; zero is free.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota, TokioClock};
@@ -96,7 +96,7 @@ impl<S: Stream, F> PacedStream<S, F> {
         PacedStream { stream, cost, held, till }
     }
 
-    /// The stream, and the item that was held while it waited.
+    /// Returns the stream, and the item that it held while it waited.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota};
@@ -151,12 +151,12 @@ where
     fn size_hint(&self) -> (usize, Option<usize>) {
         let held = usize::from(self.held.is_some());
         let (_, most) = self.stream.size_hint();
-        // A limit may be used up at any time, and the stream ends.
+        // The limit may be exhausted at any time, which ends the stream.
         (0, most.and_then(|most| most.checked_add(held)))
     }
 }
 
-/// It is over when its source is, and not when a limit is used up: that may be reset.
+/// It is terminated when its source is, not when a limit is exhausted, since that can be reset.
 impl<S, F> FusedStream for PacedStream<S, F>
 where
     S: FusedStream,

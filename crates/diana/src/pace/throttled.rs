@@ -1,14 +1,14 @@
-//! Readers and writers that move so many bytes a second.
+//! Readers and writers with a limited number of bytes per second.
 //!
 //! # How it works
-//! A reader reads into a buffer of its own, and hands on what it has permits for: how much a read brings is known only after
-//! it, and this way just that is paid. A writer is told how much there is, so it takes permits for a piece first and gives back
-//! at once what the piece was larger than what moved.
+//! A reader reads into a buffer, and passes on the bytes that it has permits for: the length of a read is only known
+//! afterwards, and this way exactly that is charged. A writer knows the length of its buffer, so it acquires permits
+//! for a chunk first and immediately refunds those for bytes that were not written.
 //!
 //! # What always holds (tests/it/pace_bytes.rs, tests/it/pace_short_writes.rs)
-//! - Every byte passes, in order. Errors and the end pass without a wait.
-//! - A byte is paid for once, when it moves. One that does not move costs nothing, unless others were promised times behind
-//!   it: then it waits for the next write, and is lost if that does not come within 50 ms.
+//! - Every byte passes, in order. Errors and the end of the stream pass without a wait.
+//! - A byte is charged once, when it is transferred. A byte that is not transferred costs nothing, unless there are
+//!   later reservations: then its permit is kept for the next write, and expires after 50 ms.
 
 mod blocking;
 mod tokio_io;
@@ -18,14 +18,14 @@ use diana_core::Limiter;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most that one read brings into the buffer.
+/// The maximum length of one read into the buffer.
 const MOST_READ: usize = 64 * 1024;
 
 pin_project_lite::pin_project! {
-    /// A reader, a writer, or both, throttled in bytes: a permit is a byte.
+    /// A throttled reader, writer, or both: one permit is one byte.
     ///
-    /// It reads and writes as what it wraps does: by `std::io`, blocking, or by tokio. What goes beyond the burst is cut into
-    /// pieces of 20 ms, and those who share a limiter take turns, piece by piece.
+    /// It supports the I/O traits of the wrapped type: `std::io`, blocking, or tokio's. Bytes over the burst are split
+    /// into chunks of 20 ms, and users of a shared limiter take turns, chunk by chunk.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota, TokioClock};
@@ -50,14 +50,15 @@ pin_project_lite::pin_project! {
     /// # }
     /// ```
     ///
-    /// A read may have brought bytes whose turn has not come; they are handed on by later reads, and are lost with the reader.
-    /// A write, dropped or not, has taken what it said. There is no seeking, and for `BufRead` put a `BufReader` around it.
+    /// The buffer may contain bytes that wait for their permits; later reads return them, and dropping the reader loses
+    /// them. A write, cancelled or not, has accepted the bytes that it reported. Seeking is not supported; for
+    /// `BufRead`, wrap it in a `BufReader`.
     ///
     /// # Errors
-    /// If the limit is used up for good: [`Exhausted`](super::UsedUp), in an error of the kind `QuotaExceeded`.
+    /// If the limit is exhausted: [`Exhausted`](super::Exhausted), in an error of the kind `QuotaExceeded`.
     ///
     /// # Panics
-    /// When it must wait, by tokio, and there is no tokio runtime with a timer.
+    /// If it must wait, with tokio's traits, and there is no tokio runtime with a timer.
     pub struct Throttled<T> {
         #[pin]
         io: T,
@@ -67,7 +68,7 @@ pin_project_lite::pin_project! {
 }
 
 impl<T> Throttled<T> {
-    /// `io` as it is, until [`reads`](Self::reads), [`writes`](Self::writes) or both say how fast.
+    /// Wraps `io` without a limit; [`reads`](Self::reads) and [`writes`](Self::writes) set the limits.
     ///
     /// ```
     /// use diana::core::{Limiter, Quota};
@@ -84,7 +85,7 @@ impl<T> Throttled<T> {
         Self { io, reading: None, writing: None }
     }
 
-    /// Throttles what is read from it.
+    /// Throttles reads.
     ///
     /// ```
     /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
@@ -112,7 +113,7 @@ impl<T> Throttled<T> {
         }
     }
 
-    /// Throttles what is written to it.
+    /// Throttles writes.
     ///
     /// ```
     /// use diana::core::{Clock, Limiter, ManualClock, Quota, Timestamp};
@@ -131,7 +132,7 @@ impl<T> Throttled<T> {
         Self { writing: Some(PacedPermits::new(limiter.into())), ..self }
     }
 
-    /// What is throttled.
+    /// Returns the wrapped reader or writer.
     ///
     /// ```
     /// assert_eq!(diana::pace::Throttled::new(7).get_ref(), &7);
@@ -140,7 +141,7 @@ impl<T> Throttled<T> {
         &self.io
     }
 
-    /// What was throttled, and what was read from it and not yet handed on.
+    /// Returns the wrapped reader or writer, and the bytes that were read but not passed on.
     ///
     /// ```
     /// assert_eq!(diana::pace::Throttled::new(7).into_parts(), (7, vec![]));
@@ -150,10 +151,10 @@ impl<T> Throttled<T> {
     }
 }
 
-/// What was read and has not passed yet.
+/// Bytes that were read and have not passed yet.
 struct Reading {
     till: PacedPermits,
-    /// Room for the largest read so far, of which the first `brought` bytes are what the last one brought.
+    /// As long as the largest read so far; the first `brought` bytes are those of the last read.
     buffer: Vec<u8>,
     brought: usize,
     passed: usize,
@@ -164,7 +165,7 @@ impl Reading {
         self.buffer.get(self.passed..self.brought).unwrap_or_default()
     }
 
-    /// Fills the buffer by `read`, which is given room for what somebody has room for.
+    /// Fills the buffer by `read`, with at most `room` bytes.
     fn fill<E>(&mut self, room: usize, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<(), E> {
         (self.brought, self.passed) = (0, 0);
         let room = room.min(MOST_READ);
@@ -175,12 +176,12 @@ impl Reading {
         Ok(())
     }
 
-    /// How much of the rest to ask for, if there is room for so much.
+    /// Returns how much of the rest to request, given `room` bytes in the destination.
     fn wanted(&self, room: usize) -> usize {
         self.rest().len().min(room)
     }
 
-    /// So much of the rest as was paid.
+    /// Returns the paid part of the rest.
     fn pass(&mut self, paid: usize) -> &[u8] {
         let length = self.rest().len().min(paid);
         let from = self.passed;

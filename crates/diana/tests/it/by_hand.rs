@@ -1,4 +1,4 @@
-//! Single counts, looked at and changed by hand.
+//! Reading and changing single keys through the admin functions.
 
 use crate::support::{account, decide, engine, now, request};
 use diana::core::{Cost, Retry, Store};

@@ -1,4 +1,4 @@
-//! What a request costs by an expression, and what becomes of one whose expression fails.
+//! Costs by an expression, and requests whose expression fails.
 
 use crate::support::{clock, decide, file, now};
 use diana::core::{MemoryStore, Store};
@@ -10,7 +10,7 @@ fn tokens(header: Option<&str>) -> SyntheticRequest {
     header.map_or_else(|| request.clone(), |tokens| request.clone().header("x-max-tokens", tokens))
 }
 
-/// The rules here, and the same where they are shared.
+/// The same rules with local and with shared counts.
 fn each(rules: &str, check: impl Fn(&dyn Costs)) {
     let (local, clock) = (file(&format!("rules: [{rules}]")), clock());
     check(&EngineOptions::of(&local).clock(clock.clone()).build(&local));
@@ -18,15 +18,16 @@ fn each(rules: &str, check: impl Fn(&dyn Costs)) {
     check(&EngineOptions::of(&shared).clock(clock).build_shared(&shared, MemoryStore::default()));
 }
 
-/// What a test asks of an engine, wherever its counts are.
+/// The operations of a test on an engine with either store.
 trait Costs {
-    /// What is left of the first limit after a request with this header; else the status that it is denied with.
+    /// Returns the remaining permits of the first limit after a request with this header; else the status of its
+    /// denial.
     fn left_after(&self, header: Option<&str>) -> Result<u64, u16>;
-    /// The same, if it turns out to cost so much.
+    /// Does the same with this actual cost.
     fn left_after_settling(&self, header: Option<&str>, costs: &ActualCost) -> u64;
-    /// What is left for a request that costs 1.
+    /// Returns the remaining permits for a request with a cost of 1.
     fn left(&self) -> u64;
-    /// What is explained about the request.
+    /// Returns the explanation of the request.
     fn explained(&self, header: Option<&str>) -> String;
 }
 
@@ -148,7 +149,7 @@ fn one_that_is_wrong_by_itself_is_never_diverted() {
     assert!(matches!(denied.reason(), Some(Reason::Rule { why: DenyReason::Cost, .. })));
     assert_eq!((denied.over(), denied.status()), (Some(&OverLimit::Deny), Some(400)));
     assert_eq!(denied.to_string(), "denied by `tokens`: its cost can't be computed, and there is no `cost_default`");
-    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over(), Some(OverLimit::Divert(_))));
+    assert!(matches!(decide(&engine, &tokens(Some("2000"))).over(), Some(OverLimit::Reroute(_))));
     assert_eq!(engine.rules().rules()[0].failures(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! One decision over all rules that a request is about.
+//! One decision over all rules that match a request.
 
 use crate::support::{account, decide, engine, now, request, said};
 use diana::core::Retry;

@@ -1,4 +1,5 @@
-//! Requests that are given up while the shared store is asked: whatever it grants goes back, at whichever moment they leave.
+//! Requests that are cancelled during a query of the shared store: all charges are refunded, whenever they are
+//! cancelled.
 
 use crate::support::{account, clock, file};
 use diana::core::{Ask, Decision, Limit, LocalStore, MaxWait, MemoryStore, Store, StoreError, Timestamp};
@@ -11,7 +12,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// A store that others would share: it grants at once, and tells so when it may.
+/// A shared store that grants immediately, and responds when the test allows it.
 #[derive(Clone)]
 struct Late {
     counts: Arc<MemoryStore>,
@@ -51,7 +52,7 @@ fn late(rules: &str) -> (Engine<Late>, Late) {
     (EngineOptions::of(&file).clock(clock()).build_shared(&file, store.clone()), store)
 }
 
-/// What is left of each limit of all rules.
+/// Returns the remaining permits of each limit of all rules.
 async fn left<S: Store>(engine: &Engine<S>) -> Vec<u64> {
     let explained = engine.explain(&account("alice")).await;
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()
@@ -135,7 +136,7 @@ async fn whenever_requests_leave_redis_has_everything_back() {
     assert_eq!(left(&engine).await, [20, 18, 1_000, 1_000]);
 }
 
-/// What Redis has written down of permits in flight, with their ends.
+/// Returns the leases that are stored in Redis, with their expiry.
 fn in_flight(redis: &RedisServer) -> String {
     let keys = redis.cli(&["keys", "*places*"]).unwrap();
     let sets = keys.split_whitespace().filter(|key| redis.cli(&["type", key]).unwrap().trim() == "zset");

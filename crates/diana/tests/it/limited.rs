@@ -1,6 +1,6 @@
-//! Limits on functions that aren't async: exact behaviour, by a clock that is moved by hand.
+//! Limits on functions that aren't async: exact behaviour, with a manual clock.
 //!
-//! Each test has limits of its own name, since all tests share one process.
+//! Each test has its own named limits, since all tests share one process.
 
 use diana::core::ManualClock;
 use diana::limited::{Caller, Limits};
@@ -13,14 +13,14 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Limits of this name, on a clock that is moved by hand.
+/// Installs limits with this name, on a manual clock.
 fn limits(name: &str) -> ManualClock {
     let clock = ManualClock::new();
     Limits::new().with_clock(clock.clone()).install_as(name);
     clock
 }
 
-/// What a call heard, in few words.
+/// Formats the result of a call.
 fn heard<T>(answer: Result<T, Limited>) -> String {
     match answer {
         Ok(_) => "ran".to_owned(),
@@ -55,7 +55,8 @@ fn spends_what_is_stored_and_one_more_then_one_an_interval() {
     assert_eq!(heard(flow()), "limited: come again in 200ms");
 }
 
-/// As the annotation of the essay that these come from: each call pays for itself, so a second's worth goes at once.
+/// Like the annotation of the essay that these come from: each call pays for itself, so one second's worth is granted
+/// immediately.
 mod defaults {
     use super::*;
 
@@ -431,7 +432,7 @@ fn the_body_of_a_refused_call_has_not_begun() {
 }
 
 mod names {
-    //! Whatever else is called as what the attributes write.
+    //! Items with the same names as those in the generated code.
     #![allow(non_camel_case_types, non_upper_case_globals, dead_code, reason = "that is what it is about")]
 
     use super::{Limited, Limits, ManualClock};

@@ -1,6 +1,6 @@
-//! Rules of a file on functions: whose a call is, what it holds, how it waits, and what it hears.
+//! Rules of a file on functions: the key of a call, its permits, its wait, and its errors.
 //!
-//! Each test has limits of its own name, since all tests share one process.
+//! Each test has its own named limits, since all tests share one process.
 
 use diana::core::{Clock, ManualClock, Timestamp, TokioClock};
 use diana::limited::{Caller, Cause, Limits};
@@ -20,7 +20,7 @@ fn file(rules: &str) -> RuleFile {
     RuleFile::read(&document, &Registry::default()).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// An engine with these rules on this clock, installed under this name.
+/// Creates an engine with these rules on this clock, and installs it under this name.
 fn rules(name: &str, clock: impl Clock, rules: &str) -> Arc<Engine> {
     let file = file(rules);
     let engine = Arc::new(EngineOptions::of(&file).clock(clock).build(&file));

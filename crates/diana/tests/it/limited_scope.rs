@@ -1,4 +1,4 @@
-//! Limits of a task alone, for tests that run side by side.
+//! Limits of a single task, for tests that run in parallel.
 //!
 //! These do, too: each sees its own counts, and none those of the others.
 

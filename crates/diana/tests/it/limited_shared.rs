@@ -1,6 +1,6 @@
-//! Limits on functions whose counts many processes share, on a real Redis.
+//! Limits on functions with shared counts, on a real Redis.
 //!
-//! Each store is a process of its own as far as Redis can tell. Each test has limits of its own name, since all tests share
+//! Each store is a separate process from the view of Redis. Each test has its own named limits, since all tests share
 //! one process.
 
 use diana::core::{Clock, SystemClock};

@@ -1,4 +1,4 @@
-//! Requests that stand in line: first come, first served, bounded, and nothing is lost when somebody leaves.
+//! Wait queues: FIFO, bounded, and nothing is lost when a request is cancelled.
 
 use crate::support::{account, file, now, request};
 use diana::core::{MemoryStore, Store, TokioClock};
@@ -20,7 +20,7 @@ fn engine(text: &str) -> Engine {
     EngineOptions::of(&file).clock(TokioClock::new()).build(&file)
 }
 
-/// The same with counts that many could share.
+/// The same with a shared store.
 fn shared(text: &str) -> Engine<MemoryStore> {
     let file = file(&format!("store: {{redis: 'redis://127.0.0.1'}}\n{text}"));
     EngineOptions::of(&file).clock(TokioClock::new()).build_shared(&file, MemoryStore::default())
@@ -31,7 +31,7 @@ fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What each of so many who come one after the other hears, and when.
+/// Returns the result and the time of each of several consecutive requests.
 async fn transcript<S: Store + 'static>(engine: &Engine<S>, count: usize, holds: Duration) -> Vec<String> {
     let began = tokio::time::Instant::now();
     let heard = Mutex::new(Vec::new());
@@ -202,7 +202,7 @@ async fn a_shared_place_that_somebody_else_gives_back_is_found() {
     assert!((ms(500)..ms(600)).contains(&verdict.stood()), "{:?}", verdict.stood());
 }
 
-/// Nobody was told of it.
+/// A regression: the time in the queue was not reported.
 #[tokio::test(start_paused = true)]
 async fn a_verdict_tells_how_long_it_stood_in_line_and_for_which_rule() {
     let engine = engine(
@@ -268,7 +268,7 @@ fn places_that_come_back_on_another_thread_wake_the_first_in_line() {
     assert_eq!(engine.rules().rules()[0].counted().refused, 0);
 }
 
-/// What was queued for a place that nobody would give back was granted it only when its time was up.
+/// A regression: a request that was queued for a permit which was never released was granted only at its deadline.
 #[tokio::test(start_paused = true)]
 async fn who_is_queued_is_woken_when_the_key_is_reset() {
     for is_shared in [false, true] {
@@ -326,7 +326,7 @@ async fn who_is_queued_goes_on_by_the_new_rules() {
     }
 }
 
-/// A change of rules that are not its own leaves it where it is.
+/// A change of other rules leaves a request in its queue.
 #[tokio::test(start_paused = true)]
 async fn who_is_queued_keeps_its_place_when_other_rules_change() {
     let engine = engine("rules: [{name: places, concurrent: 1, wait: 1h}]");
@@ -345,7 +345,8 @@ async fn who_is_queued_keeps_its_place_when_other_rules_change() {
     assert_eq!(engine.rules().rules()[1].counted().waited, 3);
 }
 
-/// `lua-resty-limit-traffic`'s `conn`: those over the limit are let in after a wait, one unit for each limit's worth of excess.
+/// `lua-resty-limit-traffic`'s `conn`: requests over the limit are granted after a delay, one unit for each multiple of
+/// the limit.
 async fn a_few_more_after_a_wait<S: Store + 'static>(engine: &Engine<S>) {
     let mut verdicts = Vec::new();
     for _ in 0..8 {

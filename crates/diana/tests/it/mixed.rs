@@ -1,4 +1,4 @@
-//! Rules that are counted here and rules that are shared, in one decision.
+//! Local and shared rules in one decision.
 
 use crate::support::{account, clock, decide, file, now, said};
 use diana::core::{Ask, Decision, Limit, LocalStore, ManualClock, MaxWait, MemoryStore, Store, StoreError, Timestamp};
@@ -14,7 +14,7 @@ rules:
   - {name: there, by: account, limit: 2/h}
 ";
 
-/// A store that others would share; it can fail, or never answer.
+/// A shared store that can fail, or never answer.
 #[derive(Clone, Default)]
 struct Shared {
     counts: Arc<MemoryStore>,
@@ -61,7 +61,7 @@ fn engine(text: &str) -> (Engine<Shared>, Shared, ManualClock) {
     (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, shared.clone()), shared, clock)
 }
 
-/// What is left of each limit of both rules.
+/// Returns the remaining permits of each limit of both rules.
 fn left(engine: &Engine<Shared>) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()

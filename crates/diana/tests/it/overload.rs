@@ -1,4 +1,4 @@
-//! Rules that go by how busy the machine is or how long answers take, and what every rule counts.
+//! Rules by the machine's load or the response latency, and the counters of every rule.
 
 use crate::support::{account, decide, engine, file, now, request, said};
 use diana::core::{Retry, Timestamp};
@@ -11,7 +11,7 @@ fn counted(engine: &Engine, name: &str) -> RuleCounts {
     rules.rules().iter().find(|rule| rule.rule().name == name).unwrap().counted()
 }
 
-/// Granted, waited, refused, diverted, shadow refused.
+/// Granted, waited, denied, rerouted, denied by a shadow rule.
 fn numbers(counted: RuleCounts) -> [u64; 5] {
     [counted.granted, counted.waited, counted.refused, counted.diverted, counted.shadow_refused]
 }

@@ -1,4 +1,4 @@
-//! An algorithm, a key and a matcher from outside of Diana's crates are as good as its own, and old files do not notice them.
+//! A custom algorithm, key and matcher work like the built-in ones, and do not affect existing files.
 
 #[path = "../../examples/own_kinds/kinds/mod.rs"]
 mod kinds;

@@ -1,4 +1,5 @@
-//! Streams and sinks pass everything, evenly, and keep nothing that they don't use. Time is tokio's, paused: the values are exact.
+//! Streams and sinks pass everything, evenly, and keep no unused permits. Time is tokio's, paused: the values are
+//! exact.
 
 use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
 use diana::pace::{SinkError, SinkExt as _, StreamExt as _};
@@ -26,7 +27,7 @@ fn limiter(rate: &str, burst: u64) -> Arc<Limiter> {
     Arc::new(Limiter::new(quota(rate, burst)).with_clock(TokioClock::new()))
 }
 
-/// When each item came, in milliseconds from now.
+/// Returns when each item arrived, in milliseconds from now.
 async fn passed<T>(items: impl Stream<Item = T>) -> Vec<(u128, T)> {
     let (start, mut items, mut passed) = (Instant::now(), pin!(items), Vec::new());
     while let Some(item) = items.next().await {
@@ -136,7 +137,7 @@ async fn a_line_that_is_full_is_looked_at_again() {
     assert_eq!(all, [0, 1, 2, 3]);
 }
 
-/// What a sink got, and when; and how often it was flushed.
+/// The items of a sink and their times; and how often it was flushed.
 #[derive(Default)]
 struct Got {
     items: Vec<(u128, u64)>,

@@ -1,5 +1,5 @@
-//! Iterators, readers and writers that block their thread are as even as those that don't. Time is moved by whoever waits: the
-//! values are exact.
+//! Blocking iterators, readers and writers are as even as the async ones. Waiting advances the clock: the values are
+//! exact.
 
 use crate::pacing::{bytes, quota};
 use diana::core::{Clock, LeakyBucket, Limiter, ManualClock};
@@ -25,7 +25,7 @@ fn a_line_without_room_is_waited_for_on_the_limiters_clock() {
     assert_eq!(passed, [(0, 1), (100, 2), (200, 3), (300, 4)]);
 }
 
-/// A blocking peer that takes at most so many bytes at a time.
+/// A blocking peer that accepts at most so many bytes at a time.
 struct Takes(usize, Vec<u8>);
 
 impl Write for Takes {

@@ -1,5 +1,5 @@
-//! Readers and writers move every byte, evenly, and pay for what moved alone. Time is tokio's, paused: the values
-//! are exact.
+//! Readers and writers transfer every byte, evenly, and are only charged for transferred bytes. Time is tokio's,
+//! paused: the values are exact.
 
 use crate::pacing::{bytes, limiter, ms};
 use diana::core::{FixedWindow, Limiter, Quota, TokioClock, Total};
@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
-/// When each piece came, in milliseconds from now, and how large it was.
+/// Returns when each chunk arrived, in milliseconds from now, and its size.
 async fn pieces(mut reader: impl AsyncRead + Unpin, expected: &[u8]) -> Vec<(u128, usize)> {
     let (start, mut all, mut pieces) = (Instant::now(), Vec::new(), Vec::new());
     let mut buffer = vec![0; 1 << 20];
@@ -64,7 +64,7 @@ async fn many_who_share_a_budget_take_turns_in_pieces_that_stay_as_large() {
     assert!(all.iter().flatten().all(|(_, length)| *length == 20), "{all:?}");
 }
 
-/// When each piece was written, in milliseconds from `start`; it takes at most so many bytes at a time.
+/// Records when each chunk was written, in milliseconds from `start`; accepts at most so many bytes at a time.
 struct Peer {
     start: Instant,
     takes: usize,

@@ -1,5 +1,5 @@
-//! Who is woken late loses nothing of the rate, and catches up with no more than 50 ms of it. Time is tokio's, paused (its timer
-//! goes by whole milliseconds, so whoever waits for less is late), or a clock that oversleeps: the values are exact.
+//! Late wake-ups do not reduce the rate, and catching up is bounded by 50 ms of it. Time is tokio's, paused (its timer
+//! has a resolution of a millisecond, so shorter waits end late), or a clock that oversleeps: the values are exact.
 
 use crate::pacing::{limiter, ms, quota};
 use diana::core::{Clock, LeakyBucket, Limiter, ManualClock, MinInterval, Timestamp, TokioClock};
@@ -113,7 +113,7 @@ async fn streams_that_share_a_fast_limit_take_turns() {
     }
 }
 
-/// How many of `items` pass right now.
+/// Returns how many of `items` pass now.
 async fn at_once(items: &mut (impl StreamExt + Unpin)) -> usize {
     let (now, mut passed) = (Instant::now(), 0);
     while timeout(Duration::ZERO, items.next()).await.is_ok() && now == Instant::now() {
@@ -168,7 +168,7 @@ async fn a_reader_that_stays_away_catches_up_with_50_ms_and_no_more() {
     assert!((5_100..=5_200).contains(&passed), "{passed}");
 }
 
-/// Consumers of one limit that are away now and then, for so many milliseconds each time; when each item passed.
+/// Consumers of one limit that pause now and then, for so many milliseconds each time; returns when each item passed.
 async fn consumers(limiter: Arc<Limiter>, away: Vec<Vec<u64>>) -> Vec<u128> {
     let start = Instant::now();
     let passed = away.into_iter().map(|away| {

@@ -1,5 +1,5 @@
-//! A peer that takes less than it is offered gets what the limit allows, neither more nor less, whatever the algorithm. Time is
-//! moved by whoever waits, or tokio's, paused: the values are exact.
+//! A peer that accepts less than it is offered gets exactly the rate of the limit, for every algorithm. Waiting
+//! advances the clock, or time is tokio's, paused: the values are exact.
 
 use diana::core::{
     Clock, FixedWindow, LeakyBucket, Limiter, ManualClock, MinInterval, Quota, RefillingBucket, SlidingLog,
@@ -15,11 +15,11 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-/// The most that is offered in one write.
+/// The largest offer of one write.
 const OFFER: usize = 50;
 
-/// A limit of one byte a millisecond, and how far it may be beyond that: in every span of so many milliseconds, at most
-/// the span and `ahead` pass.
+/// A limit of one byte per millisecond, and how far it may exceed that: in every span of so many milliseconds, at most
+/// the span plus `ahead` pass.
 struct Limit {
     name: &'static str,
     limiter: Limiter,
@@ -54,7 +54,7 @@ fn limits() -> Vec<Limit> {
     ]
 }
 
-/// A peer that takes so many bytes of each offer, over and over; and when it took how many.
+/// A peer that accepts so many bytes of each offer, cyclically; and when it accepted how many.
 struct Takes {
     clock: ManualClock,
     each: Vec<usize>,
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// An asynchronous peer that takes at most so many bytes at a time.
+/// An asynchronous peer that accepts at most so many bytes at a time.
 struct TakesAtMost(usize);
 
 impl AsyncWrite for TakesAtMost {

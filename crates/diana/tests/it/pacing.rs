@@ -1,4 +1,4 @@
-//! What the tests of what is paced have in common.
+//! Shared helpers of the pacing tests.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it, and one that can't go on should stop")]
 
 use diana::core::{Limiter, Quota, TokioClock};
@@ -18,7 +18,7 @@ pub(crate) fn limiter(rate: u64, burst: u64) -> Arc<Limiter> {
     Arc::new(Limiter::new(quota(rate, burst)).with_clock(TokioClock::new()))
 }
 
-/// Bytes that count on, so that one that is lost or out of order shows.
+/// Consecutive bytes, so that a lost or reordered one is detected.
 pub(crate) fn bytes(count: usize) -> Vec<u8> {
     (0..=u8::MAX).cycle().take(count).collect()
 }

@@ -1,4 +1,4 @@
-//! Engines that share their counts on a real Redis, as their file says.
+//! Engines that share their counts on a real Redis, as configured in their file.
 
 use crate::support::account;
 use diana::core::Cost;

@@ -1,11 +1,11 @@
-//! Faults that were found once, each with what it did.
+//! Bugs that were fixed, each with its symptom.
 
 use crate::support::{account, decide, engine, file, now, request, said};
 use diana::Verdict;
 use diana::rules::SyntheticRequest;
 use std::time::Duration;
 
-/// `by: resource` gave each spelling of a path a count of its own.
+/// `by: resource` gave each spelling of a path its own count.
 #[test]
 fn slashes_give_nobody_another_count() {
     let (engine, _) = engine("rules: [{name: sms, by: [ip, resource], match: {path: /sms}, limit: 1/h}]");
@@ -17,7 +17,7 @@ fn slashes_give_nobody_another_count() {
     assert!(decide(&engine, &get("/sms")).is_granted() && !decide(&engine, &get("//sms")).is_granted());
 }
 
-/// Limits were known by their place alone, so that one that came or went beside them forgave their use.
+/// Limits were identified by their index alone, so that adding or removing one reset the others.
 #[test]
 fn a_limit_that_comes_or_goes_beside_others_forgives_nobody() {
     let left = |engine: &diana::Engine| {
@@ -40,7 +40,7 @@ fn a_limit_that_comes_or_goes_beside_others_forgives_nobody() {
     assert_eq!(left(&engine), [100, 0]);
 }
 
-/// An override was a new limit, and its key began anew.
+/// An override was a new limit, and reset its key.
 #[test]
 fn an_override_that_comes_or_goes_forgives_nobody() {
     let (engine, _) = engine("rules: [{name: r, by: account, limit: 10/h}]");
@@ -59,7 +59,7 @@ fn an_override_that_comes_or_goes_forgives_nobody() {
     assert_eq!(left(), 1, "nine are used");
 }
 
-/// A verdict that was dropped, by a panic or because nobody waited any more, kept its places for ever.
+/// A verdict that was dropped, by a panic or a cancellation, never released its permits.
 #[test]
 fn a_verdict_that_is_dropped_gives_back_its_places() {
     let (engine, _) = engine("rules: [{name: places, concurrent: 1}, {name: shadow, concurrent: 1, shadow: true}]");
@@ -75,7 +75,7 @@ fn a_verdict_that_is_dropped_gives_back_its_places() {
     assert!(first.is_granted() && !second.is_granted(), "what is finished is given back once");
 }
 
-/// `finish` gave back a place that a shadow which refused had never taken.
+/// `finish` released a permit that a denying shadow rule had never acquired.
 #[test]
 fn a_shadow_that_refuses_gives_nothing_back() {
     let (engine, _) = engine("rules: [{name: s, limit: 1/h, concurrent: 2, shadow: true}]");
@@ -90,7 +90,7 @@ fn a_shadow_that_refuses_gives_nothing_back() {
     drop(running);
 }
 
-/// A key whose expression failed let the request through, and nobody counted it.
+/// A request whose key expression failed was granted, and not counted.
 #[test]
 fn a_key_that_fails_is_counted_with_the_others_that_fail() {
     let (engine, _) = engine(r#"rules: [{name: r, by: 'cel("string(int(request.query.id) % 10)")', limit: 1/h}]"#);
@@ -104,7 +104,7 @@ fn a_key_that_fails_is_counted_with_the_others_that_fail() {
     assert_eq!(engine.rules().rules()[0].failures(), 2);
 }
 
-/// Names of `identity` saw hosts and addresses as they came.
+/// Named attributes of `identity` used hosts and addresses without normalisation.
 #[test]
 fn identity_sees_hosts_and_addresses_as_they_are_compared() {
     let (engine, _) = engine(
@@ -123,7 +123,7 @@ rules: [{name: a, by: shop, limit: 1/h}, {name: b, by: client, limit: 10/h}]",
     assert_eq!(verdict.asked().next().unwrap().key, b"203.0.113.9");
 }
 
-/// A queue was only checked, and everybody waited.
+/// The bound of a queue was validated but not applied.
 #[test]
 fn a_queue_bounds_those_who_wait() {
     let (engine, _) = engine("rules: [{name: r, limit: 1/s, burst: 1, wait: 100s, queue: 2}]");
@@ -131,7 +131,7 @@ fn a_queue_bounds_those_who_wait() {
     assert_eq!(waits, [Some(Duration::ZERO), Some(Duration::from_secs(1)), Some(Duration::from_secs(2)), None]);
 }
 
-/// Promised times stayed when those who had them were gone, and kept others out.
+/// Reserved times of cancelled requests stayed, and blocked others.
 #[test]
 fn who_gives_up_makes_room_in_a_queue() {
     for rule in ["every: 5s", "limit: 1/s, algorithm: smooth_bursty"] {

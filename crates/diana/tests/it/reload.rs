@@ -1,4 +1,4 @@
-//! Rules that change while requests are decided: counts are kept, and no request sees half of a change.
+//! Rules that change while requests are decided: counts are kept, and no request sees a half-applied change.
 
 use crate::support::{account, decide, engine, file, now, said};
 use diana::rules::SyntheticRequest;
@@ -68,8 +68,8 @@ fn a_request_that_is_under_way_gives_back_what_it_took_under_the_rules_of_then()
     assert!(decide(&engine, &account("x")).is_granted());
 }
 
-/// A thousand changes while two threads decide. The clock stands still, so each limit grants exactly what it allows; what is
-/// given back is granted once more.
+/// A thousand changes while two threads decide. The clock does not advance, so each limit grants exactly its capacity;
+/// refunded permits are granted once more.
 #[test]
 fn a_thousand_changes_under_load_lose_and_invent_nothing() {
     const CHANGES: usize = 1_000;

@@ -1,4 +1,4 @@
-//! What a request turned out to cost: more is charged, less is given back, here and where it is shared.
+//! The actual cost of a request: more is charged, less is refunded, in this process and in the shared store.
 
 use crate::support::{account, clock, file, now};
 use diana::core::{ManualClock, MemoryStore, Store};
@@ -22,7 +22,7 @@ fn shared() -> (Engine<MemoryStore>, ManualClock) {
     (EngineOptions::of(&file).clock(clock.clone()).build_shared(&file, MemoryStore::default()), clock)
 }
 
-/// What is left of each limit.
+/// Returns the remaining permits of each limit.
 fn left<S: Store + 'static>(engine: &Engine<S>) -> Vec<u64> {
     let explained = now(engine.explain(&account("alice")));
     explained.rules.iter().flat_map(|rule| rule.limits.iter().map(|(_, answer)| answer.status.remaining)).collect()

@@ -1,4 +1,4 @@
-//! An engine that follows a real file and a real etcd: rules change without a restart, and counts are kept.
+//! Reloads from a real file and a real etcd: rules change without a restart, and counts are kept.
 
 use crate::support::account;
 use diana::rules::{Document, Origin, RuleFile, WatchHandle};
@@ -15,7 +15,7 @@ struct Started {
     running: WatchHandle,
 }
 
-/// What the program does when it starts.
+/// The startup code of a program.
 async fn start(path: &Path) -> Started {
     let document = Document::new(path.display().to_string(), std::fs::read_to_string(path).unwrap());
     let file = RuleFile::read(&document, &registry()).unwrap_or_else(|problems| panic!("{problems}"));
@@ -25,7 +25,7 @@ async fn start(path: &Path) -> Started {
     Started { engine, follower, running }
 }
 
-/// Waits until something holds, as long as a slow machine may need.
+/// Waits until a condition is true, as long as a slow machine may need.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..600 {
         if holds() {

@@ -1,4 +1,4 @@
-//! What the tests of the engine have in common.
+//! Shared helpers of the engine tests.
 
 use diana::core::{ManualClock, Store, Timestamp};
 use diana::rules::{Document, Registry, RuleFile, SyntheticRequest};
@@ -26,7 +26,7 @@ pub(crate) fn account(name: &str) -> SyntheticRequest {
     request().named("account", name)
 }
 
-/// What is decided at once.
+/// Returns the immediate decision.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     futures_util::FutureExt::now_or_never(future).unwrap_or_else(|| panic!("it waits for something"))
 }
@@ -35,7 +35,7 @@ pub(crate) fn decide<S: Store + 'static>(engine: &Engine<S>, request: &Synthetic
     now(engine.decide(request))
 }
 
-/// The verdict as a line of a transcript.
+/// Formats the verdict as a line of a transcript.
 pub(crate) fn said<S: Store + 'static>(engine: &Engine<S>, request: &SyntheticRequest) -> String {
     decide(engine, request).to_string()
 }

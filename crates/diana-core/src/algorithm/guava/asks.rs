@@ -1,8 +1,8 @@
-//! The smooth limiters in Diana's words: what [`SmoothRate`] answers to asks at a [`Timestamp`].
+//! The smooth limiters as an [`Algorithm`](crate::Algorithm): [`SmoothRate`] at a [`Timestamp`].
 //!
 //! # How it works
-//! Guava's stopwatch counts whole microseconds, Diana's clock nanoseconds. A moment is cut down to the microsecond that
-//! has begun, and so is the maximum wait:
+//! Guava's stopwatch counts whole microseconds, Diana's clock nanoseconds. A time is truncated to the microsecond, and
+//! so is the maximum wait:
 //!
 //! ```text
 //!      now, cut   now                          next_free
@@ -11,8 +11,8 @@
 //!                  │◀──────── the retry ────────▶│
 //! ```
 //!
-//! So a wait is Guava's number, less than a microsecond too long. A retry is counted from the uncut clock: one nanosecond
-//! earlier, the microsecond in question has not begun, and the answer is still no.
+//! So a wait is Guava's number, less than a microsecond too long. A retry is counted from the untruncated clock: one
+//! nanosecond earlier, that microsecond has not started, and the request is still denied.
 
 use super::{END, SmoothRate, SmoothState, whole_micros};
 use crate::{Algorithm, Cost, MAX_PERMITS, MaxWait, Outcome, Receipt, Refund, SmoothBursty, SmoothWarmingUp};
@@ -27,12 +27,12 @@ impl SmoothRate {
         cost: Cost,
         max_wait: MaxWait,
     ) -> Outcome {
-        // 584 years, which is for ever, is less than the longest debt.
+        // 584 years, which `FOREVER` is, is less than the longest debt.
         let timeout = if max_wait == MaxWait::FOREVER { END } else { max_wait.as_nanos() / 1_000 };
         let time = now.as_micros();
         let due = state.next_free_micros.saturating_sub(timeout);
         if due > time {
-            // Beyond the last timestamp, no clock will ever get there.
+            // No clock reaches a time past the last timestamp.
             return due
                 .checked_mul(1_000)
                 .map_or(Outcome::never(), |nanos| Outcome::denied_for(nanos - now.as_nanos()));
@@ -46,10 +46,10 @@ impl SmoothRate {
         self.reserve(state, now.as_micros(), cost);
     }
 
-    /// Puts back the state from before the grant, less what was used of it, while nothing has happened to the key since.
+    /// Restores the state before the grant, minus the used part, if the key has not changed since.
     ///
-    /// The receipt holds that state. Taking its cost again must lead to the state that is there now; after another grant,
-    /// or under other parameters, it does not.
+    /// The receipt contains that state. Taking its cost again must lead to the current state; after another grant, or
+    /// under other parameters, it does not.
     pub(in crate::algorithm) fn refund_rest(
         &self,
         state: &mut SmoothState,
@@ -65,14 +65,14 @@ impl SmoothRate {
         let after = Cost::new(used.min(receipt.cost().get())).map_or(before, |used| self.spent(before, used));
         let time = now.as_micros();
         if self.settled(after, time) == self.settled(*state, time) {
-            return Refund::Void; // time has given all of it back already, or all of it was used
+            return Refund::Void; // time has restored all of it already, or all of it was used
         }
         *state = after;
         Refund::Returned
     }
 
-    /// - `limit`: the store's size, and at least 1, since a limiter without debt grants whatever is asked.
-    /// - `remaining`: nothing while in debt; else what is stored, and at least 1 for the same reason.
+    /// - `limit`: the store's size, and at least 1, since a limiter without debt grants any request.
+    /// - `remaining`: 0 while in debt; else the stored permits, and at least 1 for the same reason.
     /// - `reset`: until the debt is paid and the store is full.
     pub(in crate::algorithm) fn status(&self, state: &SmoothState, now: Timestamp) -> Status {
         let limit = whole_permits(self.max_permits).max(1);
@@ -88,21 +88,21 @@ impl SmoothRate {
         Status { limit, remaining, reset: full_at.saturating_sub(Duration::from_nanos(now.as_nanos())) }
     }
 
-    /// Whether the key answers as a fresh one would, now and at any later time.
+    /// Returns `true` if the key answers as a fresh one would, now and at any later time.
     ///
-    /// A store that is full stays full, however the idle time is cut up, since adding and dividing floats is monotonous.
-    /// One that is empty without debt is fresh at that very microsecond only, unless nothing can be stored at all.
+    /// A full store stays full, however the idle time is divided, since adding and dividing floats is monotonic. An
+    /// empty one without debt is fresh at that microsecond only, unless nothing can be stored at all.
     pub(in crate::algorithm) fn is_fresh(&self, state: &SmoothState, now: Timestamp) -> bool {
         let time = now.as_micros();
         let settled = self.settled(*state, time);
         settled.next_free_micros <= time && (self.is_unlimited() || settled.stored == self.begins_with)
     }
 
-    /// Takes over a state that was kept under `old`: [`set_rate`](Self::set_rate), to the last bit.
+    /// Migrates a state from `old`: [`set_rate`](Self::set_rate), to the last bit.
     ///
-    /// Scaled, a full store may come out a bit beside the new maximum. The next idle microsecond makes it full, but within
-    /// this one its price may differ by a microsecond from that of a fresh key. So that nobody can tell an idle key that
-    /// was forgotten from one that was kept, stores carry the former over too, within this microsecond
+    /// After scaling, a full store may differ from the new maximum in the last bit. The next idle microsecond makes it
+    /// full, but within this one its price may differ by a microsecond from that of a fresh key. So that a dropped idle
+    /// key behaves like a stored one, stores migrate the former too, within this microsecond
     /// ([`carries_fresh`](Self::carries_fresh)).
     pub(in crate::algorithm) fn rescale(&self, state: &mut SmoothState, old: &Self, now: Timestamp) {
         self.set_rate(state, old, now.as_micros());
@@ -112,7 +112,7 @@ impl SmoothRate {
         changed.as_micros() == now.as_micros()
     }
 
-    /// The microsecond from which on the store is full.
+    /// The first microsecond at which the store is full.
     fn full_at(&self, state: &SmoothState) -> u64 {
         if self.is_unlimited() {
             return state.next_free_micros;
@@ -120,7 +120,7 @@ impl SmoothRate {
         let idle = whole_micros(((self.max_permits - state.stored) * self.cool_down_interval).ceil());
         // The product and the quotient that fills the store may be rounded to either side of a microsecond.
         let short = self.stored_after(state.stored, idle) < self.max_permits;
-        // Scaled by a change of the rate, a store may lie above its maximum, until the next microsecond cuts it.
+        // After a change of the rate a store may be above its maximum, until the next microsecond clamps it.
         let short = short || state.stored > self.max_permits;
         state.next_free_micros.saturating_add(idle).saturating_add(u64::from(short)).min(END)
     }
@@ -140,7 +140,7 @@ fn whole_permits(permits: f64) -> u64 {
     (permits as u64).min(MAX_PERMITS)
 }
 
-/// Both of Guava's limiters differ in how they are set up, and in nothing else.
+/// Guava's two limiters differ only in how they are created.
 macro_rules! smooth_algorithms {
     ($($limiter:ty),+) => {
         $(

@@ -1,8 +1,8 @@
-//! Why something is not a smooth limiter.
+//! Errors for invalid smooth limiters.
 
 use std::time::Duration;
 
-/// Why something is not a smooth limiter: the value, what is wrong with it, and what would do.
+/// Why a smooth limiter is invalid: the value, the problem, and a fix.
 ///
 /// ```
 /// use diana_core::{SmoothBursty, SmoothWarmingUp};
@@ -22,22 +22,22 @@ pub enum InvalidSmooth {
     /// A burst of less than zero seconds, or NaN.
     #[error("burst of {0} seconds: must be 0 or above; Guava's own is 1")]
     BurstSeconds(f64),
-    /// A store that is NaN, or endless at a finite rate.
+    /// A store that is NaN, or infinite at a finite rate.
     ///
-    /// Guava makes these, and from the next change of rate on, such a limiter lets everything pass.
+    /// Guava accepts these, and after the next change of rate such a limiter grants everything.
     #[error(
         "burst of {burst_seconds} seconds at rate {rate}/s: is no finite number of permits; take a smaller burst, or one above 0 with an infinite rate"
     )]
     Store {
-        /// Permits a second.
+        /// Permits per second.
         rate: f64,
-        /// How many seconds' worth of them may be stored.
+        /// The size of the store in seconds.
         burst_seconds: f64,
     },
-    /// A warm-up of less than a microsecond, or longer than Java can tell.
+    /// A warm-up of less than a microsecond, or longer than Java can represent.
     ///
-    /// Guava takes a warm-up of zero. Its store is then 0 permits in 0 microseconds, which is NaN after the first idle
-    /// microsecond, and from there on everything passes.
+    /// Guava accepts a warm-up of zero. Its store is then 0 permits in 0 microseconds, which is NaN after the first
+    /// idle microsecond, and from then on everything is granted.
     #[error("warm-up {0:?}: must be from 1µs to 292,000 years; for none at all, use the bursty limiter")]
     WarmUp(Duration),
     /// A cold factor of zero or less, NaN or infinite.
@@ -45,7 +45,7 @@ pub enum InvalidSmooth {
     ColdFactor(f64),
 }
 
-/// Permits a second, if they can be that.
+/// Returns `rate` if it is valid permits per second.
 pub(in crate::algorithm) fn check_rate(rate: f64) -> Result<f64, InvalidSmooth> {
     if rate.is_nan() || rate <= 0.0 { Err(InvalidSmooth::Rate(rate)) } else { Ok(rate) }
 }

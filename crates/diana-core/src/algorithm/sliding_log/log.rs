@@ -1,12 +1,12 @@
-//! The log itself: moments by time, each with a running total of all that was granted up to it.
+//! The log: times of grants in order, each with a running total of all grants up to it.
 //!
 //! ```text
 //!  before   time  3 s   7 s   8 s
 //!    40     total  41    43    44      granted at 7 s: 43 - 41 = 2;  since 7 s: 44 - 41 = 3
 //! ```
 //!
-//! A running total makes every question a difference of two entries, found by binary search. Totals wrap around after
-//! 2⁶⁴ permits; differences don't mind, as long as less than [`MOST`] is in the log at once.
+//! With a running total, every lookup is a difference of two entries, found by binary search. Totals wrap around after
+//! 2⁶⁴ permits; differences stay correct as long as less than [`MOST`] is in the log at once.
 
 use crate::{Quota, Timestamp};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 ///
-/// A store that keeps its states elsewhere reads and writes them as moments with what was granted at each:
+/// An external store reads and writes it as times with the permits granted at each:
 ///
 /// ```
 /// use diana_core::{SlidingLogState, Timestamp};
@@ -33,25 +33,25 @@ use std::collections::VecDeque;
 pub struct SlidingLogState {
     /// The running total before the first entry.
     before: u64,
-    /// By time, each later than the one before.
+    /// In ascending order of time.
     entries: VecDeque<Entry>,
 }
 
-/// A moment at which something was granted.
+/// A time with grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     time: Timestamp,
-    /// All that was granted up to and including this moment. It wraps around: only differences have a meaning, and
-    /// those are less than [`MOST`].
+    /// All permits granted up to and including this time. It wraps around: only differences are meaningful, and those
+    /// are less than [`MOST`].
     total: u64,
 }
 
-/// The most that a log may hold, charges included, so that differences of running totals are never ambiguous.
+/// The maximum total of a log, charges included, so that differences of running totals are never ambiguous.
 const MOST: u64 = u64::MAX / 2;
 
 impl SlidingLogState {
-    /// The log of these moments, oldest first, with what was granted at each. Those of one moment come together, and one
-    /// that lies before the one before it counts as at that one's time.
+    /// Creates the log of these times, oldest first, with the permits granted at each. Equal times are merged, and a
+    /// time before its predecessor counts as the predecessor's.
     pub fn from_entries(entries: impl IntoIterator<Item = (Timestamp, u64)>) -> Self {
         let mut state = Self::default();
         for (time, permits) in entries {
@@ -60,7 +60,7 @@ impl SlidingLogState {
         state
     }
 
-    /// The moments, oldest first, with what was granted at each.
+    /// The times, oldest first, with the permits granted at each.
     pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u64)> {
         self.entries.iter().enumerate().map(|(place, entry)| (entry.time, self.held(place)))
     }
@@ -71,7 +71,7 @@ impl SlidingLogState {
         self.entries.back().map_or(now, |newest| newest.time.max(now))
     }
 
-    /// The place of the first entry that still counts in `window`; the log's length if there is none.
+    /// The index of the first entry that still counts in `window`; the log's length if there is none.
     #[inline]
     pub(super) fn first_in(&self, window: &Quota, now: Timestamp) -> usize {
         let (time, length) = (self.time(now).as_nanos(), window.period_nanos());
@@ -89,39 +89,39 @@ impl SlidingLogState {
         self.total_before(self.entries.len())
     }
 
-    /// How much was granted from the entry at `first` on.
+    /// The permits granted from the entry at `first` on.
     #[inline]
     pub(super) fn used(&self, first: usize) -> u64 {
         self.total().wrapping_sub(self.total_before(first))
     }
 
-    /// When `permits` of what counts from the entry at `first` on will have left `window`, in nanoseconds.
+    /// When `permits` of those counted from the entry at `first` on will have left `window`, in nanoseconds.
     pub(super) fn freeing(&self, first: usize, permits: u64, window: &Quota) -> Option<u128> {
-        // Counted from the log's beginning, where totals rise all the way, whether or not they have wrapped around.
+        // Counted from the log's start, where totals are ascending, whether or not they have wrapped around.
         let enough = self.total_before(first).wrapping_sub(self.before).saturating_add(permits);
         let place = self.entries.partition_point(|entry| entry.total.wrapping_sub(self.before) < enough);
         let entry = self.entries.get(place)?;
         Some(u128::from(entry.time.as_nanos()) + u128::from(window.period_nanos()))
     }
 
-    /// From the newest entry to the one at `first`: when, and how much at that moment.
+    /// From the newest entry to the one at `first`: each time with its permits.
     pub(super) fn newest_first(&self, first: usize) -> impl Iterator<Item = (Timestamp, u64)> {
         (first..self.entries.len()).rev().filter_map(|place| Some((self.entries.get(place)?.time, self.held(place))))
     }
 
-    /// The place of the entry of this very moment, in nanoseconds.
+    /// The index of the entry of exactly this time, in nanoseconds.
     pub(super) fn find(&self, moment: u128) -> Option<usize> {
         self.entries.binary_search_by_key(&moment, |entry| u128::from(entry.time.as_nanos())).ok()
     }
 
-    /// Writes `permits` at `now`, in at most `most_entries` entries.
+    /// Records `permits` at `now`, in at most `most_entries` entries.
     pub(super) fn record(&mut self, now: Timestamp, permits: u64, most_entries: u64) {
         let room = MOST.saturating_sub(self.used(0));
         let entry = Entry { time: self.time(now), total: self.total().wrapping_add(permits.min(room)) };
         let is_full = u64::try_from(self.entries.len()).is_ok_and(|length| length >= most_entries);
         match self.entries.back_mut() {
-            // When the log is full no ask is granted, so only a charge comes here as "full". The newest entry takes it in,
-            // and leaves later for it.
+            // When the log is full no ask is granted, so only a charge can find it full. The newest entry takes it, and
+            // expires later because of it.
             Some(newest) if newest.time == entry.time || is_full => *newest = entry,
             _ => {
                 self.entries.reserve_exact(self.added_places(self.entries.len()));
@@ -130,7 +130,7 @@ impl SlidingLogState {
         }
     }
 
-    /// Bytes that [`record`](Self::record) at `now` adds, once the entries before the one at `first` are dropped.
+    /// The bytes that [`record`](Self::record) at `now` adds, after the entries before the one at `first` are dropped.
     pub(super) fn heap_growth(&self, first: usize, now: Timestamp, most_entries: u64) -> usize {
         let left = self.entries.len() - first;
         let is_full = u64::try_from(left).is_ok_and(|length| length >= most_entries);
@@ -142,18 +142,18 @@ impl SlidingLogState {
         }
     }
 
-    /// Places that a log of `length` entries gets in order to take one more; 0 if it has a free one.
+    /// The slots that a log of `length` entries adds for one more; 0 if it has a free one.
     fn added_places(&self, length: usize) -> usize {
         match self.entries.capacity() {
             capacity if length < capacity => 0,
             0 => 4,
-            // Whoever finds the memory used up should not find it half empty.
+            // Memory that is used up should not be half empty.
             capacity @ 1..64 => capacity,
             capacity => capacity / 4,
         }
     }
 
-    /// Takes `permits` back from the entry at `place`, at most what it holds.
+    /// Removes `permits` from the entry at `place`, at most what it has.
     pub(super) fn take_back(&mut self, place: usize, permits: u64) {
         let held = self.held(place);
         let returned = held.min(permits);
@@ -171,12 +171,12 @@ impl SlidingLogState {
         self.entries.drain(..first);
     }
 
-    /// Lets the oldest `permits` go.
+    /// Drops the oldest `permits`.
     pub(super) fn let_go(&mut self, permits: u64) {
         let gone = self.before.wrapping_add(permits);
         let first = self.entries.partition_point(|entry| entry.total.wrapping_sub(self.before) <= permits);
         self.drop_first(first);
-        // Perhaps a part of the entry that is the first now.
+        // This may drop a part of the first remaining entry.
         self.before = gone;
     }
 
@@ -188,7 +188,7 @@ impl SlidingLogState {
         self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// How much was granted at the moment of the entry at `place`.
+    /// The permits granted at the time of the entry at `place`.
     fn held(&self, place: usize) -> u64 {
         self.entries.get(place).map_or(0, |entry| entry.total.wrapping_sub(self.total_before(place)))
     }

@@ -1,4 +1,4 @@
-//! The ring itself: the counts of the newest `n` buckets, bucket `b` at place `b mod n`.
+//! The ring: the counts of the newest `n` buckets, bucket `b` at slot `b mod n`.
 //!
 //! ```text
 //!  place      0   1   2   3   4
@@ -7,8 +7,8 @@
 //!           └───┴───┴───┴───┴───┘
 //! ```
 //!
-//! Nothing is ever moved. Places of buckets that have left are zeroed when a grant passes over them, and not before, so
-//! that to look changes nothing; whoever looks says which bucket is current, and what has left by then is skipped.
+//! Nothing is ever moved. Slots of buckets that have left the window are zeroed when a grant passes over them, and not
+//! before, so that a peek changes nothing; a read passes the current bucket, and skips buckets that have left by then.
 
 use crate::SlidingWindow;
 
@@ -25,8 +25,8 @@ use crate::SlidingWindow;
 /// # Ok::<(), diana_core::InvalidQuota>(())
 /// ```
 ///
-/// A store that keeps its states elsewhere reads and writes them as the numbers of the buckets with their counts. The
-/// bucket of a moment is the moment divided by the [`precision`](SlidingWindow::precision), rounded down:
+/// An external store reads and writes it as bucket numbers with their counts. The bucket of a time is the time divided
+/// by the [`precision`](SlidingWindow::precision), rounded down:
 ///
 /// ```
 /// use diana_core::{Quota, SlidingWindow, SlidingWindowState};
@@ -38,13 +38,13 @@ use crate::SlidingWindow;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlidingWindowState {
-    /// The newest bucket that the ring has a place for; 0 when nothing is in use.
+    /// The newest bucket with a slot in the ring; 0 if nothing is in use.
     newest: u64,
     ring: Box<[u64]>,
 }
 
 impl SlidingWindowState {
-    /// The state under `window` with these buckets, oldest first, and their counts.
+    /// Creates the state under `window` with these buckets, oldest first, and their counts.
     pub fn from_counts(window: &SlidingWindow, counts: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut state = Self::default();
         for (bucket, permits) in counts {
@@ -53,8 +53,8 @@ impl SlidingWindowState {
         state
     }
 
-    /// The buckets in use, oldest first, with their counts. The newest is told even if all of it was given back: time does
-    /// not go back behind it.
+    /// The buckets in use, oldest first, with their counts. The newest is included even if all of it was refunded: time
+    /// does not go back before it.
     pub fn in_use(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counts(self.newest).filter(|(bucket, count)| *count > 0 || (*bucket == self.newest && *bucket > 0))
     }
@@ -65,19 +65,19 @@ impl SlidingWindowState {
         bucket.max(self.newest)
     }
 
-    /// The buckets that are still in the window when `current` is the current one, oldest first, with their counts.
+    /// The buckets that are still in the window if `current` is the current one, oldest first, with their counts.
     #[inline]
     pub(super) fn counts(&self, current: u64) -> impl Iterator<Item = (u64, u64)> {
-        // The oldest of `n` buckets is `n - 1` before the current one; what comes after the newest is empty.
+        // The oldest of `n` buckets is `n - 1` before the current one; buckets after the newest are empty.
         let oldest = current.saturating_sub(self.length().saturating_sub(1));
         (oldest..=self.newest).map(|bucket| (bucket, self.ring.get(self.place(bucket)).copied().unwrap_or(0)))
     }
 
-    /// What is in use when `current` is the current bucket.
+    /// The permits in use if `current` is the current bucket.
     #[inline]
     pub(super) fn used(&self, current: u64) -> u64 {
         if current == self.newest {
-            // All of it, in whatever order: the way of a busy key.
+            // All of it, in any order: the fast path for a busy key.
             return self.ring.iter().fold(0, |sum, count| sum.saturating_add(*count));
         }
         self.counts(current).fold(0, |sum, (_, count)| sum.saturating_add(count))
@@ -105,7 +105,7 @@ impl SlidingWindowState {
         self.change(current, |count| count.saturating_add(permits));
     }
 
-    /// Takes `permits` back from `bucket`, at most what it holds; how many that was.
+    /// Removes `permits` from `bucket`, at most what it has; returns how many were removed.
     pub(super) fn take_back(&mut self, bucket: u64, current: u64, permits: u64) -> u64 {
         let held = self.counts(current).find(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
         let returned = held.min(permits);
@@ -113,13 +113,13 @@ impl SlidingWindowState {
             self.change(bucket, |count| count - returned);
         }
         if self.used(self.newest) == 0 {
-            // Nothing is in use, so no bucket needs to be remembered as the newest.
+            // Nothing is in use, so the newest bucket need not be kept.
             self.newest = 0;
         }
         returned
     }
 
-    /// The newest bucket in use; 0 when nothing is.
+    /// The newest bucket in use; 0 if nothing is.
     #[inline]
     pub(super) fn newest(&self) -> u64 {
         self.newest
@@ -136,7 +136,7 @@ impl SlidingWindowState {
 
     #[inline]
     fn place(&self, bucket: u64) -> usize {
-        // What is less than the ring's length is a `usize`, as the length is.
+        // A number below the ring's length is a `usize`, as the length is.
         usize::try_from(bucket % self.length().max(1)).unwrap_or(0)
     }
 

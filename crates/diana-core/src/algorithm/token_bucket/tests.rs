@@ -1,4 +1,4 @@
-//! The one-word bucket answers as the two-word one does, to the nanosecond, until the end of time.
+//! The one-word bucket answers as the two-word one does, to the nanosecond, up to the last timestamp.
 
 use super::*;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 #[derive(Clone, Debug)]
 enum Step {
     Wait(u64),
-    /// Waits for so many eighths of the time until the bucket is full.
+    /// Waits for this many eighths of the time until the bucket is full.
     WaitPart(u8),
     Take(u64, u64),
     Charge(u64),
@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn one_word_answers_as_two_do(
         buckets in prop::collection::vec(quotas(), 1..4),
-        // 584 years from 1970 are the year 2554, and all that a word holds.
+        // 584 years from 1970 are the year 2554, the maximum of a word.
         start in prop_oneof![Just(0), Just(56 * YEAR), any::<u64>(), u64::MAX - 200 * YEAR..=u64::MAX],
         script in prop::collection::vec(steps(), 1..60),
     ) {

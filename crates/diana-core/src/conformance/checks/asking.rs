@@ -1,4 +1,4 @@
-//! Asking: who gets what, and who does not get in whose way.
+//! Asking: what each key is granted, and that keys do not affect each other.
 
 use crate::conformance::kinds::Kind;
 use crate::conformance::pair::{Pair, Verdict};
@@ -21,7 +21,7 @@ pub(super) async fn denial_changes_nothing<S: Store>(pair: &mut Pair<S>, kind: &
         pair.decide(&[Ask::one(&limit, "x")], MaxWait::NONE).await?;
         pair.decide(&[Ask::new(&limit, "x", cost(3))], MaxWait::NONE).await?;
     }
-    // If a denial was charged, the key comes back later than the algorithm says.
+    // If a denial was charged, the key is granted later than the algorithm expects.
     for _ in 0..8 {
         pair.wait(125);
         pair.look(&limit, &[b"x"]).await?;
@@ -81,7 +81,7 @@ pub(super) async fn keys_are_apart<S: Store>(pair: &mut Pair<S>, kind: &Kind) ->
         &longer,
     ];
     for key in keys {
-        // Whoever comes later finds their count untouched.
+        // Later keys have an unused count.
         pair.look(&limit, &[key]).await?;
         pair.exhaust(&limit, key).await?;
     }
@@ -127,7 +127,7 @@ pub(super) async fn extreme_costs<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> 
     // Decades of debt are still counted exactly.
     pair.charge(Ask::new(&limit, "y", cost(1_000_000_000))).await?;
     pair.look(&limit, &[b"y"]).await?;
-    // Beyond the end of time stores may round, as long as they stay there.
+    // Past the last timestamp stores may round, as long as they stay there.
     for _ in 0..3 {
         pair.charge(Ask::new(&limit, "y", Cost::MAX)).await?;
         let answer = pair.store.decide(&[Ask::one(&limit, "y")], pair.now, MaxWait::NONE).await;

@@ -1,7 +1,7 @@
 //! Limits that change while keys are in use.
 //!
-//! Stores may carry a key over when the limit changes or when the key is next asked for; so every key is asked for at
-//! the very moment of the change, where both are the same.
+//! Stores may migrate a key when the limit changes or when the key is next asked for; so every key is asked for at the
+//! exact time of the change, where both are the same.
 
 use crate::conformance::kinds::{Kind, Size};
 use crate::conformance::pair::{Pair, Verdict};
@@ -34,7 +34,7 @@ pub(super) async fn old_version<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Ve
     let new = kind.changed(&old, Size::Lower);
     go_on(pair, &new).await?;
     pair.wait(700);
-    // Somebody has not heard of the change yet.
+    // One caller still uses the old version.
     for key in KEYS {
         pair.decide(&[Ask::one(&old, key)], MaxWait::NONE).await?;
         pair.look(&new, &[key]).await?;
@@ -42,8 +42,8 @@ pub(super) async fn old_version<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Ve
     Ok(())
 }
 
-/// Each algorithm becomes the next one, and goes back. Two variants of one algorithm may share more than a count of
-/// permits, or not; that is each store's own.
+/// Each algorithm becomes the next one, and back. Whether two variants of one algorithm migrate more than the permits
+/// in use is specific to each store.
 pub(super) async fn other_algorithm<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]) -> Verdict {
     let pairs = kinds.iter().zip(kinds.iter().cycle().skip(1));
     for (from, to) in pairs.filter(|(from, to)| from.name() != to.name()) {

@@ -1,11 +1,11 @@
-//! Coming back: by refund, by reset, by time; and charges, which are the opposite.
+//! Restoring permits: by refund, by reset, by time; and charges, the opposite.
 
 use super::asking::cost;
 use crate::conformance::kinds::Kind;
 use crate::conformance::pair::{Pair, Verdict};
 use crate::{Ask, MaxWait, Store, Timestamp};
 
-/// Longer than anything that comes back takes to do so: two days.
+/// Longer than any permit takes to be restored: two days.
 const LONG: u32 = 2 * 24 * 3_600 * 1_000;
 
 pub(super) async fn refund_gives_back<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
@@ -17,7 +17,7 @@ pub(super) async fn refund_gives_back<S: Store>(pair: &mut Pair<S>, kind: &Kind)
         pair.refund(&ask, &both).await?;
         pair.look(&limit, &[b"x"]).await?;
     }
-    // Of several that are out, the last one and then one in the middle.
+    // Of several grants, refunds the last one and then one in the middle.
     let one = [Ask::one(&limit, "x")];
     let mut out = Vec::new();
     for _ in 0..4 {
@@ -35,7 +35,7 @@ pub(super) async fn refund_of_a_denial<S: Store>(pair: &mut Pair<S>, kind: &Kind
     let (limit, other) = (kind.limit("a"), kind.limit("b"));
     pair.exhaust(&limit, b"x").await?;
     pair.decide(&[Ask::one(&other, "x")], MaxWait::NONE).await?;
-    // The other limit would have granted, and says so, but nothing was charged.
+    // The other limit would have granted, and its answer is granted, but nothing was charged.
     let asks = [Ask::one(&other, "x"), Ask::one(&limit, "x")];
     let both = pair.decide(&asks, MaxWait::NONE).await?;
     pair.refund(&asks, &both).await?;
@@ -49,7 +49,7 @@ pub(super) async fn late_refund<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Ve
     for wait in [150, 400, 1_100, LONG] {
         let both = pair.decide(&one, MaxWait::NONE).await?;
         pair.wait(wait);
-        // So that there is something that a refund could give back by mistake.
+        // So that there is usage that a refund could release by mistake.
         pair.decide(&one, MaxWait::NONE).await?;
         if both.is_granted() {
             pair.refund(&one, &both).await?;
@@ -82,7 +82,7 @@ pub(super) async fn reset_makes_new<S: Store>(pair: &mut Pair<S>, kind: &Kind) -
     pair.reset(&limit, b"x").await?;
     pair.look(&limit, &keys).await?;
     pair.exhaust(&limit, b"x").await?;
-    // Of a key that was never seen.
+    // A key that was never seen.
     pair.reset(&limit, b"z").await?;
     pair.look(&limit, &[b"x", b"y", b"z"]).await
 }
@@ -92,7 +92,7 @@ pub(super) async fn idle_is_as_new<S: Store>(pair: &mut Pair<S>, kind: &Kind) ->
     for wait in [100, 1_000, 2_000, 5_000, LONG] {
         pair.exhaust(&limit, b"x").await?;
         pair.wait(wait);
-        // Others come and go meanwhile, and a store may tidy up.
+        // Other keys are used meanwhile, and a store may drop states.
         for other in 0..20_u8 {
             pair.decide(&[Ask::one(&limit, &[other])], MaxWait::NONE).await?;
         }
@@ -102,7 +102,7 @@ pub(super) async fn idle_is_as_new<S: Store>(pair: &mut Pair<S>, kind: &Kind) ->
     Ok(())
 }
 
-/// How an earlier time is answered is each store's own; only more than before it must not give.
+/// The answer at an earlier time is specific to each store; it must only not grant more than before.
 pub(super) async fn time_never_goes_back<S: Store>(pair: &mut Pair<S>, kind: &Kind) -> Verdict {
     let limit = kind.limit("a");
     let one = [Ask::one(&limit, "x")];

@@ -16,7 +16,7 @@ pub(super) async fn all_or_nothing<S: Store>(pair: &mut Pair<S>, kinds: &[Kind])
     let all = limits.iter().map(|limit| Ask::one(limit, "x")).collect::<Vec<_>>();
     let both = pair.decide(&all, MaxWait::NONE).await?;
     pair.refund(&all, &both).await?;
-    // Each limit in turn stands in the way, first in the request and last, for this key and for another.
+    // Each limit in turn denies, first in the request and last, for this key and for another.
     for (blocked, limit) in limits.iter().enumerate() {
         for other in &limits {
             pair.reset(other, b"x").await?;
@@ -44,8 +44,8 @@ pub(super) async fn random_script<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]) 
     Script { limits: &limits, keys: &[b"x", b"y"], at_once: 4 }.play(pair).await
 }
 
-/// Requests over two keys, in both orders, all under way at once. They are alike, so their order does not matter: as many
-/// must be granted as one after the other.
+/// Requests over two keys, in both orders, all in flight at once. They are identical, so their order does not matter:
+/// as many must be granted as in sequence.
 pub(super) async fn interleaved<S: Store>(pair: &mut Pair<S>, kinds: &[Kind]) -> Verdict {
     const REQUESTS: usize = 24;
     let limits = limits(kinds);

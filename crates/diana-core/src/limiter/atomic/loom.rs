@@ -1,9 +1,9 @@
-//! Every interleaving of threads that take and a thread that changes the limit, memory orders included.
+//! All interleavings of threads that take and a thread that changes the limit, memory orders included.
 //!
 //! Run by `cargo xtask test` with `--cfg loom`.
 
 use super::AtomicBucket;
-use crate::algorithm::token_bucket::OneWordBucket;
+use crate::algorithm::token_bucket::PackedBucket;
 use crate::{Algorithm, Cost, MaxWait, Timestamp};
 use loom::sync::Arc;
 use loom::thread;
@@ -30,7 +30,7 @@ fn remaining(bucket: &AtomicBucket) -> Option<u64> {
 #[test]
 fn two_threads_never_take_more_than_there_is() {
     loom::model(|| {
-        let bucket = Arc::new(AtomicBucket::open_with(&OneWordBucket::from_parameters(100, 2)));
+        let bucket = Arc::new(AtomicBucket::open_with(&PackedBucket::from_parameters(100, 2)));
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let bucket = Arc::clone(&bucket);
@@ -43,8 +43,8 @@ fn two_threads_never_take_more_than_there_is() {
     });
 }
 
-/// A bucket whose word stays the same when it changes, so that nothing but the mask tells the generations apart.
-fn settled(bucket: &OneWordBucket) -> Arc<AtomicBucket> {
+/// A bucket whose word stays the same when it changes, so that only the mask distinguishes the generations.
+fn settled(bucket: &PackedBucket) -> Arc<AtomicBucket> {
     let atomic = AtomicBucket::open_with(bucket);
     assert!(atomic.change(bucket, NOW));
     Arc::new(atomic)
@@ -57,31 +57,31 @@ fn debt(bucket: &AtomicBucket) -> Option<u128> {
 #[test]
 fn a_grant_before_a_change_is_carried_over_and_one_after_it_is_priced_anew() {
     loom::model(|| {
-        let bucket = settled(&OneWordBucket::from_parameters(100, 3));
+        let bucket = settled(&PackedBucket::from_parameters(100, 3));
         let taker = {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || take_if_open(&bucket))
         };
-        assert!(bucket.change(&OneWordBucket::from_parameters(7_000, 2), NOW));
+        assert!(bucket.change(&PackedBucket::from_parameters(7_000, 2), NOW));
         let granted = taker.join().unwrap();
-        // Whichever came first, what was granted is owed at the new price, and nothing else.
+        // In either order, each grant is owed at the new price, and nothing else is.
         assert_eq!(debt(&bucket), Some(u128::from(granted) * 7_000));
     });
 }
 
 #[test]
 fn a_second_change_does_not_let_a_stale_grant_slip_in() {
-    // Two changes make too many interleavings for all of them; up to three preemptions show every fault known.
+    // Two changes have too many interleavings to check all; up to three preemptions reproduce every known bug.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let bucket = settled(&OneWordBucket::from_parameters(100, 2));
+        let bucket = settled(&PackedBucket::from_parameters(100, 2));
         let taker = {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || take_if_open(&bucket))
         };
-        bucket.change(&OneWordBucket::from_parameters(7_000, 2), NOW);
-        bucket.change(&OneWordBucket::from_parameters(30, 2), NOW);
+        bucket.change(&PackedBucket::from_parameters(7_000, 2), NOW);
+        bucket.change(&PackedBucket::from_parameters(30, 2), NOW);
         let granted = taker.join().unwrap();
         assert_eq!(debt(&bucket), Some(u128::from(granted) * 30));
     });
@@ -90,7 +90,7 @@ fn a_second_change_does_not_let_a_stale_grant_slip_in() {
 #[test]
 fn closing_tells_every_grant() {
     loom::model(|| {
-        let bucket = Arc::new(AtomicBucket::open_with(&OneWordBucket::from_parameters(100, 4)));
+        let bucket = Arc::new(AtomicBucket::open_with(&PackedBucket::from_parameters(100, 4)));
         let taker = {
             let bucket = Arc::clone(&bucket);
             thread::spawn(move || take(&bucket))

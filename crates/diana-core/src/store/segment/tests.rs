@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 impl<S: Default> Segment<S> {
-    /// Panics unless what the header says always holds does hold.
+    /// Panics if an invariant of the module's header is violated.
     fn assert_in_order(&self) {
         let mut last = 0;
         let mut count = 0;

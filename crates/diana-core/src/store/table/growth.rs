@@ -1,28 +1,28 @@
-//! Room for keys: growing and splitting when there is memory, sweeping when there is not.
+//! Space for keys: growing and splitting while memory is available, sweeping when it is not.
 //!
-//! Every byte is booked: a segment before it is made, a state's own memory when it changes. A segment is swept before it
-//! grows, since it may not need to; at the ceiling, those who come pay for a look at a few entries each, so that a flood
-//! of invented keys costs each of them little and finds what has come back in full all the same.
+//! Every byte is accounted: a segment before it is created, a state's heap memory when it changes. A segment is swept
+//! before it grows, since it may not need to. At the memory bound each new key pays for checking a few entries, so that
+//! a flood of invented keys costs little per key and still finds the keys that are full again.
 
 use super::super::segment::{Full, Segment};
 use super::{DIRECTORY_SHIFT, Table};
 use crate::{Algorithm, Timestamp};
 use std::time::Duration;
 
-/// How many entries each new key pays to look at, in search of those that can go.
+/// The number of entries that each new key pays to check for states to drop.
 const LOOKS: usize = 4;
-/// A segment of so few keys grows without being swept: that would save little, and its keys may be back soon.
+/// A segment with this few keys grows without a sweep: that would save little, and its keys may soon be used again.
 const SMALL: u32 = 48;
-/// After so long a time, a full segment is likely to have states that can go.
+/// After this time a full segment is likely to have states to drop.
 pub(super) const WORTH_ANOTHER_SWEEP: Duration = Duration::from_millis(10);
-/// A sweep is paid for with at least this many looks: in a small table, keys that are soon back would otherwise be
-/// dropped and put in again all the time.
+/// A sweep is paid for with at least this many looks: in a small table, keys that are soon used again would otherwise
+/// be dropped and inserted all the time.
 const WORTH_A_SWEEP: usize = 256;
 /// The directory has at most this many bits.
 const MAX_DEPTH: u32 = 24;
 
 impl<A: Algorithm> Table<A> {
-    /// Writes down that a state's own memory went from `before` to `after` bytes; tells whether that is within the budget.
+    /// Records that a state's heap memory went from `before` to `after` bytes; returns whether the budget allows it.
     pub(super) fn account(&mut self, before: usize, after: usize) -> bool {
         self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
         if after > before {
@@ -32,7 +32,7 @@ impl<A: Algorithm> Table<A> {
         true
     }
 
-    /// Puts in a new key, or hands its state back if there is no room.
+    /// Inserts a new key, or returns its state if there is no memory.
     pub(super) fn insert(&mut self, hash: u64, state: A::State, now: Timestamp) -> Result<(), A::State> {
         let heap = self.algorithm.heap_bytes(&state);
         if heap > 0 && !self.budget.reserve(heap) && !self.make_room_beside(hash, heap, now) {
@@ -56,7 +56,7 @@ impl<A: Algorithm> Table<A> {
         Ok(())
     }
 
-    /// A new key's share of the search for states that can go; a segment is looked through when it is paid for.
+    /// A new key's share of the scan for states to drop; a segment is swept when enough looks are paid.
     pub(crate) fn look_around(&mut self, now: Timestamp) {
         let now = self.latest.max(now);
         self.credit += LOOKS;
@@ -66,7 +66,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// Makes room for what a new key's state keeps outside of itself, by dropping what can go.
+    /// Frees memory for the heap memory of a new key's state, by dropping states.
     #[cold]
     fn make_room_beside(&mut self, hash: u64, heap: usize, now: Timestamp) -> bool {
         let index = self.touch(hash);
@@ -80,8 +80,8 @@ impl<A: Algorithm> Table<A> {
         true
     }
 
-    /// At the ceiling every new key would like a look through its segment. It gets one when those before it have paid for
-    /// it, or when so much time has passed that it is likely to be worth it.
+    /// At the memory bound every new key would sweep its segment. It does so only if earlier keys have paid for the
+    /// sweep, or if enough time has passed that it is likely to drop something.
     fn sweep_if_worth_it(&mut self, index: usize, now: Timestamp) -> bool {
         self.credit += LOOKS;
         let is_paid = self.credit > self.segments[index].len() as usize;
@@ -93,13 +93,13 @@ impl<A: Algorithm> Table<A> {
         true
     }
 
-    /// Whether a new key would find a place.
+    /// Returns `true` if a new key would get an entry.
     pub(super) fn has_room(&mut self, hash: u64, now: Timestamp) -> bool {
         let index = self.touch(hash);
         !self.segments[index].is_full() || self.make_room(index, now)
     }
 
-    /// Drops what can go from a full segment, or else makes it larger, or splits it. `false` if the memory is used up.
+    /// Drops states from a full segment, or else grows or splits it. Returns `false` if the memory is used up.
     #[cold]
     pub(super) fn make_room(&mut self, index: usize, now: Timestamp) -> bool {
         let mut needed = self.segments[index].bytes_to_grow();
@@ -110,7 +110,7 @@ impl<A: Algorithm> Table<A> {
             if !self.segments[index].is_full() {
                 return true;
             }
-            // Nothing can go from here, or everything could and did, places and all: memory may be elsewhere.
+            // Nothing can be dropped from this segment, or it is empty without slots: another may have memory to free.
             self.sweep_next(now);
             needed = self.segments[index].bytes_to_grow();
             if !self.budget.reserve(needed) {
@@ -134,7 +134,7 @@ impl<A: Algorithm> Table<A> {
         let now_in_use = match next {
             None if depth < MAX_DEPTH => self.split(index, segment),
             _ => {
-                // Only hashes that agree in more bits than the directory has lead past the largest size.
+                // Only hashes that agree in more bits than the directory has exceed the largest size.
                 let homes = next.unwrap_or_else(|| segment.homes() + segment.homes() / 4);
                 self.segments[index] = segment.resized(homes);
                 self.segments[index].bytes()
@@ -144,7 +144,7 @@ impl<A: Algorithm> Table<A> {
         true
     }
 
-    /// Puts `segment` back as two, told apart by one more bit; tells how many bytes they take.
+    /// Puts `segment` back as two, distinguished by one more bit; returns how many bytes they take.
     pub(super) fn split(&mut self, index: usize, segment: Segment<A::State>) -> usize {
         let depth = segment.depth;
         if self.directory.len() == 1 << depth {
@@ -154,7 +154,7 @@ impl<A: Algorithm> Table<A> {
         let bytes = zeros.bytes() + ones.bytes();
         self.segments[index] = zeros;
         self.segments.push(ones);
-        // A directory of 2^24 entries at most, and no more segments than entries.
+        // The directory has at most 2^24 entries, and there are no more segments than entries.
         let (from, to) = (as_entry(index), as_entry(self.segments.len() - 1));
         for (position, entry) in self.directory.iter_mut().enumerate() {
             if *entry == from && position & (1 << depth) != 0 {
@@ -164,13 +164,13 @@ impl<A: Algorithm> Table<A> {
         bytes
     }
 
-    /// Drops what can go from the segment whose turn it is.
+    /// Drops states from the next segment of the scan.
     pub(super) fn sweep_next(&mut self, now: Timestamp) {
         self.sweep(self.hand, now);
         self.hand = (self.hand + 1) % self.segments.len();
     }
 
-    /// Drops what can go from one segment, and gives back memory that it no longer needs.
+    /// Drops states from one segment, and releases memory that it no longer needs.
     pub(super) fn sweep(&mut self, index: usize, now: Timestamp) {
         self.refresh(index);
         let segment = &mut self.segments[index];
@@ -194,7 +194,7 @@ impl<A: Algorithm> Table<A> {
         }
         segment.swept = now;
         let new = segment.bytes();
-        // What idle cells keep is not needed either.
+        // The heap memory of idle cells is not needed either.
         for cell in self.cells.iter_mut().flatten() {
             let held = self.algorithm.heap_bytes(cell);
             if held > 0 && self.algorithm.is_fresh(cell, now) {
@@ -205,7 +205,7 @@ impl<A: Algorithm> Table<A> {
         self.account(freed + old, new);
     }
 
-    /// Gives back what a state has allocated and does not use: a clone has just what it needs.
+    /// Releases memory that a state has allocated and does not use: a clone has just what it needs.
     pub(super) fn compact(&mut self, hash: u64) {
         let index = self.index(hash);
         let Some(state) = self.segments[index].get_mut(hash) else { return };

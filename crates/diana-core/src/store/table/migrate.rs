@@ -1,16 +1,16 @@
-//! Carrying keys over when their limit changes.
+//! Migrating keys when their limit changes.
 //!
-//! To other parameters of the same kind: segment by segment, when one is next touched, so that no decision pays for all.
-//! To another kind of algorithm: by what each key has in use, which is all that both understand.
+//! To other parameters of the same kind: segment by segment, when one is next touched, so that no decision pays for
+//! all. To another kind of algorithm: by each key's permits in use, the only fact that both kinds share.
 
 use super::{Table, cell_mut, cell_of};
 use crate::sync::Arc;
 use crate::{Algorithm, Cost, Status, Timestamp};
 
-/// Changes of parameters that are carried over lazily; at one more, everything is brought up to date.
+/// Changes of parameters that are migrated lazily; at one more, everything is migrated.
 pub(super) const MAX_PAST: usize = 4;
 
-/// Parameters that were in force, and until when.
+/// Earlier parameters, and until when they were active.
 #[derive(Debug)]
 pub(super) struct Past<A> {
     version: u32,
@@ -18,7 +18,7 @@ pub(super) struct Past<A> {
     until: Timestamp,
 }
 
-/// Permits in use, by key and by shared cell: what can be carried from one kind of algorithm to another.
+/// Permits in use, by key and by shared cell: the part of a state that migrates between kinds of algorithms.
 #[derive(Debug)]
 pub(crate) struct Uses {
     /// The latest time that the table had seen.
@@ -28,10 +28,10 @@ pub(crate) struct Uses {
 }
 
 impl<A: Algorithm> Table<A> {
-    /// Goes on with other parameters. Each key's use is carried over, clamped, when its segment is next touched. The same
-    /// parameters once more change nothing.
+    /// Changes the parameters. Each key's usage is migrated, clamped, when its segment is next touched. Setting the
+    /// same parameters again changes nothing.
     pub(crate) fn change(&mut self, algorithm: A, now: Timestamp) {
-        // Not written down as seen: the first to come with the changed limit may be one who looks ahead.
+        // Not recorded as seen: the first call with the changed limit may be a peek at a future time.
         let now = self.latest.max(now);
         if algorithm == self.algorithm {
             return;
@@ -54,7 +54,7 @@ impl<A: Algorithm> Table<A> {
         self.version = self.version.wrapping_add(1);
     }
 
-    /// Carries a segment's states over to the present parameters: through every change since, each at its own time, as if
+    /// Migrates a segment's states to the current parameters: through every change since, each at its own time, as if
     /// the segment had been touched then.
     #[cold]
     pub(super) fn refresh(&mut self, index: usize) {
@@ -70,7 +70,7 @@ impl<A: Algorithm> Table<A> {
         self.account(before, after);
     }
 
-    /// The state of a key that has none at `now`.
+    /// The state at `now` of a key without an entry.
     #[inline]
     pub(super) fn fresh(&self, now: Timestamp) -> A::State {
         match self.past.last() {
@@ -79,7 +79,7 @@ impl<A: Algorithm> Table<A> {
         }
     }
 
-    /// What an idle key comes to that is carried over all changes of this moment: the same whether it was kept or forgotten.
+    /// An idle key's state after all changes at this time: the same whether it was stored or dropped.
     #[cold]
     fn fresh_through_changes(&self, now: Timestamp) -> A::State {
         let first = self.past.iter().position(|past| self.algorithm.carries_fresh(past.until, now));
@@ -90,7 +90,7 @@ impl<A: Algorithm> Table<A> {
         state
     }
 
-    /// What every key has in use; the table is empty afterwards.
+    /// Returns the usage of every key; the table is empty afterwards.
     pub(crate) fn drain(&mut self, now: Timestamp) -> Uses {
         let latest = self.latest;
         let now = latest.max(now);
@@ -107,12 +107,12 @@ impl<A: Algorithm> Table<A> {
         uses
     }
 
-    /// Forgets everything, the time too.
+    /// Drops everything, including the latest time.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.algorithm.clone(), self.on_full, Arc::clone(&self.budget));
     }
 
-    /// Takes over what keys had in use in another table.
+    /// Takes over the usage of the keys of another table.
     pub(crate) fn adopt(&mut self, uses: Uses, now: Timestamp) {
         let Uses { latest, keys, cells: mut shared } = uses;
         let now = self.tick(latest).max(now);
@@ -124,7 +124,7 @@ impl<A: Algorithm> Table<A> {
         }
         for (cell, used) in shared.into_iter().filter(|(_, used)| *used > 0) {
             let state = cell_mut(&mut self.cells, &self.algorithm, now, cell);
-            // Several may come together here. Clamped, as each would be on its own: whoever was at the limit still is.
+            // Several keys may share this cell. Clamped, as each would be on its own: a key at the limit stays there.
             let left = self.algorithm.status(state, now).remaining;
             if let Ok(cost) = Cost::new(used.min(left)) {
                 let before = self.algorithm.heap_bytes(state);
@@ -136,7 +136,7 @@ impl<A: Algorithm> Table<A> {
     }
 }
 
-/// Carries a state over `changes`, each at its own time, up to the parameters of the `present`.
+/// Migrates a state over `changes`, each at its own time, to the `present` parameters.
 fn carry<A: Algorithm>(state: &mut A::State, changes: &[Past<A>], present: &A) {
     for (change, past) in changes.iter().enumerate() {
         let next = changes.get(change + 1).map_or(present, |next| &next.algorithm);

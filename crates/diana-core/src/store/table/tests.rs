@@ -35,7 +35,7 @@ fn table<A: Algorithm>(algorithm: A, on_full: OnFull, ceiling: usize) -> (Table<
 }
 
 impl<A: Algorithm> Table<A> {
-    /// Panics unless the books are right and every key is found where it is.
+    /// Panics if the accounting is wrong or a key is not found at its place.
     fn assert_consistent(&mut self) {
         let (mut len, mut bytes) = (0, 0);
         let mut hashes = Vec::new();
@@ -60,7 +60,7 @@ impl<A: Algorithm> Table<A> {
     }
 }
 
-/// A random life of `keys` keys, beside a map of states that forgets nothing.
+/// A random sequence of operations on `keys` keys, compared with a map of states that drops nothing.
 fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
     let (mut table, budget) = table(algorithm.clone(), OnFull::Share, AMPLE);
     let mut model: BTreeMap<u64, A::State> = BTreeMap::new();
@@ -85,7 +85,7 @@ fn lives_as_a_map<A: Algorithm>(algorithm: &A, keys: u64, steps: u64) {
                 let nth = usize::try_from(random >> 8).unwrap() % receipts.len();
                 let (hash, ours, theirs) = receipts.swap_remove(nth);
                 let state = model.get_mut(&hash).unwrap();
-                // What has been forgotten can't be returned; nor need it be.
+                // A dropped state cannot be refunded, and need not be.
                 let forgotten = algorithm.is_fresh(state, now);
                 let (ours, theirs) = (table.refund(hash, now, &ours), algorithm.refund(state, now, &theirs));
                 assert!(ours == theirs || forgotten, "step {step}: {ours:?}, not {theirs:?}");
@@ -152,7 +152,7 @@ fn what_has_come_back_goes_while_new_keys_come() {
     let (mut table, budget) = table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
     (0..OLD).for_each(|key| assert!(table.one(mix(key), T0)));
     let at_most = budget.used();
-    // Each new key pays for looking at four old ones; they come back to a table where nothing else can go.
+    // Each new key pays for checking four old ones; the table has no other states to drop.
     let later = T0 + ms(10_000);
     let mut new = 0;
     while table.len() as u64 > new {
@@ -181,7 +181,7 @@ fn the_ceiling_holds_at_every_moment() {
     for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
         let (mut table, budget) = table(TokenBucket::new(five_a_second()), on_full, CEILING);
         for key in 0..40_000 {
-            // Now and then everything comes back at once.
+            // From time to time all keys are full again at once.
             let now = T0 + ms(key / 10_000 * 5_000);
             let _ = table.one(mix(key), now);
             assert!(budget.used() <= CEILING, "{} bytes at key {key}", budget.used());
@@ -191,7 +191,7 @@ fn the_ceiling_holds_at_every_moment() {
     }
 }
 
-/// A state's own growth is known only after it has grown, so during the ask there may be one growth more; not after it.
+/// A state's growth is known only afterwards, so during the ask the bound may be exceeded by one growth.
 #[test]
 fn the_ceiling_holds_after_every_ask_for_logs_and_rings_too() {
     const CEILING: usize = 100_000;
@@ -221,7 +221,7 @@ fn what_has_come_back_goes_while_new_keys_are_counted_in_shared_cells() {
     });
     let (later, dead) = (T0 + ms(1_000), table.len());
     assert!(dead > 1_000 && budget.used() > 40_000);
-    // As fast as they come, no cell comes back in full.
+    // At this rate, no cell becomes full again.
     for key in 10_000..20_000 {
         let _ = table.one(mix(key), later);
     }
@@ -233,13 +233,13 @@ fn what_has_come_back_goes_while_new_keys_are_counted_in_shared_cells() {
 
 #[test]
 fn a_full_table_has_room_again_once_other_segments_have_come_back() {
-    /// The bit that tells the first two segments apart.
+    /// The bit that distinguishes the first two segments.
     const SIDE: u64 = 1 << super::DIRECTORY_SHIFT;
     let (mut table, _) = table(TokenBucket::new(five_a_second()), OnFull::Deny, 100_000);
     let sides = (0..10_000).map(|key| (mix(key) | SIDE, mix(key) & !SIDE));
     let kept = sides.filter(|(busy, quiet)| [*busy, *quiet].map(|hash| table.one(hash, T0))[0]).collect::<Vec<_>>();
     assert!(kept.len() < 10_000 && table.segments.len() > 1);
-    // On one side every entry still matters, and new keys lead there; on the other nothing does.
+    // On one side no entry can be dropped, and new keys map to it; on the other all entries can.
     let later = T0 + ms(1_000);
     kept.iter().for_each(|(busy, _)| assert!(table.one(*busy, later)));
     let denied = (10_000..20_000).take_while(|key| !table.one(mix(*key) | SIDE, later)).count();
@@ -277,7 +277,7 @@ fn the_books_stay_right_when_a_change_makes_states_smaller_or_larger() {
     (0..2_000).for_each(|key| assert!(table.one(mix(key), T0)));
     for n in [2, 50, 1, 20, 5, 8, 3] {
         table.change(buckets(n), T0);
-        // A part of the keys is touched, and some go.
+        // Some of the keys are touched, and some are dropped.
         for key in 0..500 {
             let _ = table.one(mix(key), T0);
             table.reset(mix(key + 1_000), T0);
@@ -298,7 +298,7 @@ fn an_hour_ago_gives_nothing() {
         assert!(!table.one(7, earlier), "{back} ms back");
         assert!(!table.one(7, T0));
     }
-    // Nor after a change to another kind of table, told of at an earlier time.
+    // Nor after a change to another kind of table at an earlier time.
     let uses = table.drain(Timestamp::EPOCH);
     let (mut other, _) = super::tests::table(TokenBucket::new(five_a_second()), OnFull::Share, AMPLE);
     other.adopt(uses, Timestamp::EPOCH);
@@ -317,13 +317,13 @@ fn uses_that_find_no_room_in_another_table_share_cells_and_are_clamped() {
     full.adopt(uses, T0);
     assert_eq!((full.len(), budget.used()), (0, 0));
     assert!((0..500).all(|key| !full.one(mix(key), T0)), "somebody was forgiven");
-    // Nobody owes more than the limit, so a second later all cells are full again.
+    // No key owes more than the limit, so a second later all cells are full again.
     let later = T0 + ms(1_000);
     assert!((0..500).all(|key| full.peek(mix(key), later, Cost::ONE, MaxWait::NONE).status.limit == 5));
     assert!((0..super::CELLS as u64).all(|cell| full.cell_in_use(cell << super::DIRECTORY_SHIFT, later).is_none()));
 }
 
-/// A sliding log that notes when its state is copied or taken from.
+/// A sliding log that records when its state is copied or taken from.
 #[derive(Clone, Debug, PartialEq)]
 struct Watched(SlidingLog);
 
@@ -381,7 +381,7 @@ impl Algorithm for Watched {
     }
 }
 
-/// With two million entries, each copy of a log takes milliseconds; a client can ask for as many denials as it likes.
+/// With two million entries, each copy of a log takes milliseconds; a client can cause any number of denials.
 #[test]
 fn a_denial_for_want_of_memory_neither_copies_a_log_nor_moves_it_to_a_larger_place() {
     for on_full in [OnFull::Share, OnFull::Deny, OnFull::Allow] {
@@ -389,7 +389,7 @@ fn a_denial_for_want_of_memory_neither_copies_a_log_nor_moves_it_to_a_larger_pla
         let (mut table, budget) = table(log, on_full, 64 << 10);
         let (hash, mut now) = (mix(1), T0);
         let mut last = 0;
-        // Until the books stop growing: then the log has no place left, and there is no memory for a larger one.
+        // Until the memory stops growing: then the log has no free slot, and there is no memory for a larger one.
         while TAKES.replace(0) > 0 || last == 0 {
             now = now + ms(1);
             last += 1;
@@ -406,7 +406,7 @@ fn a_denial_for_want_of_memory_neither_copies_a_log_nor_moves_it_to_a_larger_pla
         }
         assert_eq!((COPIES.get(), TAKES.get(), budget.used()), (0, 0, used));
         table.assert_consistent();
-        // What has left makes room: the log goes on in the places that it has.
+        // Expired entries free their slots: the log continues in its existing slots.
         now = now + Duration::from_secs(3_600);
         assert!(table.one(hash, now));
         let after = table.peek(hash, now, Cost::ONE, MaxWait::NONE).status;

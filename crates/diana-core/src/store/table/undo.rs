@@ -1,18 +1,18 @@
-//! Undoing a grant without a trace, where a refund would leave one.
+//! Undoing a grant exactly, where a refund would not be exact.
 //!
-//! A request of several asks is charged only if all grant. That is known before anything is charged, except where memory
-//! runs out in the middle. Then those that were charged are put back as they were: a refund is exact for most algorithms,
-//! but not for those that remember when they were last asked. States that keep much outside of themselves (the windows,
-//! for which a refund is exact) are given back by it all the same: to copy them would take longer than all the rest.
+//! A request of several asks is charged only if all grant. That is known before anything is charged, except when memory
+//! runs out in between. Then the charged keys are restored: a refund is exact for most algorithms, but not for those
+//! that store the time of the last ask. States with much heap memory (the windows, for which a refund is exact) are
+//! refunded nevertheless: copying them would take longer than everything else.
 
 use super::{Table, cell_of};
 use crate::{Algorithm, Timestamp};
 use std::any::Any;
 
-/// States that keep more bytes than this outside of themselves are not copied.
+/// States with more heap memory than this are not copied.
 const LARGE: usize = 4_096;
 
-/// What a key was before it was charged.
+/// The state of a key before it was charged.
 #[derive(Debug)]
 enum Before<S> {
     /// Its entry, if it had one.
@@ -22,8 +22,7 @@ enum Before<S> {
 }
 
 impl<A: Algorithm> Table<A> {
-    /// What the key is now, to [put back](Self::restore); nothing if it is too large to be copied, so that it is to be
-    /// refunded.
+    /// Returns the key's state for [`restore`](Self::restore); `None` if it is too large to copy: refund it instead.
     pub(crate) fn save(&mut self, hash: u64, now: Timestamp) -> Option<Box<dyn Any>> {
         let index = self.touch(hash);
         let entry = self.segments[index].get(hash);
@@ -39,7 +38,7 @@ impl<A: Algorithm> Table<A> {
         }))
     }
 
-    /// Puts the key back as it was saved.
+    /// Restores the saved state of the key.
     pub(crate) fn restore(&mut self, hash: u64, saved: Box<dyn Any>, now: Timestamp) {
         let Ok(saved) = saved.downcast::<Before<A::State>>() else { return };
         let index = self.touch(hash);
@@ -53,7 +52,7 @@ impl<A: Algorithm> Table<A> {
                 }
             }
             Before::Entry(None) if self.segments[index].get(hash).is_some() => self.reset(hash, now),
-            // It had nothing, found no room, and so was counted in a cell that nobody used.
+            // The key had no entry and got none, so it was counted in an unused cell.
             Before::Entry(None) => {
                 let fresh = self.fresh(now);
                 self.put_cell(hash, fresh);

@@ -1,4 +1,4 @@
-//! Stores that are broken in one way each: the in-process store behind a wrapper that gets something wrong.
+//! Stores that are broken in one way each: the in-process store behind a faulty wrapper.
 
 #![allow(clippy::disallowed_types, reason = "the shim with the other locks is not for tests")]
 
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What a store gets wrong.
+/// The fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     ChargesDenials,
@@ -55,7 +55,7 @@ struct Seen {
     first: Option<Limit>,
 }
 
-/// An ask that has been through the fault.
+/// An ask modified by the fault.
 struct Bent {
     limit: Limit,
     key: Vec<u8>,
@@ -103,7 +103,7 @@ impl Broken {
         bent
     }
 
-    /// The time that the store goes by.
+    /// The time that the store uses.
     fn time(&self, now: Timestamp) -> Timestamp {
         let mut seen = self.seen.lock().unwrap();
         seen.latest = seen.latest.max(now);
@@ -164,7 +164,7 @@ fn lend(bent: &[Bent]) -> Vec<Ask<'_>> {
     bent.iter().map(|bent| Ask::new(&bent.limit, &bent.key, bent.cost).with_max_wait(bent.max_wait)).collect()
 }
 
-/// Lets others go first.
+/// Yields to other tasks.
 async fn pause() {
     let mut paused = false;
     std::future::poll_fn(|context| {

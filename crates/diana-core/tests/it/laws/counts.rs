@@ -1,4 +1,4 @@
-//! What algorithms keep that count permits, without prepayment.
+//! Laws for algorithms that count permits, without prepayment.
 
 use super::script::{Event, Key};
 use diana_core::{Algorithm, Cost, MaxWait};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 type Verdict = Result<(), TestCaseError>;
 
-/// A grant of `x + y` costs what a grant of `x` and then one of `y` cost, and is had exactly when they are.
+/// A grant of `x + y` costs what a grant of `x` and then one of `y` cost, and is granted exactly when they are.
 pub(crate) fn adds_up<A: Algorithm>(algorithm: &A, script: &[Event], x: Cost, y: Cost, max_wait: MaxWait) -> Verdict {
     let key = Key::after(algorithm, script);
     let (mut together, mut apart) = (key.state.clone(), key.state);
@@ -21,7 +21,7 @@ pub(crate) fn adds_up<A: Algorithm>(algorithm: &A, script: &[Event], x: Cost, y:
     Ok(())
 }
 
-/// As much as remains is granted, and not one more.
+/// The remaining permits are granted, and not one more.
 pub(crate) fn remaining_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], max_wait: MaxWait) -> Verdict {
     let key = Key::after(algorithm, script);
     let status = algorithm.status(&key.state, key.now);

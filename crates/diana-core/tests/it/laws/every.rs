@@ -1,4 +1,4 @@
-//! What every algorithm keeps, told in the docs of [`Algorithm`].
+//! The laws of every algorithm, as documented in [`Algorithm`].
 
 use super::script::{Event, Key};
 use diana_core::{Algorithm, Cost, MaxWait, Outcome, Refund, Retry, Timestamp};
@@ -7,8 +7,7 @@ use std::time::Duration;
 
 type Verdict = Result<(), TestCaseError>;
 
-/// A denial leaves the state as it was, peek answers what take would, without the effect, and a state that grows does so
-/// as it said before.
+/// A denial leaves the state unchanged, peek answers as take would, and a state grows as predicted.
 pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) -> Verdict {
     let mut key = Key::new(algorithm);
     for event in script {
@@ -38,7 +37,7 @@ pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) ->
 /// After `Retry::After(d)` the same ask is granted exactly `d` later, and not one nanosecond before.
 pub(crate) fn retry_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], cost: Cost, max_wait: MaxWait) -> Verdict {
     let mut key = Key::after(algorithm, script);
-    // A few more, so that something is denied.
+    // A few more asks, so that something is denied.
     for _ in 0..12 {
         let denied = algorithm.take(&mut key.state, key.now, cost, max_wait).retry();
         let Some(Retry::After(wait)) = denied else { continue };
@@ -56,13 +55,13 @@ pub(crate) fn retry_is_exact<A: Algorithm>(algorithm: &A, script: &[Event], cost
     Ok(())
 }
 
-/// A state that is fresh answers every ask as a new one does, so it may be forgotten.
+/// A state that is fresh answers every ask as a new one does, so it may be dropped.
 pub(crate) fn idle_equals_fresh<A: Algorithm>(algorithm: &A, script: &[Event], probe: &[Event]) -> Verdict {
     let mut idle = Key::after(algorithm, script);
     for receipt in std::mem::take(&mut idle.receipts) {
         let _ = algorithm.refund(&mut idle.state, idle.now, &receipt);
     }
-    // Some algorithms are idle when they reset, some a while later, and some never.
+    // Some algorithms are idle when they reset, some later, and some never.
     let resets = idle.reset();
     for max_wait in [Duration::ZERO, resets, resets * 2, Duration::from_secs(864_000)] {
         idle.now = idle.now + max_wait;
@@ -74,7 +73,7 @@ pub(crate) fn idle_equals_fresh<A: Algorithm>(algorithm: &A, script: &[Event], p
     Ok(())
 }
 
-/// A grant that is given back at once was never there.
+/// A grant that is refunded immediately has no effect.
 pub(crate) fn refund_undoes<A: Algorithm>(
     algorithm: &A,
     script: &[Event],
@@ -92,7 +91,7 @@ pub(crate) fn refund_undoes<A: Algorithm>(
     same_answers(before, after, probe)
 }
 
-/// Nobody can tell the two keys apart by `probe`.
+/// The two keys give the same answers to `probe`.
 fn same_answers<A: Algorithm>(mut one: Key<'_, A>, mut other: Key<'_, A>, probe: &[Event]) -> Verdict {
     let status = |key: &Key<'_, A>| key.algorithm.status(&key.state, key.now);
     prop_assert_eq!(status(&one), status(&other));

@@ -1,4 +1,4 @@
-//! What holds at the ends of time, with the largest costs, and when the clock goes astray.
+//! Laws at the first and last timestamps, with the largest costs, and when the clock jumps.
 
 use super::script::{Event, Key, Seen};
 use diana_core::{Algorithm, Cost, MaxWait, Retry, Timestamp};
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 type Verdict = Result<(), TestCaseError>;
 
-/// Nothing panics or overflows, a denial changes nothing and names no moment that no clock shows, and no more remains than
-/// the limit, whatever happens.
+/// Nothing panics or overflows, a denial changes nothing and has no retry past the last timestamp, and no more remains
+/// than the limit, for any script.
 pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verdict {
     let mut key = Key::new(&algorithms[0]);
     for event in script {
@@ -31,7 +31,7 @@ pub(crate) fn survives<A: Algorithm>(algorithms: &[A], script: &[Event]) -> Verd
     Ok(())
 }
 
-/// Whoever asks at an earlier time gets no more than now, and leaves no more behind.
+/// An ask at an earlier time gets no more than one now, and leaves no more remaining.
 pub(crate) fn stepping_back_gives_nothing<A: Algorithm>(
     algorithm: &A,
     script: &[Event],

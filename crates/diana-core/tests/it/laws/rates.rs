@@ -1,10 +1,10 @@
-//! The promises of the buckets, held against plain counting in whole numbers.
+//! The guarantees of the buckets, checked against integer counting.
 //!
 //! Both sides of `use ≤ burst + rate × t` are multiplied by the period, so that a rate of `permits / period` needs no
 //! fraction: `use × period ≤ burst × period + permits × t`.
 //!
-//! A wait is told in whole nanoseconds, rounded up, so one who goes on after a wait does so up to a nanosecond later than
-//! the account says. That nanosecond is granted to a span that begins with a wait, and only to that.
+//! A wait is returned in whole nanoseconds, rounded up, so a request proceeds up to a nanosecond later than accounted.
+//! That nanosecond is allowed for a span that starts with a wait, and only for that.
 
 use super::script::{Event, Key, Seen, costs, honest_scripts};
 use super::{min_intervals, quotas};
@@ -12,23 +12,23 @@ use diana_core::{Algorithm, LeakyBucket, MaxWait, MinInterval, Quota, Refund, Re
 use proptest::prelude::*;
 use std::time::Duration;
 
-/// A grant, at the time at which its request goes on.
+/// A grant, at the time at which its request proceeds.
 #[derive(Clone, Copy, Debug)]
 struct Departure {
     nanos: u128,
-    /// Up to this much later than the account says.
+    /// Up to this much later than accounted.
     late: u128,
     cost: u128,
 }
 
-/// What passed, and what was given back after it had passed, each in the order of time.
+/// The grants, and the refunds after them, each in order of time.
 #[derive(Debug, Default)]
 struct Account {
     departures: Vec<Departure>,
     refunds: Vec<Departure>,
 }
 
-/// Lives through `script`. Who is refunded while still waiting never goes on, and does not count at all.
+/// Runs `script`. A request that is refunded while still waiting never proceeds, and is not counted.
 fn account<A: Algorithm>(algorithm: &A, script: &[Event]) -> Account {
     let mut key = Key::new(algorithm);
     let mut granted = Vec::new();
@@ -44,7 +44,7 @@ fn account<A: Algorithm>(algorithm: &A, script: &[Event]) -> Account {
                 }
             }
             Seen::Refund(Refund::Returned) => {
-                // The receipt that is there no more; equal ones are as good as each other.
+                // The receipt that is missing now; equal ones are interchangeable.
                 let count = |list: &[_], receipt| list.iter().filter(|r| **r == receipt).count();
                 let used = receipts.iter().find(|r| count(&receipts, **r) > count(&key.receipts, **r)).unwrap();
                 let nth = granted.iter().position(|(receipt, _)| receipt == used).unwrap();
@@ -63,8 +63,8 @@ fn account<A: Algorithm>(algorithm: &A, script: &[Event]) -> Account {
     Account { departures, refunds }
 }
 
-/// In every span `[s, e]` between two departures, `counted` of those in it cost at most `room + rate × (e − s)` and what
-/// was given back within it.
+/// In every span `[s, e]` between two departures, `counted` of those in it cost at most `room + rate × (e − s)` plus
+/// the refunds within it.
 fn holds_in_every_span(
     Account { departures, refunds }: &Account,
     quota: Quota,
@@ -101,7 +101,7 @@ impl Textbook {
         Self { quota, parts: u128::from(quota.burst()) * quota.period().as_nanos(), filled_at: now }
     }
 
-    /// Whether `cost` is granted, and how long to wait where it is not.
+    /// Returns whether `cost` is granted, and the retry if it is not.
     fn take(&mut self, now: u64, cost: u64) -> Result<(), Retry> {
         let (permits, period) = (u128::from(self.quota.permits()), self.quota.period().as_nanos());
         let full = u128::from(self.quota.burst()) * period;
@@ -151,8 +151,8 @@ proptest! {
         }
     }
 
-    /// Among those that leave from `s` to `e`, all but the last cost at most `delay + rate × (e − s)`; without a delay
-    /// that says that the next one leaves no sooner than the cost of the one before it, in intervals.
+    /// Among those that proceed from `s` to `e`, all but the last cost at most `delay + rate × (e − s)`; without a
+    /// delay that means that the next one proceeds no sooner than the cost of the one before it, in intervals.
     #[test]
     fn a_leaky_bucket_lets_them_leave_evenly(
         quota in quotas(), queue in 0..8_u64, delay in prop_oneof![Just(0), 0..5_u64], script in honest_scripts(),
@@ -161,7 +161,7 @@ proptest! {
         holds_in_every_span(&account, quota, delay, |all| &all[..all.len() - 1])?;
     }
 
-    /// With `nodelay` it is a token bucket whose burst is the line and the one that leaves.
+    /// With `nodelay` it is a token bucket whose burst is the queue plus one.
     #[test]
     fn a_leaky_bucket_without_delay_is_a_token_bucket(quota in quotas(), queue in 0..8_u64, script in honest_scripts()) {
         let account = account(&LeakyBucket::new(quota).queue(queue).nodelay(), &script);

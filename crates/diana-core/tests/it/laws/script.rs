@@ -1,24 +1,24 @@
-//! Random events in the life of a key, and the key that lives through them.
+//! Random events for a key, and the key that they happen to.
 
 use diana_core::{Algorithm, Answer, Cost, MaxWait, Receipt, Refund, Timestamp};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::time::Duration;
 
-/// One thing that happens to a key.
+/// One event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// So many nanoseconds pass.
+    /// This many nanoseconds pass.
     Wait(u64),
-    /// So many eighths of the time until the limit resets pass: what matters to the algorithm, whatever its rate.
+    /// This many eighths of the time until the limit resets pass: relevant to the algorithm at any rate.
     WaitPart(u8),
     Take(Cost, MaxWait),
     Charge(Cost),
-    /// One of the receipts that were not used yet is given back.
+    /// One of the receipts that were not used yet is refunded.
     Refund(Index),
-    /// The clock jumps to a moment, forward or back.
+    /// The clock jumps to a time, forward or back.
     Jump(u64),
-    /// Other parameters come into force.
+    /// Other parameters are applied.
     Rescale(Index),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Key<'a, A: Algorithm> {
     pub(crate) receipts: Vec<Receipt>,
 }
 
-/// What could be seen of one event.
+/// The observable result of one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Seen {
     Nothing,
@@ -40,7 +40,7 @@ pub(crate) enum Seen {
 }
 
 impl<'a, A: Algorithm> Key<'a, A> {
-    /// A fresh key in the year 2026.
+    /// Creates a fresh key in the year 2026.
     pub(crate) fn new(algorithm: &'a A) -> Self {
         Self::fresh_at(algorithm, Timestamp::from_secs(1_790_000_000))
     }
@@ -49,7 +49,7 @@ impl<'a, A: Algorithm> Key<'a, A> {
         Self { algorithm, state: algorithm.fresh(now), now, receipts: Vec::new() }
     }
 
-    /// A key that has lived through `script`.
+    /// Creates a key after `script`.
     pub(crate) fn after(algorithm: &'a A, script: &[Event]) -> Self {
         let mut key = Self::new(algorithm);
         for event in script {
@@ -58,7 +58,7 @@ impl<'a, A: Algorithm> Key<'a, A> {
         key
     }
 
-    /// Lets one event happen; `others` are the parameters that may come into force.
+    /// Applies one event; `others` are the parameters that it may change to.
     pub(crate) fn happens(&mut self, event: &Event, others: &'a [A]) -> Seen {
         match event {
             Event::Wait(nanos) => self.now = self.now + Duration::from_nanos(*nanos),
@@ -107,7 +107,7 @@ fn waits() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Waits, takes and refunds, as life brings them; and now and then a charge.
+/// Waits, takes and refunds, and sometimes a charge.
 pub(crate) fn scripts() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         6 => waits(),
@@ -118,7 +118,7 @@ pub(crate) fn scripts() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..32)
 }
 
-/// Takes and refunds without charges, for what a promise about grants counts.
+/// Takes and refunds without charges, for guarantees about grants.
 pub(crate) fn honest_scripts() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         8 => waits(),
@@ -128,7 +128,7 @@ pub(crate) fn honest_scripts() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..48)
 }
 
-/// Everything at its worst: the ends of time, jumps both ways, the largest costs, endless maximum wait, changed parameters.
+/// Extremes: the first and last timestamps, jumps both ways, the largest costs, no timeout, changed parameters.
 pub(crate) fn extreme_scripts() -> impl Strategy<Value = Vec<Event>> {
     let cost =
         || prop_oneof![2 => costs(), 1 => Just(Cost::MAX), 1 => (1..1_u64 << 53).prop_map(|n| Cost::new(n).unwrap())];

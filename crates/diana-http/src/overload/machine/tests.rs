@@ -2,7 +2,7 @@ use super::*;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// A machine whose files a test writes.
+/// A machine with files that the test writes.
 #[derive(Default)]
 struct Files(RefCell<HashMap<String, String>>);
 
@@ -26,7 +26,7 @@ fn processors_are_as_busy_as_they_were_since_the_last_look() {
     let mut machine = files.machine();
     files.write("/proc/stat", "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 2 3 4\n");
     assert_eq!(machine.look(at(0)).cpu, None, "one look tells nothing");
-    // 100 more ticks, of which 15 idle and 10 waiting for a disk; 50 of a guest, which are user's too.
+    // 100 more ticks, of which 15 are idle and 10 iowait; 50 of a guest, which are included in user.
     files.write("/proc/stat", "cpu  150 5 110 715 110 2 3 5 50 0\n");
     assert_eq!(machine.look(at(250)).cpu, Some(0.75));
     assert_eq!(machine.look(at(500)).cpu, None, "no tick has passed");
@@ -51,7 +51,7 @@ fn the_tightest_cgroup_above_the_process_counts() {
     files.write("/sys/fs/cgroup/app.slice/memory.max", "1000000\n");
     files.write("/sys/fs/cgroup/app.slice/memory.current", "900000\n");
     files.write("/sys/fs/cgroup/app.slice/memory.stat", "anon 500000\ninactive_file 100000\nactive_file 1\n");
-    // Two processors may be used.
+    // Two CPUs may be used.
     files.write("/sys/fs/cgroup/app.slice/cpu.max", "200000 100000\n");
     files.write("/sys/fs/cgroup/app.slice/cpu.stat", "usage_usec 5000000\nuser_usec 1\n");
     files.write("/proc/stat", "cpu  0 0 0 100\n");

@@ -1,4 +1,4 @@
-//! `RetryAfterLayer`: who is told to come again later does, and other hosts are none of its business.
+//! `RetryAfterLayer`: calls respect a retry time, and other hosts are not affected.
 
 use super::site::Site;
 use super::world::{World, at, call, plain};
@@ -74,7 +74,7 @@ async fn behind_a_redirect_both_hosts_are_left_alone() {
     assert_eq!((a.asked(), b.asked()), (vec!["/to".to_owned()], vec!["/busy".to_owned()]));
 }
 
-/// Those whose turn comes during the pause stand in line again.
+/// Calls that are granted during the pause are queued again.
 #[tokio::test(start_paused = true)]
 async fn with_a_limit_calls_go_out_at_its_rate_once_the_pause_is_over() {
     let (world, site) = (World::new(), Site::start().await);

@@ -1,4 +1,4 @@
-//! The other side: a server on a port of its own, which remembers what it was asked.
+//! The server side: a server on its own port, which records its requests.
 
 use axum::Router;
 use axum::extract::Request;
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 pub(crate) struct Site {
-    /// Its host and port, as errors show it.
+    /// Its host and port, as in errors.
     pub(crate) host: String,
     asked: Arc<Mutex<Vec<String>>>,
     came: Arc<Notify>,
@@ -35,18 +35,18 @@ impl Site {
         format!("http://{}{path}", self.host)
     }
 
-    /// The paths that it was asked for.
+    /// Returns the paths of its requests.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().clone()
     }
 
-    /// Waits until somebody has asked.
+    /// Waits until a request has arrived.
     pub(crate) async fn is_asked(&self) {
         self.came.notified().await;
     }
 }
 
-/// What it says depends on what it is asked for; `/to?http://b/x` leads there, and `/never` is not answered.
+/// The response depends on the path; `/to?http://b/x` redirects there, and `/never` is not answered.
 async fn answer(request: Request) -> Response {
     match request.uri().path() {
         "/busy" => (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "3")]).into_response(),

@@ -1,4 +1,4 @@
-//! `ClientRateLimitLayer`: calls wait for their turn, and give back what they took.
+//! `ClientRateLimitLayer`: calls wait until they are granted, and release their permits.
 
 use super::site::Site;
 use super::world::{World, at, call, plain};

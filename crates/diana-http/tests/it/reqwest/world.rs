@@ -1,4 +1,4 @@
-//! Time that only the test moves, though real bytes are on their way; and when each call went out.
+//! Time that only the test advances, in spite of real network I/O; and when each call was sent.
 
 use diana_http::Overloaded;
 use http::Extensions;
@@ -13,8 +13,8 @@ use tokio::time::Instant;
 pub(crate) struct World {
     start: Instant,
     departures: Arc<Mutex<Vec<(u128, String)>>>,
-    /// Time that is paused runs ahead to the next timer when nothing is to do, as if an answer that is on its way were nothing;
-    /// but not while a thread is at work. This one works until the test is over, or hangs.
+    /// Tokio's paused time advances to the next timer when the runtime is idle, even if a response is in flight; but
+    /// not while a blocking task runs. This one runs until the test is over, or hangs.
     _time: mpsc::Sender<()>,
 }
 
@@ -26,13 +26,13 @@ impl World {
         Self { start: Instant::now(), departures: Arc::default(), _time: time }
     }
 
-    /// A client with what `layers` adds, and behind that the one who writes down what goes out.
+    /// Creates a client with the layers that `layers` adds, and below them a recorder of sent calls.
     pub(crate) fn client(&self, layers: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ClientWithMiddleware {
         let departures = Departures { start: self.start, seen: Arc::clone(&self.departures) };
         layers(ClientBuilder::new(plain())).with(departures).build()
     }
 
-    /// Moves time, and lets everybody who is due act.
+    /// Advances time, and lets all due tasks run.
     pub(crate) async fn pass(&self, millis: u64) {
         tokio::time::advance(Duration::from_millis(millis)).await;
         for _ in 0..8 {
@@ -40,25 +40,25 @@ impl World {
         }
     }
 
-    /// When which path was asked for, in milliseconds.
+    /// Returns when each path was requested, in milliseconds.
     pub(crate) fn departures(&self) -> Vec<(u128, String)> {
         self.departures.lock().clone()
     }
 }
 
-/// Each call on a connection of its own, so that none depends on when another is closed; what is not answered within a day
-/// fails, once nobody holds the time.
+/// Each call has its own connection, so that none depends on when another is closed; a call without a response within a
+/// day fails, once time is no longer held.
 pub(crate) fn plain() -> reqwest::Client {
     let day = Duration::from_secs(24 * 60 * 60);
     reqwest::Client::builder().pool_max_idle_per_host(0).timeout(day).build().unwrap()
 }
 
-/// What is sent at which time, to compare.
+/// The sent calls with their times, for comparison.
 pub(crate) fn at(millis: u128, path: &str) -> (u128, String) {
     (millis, path.to_owned())
 }
 
-/// A call in the background: its status, or why it had no turn.
+/// Spawns a call; returns its status, or why it was not granted.
 pub(crate) fn call(client: &ClientWithMiddleware, url: &str) -> JoinHandle<Result<u16, Overloaded>> {
     let asked = client.get(url);
     tokio::spawn(async move {

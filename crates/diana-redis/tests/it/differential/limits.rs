@@ -1,4 +1,4 @@
-//! Every algorithm that the shared store keeps, with random parameters.
+//! Every algorithm that the shared store supports, with random parameters.
 
 use diana_core::{Calendar, Concurrency, Edge, FixedWindow, LeakyBucket, Limit, MinInterval, Quota, WindowStart};
 use diana_core::{
@@ -24,21 +24,21 @@ pub(crate) enum Kind {
     Total(Total),
 }
 
-/// How two stores carry a key over to other parameters.
+/// How two stores migrate a key to other parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried {
     Alike,
-    /// As far as anybody can tell who asks at whole microseconds; but on Redis the moment is rounded up to a multiple of
-    /// what such a limit counts, a microsecond at most. To carry that over once more to a slower rate would multiply it.
+    /// Equal for all requests at whole microseconds; but on Redis the time is rounded up to a multiple of the limit's
+    /// tick, a microsecond at most. A second migration to a slower rate would multiply that.
     Rounded,
     Otherwise,
 }
 
-/// Zones with halves of an hour, with half an hour of summer time, and on either side of the date line.
+/// Zones with half-hour offsets, with half an hour of summer time, and on either side of the date line.
 const ZONES: [&str; 6] =
     ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Pacific/Apia", "Australia/Lord_Howe"];
 
-/// `$body` with `$algorithm` as the algorithm that a kind holds.
+/// `$body` with `$algorithm` as the algorithm of a kind.
 macro_rules! each {
     ($kind:expr, $algorithm:ident => $body:expr) => {
         match $kind {
@@ -63,16 +63,16 @@ impl Kind {
         each!(self, algorithm => Limit::new(name, algorithm.clone()))
     }
 
-    /// `limit`, changed to this.
+    /// Returns `limit`, changed to this.
     pub(crate) fn changed(&self, limit: &Limit) -> Limit {
         each!(self, algorithm => limit.changed_to(algorithm.clone()))
     }
 
-    /// How both stores carry a key over from `old`.
+    /// Returns how both stores migrate a key from `old`.
     pub(crate) fn carries(&self, old: &Self) -> Carried {
         match (self, old) {
-            // In process, token buckets whose interval is whole nanoseconds are kept in another kind of table than others.
-            // From one to the other whole permits are carried over, rounded up; on Redis, fractions of them as well.
+            // In process, token buckets whose interval is whole nanoseconds are in another kind of table than others.
+            // From one to the other whole permits are migrated, rounded up; on Redis, fractions of them as well.
             (Self::TokenBucket(new), Self::TokenBucket(old))
                 if (new.quota().interval().1 == 1) != (old.quota().interval().1 == 1) =>
             {
@@ -85,28 +85,29 @@ impl Kind {
         }
     }
 
-    /// Whether receipts from before a change from `old` are worth the same in both stores.
+    /// Returns `true` if receipts from before a change from `old` have the same effect in both stores.
     pub(crate) fn keeps_receipts_of(&self, old: &Self) -> bool {
         let is_whole = |window: &FixedWindow| window.quota().period().as_nanos().is_multiple_of(1_000);
         let windows = |window: &FixedWindow| {
             (window.quota().period(), window.window_start(), window.dates().map(|(unit, zone)| (unit, zone.to_owned())))
         };
         match (self, old) {
-            // A receipt names its window by when it ends. To Redis two windows that end within a microsecond are the same one.
-            // In process, two that end at the same time are, even if the window had another length in between.
+            // A receipt identifies its window by its end. On Redis two windows that end within a microsecond are the
+            // same one. In process, two that end at the same time are, even if the window had another length in
+            // between.
             (Self::FixedWindow(new), Self::FixedWindow(old)) => {
                 is_whole(new) && is_whole(old) && windows(new) == windows(old)
             }
-            // What a receipt is marked with is its algorithm's own, and means nothing to another one.
+            // The mark of a receipt is specific to its algorithm.
             _ => std::mem::discriminant(self) == std::mem::discriminant(old),
         }
     }
 }
 
-/// How many sets of parameters a family has.
+/// The number of parameter sets of a family.
 pub(crate) const PARAMETERS: usize = 3;
 
-/// One algorithm with several sets of parameters.
+/// One algorithm with several parameter sets.
 pub(crate) fn families() -> impl Strategy<Value = Vec<Kind>> {
     prop_oneof![
         3 => vec(token_buckets().prop_map(Kind::TokenBucket), PARAMETERS),
@@ -128,7 +129,7 @@ fn permits() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 1..12_u64, 1 => 1..2_000_000_u64, 1 => Just(600_000_001_u64)]
 }
 
-/// Nanoseconds: where everything collides, of which a second is no multiple, and up to months.
+/// Nanoseconds: short ones where all times collide, non-divisors of a second, and up to months.
 fn periods() -> impl Strategy<Value = u64> {
     prop_oneof![
         1 => 1..5_000_u64,
@@ -147,7 +148,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
     (permits(), periods(), 1..=50_u64).prop_map(|(permits, nanos, burst)| quota(permits, nanos, burst))
 }
 
-/// Quotas of which few are enough to use up.
+/// Quotas that are used up by few requests.
 fn counts() -> impl Strategy<Value = Quota> {
     (1..12_u64, periods()).prop_map(|(permits, nanos)| quota(permits, nanos, permits))
 }
@@ -167,14 +168,14 @@ fn min_intervals() -> impl Strategy<Value = MinInterval> {
     periods().prop_map(|nanos| MinInterval::new(Duration::from_nanos(nanos)).unwrap())
 }
 
-/// The shared store keeps only periods of whole microseconds, and says so of others.
+/// The shared store supports only periods of whole microseconds, and rejects others.
 fn refilling_buckets() -> impl Strategy<Value = RefillingBucket> {
     (permits(), periods(), 1..=50_u64)
         .prop_map(|(permits, nanos, burst)| RefillingBucket::new(quota(permits, nanos.next_multiple_of(1_000), burst)))
 }
 
 fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
-    // Longer ones that are on the clock the store keeps in whole microseconds only, and says so of others.
+    // For longer windows on the clock, the store supports only whole microseconds, and rejects others.
     let clock = counts().prop_map(|quota| {
         let micros = Duration::from_micros(u64::try_from(quota.period().as_micros()).unwrap().max(1));
         let period = if quota.period().as_secs() >= 9_000 { micros } else { quota.period() };
@@ -187,7 +188,7 @@ fn fixed_windows() -> impl Strategy<Value = FixedWindow> {
     prop_oneof![2 => clock, 2 => first, 1 => calendar]
 }
 
-/// Widths that are no whole microseconds are kept as far as a script can count them, and none is below one.
+/// Widths of fractional microseconds are supported as far as a script can represent them, and none is below one.
 fn sliding_windows() -> impl Strategy<Value = SlidingWindow> {
     let fine = (1..12_u64, 20_000..5_000_000_000_u64, 1..=20_u64).prop_map(|(limit, nanos, buckets)| {
         SlidingWindow::new(quota(limit, nanos, limit)).with_buckets(buckets).unwrap()
@@ -210,7 +211,7 @@ fn smooth_rates() -> impl Strategy<Value = f64> {
     prop_oneof![(1..1_000_u32).prop_map(|rate| f64::from(rate) / 7.0), 0.01..1e7_f64]
 }
 
-/// One that starts empty is not kept on Redis.
+/// A limiter that starts empty is not supported on Redis.
 fn smooth_bursties() -> impl Strategy<Value = SmoothBursty> {
     (smooth_rates(), 0.0..5.0_f64).prop_map(|(rate, burst)| {
         let limiter = SmoothBursty::new(rate).unwrap().with_burst_seconds(burst).unwrap();

@@ -1,4 +1,4 @@
-//! Random scripts: what is asked of both stores, in order.
+//! Random scripts: the requests to both stores, in order.
 
 use super::limits::{Kind, PARAMETERS, families};
 use diana_core::MaxWait;
@@ -7,37 +7,37 @@ use proptest::prelude::*;
 use std::fmt;
 use std::time::Duration;
 
-/// How many keys there are.
+/// The number of keys.
 pub(crate) const KEYS: usize = 3;
 
-/// What happens, from when on, under which limits.
+/// The steps, the start time, and the limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     /// Microseconds since 1970.
     pub(crate) begins: u64,
-    /// For each limit the parameters that it begins with, and others of the same algorithm.
+    /// For each limit its initial parameters, and others of the same algorithm.
     pub(crate) limits: Vec<Vec<Kind>>,
     pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// So many microseconds pass.
+    /// This many microseconds pass.
     Wait(u64),
-    /// The time passes that the last answer tells (until a denied request could be granted, until a granted one goes on,
-    /// until the limit resets), less or more a microsecond: where off-by-one lives.
+    /// The time that the last answer returned passes (until a denied request could be granted, until a granted one
+    /// proceeds, until the limit resets), less or more a microsecond: for off-by-one errors.
     WaitAsTold(i64),
     Ask(Vec<Place>, MaxWait),
     Peek(Vec<Place>, MaxWait),
     Charge(Place),
-    /// One of the decisions that were not given back yet is: the nth of the newest first, and around again.
+    /// One of the decisions that were not refunded yet is refunded: the nth of the newest first, wrapping around.
     Refund(usize),
     Reset(Place),
     /// A limit gets other parameters.
     Change(Change),
 }
 
-/// Which limit, which key, and how much.
+/// Which limit, which key, and which cost.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) limit: usize,
@@ -52,7 +52,8 @@ impl fmt::Debug for Place {
     }
 }
 
-/// A limit gets the nth parameters of one of the families: its own, or another one's, which may be of another algorithm.
+/// A limit gets the nth parameters of one of the families: its own, or another one's, which may be of another
+/// algorithm.
 #[derive(Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) limit: usize,
@@ -92,12 +93,12 @@ fn steps(limits: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Whole microseconds, since the shared store tells no finer ones apart.
+/// Whole microseconds, the resolution of the shared store.
 fn waits() -> impl Strategy<Value = u64> {
     prop_oneof![0..4_u64, 0..5_000_u64, 0..2_000_000_u64, 0..200_000_000_000_u64]
 }
 
-/// Whole microseconds: a store cuts off what is finer than its tick.
+/// Whole microseconds: a store truncates to its tick.
 fn max_waits() -> impl Strategy<Value = MaxWait> {
     prop_oneof![
         5 => Just(MaxWait::NONE),

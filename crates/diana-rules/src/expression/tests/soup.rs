@@ -1,10 +1,10 @@
-//! Laws: soup of tokens does no harm, and whatever is right is read.
+//! Property tests: random tokens do no harm, and every valid expression compiles.
 
 use super::super::*;
 use super::{on_a_small_stack, request, usual};
 use proptest::prelude::*;
 
-/// An expression of this kind that is right, at most so deep.
+/// Generates a valid expression of this type, with a maximum depth.
 fn valid(kind: Kind, depth: u32) -> BoxedStrategy<String> {
     let leaf = match kind {
         Kind::Bool => {
@@ -152,7 +152,7 @@ proptest! {
         let expression = Expression::compile(&text).map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
         let request = request(&[("account", &value), ("query(n)", "1")]);
         let held = on_a_small_stack(128, || expression.holds(&request));
-        // It may fail, of numbers; never because the types don't fit, since those are checked.
+        // Arithmetic may fail; type errors can't occur, since types are checked at compile time.
         prop_assert!(held.map_or_else(|failed| failed.to_string().contains("number"), |_| true), "{text}");
         prop_assert_eq!(expression.kind(), Kind::Bool);
     }

@@ -1,4 +1,4 @@
-//! How much one client may ask of the gateway: `bounds: {header: 32KiB, body: 100MiB}`.
+//! Bounds on what one client may send to the gateway: `bounds: {header: 32KiB, body: 100MiB}`.
 
 use crate::bytes;
 use crate::document::node::Node;
@@ -6,35 +6,35 @@ use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 
-/// How much is taken before it is refused, whatever the rules say.
+/// Bounds over which the gateway rejects requests and connections, independent of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GatewayLimits {
-    /// The bytes of a request's head: 8 KiB to 1 MiB.
+    /// The maximum size of a request's head in bytes: 8 KiB to 1 MiB.
     pub header: usize,
-    /// The fields of a request's head.
+    /// The maximum number of headers of a request.
     pub headers: usize,
-    /// The bytes of a request's body; any number, if it does not say.
+    /// The maximum size of a request's body in bytes; unlimited if `None`.
     pub body: Option<u64>,
-    /// The connections that are open at once.
+    /// The maximum number of open connections.
     pub connections: usize,
-    /// The streams of one HTTP/2 connection that are open at once.
+    /// The maximum number of concurrent streams on one HTTP/2 connection.
     pub streams: u32,
-    /// The bytes that all HTTP/2 connections together may hold in memory: heads of requests, and bodies on their way.
+    /// The maximum memory of all HTTP/2 connections together, in bytes: request heads and buffered bodies.
     pub memory: usize,
 }
 
 pub(crate) const BOUNDS: [&str; 6] = ["header", "headers", "body", "connections", "streams", "memory"];
 
-/// How long a head may be said to be: below, hardly a browser gets through; above, a head is a body.
+/// The range of `header`: less is too little for many browsers, and more belongs in a body.
 const HEADER: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
-/// The most fields of a head: each is looked at.
+/// The maximum of `headers`, since each header is inspected.
 const MOST_HEADERS: u64 = 1_000;
-/// More connections than a machine has.
+/// More connections than a machine can have.
 const MOST_CONNECTIONS: u64 = 100_000_000;
-/// Less than two connections may hold each.
+/// The minimum of `memory`: less than what two connections may use.
 const LEAST_MEMORY: u64 = 1 << 20;
-/// The most streams that a connection can tell apart.
+/// The number of stream ids of a connection.
 const MOST_STREAMS: u64 = (1 << 31) - 1;
 
 impl Default for GatewayLimits {

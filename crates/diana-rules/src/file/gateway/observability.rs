@@ -1,28 +1,28 @@
-//! What the gateway shows of its decisions: `rate_limit_headers` to clients, `access_log` to you.
+//! What the gateway reports about its decisions: `rate_limit_headers` to clients, `access_log` to operators.
 
-/// Which fields of a response tell how much is left.
+/// Which response headers report the remaining quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateLimitHeaders {
-    /// `RateLimit` and `RateLimit-Policy`, as the IETF has them.
+    /// `RateLimit` and `RateLimit-Policy`, as in the IETF draft.
     #[default]
     Ietf,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
     X,
-    /// All of these.
+    /// Both sets of headers.
     Both,
-    /// None.
+    /// No headers.
     Off,
 }
 
-/// How the log of requests is written.
+/// The format of the access log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessLogFormat {
-    /// Not at all.
+    /// No access log.
     #[default]
     Off,
-    /// A line for people.
+    /// Human-readable lines.
     Text,
-    /// A line for machines.
+    /// JSON lines.
     Json,
 }
 
@@ -30,12 +30,12 @@ impl RateLimitHeaders {
     pub(crate) const WORDS: [&str; 4] = ["ietf", "x", "both", "off"];
     pub(super) const ALL: [Self; 4] = [Self::Ietf, Self::X, Self::Both, Self::Off];
 
-    /// Whether the fields of the IETF are shown.
+    /// Returns `true` if the IETF headers are sent.
     pub fn has_ietf(self) -> bool {
         matches!(self, Self::Ietf | Self::Both)
     }
 
-    /// Whether those that begin with `X-` are shown.
+    /// Returns `true` if the `X-RateLimit-` headers are sent.
     pub fn has_x(self) -> bool {
         matches!(self, Self::X | Self::Both)
     }

@@ -1,6 +1,6 @@
-//! Where some of the requests go: `routes: [{match: {host: api.example.com, path: /v1/**}, upstream: http://10.0.0.1}]`.
+//! Routes: `routes: [{match: {host: api.example.com, path: /v1/**}, upstream: http://10.0.0.1}]`.
 //!
-//! Routes are looked at from first to last, so one that says what an earlier one says is a mistake.
+//! The first matching route is used, so a duplicate of an earlier route is an error.
 
 use super::upstreams;
 use crate::document::node::{Node, Span, Value};
@@ -8,27 +8,27 @@ use crate::map_reader::MapReader;
 use crate::matching::{Match, RequestView};
 use crate::problem::Problem;
 
-/// Where requests for some hosts and paths go.
+/// Upstreams for some hosts and paths.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Route {
-    /// Which requests: by host and path.
+    /// The hosts and paths that the route matches.
     pub matches: Match,
-    /// Where they go: to these in turn.
+    /// The upstreams, used in turn.
     pub upstream: Vec<super::Upstream>,
 }
 
 pub(crate) const ROUTE: [&str; 2] = ["match", "upstream"];
-/// The most routes: each request may look at all of them.
+/// The maximum number of routes, since a request may check all of them.
 pub(crate) const MOST_ROUTES: usize = 1_000;
 
 impl Route {
-    /// Whether a request goes this way.
+    /// Returns `true` if the route matches the request.
     pub(super) fn is_for(&self, seen: &RequestView<'_>) -> bool {
         self.matches.check_place(seen).is_ok()
     }
 
-    /// Reads all of them.
+    /// Reads all routes.
     pub(super) fn read_all(node: &Node, problems: &mut Vec<Problem>) -> Vec<Self> {
         let Value::List(items) = &node.value else {
             let what = format!("`routes` is a list, but this is {}", node.value.kind());
@@ -57,7 +57,7 @@ impl Route {
         routes
     }
 
-    /// Reads one, and where its `match` stands.
+    /// Reads a route and the location of its `match`.
     fn read(node: &Node, problems: &mut Vec<Problem>) -> Option<(Self, Span)> {
         let mut fields = MapReader::of(node, "a route", ROUTE, problems)?;
         let matches = fields.require("match", problems).and_then(|node| {

@@ -1,4 +1,4 @@
-//! Requests that must be signed: `signature: {secret: '${SECRET}', header: x-signature, max_age: 5min}`.
+//! Signed requests: `signature: {secret: '${SECRET}', header: x-signature, max_age: 5min}`.
 
 use crate::document::node::Node;
 use crate::file::store::positive;
@@ -8,22 +8,22 @@ use crate::scalar;
 use crate::secret::Secret;
 use std::time::Duration;
 
-/// How requests are signed that may pass.
+/// How requests must be signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Signature {
-    /// What whoever signs shares with us.
+    /// The secret shared with the signer.
     pub secret: Secret,
-    /// The header that has the signature, in lower case.
+    /// The header with the signature, in lower case.
     pub header: String,
-    /// How old a signature may be.
+    /// The maximum age of a signature.
     pub max_age: Duration,
 }
 
 pub(crate) const SIGNATURE: [&str; 3] = ["secret", "header", "max_age"];
-/// Where a signature is that nobody looks for elsewhere.
+/// The default header.
 const HEADER: &str = "x-signature";
-/// How old a signature may be, if nobody says.
+/// The default maximum age.
 const MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
 impl Signature {
@@ -38,7 +38,7 @@ impl Signature {
     }
 }
 
-/// A secret, as it is. It is never shown.
+/// Reads a secret. It is never shown.
 fn secret(node: &Node, problems: &mut Vec<Problem>) -> Option<Secret> {
     let secret = scalar::text(node, "`secret`", problems)?;
     if secret.trim().is_empty() {

@@ -5,12 +5,12 @@ use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use crate::scalar;
 
-/// Whether requests that are spelled so are accepted, or answered with 400.
+/// Whether requests with this spelling are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
-    /// They are accepted.
+    /// Such requests are accepted.
     Allow,
-    /// They are answered with 400.
+    /// Such requests are rejected with 400.
     Deny,
 }
 
@@ -18,8 +18,8 @@ pub enum Spelling {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Paths {
-    /// Paths with an escaped `/` or `\` in them: `%2F`, `%5C`. Accepted unless the file denies them, since package
-    /// registries, GitLab and RabbitMQ need them.
+    /// Paths with an escaped `/` or `\`: `%2F`, `%5C`. Accepted by default, since package registries, GitLab and
+    /// RabbitMQ need them.
     pub escaped_slash: Spelling,
 }
 
@@ -27,8 +27,8 @@ pub struct Paths {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Methods {
-    /// Methods of HTTP in other letters than theirs, such as `post`. Denied unless the file allows them, since some services
-    /// take them for the method and others do not.
+    /// HTTP methods in another case, such as `post`. Denied by default, since services disagree on whether these are
+    /// the same method.
     pub any_case: Spelling,
 }
 

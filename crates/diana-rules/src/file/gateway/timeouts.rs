@@ -1,4 +1,4 @@
-//! How long the gateway waits for whom: `timeouts: {header: 10s, connect: 3s}`.
+//! The gateway's timeouts: `timeouts: {header: 10s, connect: 3s}`.
 
 use crate::document::node::Node;
 use crate::file::store::positive;
@@ -6,23 +6,23 @@ use crate::map_reader::MapReader;
 use crate::problem::Problem;
 use std::time::Duration;
 
-/// How long the gateway waits for whom.
+/// The gateway's timeouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// For the head of a request, from its connection's or its own first byte on.
+    /// For a request's head, from the first byte of the connection or the request.
     pub header: Duration,
-    /// For the next piece of a body, in either direction.
+    /// For the next chunk of a body, in either direction.
     pub body: Duration,
     /// For the next request on a connection.
     pub idle: Duration,
-    /// For a connection to an upstream.
+    /// For connecting to an upstream.
     pub connect: Duration,
-    /// For the head of the upstream's response, once the request is sent.
+    /// For the head of the upstream's response, after the request was sent.
     pub response: Duration,
     /// For the next byte of a tunnel (WebSocket, `CONNECT`), in either direction.
     pub tunnel: Duration,
-    /// For what is under way when the program is told to stop.
+    /// For requests in flight during shutdown.
     pub stop: Duration,
 }
 

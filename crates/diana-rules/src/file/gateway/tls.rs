@@ -1,4 +1,4 @@
-//! Listening with TLS: `tls: {listen: ..., certificates: [{certificate: cert.pem, key: key.pem}]}`.
+//! TLS listeners: `tls: {listen: ..., certificates: [{certificate: cert.pem, key: key.pem}]}`.
 
 use super::{addresses, at_least_one};
 use crate::document::node::Node;
@@ -8,23 +8,23 @@ use crate::scalar;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Listening with TLS.
+/// TLS listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Where it listens.
+    /// The addresses that they listen on.
     pub listen: Vec<SocketAddr>,
-    /// What it shows: the one that has the name which the client asks for (SNI), else the first. There is at least one.
+    /// The certificates, chosen by SNI; the first is the default. There is at least one.
     pub certificates: Vec<Certificate>,
 }
 
-/// A certificate and its key. Both are read again when they change.
+/// A certificate and its key. Both are reloaded when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// The certificate and those that vouch for it, as PEM.
+    /// The certificate chain, as PEM.
     pub certificate: PathBuf,
-    /// Its private key, as PEM.
+    /// The private key, as PEM.
     pub key: PathBuf,
 }
 
@@ -54,13 +54,13 @@ impl Certificate {
     }
 }
 
-/// The path of a file.
+/// Reads the path of a file.
 pub(super) fn path(node: &Node, name: &str, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     let is_path = |text: &str| !text.is_empty() && !text.contains('\0') && !text.starts_with("-----BEGIN");
     let read = |text: &str| is_path(text).then(|| text.into()).ok_or_else(|| "the path of a PEM file".to_owned());
     let what = format!("`{name}`");
     match node.text() {
-        // Whoever writes the key itself does not want to see it in a log.
+        // An inline key is not shown, since it would end up in a log.
         Some(text) if text.starts_with("-----BEGIN") => {
             problems.push(Problem::new(node.span, format!("{what} is no file")).expected("the path of a PEM file"));
             None

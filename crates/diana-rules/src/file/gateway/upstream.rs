@@ -1,7 +1,7 @@
-//! An upstream, as a URL names it: `http://127.0.0.1:3000`, `https://api.example.com`, `h2c://127.0.0.1:50051`.
+//! An upstream URL: `http://127.0.0.1:3000`, `https://api.example.com`, `h2c://127.0.0.1:50051`.
 //!
-//! It is a scheme, a host and a port, and nothing else: what a request asks for, the request says. Its parts are kept as they
-//! are used, so that nobody who connects has to read a URL again.
+//! It has a scheme, a host and a port, and nothing else: the path comes from the request. The parts are stored
+//! separately, so that the URL is parsed only once.
 
 use crate::document::node::Node;
 use crate::problem::Problem;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::str::FromStr;
 
-/// An upstream: where requests go.
+/// An upstream.
 ///
 /// ```
 /// use diana_rules::{Scheme, Upstream};
@@ -24,26 +24,26 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Upstream {
-    /// How it is spoken to.
+    /// The protocol.
     pub scheme: Scheme,
-    /// Its name or address, in lower case; one of IPv6 without brackets.
+    /// The name or address, in lower case; an IPv6 address has no brackets.
     pub host: String,
-    /// Its port: the scheme's own, if none is written.
+    /// The port; the default port of the scheme if the URL has none.
     pub port: u16,
 }
 
-/// How an upstream is spoken to.
+/// The protocol of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `http://`: HTTP/1.1 without TLS.
     Http,
-    /// `https://`: with TLS, in which both agree on HTTP/2 or HTTP/1.1.
+    /// `https://`: TLS, with HTTP/2 or HTTP/1.1 negotiated by ALPN.
     Https,
     /// `h2c://`: HTTP/2 without TLS.
     H2c,
 }
 
-/// A text that names no upstream.
+/// A text that is not a valid upstream URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidUpstream(&'static str);
 
@@ -53,7 +53,7 @@ const NO_HOST: InvalidUpstream = InvalidUpstream("a scheme, a host and perhaps a
 impl Scheme {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Https, Self::H2c];
 
-    /// As a URL begins with it: `https`.
+    /// The scheme as in a URL: `https`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -62,7 +62,7 @@ impl Scheme {
         }
     }
 
-    /// The port of a URL that names none.
+    /// The default port.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http | Self::H2c => 80,
@@ -72,14 +72,14 @@ impl Scheme {
 }
 
 impl Upstream {
-    /// Host and port as a URL or a `Host` field has them: `[::1]:8080`, without a port that the scheme has anyway.
+    /// Returns host and port as in a URL or a `Host` header: `[::1]:8080`, without the default port of the scheme.
     pub fn authority(&self) -> String {
         let Self { scheme, host, port } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         if *port == scheme.default_port() { host } else { format!("{host}:{port}") }
     }
 
-    /// Reads one of a file.
+    /// Reads an upstream from a file.
     pub(crate) fn read(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<Self> {
         scalar::parsed(node, what, |text| text.parse().map_err(|wrong: InvalidUpstream| wrong.to_string()), problems)
     }

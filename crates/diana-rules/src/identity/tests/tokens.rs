@@ -1,6 +1,7 @@
-//! Public keys and tokens of every algorithm, made once by another library (Python's cryptography), so that what we verify is
-//! what others sign. The private keys are gone. Each token says `sub: alice, tenant: acme, n: 7, vip: true,
-//! realm: {role: admin}`, and expires in 2100; `CONFUSED` is signed by HS256 with the text of `RSA` as its secret.
+//! Public keys and tokens of every algorithm, made once by another library (Python's cryptography), so that
+//! verification is tested against an independent signer. The private keys were deleted. Each token has `sub: alice,
+//! tenant: acme, n: 7, vip: true, realm: {role: admin}`, and expires in 2100; `CONFUSED` is signed by HS256 with the
+//! text of `RSA` as its secret.
 
 pub(super) const RSA: &str = "\
 -----BEGIN PUBLIC KEY-----

@@ -1,6 +1,6 @@
-//! Calls of etcd's JSON gateway: which endpoint, with which token, and what comes back.
+//! Calls of etcd's JSON gateway: endpoints, tokens and responses.
 //!
-//! Whole numbers of 64 bits travel as text, bytes as base64, and what is zero or empty is left out.
+//! 64-bit integers are encoded as strings, bytes as base64, and zero or empty values are omitted.
 
 use crate::source::client::{Client, Sent, body};
 use crate::source::redact::{Secret, clean};
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(super) struct Api {
     client: Client,
     endpoints: Vec<String>,
-    /// Which one is asked now.
+    /// The index of the current endpoint.
     at: usize,
     credentials: Option<(String, Secret)>,
     token: Option<Secret>,
@@ -33,7 +33,7 @@ impl Api {
         Self { client, endpoints, at: 0, credentials, token: None, timeout }
     }
 
-    /// The next endpoint is asked from now on.
+    /// Switches to the next endpoint.
     pub(super) fn turn(&mut self) {
         self.at = (self.at + 1) % self.endpoints.len().max(1);
     }
@@ -42,7 +42,7 @@ impl Api {
         self.token = None;
     }
 
-    /// Asks one endpoint after the other until one answers as it should.
+    /// Tries the endpoints in turn until one returns a valid response.
     pub(super) async fn call<T: Answer>(&mut self, path: &str, request: &str) -> Result<T, RemoteFailure> {
         let mut trouble = RemoteFailure::away("there is no endpoint");
         for _ in 0..self.endpoints.len() {
@@ -55,7 +55,7 @@ impl Api {
         Err(trouble)
     }
 
-    /// Begins a call whose answer has no end.
+    /// Starts a call with a streaming response.
     pub(super) async fn open(&mut self, path: &str, request: &str) -> Result<Response<Incoming>, RemoteFailure> {
         let request = self.request(path, request)?;
         let sent = self.client.send(request, self.timeout).await;
@@ -71,7 +71,7 @@ impl Api {
             self.authenticate().await?;
         }
         match self.post(path, request).await {
-            // A token expires, and a server that was started anew knows none.
+            // The token may have expired, or the server may have restarted.
             Err(trouble) if trouble.answered && !fresh && self.token.is_some() => {
                 self.token = None;
                 self.authenticate().await?;
@@ -116,14 +116,14 @@ impl Api {
     }
 }
 
-/// What an error's body says.
+/// Creates an error from an error response.
 pub(super) fn refused(status: StatusCode, body: &[u8]) -> RemoteFailure {
     let said = serde_json::from_slice::<Value>(body).unwrap_or_default();
     let said = said.get("error").or_else(|| said.get("message")).and_then(Value::as_str).unwrap_or_default();
     RemoteFailure::answer(clean(&format!("it answered {status} {said}")))
 }
 
-/// An answer that can be read.
+/// A response that can be parsed.
 pub(super) trait Answer: Sized {
     fn read(answer: &Value) -> Result<Self, RemoteFailure>;
 }
@@ -141,7 +141,7 @@ pub(super) struct Header {
 
 #[derive(Debug)]
 pub(super) struct KeyValue {
-    /// In base64.
+    /// The value, in base64.
     pub(super) value: String,
     pub(super) mod_revision: u64,
 }
@@ -156,21 +156,21 @@ pub(super) struct Watched {
 
 #[derive(Debug)]
 pub(super) struct Event {
-    /// `DELETE`, or nothing for a put.
+    /// `DELETE`, or empty for a put.
     pub(super) kind: String,
     pub(super) kv: KeyValue,
 }
 
 impl Answer for Range {
     fn read(answer: &Value) -> Result<Self, RemoteFailure> {
-        // Every answer has a header: without one it is somebody else's.
+        // Every etcd response has a header.
         let header = answer.get("header").ok_or_else(|| RemoteFailure::away("it does not answer as etcd does"))?;
         let kvs = list(answer, "kvs").map(key_value).collect();
         Ok(Self { header: Header { revision: number(header, "revision") }, kvs })
     }
 }
 
-/// Reads a line of a watch.
+/// Parses a line of a watch.
 pub(super) fn watched(line: &[u8]) -> Result<Watched, RemoteFailure> {
     let line: Value = serde_json::from_slice(line).map_err(|_| RemoteFailure::away("its watch is not JSON"))?;
     if let Some(error) = line.get("error") {

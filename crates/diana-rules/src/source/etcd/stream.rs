@@ -1,26 +1,26 @@
-//! The lines of an answer that has no end.
+//! The lines of a streaming response.
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// Reads one line after the other, each of a bounded length.
+/// Reads lines of a bounded length.
 #[derive(Debug)]
-pub(super) struct WaitQueues {
+pub(super) struct LineReader {
     body: Incoming,
     most: usize,
-    /// The beginning of a line.
+    /// The beginning of the current line.
     line: Vec<u8>,
-    /// What has come after its end.
+    /// Received bytes after the current line.
     rest: Bytes,
 }
 
-impl WaitQueues {
+impl LineReader {
     pub(super) fn new(body: Incoming, most: usize) -> Self {
         Self { body, most, line: Vec::new(), rest: Bytes::new() }
     }
 
-    /// The next line, however long it takes. May be given up and called again: nothing is lost.
+    /// Returns the next line. Cancel safe: a dropped future loses no data.
     pub(super) async fn next(&mut self) -> Result<Vec<u8>, String> {
         loop {
             let end = self.rest.iter().position(|byte| *byte == b'\n');
@@ -30,7 +30,7 @@ impl WaitQueues {
             }
             self.line.extend_from_slice(&part);
             if end.is_some() {
-                // The line's end itself.
+                // The newline.
                 let _ = self.rest.split_to(1);
                 return Ok(std::mem::take(&mut self.line));
             }

@@ -1,4 +1,4 @@
-//! Good files, which every reader must accept: together they have every field and every kind of value.
+//! Valid files, which every parser must accept: together they have every field and every kind of value.
 
 /// Each is a whole file in YAML.
 pub(crate) const GOOD: &[&str] = &[

@@ -1,8 +1,8 @@
-// The page for people: asks /status and /rules now and then, and shows what they say. Texts are set, never parsed as HTML.
+// The page for people: polls /status and /rules, and shows the results. Texts are set, never parsed as HTML.
 'use strict';
 
 const SHOWN = 200; // rules at a time
-const PAUSE = 2000; // milliseconds between two looks
+const PAUSE = 2000; // milliseconds between two polls
 
 const at = id => document.getElementById(id);
 let token = sessionStorage.getItem('token') || '';
@@ -154,7 +154,7 @@ at('login').addEventListener('submit', event => {
   look();
 });
 
-// A link can't send the token, so what it leads to is asked for and shown here.
+// A link can't send the token, so the script fetches its target and shows it here.
 at('links').addEventListener('click', async event => {
   const link = event.target.closest('a');
   if (!token || !link) return;

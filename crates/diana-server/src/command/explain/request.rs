@@ -1,14 +1,14 @@
-//! One request as it is typed, in curl's manner.
+//! The parts of a request on the command line, in curl's syntax.
 
 use diana::core::parse_duration;
 use std::time::Duration;
 
-/// Where a request goes.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// Of a whole URL.
+    /// The host, if the target is a whole URL.
     pub(super) host: Option<String>,
-    /// With the query.
+    /// The path with the query.
     pub(super) path: String,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Header {
     pub(super) value: String,
 }
 
-/// What a program knows by a name.
+/// A named attribute that an application would provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) name: String,
@@ -26,7 +26,7 @@ pub(super) struct Name {
 }
 
 pub(super) fn target(text: &str) -> Result<Target, String> {
-    // What follows a `#` is the browser's own, and never sent.
+    // A fragment is never sent.
     let text = text.split('#').next().unwrap_or_default();
     if text.starts_with('/') {
         return Ok(Target { host: None, path: text.to_owned() });
@@ -71,7 +71,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Whether HTTP takes it for a word: of a method, or of a header's name.
+/// Returns whether it is a token of HTTP, as methods and header names are.
 fn is_token(text: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_fine)

@@ -1,4 +1,4 @@
-//! What a client may ask at all, and what it wants its connection to become.
+//! Validates the head of a request, and detects upgrades.
 
 use super::names;
 use diana_http::{malformed_path, normal_method};
@@ -7,20 +7,20 @@ use http::header::{AUTHORIZATION, CONNECTION, HOST, HeaderMap, HeaderValue, UPGR
 use http::request::Parts;
 use http::{Method, StatusCode, Version};
 
-/// A request that goes no further.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rejected {
     pub(crate) status: StatusCode,
     pub(crate) why: &'static str,
 }
 
-/// Whether a client may ask this at all.
+/// Rejects an invalid request head.
 pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
     let bad = |why| Err(Rejected { status: StatusCode::BAD_REQUEST, why });
     if head.method == Method::CONNECT {
         return Err(Rejected { status: StatusCode::METHOD_NOT_ALLOWED, why: "this is no proxy to other places" });
     }
-    // Some services take `post` for `POST`, and others do not.
+    // Some services treat `post` as `POST`, and others do not.
     if gateway.methods.any_case == Spelling::Deny && normal_method(head.method.as_str()) != head.method.as_str() {
         return bad("the method is not written in capitals");
     }
@@ -30,7 +30,7 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
     if let Some(problem) = malformed_path(head.uri.path(), gateway.paths.escaped_slash) {
         return bad(problem);
     }
-    // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and it is gone when the request gets here.
+    // RFC 9113 §8.2.1. HTTP/1 ignores such whitespace, and hyper has removed it already.
     if head.version == Version::HTTP_2 && is_padded(&head.headers) {
         return bad("a header value begins or ends with whitespace");
     }
@@ -38,13 +38,13 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
         return bad("the address is neither http nor https");
     }
     let host = head.headers.get(HOST);
-    // Only if some header is there twice it may be one of these.
+    // Only if some header is repeated, it may be one of these.
     if head.headers.len() > head.headers.keys_len() {
         let is_twice = |name| head.headers.get_all(name).iter().nth(1).is_some();
         if is_twice(HOST) {
             return bad("there is more than one Host");
         }
-        // The rules would go by one, and the service perhaps by the other.
+        // The rules could use one, and the service the other.
         if is_twice(AUTHORIZATION) {
             return bad("there is more than one Authorization");
         }
@@ -53,24 +53,24 @@ pub(crate) fn check(head: &Parts, gateway: &Gateway) -> Result<(), Rejected> {
         (_, Some(authority)) if authority.as_str().contains('@') => bad("the address has a user in it"),
         (Some(host), _) if split_host(host.as_bytes()).is_none() => bad("the Host is invalid"),
         (_, Some(authority)) if split_host(authority.as_str().as_bytes()).is_none() => bad("the host is invalid"),
-        // Only HTTP/1.0 knows requests without one.
+        // Only HTTP/1.0 allows requests without a host.
         (None, None) if head.version > Version::HTTP_10 => bad("there is no Host"),
         _ => Ok(()),
     }
 }
 
-/// Whether a value begins or ends with whitespace.
+/// Returns `true` if a value starts or ends with whitespace.
 fn is_padded(fields: &HeaderMap) -> bool {
     fields.values().any(|value| value.as_bytes().trim_ascii().len() < value.len())
 }
 
-/// What a client wants its connection to become.
+/// Returns the protocol that a client wants to upgrade to.
 pub(in crate::gateway) fn upgrade(head: &Parts) -> Option<HeaderValue> {
     if head.version != Version::HTTP_11 {
         return None;
     }
     let asks = head.headers.get(UPGRADE)?;
-    // Another HTTP, or TLS, in the middle of HTTP/1 would be a way past the rules for all that follows.
+    // Upgrading HTTP/1 to another HTTP version or to TLS would let all later requests bypass the rules.
     let is_http = |word: &str| {
         let word = word.trim().to_ascii_lowercase();
         word.starts_with("h2") || word.starts_with("h3") || word.starts_with("http") || word.starts_with("tls")

@@ -6,11 +6,11 @@ use http::header::{HeaderMap, HeaderValue, TRANSFER_ENCODING};
 
 /// Rejects transfer codings other than `chunked`.
 ///
-/// `Transfer-Encoding` is for one connection, so it is not forwarded. The gateway removes `chunked` while it reads the body. It
-/// can't remove `gzip`, and without the field the upstream would take compressed bytes for the content. hyper answers 400 by
-/// itself if the last coding is not `chunked`, since then the end of the body is unknown.
+/// `Transfer-Encoding` is hop-by-hop, so it is not forwarded. The gateway removes `chunked` while it reads the body. It
+/// can't remove `gzip`, and without the field the upstream would take compressed bytes for the content. hyper responds
+/// with 400 itself if the last coding is not `chunked`, since then the end of the body is unknown.
 pub(in crate::gateway) fn check_coding(headers: &HeaderMap) -> Result<(), Rejected> {
-    // Comparing the names costs less than a look-up, and mostly the field is missing.
+    // Comparing the names costs less than a lookup, and the field is usually missing.
     if !headers.keys().any(|name| *name == TRANSFER_ENCODING) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What is rejected, what ends here, and what is added.
+//! Tests of which requests are rejected, which headers are removed, and which are added.
 
 use super::*;
 use crate::gateway::conn_info::ConnInfo;
@@ -16,7 +16,7 @@ fn from(peer: &str) -> ConnInfo {
     ConnInfo::new(peer, &["10.0.0.0/8".parse().unwrap()], http::uri::Scheme::HTTP)
 }
 
-/// The fields that an upstream gets; with the address that is asked for.
+/// Returns the request target and the headers that an upstream gets.
 fn sent(request: http::request::Builder, conn_info: &ConnInfo) -> (String, HeaderMap) {
     let mut head = head(request);
     remove_named(&mut head.headers);

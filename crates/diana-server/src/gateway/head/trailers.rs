@@ -1,4 +1,4 @@
-//! The fields behind a body: what may not stand before it may not stand behind it either.
+//! Trailers: a header that is not forwarded is not forwarded as a trailer either.
 
 use super::{Named, ends_here, goes_on, named};
 use crate::gateway::conn_info::PeerTrust;
@@ -6,7 +6,7 @@ use http::Version;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 
-/// Decides which trailers of a request reach an upstream.
+/// Decides which trailers of a request are forwarded.
 #[derive(Debug)]
 pub(in crate::gateway) struct TrailerFilter {
     trust: PeerTrust,
@@ -14,7 +14,7 @@ pub(in crate::gateway) struct TrailerFilter {
     version: Version,
 }
 
-/// A value of a trailer begins or ends with whitespace, which HTTP/2 forbids (RFC 9113, section 8.2.1).
+/// A trailer value starts or ends with whitespace, which HTTP/2 forbids (RFC 9113, section 8.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) struct Padded;
 
@@ -23,7 +23,7 @@ impl TrailerFilter {
         Self { trust, named: named(&head.headers), version: head.version }
     }
 
-    /// The trailers that go on. Over HTTP/1, whitespace around a value is no part of it.
+    /// Returns the trailers to forward. Over HTTP/1, whitespace around a value is not part of it.
     pub(in crate::gateway) fn apply(&self, trailers: HeaderMap) -> Result<HeaderMap, Padded> {
         let mut kept = HeaderMap::with_capacity(trailers.len());
         for (name, value) in &trailers {
@@ -45,7 +45,8 @@ impl TrailerFilter {
     }
 }
 
-/// Whether a field may stand behind a body, of a request or a response: what says how to read a message must stand before it.
+/// Returns `true` if a field may be a trailer, of a request or a response: fields that define how to read a message may
+/// not.
 pub(in crate::gateway) fn may_trail(name: &HeaderName) -> bool {
     let frames = matches!(
         name.as_str(),

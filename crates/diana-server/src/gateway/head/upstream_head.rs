@@ -1,4 +1,5 @@
-//! A request's head as an upstream gets it. The client's own stays as it came, so that another upstream can be asked the same.
+//! The head of a request as sent to an upstream. The client's head is not changed, so that the request can be retried
+//! on another upstream.
 
 use super::{ends_here, names};
 use crate::gateway::conn_info::{ConnInfo, ForwardedHeaders, PeerTrust};
@@ -13,22 +14,22 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// A request's head as an upstream gets it.
+/// The head of a request as sent to an upstream.
 #[derive(Clone, Copy)]
 pub(in crate::gateway) struct UpstreamRequest<'a> {
-    /// As the client sent it, without what its `Connection` names.
+    /// The client's head, without the headers that its `Connection` names.
     pub(in crate::gateway) head: &'a Parts,
-    /// Who the client is.
+    /// The client's connection.
     pub(in crate::gateway) conn_info: &'a ConnInfo,
-    /// What the client wants its connection to become.
+    /// The protocol that the client wants to upgrade to.
     pub(in crate::gateway) upgrade: Option<&'a HeaderValue>,
 }
 
-/// Who is told the fields of a request.
+/// Receives the headers of a request.
 pub(in crate::gateway) trait HeaderSink {
     fn field(&mut self, name: &HeaderName, value: &[u8]);
 
-    /// Who asks, if that is all that is known: the peer and what it speaks.
+    /// Adds the forwarding headers of an untrusted peer: its address and scheme.
     fn forwarded(&mut self, forwarded: &ForwardedHeaders) {
         self.field(&X_FORWARDED_FOR, forwarded.forwarded_for.as_bytes());
         self.field(&FORWARDED, forwarded.forwarded.as_bytes());
@@ -44,64 +45,64 @@ impl HeaderSink for HeaderMap {
     }
 }
 
-/// What becomes of a client's header.
+/// How a client's header is handled.
 enum HeaderHandling {
     GoesOn,
     Ends,
-    /// Who frames the body tells it.
+    /// Written by the code that frames the body.
     Length,
-    /// It is told otherwise than the client does.
+    /// Rewritten for the upstream.
     Cookie,
     Te,
-    /// What a trusted proxy may say about the client.
+    /// Forwarded only from a trusted proxy.
     Said,
 }
 
 impl HeaderHandling {
     fn of(name: &HeaderName, trust: PeerTrust) -> Self {
         match name.as_str() {
-            // These have been told, or are told by who frames the message.
+            // Written first, or by the code that frames the message.
             "host" => Self::Ends,
             "content-length" => Self::Length,
             "cookie" => Self::Cookie,
             "te" => Self::Te,
-            // The gateway tells the client to go on, as soon as the upstream wants the body.
+            // The gateway itself sends `100 Continue`, once the upstream reads the body.
             "expect" => Self::Ends,
-            // The hop is added to these lists.
+            // The peer is appended to these lists.
             "x-forwarded-for" | "forwarded" => Self::Ends,
             "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port" | "x-real-ip" => Self::Said,
             _ if ends_here(name) => Self::Ends,
-            // Many services take `_` for `-`, and so one header for another. nginx ends them, too.
+            // Many services treat `_` as `-`, and so confuse two headers. nginx drops them, too.
             name if trust == PeerTrust::Nobody && name.as_bytes().contains(&b'_') => Self::Ends,
             _ => Self::GoesOn,
         }
     }
 }
 
-/// Whether what a client says under this name goes on as it is.
+/// Returns `true` if a header is forwarded unchanged.
 pub(in crate::gateway) fn goes_on(name: &HeaderName, trust: PeerTrust) -> bool {
     matches!(HeaderHandling::of(name, trust), HeaderHandling::GoesOn)
 }
 
 impl UpstreamRequest<'_> {
-    /// Where on the upstream it goes.
+    /// Returns the request target for the upstream.
     pub(in crate::gateway) fn target(&self) -> Cow<'_, str> {
         match self.head.uri.path_and_query().map(PathAndQuery::as_str) {
             None | Some("") => Cow::Borrowed("/"),
-            // An absolute address may have a query and no path.
+            // An absolute URI may have a query and no path.
             Some(query) if query.starts_with('?') => Cow::Owned(format!("/{query}")),
             Some(target) => Cow::Borrowed(target),
         }
     }
 
-    /// The host that the client asks for. What an absolute address says counts, whatever `Host` says.
+    /// Returns the host of the request. The authority of an absolute URI takes precedence over `Host`.
     fn host(&self) -> Option<&[u8]> {
         let of_address = self.head.uri.authority().map(|authority| authority.as_str().as_bytes());
         of_address.or_else(|| self.head.headers.get(HOST).map(HeaderValue::as_bytes))
     }
 
-    /// Tells every field that an upstream gets, the `Host` first, but for those that frame the body. Without a host, as HTTP/1.0
-    /// may be, the upstream's own name is told. Returns the length of the body, as the client said it.
+    /// Writes every header that an upstream gets, `Host` first, except those that frame the body. For an HTTP/1.0
+    /// request without a host, the upstream's own name is used. Returns the client's `Content-Length`.
     pub(in crate::gateway) fn tell(&self, own: &[u8], told: &mut impl HeaderSink) -> Option<&HeaderValue> {
         let Self { head, conn_info, upgrade } = self;
         let host = self.host();
@@ -112,7 +113,7 @@ impl UpstreamRequest<'_> {
             match HeaderHandling::of(name, conn_info.trust) {
                 HeaderHandling::GoesOn => told.field(name, value.as_bytes()),
                 HeaderHandling::Cookie if head.version != Version::HTTP_2 => told.field(name, value.as_bytes()),
-                // HTTP/2 may send them in several headers, which compress better; HTTP/1 has them in one.
+                // HTTP/2 may split cookies into several headers, which compress better; HTTP/1 requires one.
                 HeaderHandling::Cookie if !has_cookie => {
                     has_cookie = true;
                     told.field(&COOKIE, &joined(&head.headers, &COOKIE, b"; "));
@@ -137,7 +138,7 @@ impl UpstreamRequest<'_> {
         length
     }
 
-    /// Tells who asks.
+    /// Writes the forwarding headers.
     fn tell_who(&self, host: Option<&[u8]>, said: Said, told: &mut impl HeaderSink) {
         let (headers, forwarded) = (&self.head.headers, self.conn_info.forwarded());
         if self.conn_info.trust == PeerTrust::Nobody {
@@ -160,7 +161,7 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    /// The same request as HTTP/2 has it: the host is part of the address.
+    /// Returns the request as HTTP/2: the host is part of the URI.
     pub(in crate::gateway) fn for_http2<B>(&self, upstream: &Upstream, body: B) -> Request<B> {
         let (mut head, ()) = Request::new(()).into_parts();
         let authority = self.host().and_then(|host| Authority::try_from(host).ok());
@@ -183,7 +184,7 @@ impl UpstreamRequest<'_> {
     }
 }
 
-/// What has been told already.
+/// The headers that have been written already.
 #[derive(Clone, Copy, Default)]
 struct Said {
     te: bool,
@@ -198,7 +199,7 @@ impl Said {
     }
 }
 
-/// All values of a header in one.
+/// Joins all values of a header.
 fn joined(headers: &HeaderMap, name: &HeaderName, between: &[u8]) -> Vec<u8> {
     headers.get_all(name).iter().map(HeaderValue::as_bytes).collect::<Vec<_>>().join(between)
 }

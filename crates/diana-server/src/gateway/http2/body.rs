@@ -1,10 +1,10 @@
-//! Bodies that come over HTTP/2 streams.
+//! Bodies that are received over HTTP/2 streams.
 //!
 //! # Why request bodies are read ahead
-//! A request may wait in a queue, or for an upstream that takes nothing. What comes of its body meanwhile is bounded by the
-//! flow-control window, but trailers are not, and h2 keeps them until they are read. So the task of the stream reads what comes,
-//! and [`ReadAhead`] reports the size of trailers, which count as the head does. The window of data that is read ahead is given back
-//! only when it is taken.
+//! A request may wait in a queue, or for an upstream that does not read. The flow-control window bounds how much of its
+//! body can arrive meanwhile, but not its trailers, and h2 keeps them until they are read. So the stream's task reads
+//! ahead, and [`ReadAhead`] reports the size of the trailers, which count like the head. The window of data that was
+//! read ahead is released only when the data is consumed.
 
 use super::handle::StreamHandle;
 use super::{compact_fields, fields_size};
@@ -18,12 +18,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
-/// A body that comes over an HTTP/2 stream. Window is given back as its pieces are taken.
+/// A body that is received over an HTTP/2 stream. Window is released as its data is consumed.
 pub(in crate::gateway) struct Http2Body {
     stream: RecvStream,
-    /// What has been read and not been taken.
+    /// Data that has been read but not consumed.
     ahead: BytesMut,
-    /// How many bytes are still to be taken, if the head says so. h2 has the rest of the stream agree with that.
+    /// How many bytes are still to be consumed, if the head states a length. h2 checks that the stream matches it.
     left: Option<u64>,
     next: Next,
 }
@@ -32,8 +32,8 @@ pub(in crate::gateway) struct Http2Body {
 enum Next {
     Data,
     Trailers,
-    /// Nothing; the trailers are still to be taken.
-    ProxyOutcome(Option<HeaderMap>),
+    /// Nothing; contains the trailers until they are consumed.
+    End(Option<HeaderMap>),
 }
 
 impl Http2Body {
@@ -42,7 +42,7 @@ impl Http2Body {
         Self { stream, ahead: BytesMut::new(), left, next: Next::Data }
     }
 
-    /// The next frame, with so many bytes at most.
+    /// Returns the next frame, with at most `most` bytes.
     pub(in crate::gateway) fn poll_frame(
         &mut self,
         most: usize,
@@ -52,7 +52,7 @@ impl Http2Body {
             let data = if !self.ahead.is_empty() {
                 let length = self.ahead.len().min(most);
                 self.ahead.split_to(length).freeze()
-            } else if let Next::ProxyOutcome(trailers) = &mut self.next {
+            } else if let Next::End(trailers) = &mut self.next {
                 return Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
             } else if let Some(mut data) = ready!(self.poll_read(context))? {
                 if data.len() > most {
@@ -68,7 +68,7 @@ impl Http2Body {
         }
     }
 
-    /// Reads data, or nothing, if `next` has changed.
+    /// Reads data. Returns `None` if `next` has changed.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, h2::Error>> {
         if matches!(self.next, Next::Data) {
             let data = ready!(self.stream.poll_data(context)).transpose()?;
@@ -77,13 +77,13 @@ impl Http2Body {
             }
             return Poll::Ready(Ok(data));
         }
-        self.next = Next::ProxyOutcome(ready!(self.stream.poll_trailers(context))?);
+        self.next = Next::End(ready!(self.stream.poll_trailers(context))?);
         Poll::Ready(Ok(None))
     }
 
-    /// Reads all that comes. Ready at the end.
+    /// Reads all that is available. Ready at the end of the stream.
     fn poll_ahead(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        while !matches!(self.next, Next::ProxyOutcome(_)) {
+        while !matches!(self.next, Next::End(_)) {
             if let Some(data) = ready!(self.poll_read(context))? {
                 self.ahead.extend_from_slice(&data);
             }
@@ -93,7 +93,7 @@ impl Http2Body {
 
     pub(in crate::gateway) fn is_end_stream(&self) -> bool {
         let is_over = match &self.next {
-            Next::ProxyOutcome(trailers) => trailers.is_none(),
+            Next::End(trailers) => trailers.is_none(),
             Next::Data | Next::Trailers => self.stream.is_end_stream(),
         };
         is_over && self.ahead.is_empty()
@@ -111,7 +111,7 @@ impl Http2Body {
 impl Drop for Http2Body {
     fn drop(&mut self) {
         if !self.ahead.is_empty() {
-            // Fails only if the stream is gone, and its window with it.
+            // Fails only if the stream is closed, and its window with it.
             let _ = self.stream.flow_control().release_capacity(self.ahead.len());
         }
     }
@@ -120,7 +120,7 @@ impl Drop for Http2Body {
 /// The body of a client's request over HTTP/2.
 pub(in crate::gateway) struct Http2RequestBody {
     shared: Arc<Mutex<Shared>>,
-    /// The stream of a client that waits for 100 Continue.
+    /// The stream of a client that waits for `100 Continue`.
     expects: Option<StreamHandle>,
 }
 
@@ -129,9 +129,9 @@ pub(super) struct ReadAhead(Weak<Mutex<Shared>>);
 
 struct Shared {
     body: Http2Body,
-    /// The task that reads ahead; h2 wakes it, and no other.
+    /// The task that reads ahead; h2 wakes only this one.
     reader: Option<Waker>,
-    /// The task that waits for the next piece.
+    /// The task that waits for the next frame.
     taker: Option<Waker>,
 }
 
@@ -178,12 +178,12 @@ impl Body for Http2RequestBody {
 }
 
 impl ReadAhead {
-    /// For a request without a body.
+    /// Creates a reader for a request without a body.
     pub(super) fn nothing() -> Self {
         Self(Weak::new())
     }
 
-    /// Reads what comes. Ready once, with the size of the trailers if they have to wait.
+    /// Reads what is available. Ready once, with the size of the trailers if they have to be kept.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         let Some(shared) = self.0.upgrade() else { return Poll::Pending };
         let mut shared = shared.lock();
@@ -197,7 +197,7 @@ impl ReadAhead {
             return Poll::Pending;
         }
         let size = match &mut body.next {
-            Next::ProxyOutcome(Some(trailers)) => {
+            Next::End(Some(trailers)) => {
                 compact_fields(trailers);
                 fields_size(trailers)
             }
@@ -224,7 +224,7 @@ impl Drop for ReadAhead {
             shared.reader = None;
             shared.taker.take()
         };
-        // From now on it is woken by h2.
+        // From now on h2 wakes this task.
         if let Some(taker) = taker {
             taker.wake();
         }

@@ -1,9 +1,9 @@
-//! What a client's HTTP/2 stream and its request share while the request is at an upstream.
+//! The state that a client's HTTP/2 stream and its request share while the request is at an upstream.
 //!
-//! - Interim responses (1xx, RFC 9110, section 15.2) such as 103 Early Hints: the code that waits for the upstream's answer adds
-//!   them, and the task of the stream sends them. hyper's HTTP/1 server has no way to send one, so interim responses to HTTP/1
-//!   requests are dropped.
-//! - The read size: the task of the stream knows how much the client takes, and no more is read from the upstream at once.
+//! - Interim responses (1xx, RFC 9110, section 15.2) such as 103 Early Hints: the code that waits for the upstream's
+//!   response adds them, and the stream's task sends them. hyper's HTTP/1 server can't send them, so interim responses
+//!   to HTTP/1 requests are dropped.
+//! - The read size: the stream's task knows how much the client accepts, and no more is read from the upstream at once.
 
 use super::memory::PIECE;
 use http::{Response, StatusCode};
@@ -22,11 +22,11 @@ struct Shared {
     read_size: AtomicUsize,
 }
 
-/// Interim responses that are not sent yet.
+/// Interim responses that have not been sent yet.
 #[derive(Debug, Default)]
 struct Interim {
     responses: Vec<Response<()>>,
-    /// The task of the stream.
+    /// The stream's task.
     waker: Option<Waker>,
 }
 
@@ -35,15 +35,15 @@ impl StreamHandle {
         Self(Arc::new(Shared { interim: Mutex::default(), read_size: AtomicUsize::new(PIECE) }))
     }
 
-    /// Forwards an interim response of an upstream. The caller bounds how many there are.
+    /// Forwards an interim response of an upstream. The caller bounds their number.
     pub(in crate::gateway) fn forward(&self, response: Response<()>) {
-        // The gateway itself tells the client to go on, and HTTP/2 has no upgrades.
+        // The gateway sends `100 Continue` itself, and HTTP/2 has no upgrades.
         if !matches!(response.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
             self.push(response);
         }
     }
 
-    /// Sends 100 Continue: the body is wanted.
+    /// Sends `100 Continue`: the client should send the body.
     pub(super) fn send_continue(&self) {
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::CONTINUE;
@@ -60,7 +60,7 @@ impl StreamHandle {
         }
     }
 
-    /// Takes the interim responses; the task is woken when there are more.
+    /// Takes the interim responses. The task is woken when there are more.
     pub(super) fn take_interim(&self, context: &mut Context<'_>) -> Vec<Response<()>> {
         let mut interim = self.0.interim.lock();
         if !interim.waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
@@ -69,7 +69,7 @@ impl StreamHandle {
         std::mem::take(&mut interim.responses)
     }
 
-    /// How much of the answer's body may be read at once.
+    /// Returns how much of the response body may be read at once.
     pub(in crate::gateway) fn read_size(&self) -> usize {
         self.0.read_size.load(Ordering::Relaxed)
     }

@@ -1,19 +1,20 @@
-//! How much memory HTTP/2 clients may occupy, for each connection and in all.
+//! Limits the memory that HTTP/2 clients may use, for each connection and in total.
 //!
-//! An HTTP/1 connection has one request at a time, so `bounds.connections` × `bounds.header` bounds them. An HTTP/2 connection has
-//! many, and a client chooses how large their heads are and how slowly it takes their answers. For each connection are counted:
+//! An HTTP/1 connection has one request at a time, so `bounds.connections` × `bounds.header` bounds their memory. An
+//! HTTP/2 connection has many, and the client chooses how large their heads are and how slowly it reads the responses.
+//! For each connection, the gateway counts:
 //!
-//! | what | at most | over it |
+//! | memory | limit | if exceeded |
 //! |---|---|---|
-//! | heads of the requests that are not answered yet | [`HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
-//! | their trailers that wait behind a body | the same | the stream is reset (`ENHANCE_YOUR_CALM`) |
-//! | request bodies that have come and nobody has read | [`RECEIVE_WINDOW`] | the client must not send more |
-//! | pieces of answers that have not been written | [`QUEUE`] | streams wait for room, in their order |
-//! | pieces of answers for which the client gives no window | [`SHARE`] for each stream | no more is read from the upstream |
+//! | heads of the requests without a response yet | [`HEADS`] | the stream is refused (`REFUSED_STREAM`), which clients may retry |
+//! | their trailers that wait after a body | the same | the stream is reset (`ENHANCE_YOUR_CALM`) |
+//! | request body data that has not been read yet | [`RECEIVE_WINDOW`] | the client must not send more |
+//! | response data that has not been written yet | [`QUEUE`] | streams wait for room, in their order |
+//! | response data for which the client grants no window | [`SHARE`] for each stream | no more is read from the upstream |
 //!
-//! The last line is what keeps a stream that the client does not read from blocking the others. Together these are
-//! [`PER_CONNECTION`] and the shares, unless `bounds.header` allows a longer head, of which there may then be one. What all
-//! connections hold counts in [`Total`], by which `bounds.memory` refuses streams.
+//! The last row keeps a stream that the client does not read from blocking the others. The total is [`PER_CONNECTION`]
+//! plus the shares, unless `bounds.header` allows a longer head, of which there may then be one. [`Total`] counts the
+//! memory of all connections and refuses streams over `bounds.memory`.
 
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
@@ -23,20 +24,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most that one connection may occupy.
+/// The memory limit of one connection.
 pub(in crate::gateway) const PER_CONNECTION: usize = 512 << 10;
 /// The flow-control window of a connection, and of each of its streams.
 pub(in crate::gateway) const RECEIVE_WINDOW: u32 = 128 << 10;
-/// The most that is read of an upstream's answer at once.
+/// How much of an upstream's response is read at once, at most.
 pub(in crate::gateway) const PIECE: usize = 16 << 10;
-/// What a stream may read of an answer, whatever the others hold.
+/// How much of a response a stream may always read, whatever the others use.
 pub(in crate::gateway) const SHARE: usize = 4 << 10;
 const HEADS: usize = 256 << 10;
 pub(super) const QUEUE: u32 = 128 << 10;
 
 const _: () = assert!(HEADS + RECEIVE_WINDOW as usize + QUEUE as usize == PER_CONNECTION);
 
-/// What all HTTP/2 connections of the gateway hold.
+/// The memory that all HTTP/2 connections of the gateway use.
 #[derive(Debug)]
 pub(in crate::gateway) struct Total {
     used: AtomicUsize,
@@ -48,7 +49,7 @@ impl Total {
         Self { used: AtomicUsize::new(0), most }
     }
 
-    /// Takes memory, if there is so much.
+    /// Reserves memory, if enough is left.
     fn try_take(&self, bytes: usize) -> bool {
         let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -63,23 +64,23 @@ impl Total {
     }
 }
 
-/// What one connection holds.
+/// The memory that one connection uses.
 #[derive(Debug)]
 pub(in crate::gateway) struct Memory {
     total: Arc<Total>,
     held: Mutex<Held>,
-    /// A permit for each byte. Streams get them in the order in which they ask.
+    /// One permit for each byte. Streams get them in FIFO order.
     queue: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     heads: usize,
-    /// How many requests have a body.
+    /// The number of requests with a body.
     bodies: usize,
 }
 
-/// The memory of one request; given back on drop.
+/// The memory of one request; released on drop.
 #[derive(Debug)]
 pub(in crate::gateway) struct RequestMemory {
     memory: Arc<Memory>,
@@ -87,7 +88,7 @@ pub(in crate::gateway) struct RequestMemory {
     body: Option<BodyMemory>,
 }
 
-/// The request has a body.
+/// Marks a request with a body.
 #[derive(Debug)]
 struct BodyMemory;
 
@@ -96,10 +97,10 @@ impl Memory {
         Self { total, held: Mutex::default(), queue: Arc::new(Semaphore::new(QUEUE as usize)) }
     }
 
-    /// Takes memory for a request with so long a head; `None` if the connection, or all together, hold too much.
+    /// Reserves memory for a request. Returns `None` if the connection, or all together, would exceed the limit.
     pub(super) fn admit(self: &Arc<Self>, head: usize, has_body: HasBody) -> Option<RequestMemory> {
         let mut held = self.held.lock();
-        // One may be as long as `bounds.header` allows, or it could never be sent.
+        // A single head may be as long as `bounds.header` allows, or it could never be sent.
         let is_only = held.heads == 0;
         let heads = held.heads.checked_add(head).filter(|heads| is_only || *heads <= HEADS)?;
         let is_first_body = has_body == HasBody::Yes && held.bodies == 0;
@@ -115,31 +116,31 @@ impl Memory {
         Some(RequestMemory { memory: Arc::clone(self), head, body })
     }
 
-    /// Room in the queue for so many bytes, if it is there and no stream waits for it.
+    /// Returns room in the queue, if it is available and no stream waits for it.
     pub(super) fn try_permit(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.queue).try_acquire_many_owned(permits(bytes)).ok()
     }
 
-    /// Waits for room in the queue for so many bytes.
+    /// Waits for room in the queue.
     pub(super) fn permit(&self, bytes: usize) -> Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>> {
         let permit = Arc::clone(&self.queue).acquire_many_owned(permits(bytes));
         Box::pin(async { permit.await.ok() })
     }
 
-    /// A piece of an answer, which counts until it is written.
+    /// Returns a piece of a response, which counts until it is written.
     pub(super) fn piece(&self, bytes: Bytes) -> Piece {
         self.total.take(bytes.len());
         Piece { counted: Some((Arc::clone(&self.total), bytes.len())), bytes, _permit: None }
     }
 }
 
-/// No more than there are in all.
+/// Converts to a number of permits, at most the queue's size.
 fn permits(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(QUEUE).min(QUEUE)
 }
 
 impl RequestMemory {
-    /// Takes memory for the trailers of the request, if the connection, and all together, hold less than they may.
+    /// Reserves memory for the request's trailers, if the limits of the connection and of all together allow it.
     pub(super) fn admit_trailers(&mut self, bytes: usize) -> bool {
         let mut held = self.memory.held.lock();
         let Some(heads) = held.heads.checked_add(bytes).filter(|heads| *heads <= HEADS) else { return false };
@@ -175,12 +176,12 @@ impl Drop for RequestMemory {
     }
 }
 
-/// A piece of a body on its way out.
+/// A piece of a body that is being sent.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Piece {
     bytes: Bytes,
     counted: Option<(Arc<Total>, usize)>,
-    /// Its room in the queue.
+    /// The piece's room in the queue.
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -193,7 +194,7 @@ impl Piece {
         self.bytes.is_empty()
     }
 
-    /// The first bytes, with their room in the queue. What the permit is too large by is given back.
+    /// Splits off the first bytes, with their room in the queue. The excess of the permit is released.
     pub(super) fn split_to(&mut self, length: usize, mut permit: Option<OwnedSemaphorePermit>) -> Self {
         let counted = self.counted.as_mut().map(|(total, counted)| {
             *counted -= length;
@@ -204,7 +205,7 @@ impl Piece {
     }
 }
 
-/// A piece that does not count.
+/// Creates a piece that is not counted.
 impl From<Bytes> for Piece {
     fn from(bytes: Bytes) -> Self {
         Self { bytes, counted: None, _permit: None }

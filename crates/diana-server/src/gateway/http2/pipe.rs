@@ -1,7 +1,8 @@
-//! A body on its way into an HTTP/2 stream, as fast as the other side takes it.
+//! Sends a body over an HTTP/2 stream, as fast as the peer accepts it.
 //!
-//! A piece is read first and sent when there is window for it, so that the end of a body and its trailers, which need none, are
-//! never held back. h2 gets no more than the window allows. What is left of a piece stays here, one piece for each stream.
+//! A piece is read first and sent when there is window for it, so that the end of a body and its trailers, which need
+//! no window, are never delayed. h2 gets no more than the window allows. The rest of a piece is kept in the [`Pipe`],
+//! one piece for each stream.
 
 use super::handle::StreamHandle;
 use super::memory::{Memory, PIECE, Piece, SHARE};
@@ -13,33 +14,33 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Sends a body into a stream.
+/// Sends a body over a stream.
 pub(in crate::gateway) struct Pipe {
     queue: Queue,
-    /// The piece that has been read and not been sent.
+    /// The piece that has been read but not sent.
     held: Option<Piece>,
-    /// Room in the queue for some of it.
+    /// Room in the queue for a part of it.
     permit: Option<OwnedSemaphorePermit>,
     waiting: Option<Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>>,
-    /// How many bytes have been sent.
+    /// The number of bytes sent.
     sent: u64,
     is_stalled: bool,
 }
 
-/// Where the pieces of a body count until they are written.
+/// Where the pieces of a body are counted until they are written.
 enum Queue {
-    /// A client's connection, and the stream, by which the upstream's side knows how much to read.
+    /// A client's connection, and its stream, which tells the upstream side how much to read.
     Client(Arc<Memory>, StreamHandle),
-    /// An upstream's connection. Only clients choose how much they make the gateway keep.
+    /// An upstream's connection. Only clients control how much the gateway buffers.
     Upstream,
 }
 
-/// Why a body was not sent to its end.
+/// Why a body was not sent completely.
 #[derive(Debug)]
 pub(in crate::gateway) enum PipeError<E> {
-    /// The stream is reset, or its connection is gone.
+    /// The stream was reset, or its connection was closed.
     Reset,
-    /// The body broke off. The stream is reset.
+    /// The body was aborted. The stream is reset.
     Body(E),
 }
 
@@ -56,12 +57,12 @@ impl Pipe {
         Self { queue, held: None, permit: None, waiting: None, sent: 0, is_stalled: false }
     }
 
-    /// How many bytes have been sent, if the other side gives no window for more.
+    /// Returns the number of bytes sent, if the peer grants no window for more.
     pub(super) fn stalled(&self) -> Option<u64> {
         self.is_stalled.then_some(self.sent)
     }
 
-    /// Sends what there is of a body. Ready when all of it is queued.
+    /// Sends the available part of a body. Ready when all of it is queued.
     pub(in crate::gateway) fn poll<B: Body<Data = Bytes> + Unpin>(
         &mut self,
         body: &mut B,
@@ -70,7 +71,7 @@ impl Pipe {
     ) -> Poll<Result<(), PipeError<B::Error>>> {
         let polled = self.poll_all(body, stream, context);
         if polled.is_pending() && self.held.is_none() {
-            // Window is shared with the other streams, and so is the queue.
+            // Other streams share the connection's window and the queue.
             stream.reserve_capacity(0);
             self.permit = None;
         }
@@ -110,7 +111,7 @@ impl Pipe {
             };
             match frame.into_data() {
                 Ok(data) if !data.is_empty() => self.held = Some(self.queue.piece(data)),
-                // The end comes next.
+                // An empty frame; the end follows.
                 Ok(_) => {}
                 Err(frame) => {
                     if let Ok(trailers) = frame.into_trailers() {
@@ -122,8 +123,8 @@ impl Pipe {
         }
     }
 
-    /// Waits for room in the queue for what the window allows to send, and has that much read. Without window, it is the share
-    /// that every stream has.
+    /// Waits for room in the queue for as much as the window allows, and sets the read size to that. Without window,
+    /// the read size is the share that every stream has.
     fn poll_room(&mut self, stream: &mut SendStream<Piece>, context: &mut Context<'_>) -> Poll<()> {
         if matches!(self.queue, Queue::Upstream) {
             return Poll::Ready(());
@@ -141,7 +142,7 @@ impl Pipe {
         Poll::Ready(())
     }
 
-    /// Waits for room in the queue. Returns how many of the bytes have it.
+    /// Waits for room in the queue. Returns how many of the bytes fit.
     fn poll_permit(&mut self, bytes: usize, context: &mut Context<'_>) -> Poll<usize> {
         let Queue::Client(memory, _) = &self.queue else { return Poll::Ready(bytes) };
         if self.permit.is_none() && self.waiting.is_none() {
@@ -155,12 +156,12 @@ impl Pipe {
         Poll::Ready(self.permit.as_ref().map_or(bytes, |permit| permit.num_permits().min(bytes)))
     }
 
-    /// Without window it must not keep the room that others could use.
+    /// Releases the room in the queue, so that other streams can use it while this one has no window.
     fn give_up_room(&mut self) {
         (self.permit, self.waiting) = (None, None);
     }
 
-    /// Sends as much of the held piece as there is window and room for. Returns whether that was the end of the body.
+    /// Sends as much of the held piece as window and room allow. Returns `true` if that was the end of the body.
     fn poll_send(
         &mut self,
         is_end: impl Fn() -> bool,
@@ -201,7 +202,8 @@ impl Queue {
     }
 }
 
-/// What can't be sent must not leave the stream open for ever. (One that the other side has reset is over already.)
+/// Resets a stream that can't be sent to, so that it does not stay open forever. (A stream that the peer has reset is
+/// closed already.)
 fn reset<E>(stream: &mut SendStream<Piece>) -> PipeError<E> {
     stream.send_reset(Reason::INTERNAL_ERROR);
     PipeError::Reset

@@ -1,4 +1,4 @@
-//! Upstreams that serve the same requests, in turn; and all that a worker knows.
+//! Round-robin balancing over upstreams, and all upstreams of a worker.
 
 use super::endpoint::{ConnAge, Endpoint, PooledConn};
 use super::http1::{self, Http1};
@@ -22,11 +22,11 @@ use std::time::Duration;
 /// How often a request is tried on one upstream that refuses its streams.
 const MOST_TRIES: u32 = 3;
 
-/// All upstreams, as one worker knows them.
+/// All upstreams of one worker.
 pub(in crate::gateway) struct Upstreams {
     connector: Connector,
     deadlines: Arc<Deadlines>,
-    /// How long the head of an answer may take, and the time between two pieces of its body.
+    /// The timeout for a response's head, and between two frames of its body.
     timeout: Duration,
     /// Shared by all workers.
     health: Arc<Mutex<HashMap<Upstream, Arc<Health>>>>,
@@ -34,13 +34,13 @@ pub(in crate::gateway) struct Upstreams {
     endpoints: Mutex<HashMap<Upstream, Arc<Endpoint>>>,
 }
 
-/// Upstreams that serve the same requests, in turn.
+/// Upstreams that serve the same requests, selected round-robin.
 pub(in crate::gateway) struct Balancer {
     endpoints: Vec<Arc<Endpoint>>,
     next: AtomicUsize,
 }
 
-/// An answer, and who gave it.
+/// A response, and the upstream that sent it.
 pub(in crate::gateway) struct Answer {
     pub(in crate::gateway) response: Response<UpstreamBody>,
     pub(in crate::gateway) from: Arc<Endpoint>,
@@ -57,7 +57,7 @@ impl Upstreams {
         Self { connector, deadlines, timeout, health, metrics, endpoints: Mutex::default() }
     }
 
-    /// The upstreams of a route.
+    /// Creates the balancer of a route.
     pub(in crate::gateway) fn balancer(&self, upstreams: &[Upstream]) -> Balancer {
         let endpoints = upstreams.iter().map(|upstream| self.endpoint(upstream)).collect::<Vec<_>>();
         Balancer { endpoints, next: AtomicUsize::new(0) }
@@ -74,13 +74,13 @@ impl Upstreams {
         endpoint
     }
 
-    /// Closes connections that nobody has used for long.
+    /// Closes connections that have been idle for too long.
     pub(in crate::gateway) fn tidy(&self) {
         let endpoints: Vec<_> = self.endpoints.lock().values().cloned().collect();
         endpoints.iter().for_each(|endpoint| endpoint.tidy(self.deadlines.now()));
     }
 
-    /// Sends a request to one upstream, which a rule names.
+    /// Sends a request to the upstream that a rule names.
     pub(in crate::gateway) async fn send_to(
         &self,
         upstream: &Upstream,
@@ -91,7 +91,7 @@ impl Upstreams {
         self.send(&balancer, request, body).await
     }
 
-    /// Sends a request to the next of a group, or to another one if nothing of it has gone out yet.
+    /// Sends a request to the next upstream, or to another one if no byte of it has been sent yet.
     pub(in crate::gateway) async fn send(
         &self,
         balancer: &Balancer,
@@ -104,8 +104,7 @@ impl Upstreams {
         let endpoint = balancer.next(self.deadlines.now());
         let now = self.deadlines.now();
         let ready = poll_fn(|context| Poll::Ready(endpoint.free(context, now))).await;
-        // The way of almost every request: a connection that was used before. What else can happen takes a box, so that this way
-        // is light.
+        // The common case: a pooled connection. The other cases are boxed, so that this future stays small.
         let (ready, body, repeat) = if let Some(PooledConn::Http1(connection, reused)) = ready {
             let sent = self.send_over_http1(endpoint, connection, reused, request, body).await;
             match sent {
@@ -113,7 +112,7 @@ impl Upstreams {
                     endpoint.succeeded();
                     return Ok(answer);
                 }
-                // Closed meanwhile, which is no failure.
+                // The pooled connection was closed meanwhile, which is not a failure.
                 Err(SendError::Untouched(body, _)) => (None, body, Repeat::Once),
                 Err(SendError::Closed(_)) => (None, RequestBodyStream::empty(), Repeat::Done),
                 Err(SendError::Failed(failure)) => {
@@ -127,8 +126,8 @@ impl Upstreams {
         Box::pin(self.send_with_care(balancer, endpoint, ready, request, body, repeat)).await
     }
 
-    /// Sends a request to a member of a group, beginning with a connection that may be closed, and to the others if nothing of
-    /// it has gone out yet.
+    /// Sends a request to an upstream, starting with a connection that may be closed, and to the others if no byte of
+    /// it has been sent yet.
     async fn send_with_care(
         &self,
         balancer: &Balancer,
@@ -160,8 +159,8 @@ impl Upstreams {
         }
     }
 
-    /// Sends a request to one upstream. A connection that turns out to be closed, or to take no more streams, is no failure:
-    /// another is used.
+    /// Sends a request to one upstream. A pooled connection that was closed, or accepts no more streams, is not a
+    /// failure: another one is used.
     async fn send_by(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -193,7 +192,7 @@ impl Upstreams {
             tracing::debug!("a connection to {} was of no use: {}", endpoint.upstream, unsent.failure());
             body = match unsent {
                 SendError::Untouched(body, failure) => {
-                    // A connection that is gone is not found again, so there is an end to these.
+                    // A closed connection is not returned again, so the loop ends.
                     refused += u32::from(failure.is_stream_reset());
                     if refused == MOST_TRIES {
                         return Err(SendError::Untouched(body, failure));
@@ -220,7 +219,7 @@ impl Upstreams {
     ) -> Result<Answer, SendError> {
         let had_body = !body.is_empty();
         match connection.send(request, endpoint.authority.as_bytes(), body, self.timeout).await {
-            http1::Sent::ResponseClass(response) => {
+            http1::Sent::Answered(response) => {
                 let is_switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
                 let mut response = response.map(|()| UpstreamBody::http1(connection, endpoint));
                 if !is_switching {
@@ -230,7 +229,7 @@ impl Upstreams {
             }
             http1::Sent::Untouched(body, failure) => Err(SendError::Untouched(body, failure)),
             http1::Sent::Failed(failure) => {
-                // What an upstream answers badly it would answer badly again.
+                // A retry after an invalid response would fail in the same way.
                 let is_broken = matches!(failure, UpstreamError::Broken(WireError::Closed | WireError::Io(_)));
                 let is_closed = reused == ConnAge::Before && is_broken && connection.is_silent();
                 Err(SendError::new(failure, is_closed && !had_body && is_harmless(request)))
@@ -251,12 +250,12 @@ impl Upstreams {
         let asked = request.for_http2(&endpoint.upstream, body);
         let sent = http2::send(slot, asked, self.deadlines.add(), self.timeout, client).await;
         match sent {
-            http2::Sent::ResponseClass(response) => {
+            http2::Sent::Answered(response) => {
                 Ok(Answer { response: response.map(UpstreamBody::http2), from: Arc::clone(endpoint) })
             }
             http2::Sent::Untouched(body, failure) => Err(SendError::Untouched(body, failure)),
             http2::Sent::Failed(failure) => {
-                // A stream that the upstream resets is its answer to the request, and no closed connection.
+                // A reset stream is the upstream's response to the request, not a closed connection.
                 let is_broken = matches!(&failure, UpstreamError::Broken(WireError::Http2(error)) if error.is_io());
                 let is_closed = reused == ConnAge::Before && is_broken;
                 Err(SendError::new(failure, is_closed && !had_body && is_harmless(request)))
@@ -265,11 +264,11 @@ impl Upstreams {
     }
 }
 
-/// A request that was not answered.
+/// Why a request got no response.
 enum SendError {
-    /// The upstream has not begun with it; its body can be sent elsewhere.
+    /// The upstream has not started to process it; its body can be sent to another one.
     Untouched(RequestBodyStream, UpstreamError),
-    /// A connection that was kept open turned out to be closed. It does no harm to send the request again.
+    /// A pooled connection was closed. The request is safe to retry.
     Closed(UpstreamError),
     Failed(UpstreamError),
 }
@@ -286,16 +285,16 @@ impl SendError {
     }
 }
 
-/// Whether a request that an upstream may have seen can be sent again.
+/// Whether a request that an upstream may have seen can be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
     Once,
-    /// It has been.
+    /// It has been retried.
     Done,
 }
 
 impl Balancer {
-    /// Whose turn it is, among those that are well.
+    /// Returns the next healthy upstream, or the next one if none is healthy.
     fn next(&self, now: u64) -> &Arc<Endpoint> {
         let length = self.endpoints.len();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
@@ -304,8 +303,9 @@ impl Balancer {
     }
 }
 
-/// Whether a request without a body may be sent twice: an upstream may close a connection just when it is used again.
+/// Returns `true` if a request without a body may be sent twice: an upstream may close a connection just when it is
+/// reused.
 fn is_harmless(request: UpstreamRequest<'_>) -> bool {
-    // An upgrade is the client's connection itself, of which there is one.
+    // An upgrade takes over the client's connection, so it can't be retried.
     request.upgrade.is_none() && matches!(request.head.method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

@@ -1,4 +1,5 @@
-//! The body of an upstream's answer. While it flows it has the connection, and drives it; then the connection is free again.
+//! The body of an upstream's response. It owns and drives the connection until its end; then the connection returns to
+//! the pool.
 
 use super::WireError;
 use super::endpoint::Endpoint;
@@ -11,17 +12,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The body of an upstream's answer.
+/// The body of an upstream's response.
 pub(in crate::gateway) struct UpstreamBody {
     flows: Flows,
 }
 
-/// Where the body comes from.
+/// The source of the body.
 enum Flows {
     Http1(Box<Http1>, Arc<Endpoint>),
-    /// The connection is free again.
-    OverLimit,
-    /// A task of its own drives it.
+    /// The connection has been returned to the pool.
+    Done,
+    /// A separate task drives the connection.
     Http2(Box<http2::Answer>),
 }
 
@@ -33,7 +34,7 @@ pub(in crate::gateway) enum BodyError {
 }
 
 impl UpstreamBody {
-    /// A body that comes over a connection, which goes back to its member.
+    /// Creates a body over a connection, which returns to its endpoint at the end.
     pub(super) fn http1(connection: Box<Http1>, endpoint: &Arc<Endpoint>) -> Self {
         Self { flows: Flows::Http1(connection, Arc::clone(endpoint)) }
     }
@@ -42,20 +43,20 @@ impl UpstreamBody {
         Self { flows: Flows::Http2(answer) }
     }
 
-    /// The connection is free when the body has ended.
+    /// Returns the connection to the pool if the body has ended.
     pub(super) fn give_back_at_end(&mut self) {
         if matches!(&self.flows, Flows::Http1(connection, _) if connection.is_over())
-            && let Flows::Http1(connection, endpoint) = std::mem::replace(&mut self.flows, Flows::OverLimit)
+            && let Flows::Http1(connection, endpoint) = std::mem::replace(&mut self.flows, Flows::Done)
         {
             endpoint.give_back(connection);
         }
     }
 
-    /// The connection, which has become something else.
+    /// Returns the connection, after an upgrade.
     pub(in crate::gateway) fn into_connection(self) -> Option<Box<Http1>> {
         match self.flows {
             Flows::Http1(connection, _) => Some(connection),
-            Flows::OverLimit | Flows::Http2(_) => None,
+            Flows::Done | Flows::Http2(_) => None,
         }
     }
 }
@@ -69,7 +70,7 @@ impl Body for UpstreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let polled = match &mut self.flows {
-            Flows::OverLimit => return Poll::Ready(None),
+            Flows::Done => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_frame(context),
             Flows::Http2(answer) => answer.poll_frame(context),
         };
@@ -77,14 +78,14 @@ impl Body for UpstreamBody {
             match &self.flows {
                 Flows::Http1(connection, _) => connection.deadline().clear(),
                 Flows::Http2(answer) => answer.deadline().clear(),
-                Flows::OverLimit => {}
+                Flows::Done => {}
             }
-            // The next request may need the connection before anybody asks whether this was the last piece.
+            // The next request may need the connection before `is_end_stream` is called.
             self.give_back_at_end();
             return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
         }
         let is_late = match &mut self.flows {
-            Flows::OverLimit => return Poll::Ready(None),
+            Flows::Done => return Poll::Ready(None),
             Flows::Http1(connection, _) => connection.poll_stillness(context),
             Flows::Http2(answer) => answer.poll_stillness(context),
         };
@@ -94,7 +95,7 @@ impl Body for UpstreamBody {
     fn is_end_stream(&self) -> bool {
         match &self.flows {
             Flows::Http1(connection, _) => connection.is_over(),
-            Flows::OverLimit => true,
+            Flows::Done => true,
             Flows::Http2(answer) => answer.is_end_stream(),
         }
     }
@@ -102,7 +103,7 @@ impl Body for UpstreamBody {
     fn size_hint(&self) -> SizeHint {
         match &self.flows {
             Flows::Http1(connection, _) => connection.size_hint(),
-            Flows::OverLimit => SizeHint::with_exact(0),
+            Flows::Done => SizeHint::with_exact(0),
             Flows::Http2(answer) => answer.size_hint(),
         }
     }

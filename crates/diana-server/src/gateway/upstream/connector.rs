@@ -1,4 +1,4 @@
-//! How a connection to an upstream comes about.
+//! Opens connections to upstreams.
 
 use super::UpstreamError;
 use crate::descriptors::{self, User};
@@ -18,14 +18,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Makes connections.
+/// Opens connections to upstreams.
 #[derive(Clone)]
 pub(in crate::gateway) struct Connector {
     tls: TlsConnector,
     timeout: Duration,
 }
 
-/// What a new connection speaks.
+/// The protocol of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
@@ -45,12 +45,12 @@ impl Connector {
         Self { tls: TlsConnector::from(Arc::new(tls)), timeout }
     }
 
-    /// How long a connection may take.
+    /// Returns the timeout for opening a connection.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Connects; all of it within the time that it is given.
+    /// Connects, including the TLS handshake, within the timeout.
     pub(super) async fn connect(&self, upstream: &Upstream) -> Result<(UpstreamIo, Protocol), UpstreamError> {
         match tokio::time::timeout(self.timeout, self.connect_to(upstream)).await {
             Ok(Ok(connected)) => Ok(connected),
@@ -80,7 +80,7 @@ impl Connector {
 }
 
 impl UpstreamIo {
-    /// Whether bytes, the end, or an error wait in the socket. Asks the system, whatever the runtime knows.
+    /// Returns `true` if bytes, the end, or an error are pending on the socket. Asks the kernel, not the runtime.
     pub(super) fn has_unread(&self) -> bool {
         let socket = match self {
             Self::Plain(stream) => stream,
@@ -141,10 +141,10 @@ impl AsyncWrite for UpstreamIo {
     }
 }
 
-/// What upstreams' certificates are checked by: the system's, and those of a file.
+/// Builds the TLS configuration that verifies upstreams: with the system's CA certificates and those of a file.
 pub(in crate::gateway) fn tls_config(more: Option<&Path>) -> Result<rustls::ClientConfig, String> {
     let mut roots = rustls::RootCertStore::empty();
-    // A machine without any can still use plain upstreams, and those of the file.
+    // A machine without CA certificates can still use plain upstreams, and the file's certificates.
     static NATIVE: OnceLock<Vec<CertificateDer<'static>>> = OnceLock::new();
     let native = NATIVE.get_or_init(|| rustls_native_certs::load_native_certs().certs);
     roots.add_parsable_certificates(native.iter().cloned());

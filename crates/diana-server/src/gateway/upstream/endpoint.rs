@@ -1,8 +1,9 @@
-//! One upstream: its free connections, and whether it is well.
+//! One upstream: its idle connections and its health.
 //!
 //! # Ejection
-//! An upstream that fails [`FAILURES`] times in a row (it can't be reached, breaks off, or takes too long) is left out for a while,
-//! longer each time. After that one request tries it. If all are left out, all are tried: a guess is better than nothing.
+//! An upstream that fails [`FAILURES`] times in a row (it is unreachable, aborts, or times out) is ejected for some
+//! time, longer each time. After that, one request tries it. If all are ejected, all are tried: that is better than
+//! failing every request.
 
 use super::connector::Protocol;
 use super::http1::Http1;
@@ -17,21 +18,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
-/// So many failures in a row are too many.
+/// How many failures in a row eject an upstream.
 const FAILURES: u32 = 3;
-/// How long an upstream is left out at first, in milliseconds; and at most.
+/// How long an upstream is ejected at first, in milliseconds; and at most.
 const LEFT_OUT: u64 = 5_000;
 const LEFT_OUT_AT_MOST: u64 = 60_000;
-/// How many free connections a worker keeps, and for how long.
+/// How many idle connections a worker keeps, and for how long, in milliseconds.
 const MOST_FREE: usize = 4_096;
 const LONGEST_FREE: u64 = 30_000;
 
-/// Whether an upstream is well, as far as all workers together know.
+/// The health of an upstream, shared by all workers.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Health {
-    /// In a row.
+    /// Failures in a row.
     failures: AtomicU32,
-    /// When it may be tried again, in milliseconds since the gateway began.
+    /// When the ejection ends, in milliseconds since the gateway started.
     left_out_until: AtomicU64,
 }
 
@@ -47,7 +48,7 @@ impl Health {
         }
     }
 
-    /// Records a failure; returns whether it was well until now, and is left out from now on.
+    /// Records a failure. Returns `true` if the upstream was healthy until now and is ejected from now on.
     fn failed(&self, now: u64) -> bool {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let Some(beyond) = failures.checked_sub(FAILURES) else { return false };
@@ -56,12 +57,12 @@ impl Health {
     }
 }
 
-/// One upstream, as a worker knows it.
+/// One upstream in one worker.
 pub(in crate::gateway) struct Endpoint {
     pub(in crate::gateway) upstream: Upstream,
     health: Arc<Health>,
     metrics: Arc<Shard>,
-    /// Its own name, for a request that names no host.
+    /// The upstream's own name, for a request without a host.
     pub(super) authority: String,
     #[allow(clippy::vec_box, reason = "they go from hand to hand, and are large")]
     free: Mutex<Vec<Box<Http1>>>,
@@ -70,7 +71,7 @@ pub(in crate::gateway) struct Endpoint {
 
 /// A connection that is ready for a request.
 pub(super) enum PooledConn {
-    /// Whether it was used before, in which case the upstream may be closing it just now.
+    /// `ConnAge` states whether it was used before: then the upstream may just be closing it.
     Http1(Box<Http1>, ConnAge),
     Http2(http2::Slot, ConnAge),
 }
@@ -115,7 +116,7 @@ impl Endpoint {
         }
     }
 
-    /// A connection that is ready: a free one, or a new one.
+    /// Returns an idle connection, or opens a new one.
     pub(super) async fn ready(
         &self,
         connector: &Connector,
@@ -128,13 +129,13 @@ impl Endpoint {
         self.connect(connector, deadlines).await
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     pub(super) async fn connect(
         &self,
         connector: &Connector,
         deadlines: &Arc<Deadlines>,
     ) -> Result<PooledConn, UpstreamError> {
-        // Many requests share an HTTP/2 connection, so they wait for one that is being made.
+        // Many requests share an HTTP/2 connection, so they wait for one that is being opened.
         let _connecting = if self.http2.is_known() {
             match self.http2.wait(|| deadlines.now(), connector.timeout()).await? {
                 http2::Turn::Ready(slot) => return Ok(PooledConn::Http2(slot, ConnAge::Before)),
@@ -154,9 +155,9 @@ impl Endpoint {
         })
     }
 
-    /// A free connection, if there is one.
+    /// Returns an idle connection, if there is one.
     pub(super) fn free(&self, context: &mut std::task::Context<'_>, now: u64) -> Option<PooledConn> {
-        // The one that was used last is the least likely to be closed by now.
+        // The most recently used connection is the least likely to be closed.
         while let Some(mut connection) = { self.free.lock().pop() } {
             if connection.is_free(context) {
                 return Some(PooledConn::Http1(connection, ConnAge::Before));
@@ -168,12 +169,12 @@ impl Endpoint {
         self.http2.free(now).map(|slot| PooledConn::Http2(slot, ConnAge::Before))
     }
 
-    /// Takes a connection back whose answer is over.
+    /// Returns a connection to the pool after the end of its response.
     pub(super) fn give_back(self: &Arc<Self>, mut connection: Box<Http1>) {
         if !connection.is_reusable() {
             return;
         }
-        // The answer came before the upstream had all of the request, whose client is still sending.
+        // The upstream responded before it had the whole request, and the client is still sending.
         if connection.is_sending() {
             let endpoint = Arc::clone(self);
             if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -193,7 +194,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes what nobody has used for long.
+    /// Closes connections that have been idle for too long.
     pub(super) fn tidy(&self, now: u64) {
         self.http2.tidy(now, LONGEST_FREE);
         let mut free = self.free.lock();

@@ -1,39 +1,39 @@
-//! What can go wrong with an upstream.
+//! The errors of upstreams.
 
 use std::{fmt, io};
 
-/// What went wrong with a connection.
+/// An error of a connection.
 #[derive(Debug)]
 pub(in crate::gateway) enum WireError {
     Io(io::Error),
-    /// The upstream ended it too early.
+    /// The upstream closed the connection too early.
     Closed,
-    /// What came was no HTTP, and why.
+    /// The upstream sent invalid HTTP; contains the reason.
     NoHttp(&'static str),
-    /// The request's body broke off.
+    /// The request's body was aborted.
     Body,
     Http2(h2::Error),
 }
 
-/// Why no answer came.
+/// Why there is no response.
 #[derive(Debug)]
 pub(in crate::gateway) enum UpstreamError {
-    /// No connection came about.
+    /// The connection could not be opened.
     Unreachable(String),
-    /// The connection broke, or what came was no HTTP.
+    /// The connection broke, or the upstream sent invalid HTTP.
     Broken(WireError),
-    /// The answer, or a connection, took too long.
+    /// The response, or opening a connection, took too long.
     TimedOut,
-    /// All connections that there may be are in use, and none became free in time.
+    /// All allowed connections are in use, and none became free in time.
     Busy,
-    /// There is no such upstream.
+    /// No upstream is configured for the request.
     Nowhere,
-    /// The client's body was no good, or did not come.
+    /// The client's body was invalid or incomplete.
     ByClient,
 }
 
 impl UpstreamError {
-    /// Whether it is about one stream of an HTTP/2 connection, which itself goes on.
+    /// Returns `true` if the error concerns one stream of an HTTP/2 connection, which itself stays open.
     pub(super) fn is_stream_reset(&self) -> bool {
         matches!(self, Self::Broken(WireError::Http2(error)) if error.is_reset())
     }

@@ -1,14 +1,15 @@
-//! An HTTP/1 connection to an upstream. Whoever has it drives it: nothing moves unless it is polled.
+//! An HTTP/1 connection to an upstream. Its owner drives it: nothing is sent or received unless it is polled.
 //!
-//! # Why there is one of our own
-//! hyper's client is made for many users of one connection: a channel before it, a task behind it, a map of headers that is built
-//! to be written once. Here one request at a time has the connection, so a head is written as it is read, and the answer is read
-//! by whoever waits for it. That took a third off the instructions of a forwarded request.
+//! # Why not hyper's client
+//! hyper's client supports many users of one connection: it has a channel, a task, and a header map that is built to be
+//! written once. Here one request at a time owns the connection, so the head is encoded directly from the client's
+//! headers, and the task that waits for the response reads it. That saved a third of the instructions of a forwarded
+//! request.
 //!
 //! # What always holds
-//! - What is no HTTP/1 ends the connection, and never the next request's answer: of an answer whose end is in doubt, nothing
-//!   is used again.
-//! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client takes it.
+//! - Invalid HTTP/1 closes the connection, and never becomes the next request's response: a connection is not reused if
+//!   the end of a response is in doubt.
+//! - Heads, trailers and chunk sizes are bounded; a body is read only as fast as the client reads it.
 
 mod chunked;
 mod decode;
@@ -34,8 +35,8 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::task::unconstrained;
 
-/// How much is read at once: of a head, and of a body of which more is to come. (For HTTP/2 clients, who may ask for a hundred at
-/// once, their stream says how much.)
+/// How much is read at once: of a head, and of a body with more to come. (For an HTTP/2 client, which may send a
+/// hundred requests at once, its stream sets the read size.)
 const HEAD: usize = 4 << 10;
 const BODY: usize = 64 << 10;
 const _: () = assert!(HEAD <= SHARE);
@@ -43,39 +44,39 @@ const _: () = assert!(HEAD <= SHARE);
 /// An HTTP/1 connection to an upstream.
 pub(in crate::gateway) struct Http1 {
     io: UpstreamIo,
-    /// What has come, and has not been used yet.
+    /// Bytes that have been received but not consumed.
     input: BytesMut,
-    /// The request that goes out, or has gone.
+    /// The request being sent, or the last one.
     asking: RequestWriter,
-    /// What is still to come of the answer.
+    /// Decodes the rest of the response.
     rest: BodyDecoder,
     state: State,
-    /// Whether the one who has it has looked for an answer in vain, and is woken when there is more to read.
+    /// Whether the last read returned `Pending`, so that the owner is woken when there is more to read.
     is_watched: bool,
-    /// By when the upstream must have said something, and how long it has each time.
+    /// The deadline for the upstream's next bytes, and the timeout that it is set to each time.
     deadline: Deadline,
     timeout: Duration,
-    /// How many bytes it had taken when it was last looked.
+    /// The number of bytes written as of the last check.
     seen: u64,
-    /// The stream of the client, if that speaks HTTP/2.
+    /// The client's stream, if it uses HTTP/2.
     client: Option<StreamHandle>,
-    /// When it was last used, on the worker's clock.
+    /// When the connection was last used, on the worker's clock.
     pub(super) used: u64,
 }
 
-/// Whether a connection can be used again when the answer is over.
+/// Whether a connection can be reused after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// The answer is the last.
+    /// The connection ends after this response.
     Last,
     Closed,
 }
 
-/// What became of a request that was sent.
+/// The result of sending a request.
 pub(super) enum Sent {
-    ResponseClass(Response<()>),
-    /// Not one byte of it went out; its body can go elsewhere.
+    Answered(Response<()>),
+    /// No byte of it was sent; its body can be sent to another upstream.
     Untouched(RequestBodyStream, UpstreamError),
     Failed(UpstreamError),
 }
@@ -97,30 +98,31 @@ impl Http1 {
         }
     }
 
-    /// Whether it takes a request now: it is open, and the upstream has not said anything, its goodbye for one.
+    /// Returns `true` if the connection can take a request: it is open, and the upstream has sent nothing, nor closed
+    /// it.
     pub(super) fn is_free(&mut self, context: &mut Context<'_>) -> bool {
         if self.state != State::Open || !self.input.is_empty() {
             return false;
         }
         self.input.reserve(1);
-        // It must really be looked, however much the task has done already.
+        // `unconstrained`: the read must happen even if the task's cooperative budget is used up.
         self.is_watched = pin!(unconstrained(self.io.read_buf(&mut self.input))).poll(context).is_pending();
-        // The runtime knows only what it has been told by the system so far. An upstream may have sent something since (a surplus
-        // answer, which would be the next client's), so the socket itself is asked.
+        // The runtime knows only the events that it has polled so far. The upstream may have sent something since (a
+        // surplus response, which the next client would get), so the socket itself is checked.
         self.is_watched && !self.io.has_unread()
     }
 
-    /// Whether it still sends a request. An upstream may answer before it has all of it.
+    /// Returns `true` if a request is still being sent. An upstream may respond before it has all of it.
     pub(super) fn is_sending(&self) -> bool {
         self.asking.is_under_way()
     }
 
-    /// By when the upstream must have said something.
+    /// Returns the deadline for the upstream's next bytes.
     pub(super) fn deadline(&self) -> &Deadline {
         &self.deadline
     }
 
-    /// Sends a request, and waits for the head of the answer.
+    /// Sends a request, and waits for the head of the response.
     pub(super) async fn send(
         &mut self,
         request: UpstreamRequest<'_>,
@@ -135,17 +137,17 @@ impl Http1 {
         self.deadline.set(timeout);
         let mut news = 0;
         let sent = poll_fn(|context| {
-            // An upstream that has had enough of a body may have said why: so the answer is asked for all the same.
+            // An upstream that stops reading a body may have responded with the reason, so the response is still read.
             let broken = match self.asking.poll(&mut self.io, context) {
                 Poll::Ready(Err(fault)) => Some(fault),
                 Poll::Ready(Ok(())) | Poll::Pending => None,
             };
-            // It has just been seen that nothing had come, and nobody answers what he has not read yet.
+            // The last read found nothing, and an upstream can't respond to a request that it has not read.
             let is_too_early = std::mem::take(&mut self.is_watched) && broken.is_none();
             let head = if is_too_early { Poll::Pending } else { self.poll_head(request, &mut news, context) };
             match (head, broken) {
                 (Poll::Ready(Ok(head)), None) => Poll::Ready(Ok(head)),
-                // What has gone out is no whole request: nothing can follow it.
+                // The request was sent incompletely, so no other request can follow.
                 (Poll::Ready(Ok(head)), Some(_)) => {
                     self.end_after_this();
                     Poll::Ready(Ok(head))
@@ -159,7 +161,7 @@ impl Http1 {
         .await;
         self.deadline.clear();
         match sent {
-            Ok(head) => Sent::ResponseClass(self.begin_answer(head)),
+            Ok(head) => Sent::Answered(self.begin_answer(head)),
             Err(failure) => {
                 self.state = State::Closed;
                 let failure = max_wait.blame(failure);
@@ -172,7 +174,7 @@ impl Http1 {
         }
     }
 
-    /// Uses it no more after the answer that comes.
+    /// Closes the connection after the current response.
     fn end_after_this(&mut self) {
         self.state = State::Last;
         self.asking.give_up();
@@ -186,7 +188,7 @@ impl Http1 {
         head.response
     }
 
-    /// Reads until there is a whole head that is no mere news on the way.
+    /// Reads until there is a complete head that is not an interim response.
     fn poll_head(
         &mut self,
         request: UpstreamRequest<'_>,
@@ -214,7 +216,7 @@ impl Http1 {
         }
     }
 
-    /// Reads so much at most; its end is a fault.
+    /// Reads at most `most` bytes. The end of the stream is an error.
     fn poll_read(&mut self, context: &mut Context<'_>, most: usize) -> Poll<Result<(), WireError>> {
         if self.input.capacity() - self.input.len() < most.min(HEAD / 2) || most > HEAD {
             self.input.reserve(most.max(HEAD));
@@ -226,10 +228,10 @@ impl Http1 {
         }
     }
 
-    /// The next piece of the answer's body.
+    /// Returns the next frame of the response body.
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         if self.is_sending() && matches!(self.asking.poll(&mut self.io, context), Poll::Ready(Err(_))) {
-            // The answer may be whole all the same.
+            // The response may still be complete.
             self.end_after_this();
         }
         loop {
@@ -257,19 +259,19 @@ impl Http1 {
         fault
     }
 
-    /// Whether all of the answer has been handed out.
+    /// Returns `true` if the whole response has been returned.
     pub(super) fn is_over(&self) -> bool {
         self.rest.is_over()
     }
 
-    /// How long the rest of the answer is.
+    /// Returns the length of the rest of the response.
     pub(super) fn size_hint(&self) -> SizeHint {
         self.rest.size_hint()
     }
 
-    /// Whether it can be used again, now that the answer is over.
+    /// Returns `true` if the connection can be reused, now that the response has ended.
     pub(super) fn is_reusable(&mut self) -> bool {
-        // What a long body was read into is not kept for the next, short one.
+        // The large buffer of a long body is not kept for the next response.
         if self.input.capacity() > 2 * HEAD {
             self.input = BytesMut::from(&self.input[..]);
         }
@@ -278,13 +280,13 @@ impl Http1 {
         self.state == State::Open && self.input.is_empty()
     }
 
-    /// Whether nothing of an answer has come.
+    /// Returns `true` if no byte of a response has been received.
     pub(super) fn is_silent(&self) -> bool {
         self.input.is_empty()
     }
 
-    /// Ready when the upstream has been still for too long: it neither sends anything nor takes what there is for it. As long
-    /// as it is the client that is waited for, who has a time of its own, it may be.
+    /// Ready when the upstream has been idle for too long: it neither sends nor accepts data. Time spent waiting for
+    /// the client, which has its own timeout, does not count.
     pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if !self.deadline.is_set() {
             self.deadline.set(self.timeout);
@@ -299,7 +301,7 @@ impl Http1 {
         Poll::Ready(())
     }
 
-    /// Drives it until the request that it sends has gone out; the connection, if all went well.
+    /// Drives the connection until its request has been sent. Returns the connection on success.
     pub(super) async fn sent(mut self: Box<Self>) -> Option<Box<Self>> {
         self.deadline.clear();
         let is_sent = poll_fn(|context| match self.asking.poll(&mut self.io, context) {
@@ -310,7 +312,7 @@ impl Http1 {
         is_sent.then_some(self)
     }
 
-    /// What it is made of, now that it has become something else (an upgrade).
+    /// Returns the transport, after an upgrade.
     pub(in crate::gateway) fn into_io(self) -> Rewind<UpstreamIo> {
         Rewind::new(self.input.freeze(), self.io)
     }

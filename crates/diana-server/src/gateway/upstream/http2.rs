@@ -1,10 +1,11 @@
-//! HTTP/2 connections to an upstream: a task drives each of them for many requests, and a pool grows when all of them are in use.
+//! HTTP/2 connections to an upstream: a task drives each of them for many requests, and the pool grows when all are in
+//! use.
 //!
 //! # How the pool grows
-//! The upstream says how many streams a connection may have at once. A request takes the first connection that has one free. If
-//! none has, another connection is made, up to [`MOST_CONNECTIONS`] for each worker; requests that come meanwhile wait for it, and
-//! only if it will not be enough for them one more is made. If there are as many as may be, a request waits for a free stream as
-//! long as for a connection.
+//! The upstream limits the number of concurrent streams of a connection. A request uses the first connection with a
+//! free stream. If there is none, another connection is opened, up to [`MOST_CONNECTIONS`] for each worker. Requests
+//! that arrive meanwhile wait for it; a further connection is opened only if that one will not have enough streams for
+//! them. At the maximum, a request waits for a free stream as long as it would for a connection.
 
 use super::connector::UpstreamIo;
 use super::response_timeout::ResponseTimeout;
@@ -27,19 +28,19 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The most connections that a worker has to one upstream, and the most streams of each.
+/// The maximum number of connections from a worker to one upstream, and of streams on each.
 const MOST_CONNECTIONS: usize = 32;
 const MOST_STREAMS: usize = 100;
-/// How much of an answer may come before the client takes it; the connection has room for all its streams, so that one client that
-/// takes nothing does not stop the others.
+/// How much of a response may arrive before the client reads it. The connection's window covers all its streams, so
+/// that a client that does not read can't block the others.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
 const _: () = assert!(MOST_STREAMS == 100);
-/// The longest head of an answer.
+/// The maximum size of a response's head.
 const LONGEST_HEAD: u32 = 64 << 10;
-/// How often an upstream may send an interim response.
+/// How many interim responses an upstream may send.
 const MOST_INTERIM: usize = 16;
-/// How often a connection is asked whether it is still there, and how long it has for the answer.
+/// The interval of keep-alive pings, and the timeout for the ack.
 const PING: Duration = Duration::from_secs(10);
 const PONG: Duration = Duration::from_secs(5);
 
@@ -47,16 +48,16 @@ const PONG: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Pool {
     state: Mutex<State>,
-    /// Told when a stream is free, or a connection has been made or has failed.
+    /// Notified when a stream is free, or a connection has been opened or has failed.
     changed: Arc<Notify>,
-    /// Whether the upstream is known to speak HTTP/2: then one connection is for many requests.
+    /// Whether the upstream is known to use HTTP/2: then many requests share a connection.
     is_known: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     links: Vec<Link>,
-    /// How many connections are being made, and how many requests wait for them.
+    /// The number of connections being opened, and of requests that wait for them.
     connecting: usize,
     waiting: usize,
 }
@@ -65,7 +66,7 @@ struct State {
 struct Link {
     sender: SendRequest<Piece>,
     shared: Arc<Shared>,
-    /// When it was last used, on the worker's clock.
+    /// When the connection was last used, on the worker's clock.
     used: u64,
 }
 
@@ -75,27 +76,27 @@ struct Shared {
     changed: Arc<Notify>,
 }
 
-/// A stream of a connection that is free for one request; dropping it frees the stream.
+/// A free stream of a connection, for one request. Dropping it frees the stream.
 pub(super) struct Slot {
     sender: SendRequest<Piece>,
     shared: Arc<Shared>,
 }
 
-/// What a request does that has no stream.
+/// What a request without a stream does next.
 pub(super) enum Turn {
-    /// It has one.
+    /// It uses this stream.
     Ready(Slot),
-    /// It makes a connection.
+    /// It opens a connection.
     Connect(Connecting),
     /// It waits.
     Wait,
 }
 
-/// A connection that is being made.
+/// A connection that is being opened.
 pub(super) struct Connecting(Arc<Pool>);
 
 impl Pool {
-    /// The upstream speaks HTTP/2.
+    /// Returns `true` if the upstream is known to use HTTP/2.
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
     }
@@ -104,21 +105,21 @@ impl Pool {
         self.is_known.store(true, Ordering::Relaxed);
     }
 
-    /// A free stream, if there is one.
+    /// Returns a free stream, if there is one.
     pub(super) fn free(&self, now: u64) -> Option<Slot> {
         let mut state = self.state.lock();
         state.links.retain_mut(Link::is_open);
         state.links.iter_mut().find_map(|link| link.slot(now))
     }
 
-    /// A free stream, or what to do about it.
+    /// Returns a free stream, or the next step to get one.
     fn turn(self: &Arc<Self>, now: u64) -> Turn {
         if let Some(slot) = self.free(now) {
             return Turn::Ready(slot);
         }
         let mut state = self.state.lock();
         let each = state.links.last().map_or(MOST_STREAMS, Link::most_streams);
-        // Whoever makes a connection takes one of its streams, and the others are for those that wait.
+        // The request that opens a connection uses one of its streams; the others are for the waiting requests.
         let is_enough = state.waiting < state.connecting.saturating_mul(each.saturating_sub(1));
         if is_enough || state.links.len() + state.connecting >= MOST_CONNECTIONS {
             return Turn::Wait;
@@ -127,7 +128,7 @@ impl Pool {
         Turn::Connect(Connecting(Arc::clone(self)))
     }
 
-    /// Waits for a free stream, or for the turn to make a connection.
+    /// Waits for a free stream, or for the turn to open a connection.
     pub(super) async fn wait(
         self: &Arc<Self>,
         now: impl Fn() -> u64,
@@ -135,7 +136,7 @@ impl Pool {
     ) -> Result<Turn, UpstreamError> {
         let waiting = async {
             loop {
-                // Before it is looked, or what happens in between would be missed.
+                // Registered before the check, so that no notification is missed.
                 let changed = self.changed.notified();
                 match self.turn(now()) {
                     Turn::Wait => {
@@ -147,19 +148,20 @@ impl Pool {
             }
         };
         let waited = tokio::time::timeout(timeout, waiting).await;
-        // Without any connection, it is the upstream that takes too long.
+        // Without any connection, the upstream is too slow to connect.
         waited
             .map_err(|_| if self.state.lock().links.is_empty() { UpstreamError::TimedOut } else { UpstreamError::Busy })
     }
 
-    /// Adds a connection, of which the first stream is taken.
+    /// Adds a connection, and returns its first stream.
     pub(super) async fn add(&self, io: UpstreamIo, timeout: Duration, now: u64) -> Result<Slot, UpstreamError> {
         let made = tokio::time::timeout(timeout, handshake(io, Arc::clone(&self.changed))).await;
         let mut link = made.map_err(|_| UpstreamError::TimedOut)??;
         let slot = link.slot(now);
         self.know();
         let mut state = self.state.lock();
-        // Before anybody knew what the upstream speaks, each request made a connection. Those over the bound end with their request.
+        // Before the protocol was known, each request opened a connection. Those over the limit close after their
+        // request.
         if state.links.len() < MOST_CONNECTIONS {
             state.links.push(link);
         }
@@ -168,7 +170,7 @@ impl Pool {
         slot.ok_or(UpstreamError::Busy)
     }
 
-    /// Closes connections that nobody has used for long, but for one.
+    /// Closes connections that have been idle for too long, except one.
     pub(super) fn tidy(&self, now: u64, longest: u64) {
         let mut state = self.state.lock();
         let mut nth = 0;
@@ -180,7 +182,7 @@ impl Pool {
     }
 }
 
-/// A request that waits.
+/// Counts a waiting request.
 struct Waiting<'a>(&'a Pool);
 
 impl<'a> Waiting<'a> {
@@ -199,13 +201,14 @@ impl Drop for Waiting<'_> {
 impl Drop for Connecting {
     fn drop(&mut self) {
         self.0.state.lock().connecting -= 1;
-        // If it has failed, somebody else tries.
+        // If opening failed, another request tries.
         self.0.changed.notify_waiters();
     }
 }
 
 impl Link {
-    /// Whether it takes new streams. One that has got GOAWAY does not, although its streams may still be under way.
+    /// Returns `true` if the connection accepts new streams. After GOAWAY it does not, although streams may still be
+    /// active.
     fn is_open(&mut self) -> bool {
         let is_ready = self.sender.poll_ready(&mut Context::from_waker(Waker::noop()));
         !self.shared.is_closed.load(Ordering::Relaxed) && !matches!(is_ready, Poll::Ready(Err(_)))
@@ -226,7 +229,7 @@ impl Link {
 }
 
 impl Slot {
-    /// Uses its connection for no other request: it did not answer.
+    /// Excludes the connection from further requests: the upstream did not respond.
     pub(super) fn retire(&self) {
         self.shared.is_closed.store(true, Ordering::Relaxed);
     }
@@ -239,7 +242,7 @@ impl Drop for Slot {
     }
 }
 
-/// Makes a connection. Ready when the upstream has said how many streams it allows.
+/// Opens a connection. Ready when the upstream has sent its stream limit.
 async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, UpstreamError> {
     let broken = |error| UpstreamError::Broken(WireError::Http2(error));
     let made = Builder::new()
@@ -247,7 +250,7 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Upstrea
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(LONGEST_HEAD)
         .enable_push(false)
-        // None before the upstream says how many.
+        // No streams before the upstream has sent its limit.
         .initial_max_send_streams(0)
         .handshake(io)
         .await;
@@ -266,14 +269,14 @@ async fn handshake(io: UpstreamIo, changed: Arc<Notify>) -> Result<Link, Upstrea
     Ok(Link { sender, shared, used: 0 })
 }
 
-/// Drives a connection until it ends, or does not answer a ping: one that swallows everything must not be used for ever.
+/// Drives a connection until it ends, or a ping gets no ack: an unresponsive connection must not be used forever.
 async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<PingPong>, shared: Arc<Shared>) {
     let mut streams = connection.max_concurrent_send_streams();
     let driven = poll_fn(|context| {
         let driven = Pin::new(&mut connection).poll(context);
         let now = connection.max_concurrent_send_streams();
         if std::mem::replace(&mut streams, now) < now {
-            // There are more streams for those that wait.
+            // The upstream raised its stream limit.
             shared.changed.notify_waiters();
         }
         driven
@@ -299,45 +302,45 @@ async fn drive(mut connection: Connection<UpstreamIo, Piece>, pings: Option<Ping
     shared.changed.notify_waiters();
 }
 
-/// What became of a request that was sent.
+/// The result of sending a request.
 pub(super) enum Sent {
-    ResponseClass(Response<Box<Answer>>),
-    /// The upstream has not begun with it; it can go elsewhere.
+    Answered(Response<Box<Answer>>),
+    /// The upstream has not processed it; it can be sent to another one.
     Untouched(RequestBodyStream, UpstreamError),
     Failed(UpstreamError),
 }
 
-/// The body of an answer. What is left of the request's body goes out while it comes.
+/// The body of a response. The rest of the request's body is sent meanwhile.
 pub(super) struct Answer {
     body: Http2Body,
     asking: Asking,
-    /// By when the upstream must have sent something.
+    /// The deadline for the upstream's next frame.
     deadline: Deadline,
     max_wait: ResponseTimeout,
-    /// The stream of the client, if that speaks HTTP/2.
+    /// The client's stream, if it uses HTTP/2.
     client: Option<StreamHandle>,
     _slot: Slot,
 }
 
-/// A request's body on its way out.
+/// The request body being sent.
 enum Asking {
     Sending(Box<(RequestBodyStream, SendStream<Piece>, Pipe)>),
-    OverLimit,
+    Done,
 }
 
 impl Asking {
-    /// Sends what there is. An upstream may have had enough of it and answer all the same, so its end does not matter.
+    /// Sends the available data. Errors are ignored: an upstream may stop reading the body and still respond.
     fn poll(&mut self, context: &mut Context<'_>) {
         let Self::Sending(sending) = self else { return };
         let (body, stream, pipe) = &mut **sending;
         match pipe.poll(body, stream, context) {
             Poll::Pending => {}
-            Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::OverLimit,
+            Poll::Ready(Ok(()) | Err(PipeError::Reset | PipeError::Body(_))) => *self = Self::Done,
         }
     }
 }
 
-/// Sends a request, and waits for the head of the answer.
+/// Sends a request, and waits for the head of the response.
 pub(super) async fn send(
     mut slot: Slot,
     request: Request<RequestBodyStream>,
@@ -361,12 +364,12 @@ pub(super) async fn send(
     let is_empty = body.is_empty();
     let (mut answer, stream) = match slot.sender.send_request(Request::from_parts(head, ()), is_empty) {
         Ok(sent) => sent,
-        // The connection has ended just now.
+        // The connection has just ended.
         Err(error) if error.is_io() || error.is_go_away() => return Sent::Untouched(body, broken(error)),
         Err(error) => return Sent::Failed(broken(error)),
     };
     let mut asking =
-        if is_empty { Asking::OverLimit } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
+        if is_empty { Asking::Done } else { Asking::Sending(Box::new((body, stream, Pipe::to_upstream()))) };
     let mut news = 0;
     let answered = poll_fn(|context| {
         asking.poll(context);
@@ -392,7 +395,7 @@ pub(super) async fn send(
             let body = Http2Body::new(body, &head.headers);
             let client = client.cloned();
             let answer = Answer { body, asking, deadline, max_wait, client, _slot: slot };
-            Sent::ResponseClass(Response::from_parts(head, Box::new(answer)))
+            Sent::Answered(Response::from_parts(head, Box::new(answer)))
         }
         Err(failure) => {
             if matches!(failure, UpstreamError::TimedOut) {
@@ -406,14 +409,14 @@ pub(super) async fn send(
     }
 }
 
-/// Whether the upstream says that it has not begun with the request (RFC 9113, section 8.7): it refuses the stream, or goes away
-/// and names a last stream before this one.
+/// Returns `true` if the upstream has not processed the request (RFC 9113, section 8.7): it refused the stream, or its
+/// GOAWAY names a last stream before this one.
 fn is_untouched(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
 
 impl Answer {
-    /// The next piece.
+    /// Returns the next frame.
     pub(super) fn poll_frame(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         self.asking.poll(context);
         let most = self.client.as_ref().map_or(usize::MAX, StreamHandle::read_size);
@@ -421,13 +424,13 @@ impl Answer {
         Poll::Ready(Some(frame.map(only_what_may_trail).map_err(WireError::Http2)))
     }
 
-    /// By when the upstream must have sent something.
+    /// Returns the deadline for the upstream's next frame.
     pub(super) fn deadline(&self) -> &Deadline {
         &self.deadline
     }
 
-    /// Ready when the upstream has sent nothing for too long. As long as the request's body moves, or the client is waited for,
-    /// it need not.
+    /// Ready when the upstream has sent nothing for too long. Time while the request's body moves, or the client is
+    /// waited for, does not count.
     pub(super) fn poll_stillness(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.max_wait.poll(&self.deadline, context)
     }
@@ -441,7 +444,7 @@ impl Answer {
     }
 }
 
-/// A frame without the trailers that may not stand behind a body.
+/// Removes the trailers that are not allowed.
 fn only_what_may_trail(frame: Frame<Bytes>) -> Frame<Bytes> {
     match frame.into_trailers() {
         Ok(trailers) => {

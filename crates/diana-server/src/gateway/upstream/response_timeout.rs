@@ -1,4 +1,4 @@
-//! How long an answer is waited for.
+//! The timeout for an upstream's response.
 
 use super::{UpstreamError, WireError};
 use crate::gateway::deadlines::Deadline;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long an answer is waited for: the upstream's time begins when it has the whole request.
+/// The timeout for an upstream's response: it starts when the upstream has the whole request.
 pub(super) struct ResponseTimeout {
     body: Option<Arc<BodyProgress>>,
     seen: u64,
@@ -19,12 +19,12 @@ impl ResponseTimeout {
         Self { body: body.ending(), seen: 0, timeout }
     }
 
-    /// Whose fault it is that no answer came: an upstream that is sent half a request can't help it.
+    /// Attributes a failure to the client or the upstream: an upstream that got an incomplete request is not at fault.
     pub(super) fn blame(&self, failure: UpstreamError) -> UpstreamError {
         let has_fault = self.body.as_ref().is_some_and(|body| body.fault().is_some());
         let is_by_client = match &failure {
             UpstreamError::Broken(WireError::Body) => true,
-            // The gateway has reset the stream itself, since the request can't be sent to its end.
+            // The gateway reset the stream itself, since it could not send the whole request.
             UpstreamError::Broken(WireError::Http2(error)) if error.is_reset() => {
                 !error.is_remote() && !error.is_library()
             }
@@ -33,7 +33,7 @@ impl ResponseTimeout {
         if has_fault || is_by_client { UpstreamError::ByClient } else { failure }
     }
 
-    /// Ready when it is over. It begins now, if it has not begun.
+    /// Ready when the timeout has expired. Starts it if it is not running.
     pub(super) fn poll(&mut self, deadline: &Deadline, context: &mut Context<'_>) -> Poll<()> {
         if !deadline.is_set() {
             deadline.set(self.timeout);

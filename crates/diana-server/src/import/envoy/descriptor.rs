@@ -1,12 +1,12 @@
-//! The configuration of envoyproxy/ratelimit as it is written: a domain, and descriptors in descriptors.
+//! The syntax of envoyproxy/ratelimit's configuration: a domain, and nested descriptors.
 //!
-//! Unknown fields and the same key and value twice are errors, as they are for envoyproxy/ratelimit itself.
+//! Unknown fields and duplicates of a key and value are errors, as in envoyproxy/ratelimit itself.
 
 use super::super::MOST;
 use diana_rules::{MapReader, Node, Problem, Span, Value};
 use std::collections::BTreeSet;
 
-/// How deep descriptors may be nested.
+/// The maximum depth of descriptors.
 const DEEPEST: usize = 16;
 
 /// The whole file.
@@ -17,7 +17,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Whether a descriptor has a limit.
+    /// Returns whether a descriptor has a limit.
     pub(super) fn has_limits(&self) -> bool {
         fn any(descriptors: &[Descriptor]) -> bool {
             descriptors.iter().any(|descriptor| descriptor.limit.is_some() || any(&descriptor.descriptors))
@@ -30,30 +30,30 @@ impl Config {
 #[derive(Debug)]
 pub(super) struct Descriptor {
     pub(super) key: String,
-    /// Empty is any.
+    /// Empty means any value.
     pub(super) value: String,
     pub(super) limit: Option<RateLimit>,
     pub(super) shadow_mode: bool,
-    /// All values that fit the pattern are counted together.
+    /// Whether all values that match the pattern are counted together.
     pub(super) share_threshold: bool,
-    /// Fields that rules have no counterpart for.
+    /// Fields without an equivalent in rules.
     pub(super) without_counterpart: Vec<(&'static str, Span)>,
     pub(super) descriptors: Vec<Descriptor>,
     pub(super) span: Span,
 }
 
-/// What a descriptor limits.
+/// The limit of a descriptor.
 #[derive(Debug)]
 pub(super) struct RateLimit {
     pub(super) name: Option<String>,
-    /// `None` is unlimited.
+    /// `None` means unlimited.
     pub(super) rate: Option<(u64, &'static str)>,
     /// The names of the limits that it replaces.
     pub(super) replaces: Vec<String>,
     pub(super) span: Span,
 }
 
-/// Reads the file. What is wrong is told in `problems`.
+/// Parses the file. Problems are added to `problems`.
 pub(super) fn read(tree: &Node, problems: &mut Vec<Problem>) -> Config {
     let Some(mut fields) = MapReader::of(tree, "the configuration", ["domain", "descriptors"], problems) else {
         return Config::default();
@@ -179,7 +179,7 @@ fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
             return None;
         }
     };
-    // Left out, it is 0 in envoyproxy/ratelimit, which refuses everything.
+    // The default is 0 in envoyproxy/ratelimit, which denies everything.
     let count = match count {
         None => 0,
         Some(node) => match node.text().and_then(|text| text.parse::<u32>().ok()) {
@@ -193,7 +193,7 @@ fn rate_limit(node: &Node, problems: &mut Vec<Problem>) -> Option<RateLimit> {
     Some(RateLimit { name, rate: Some((count, unit)), replaces, span: node.span })
 }
 
-/// `replaces: [{name: other}]`
+/// Parses `replaces: [{name: other}]`.
 fn replaced(node: &Node, problems: &mut Vec<Problem>) -> Vec<String> {
     let Value::List(items) = &node.value else {
         problems.push(Problem::new(node.span, "`replaces` is a list").expected("as in [{name: other}]"));
@@ -208,7 +208,7 @@ fn replaced(node: &Node, problems: &mut Vec<Problem>) -> Vec<String> {
     names
 }
 
-/// A text, or what YAML takes for something else: a `value: true` is the text.
+/// Returns a text, also where YAML parses another type: `value: true` is the text `true`.
 fn text(node: &Node, what: &str, problems: &mut Vec<Problem>) -> Option<String> {
     match &node.value {
         Value::Text(text) | Value::Number(text) => Some(text.clone()),

@@ -1,26 +1,27 @@
-//! What a key of a descriptor is to Diana.
+//! The meaning of a descriptor's key in Diana.
 //!
-//! Envoy's routes decide what a key holds, and they are not in the file. A few names are the same everywhere; for any other
-//! the rule file gets a name of its own under `identity`, with a place to write where it comes from.
+//! Envoy's routes define the content of a key, and they are not in the file. A few names are conventional; for any
+//! other the rule file gets a name under `identity`, with a placeholder for its source.
 
 use super::super::expression::{Expression, HOST, METHOD, PATH};
 use super::super::rule::{Rule, is_plain_host, is_plain_path, is_usual_method};
 
-/// What a key stands for.
+/// The meaning of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     /// The client's address.
     Address,
-    /// An attribute that rules know: its word in `by`, and in expressions.
+    /// An attribute that rules know: its name in `by`, and in expressions.
     Known { by: &'static str, expression: &'static str },
     /// A name under `identity`.
     Named { name: String, source: String, hint: &'static str },
 }
 
-/// The longest name under `identity`, and the longest header that is guessed, in characters: a key of YAML has an end.
+/// The longest name under `identity`, and the longest guessed header, in characters: the length of a YAML key is
+/// limited.
 const LONGEST: usize = 64;
 
-/// Words that mean something else in rules or expressions.
+/// Words with another meaning in rules or expressions.
 const TAKEN: [&str; 36] = [
     "as",
     "break",
@@ -87,22 +88,22 @@ impl Key {
         }
     }
 
-    /// Its word in `by`.
+    /// Returns its name in `by`.
     pub(super) fn by(&self) -> String {
         match self {
-            // Envoy counts each address for itself, of IPv6 as well.
+            // Envoy counts each address separately, also for IPv6.
             Self::Address => "ip/128".to_owned(),
             Self::Known { by, .. } => (*by).to_owned(),
             Self::Named { name, .. } => name.clone(),
         }
     }
 
-    /// Asks for a value in a field of the rule, if there is one for it that is still free; else what is left to ask.
+    /// Tests for a value in a field of the rule, if there is a free one for it; else returns the remaining condition.
     pub(super) fn field(&self, value: &str, rule: &mut Rule) -> Expression {
         let field = match self {
             Self::Known { by: "method", .. } if is_usual_method(value) => &mut rule.methods,
             Self::Known { by: "host", .. } if is_plain_host(value) => &mut rule.hosts,
-            // Envoy's paths have the query in them, which no path of a rule has.
+            // Envoy's paths include the query, which paths of rules do not.
             Self::Known { by: "resource", .. } if is_plain_path(value) => &mut rule.paths,
             _ => return Expression::equals(self.expression().unwrap_or_default(), value),
         };
@@ -113,7 +114,7 @@ impl Key {
         Expression::True
     }
 
-    /// Its word in expressions; none for addresses, which rules have fields for.
+    /// Returns its name in expressions; `None` for addresses, which have their own fields.
     pub(super) fn expression(&self) -> Option<&str> {
         match self {
             Self::Address => None,
@@ -123,7 +124,7 @@ impl Key {
     }
 }
 
-/// What to do about a key that Envoy's routes fill.
+/// Returns the hint for a key that Envoy's routes fill.
 fn hint(key: &str) -> &'static str {
     match key {
         "generic_key" => {
@@ -141,7 +142,7 @@ fn hint(key: &str) -> &'static str {
     }
 }
 
-/// Whether a text fits a value with `*` in it.
+/// Returns the condition that a text matches a value with `*` in it.
 pub(super) fn pattern(what: &str, value: &str) -> Expression {
     match value.split('*').collect::<Vec<_>>().as_slice() {
         ["", ""] => Expression::True,
@@ -154,7 +155,7 @@ pub(super) fn pattern(what: &str, value: &str) -> Expression {
     }
 }
 
-/// Whether `text` fits the pattern `value`.
+/// Returns whether `text` matches the pattern `value`.
 pub(super) fn fits(value: &str, text: &str) -> bool {
     let mut parts = value.split('*');
     let Some(mut rest) = parts.next().and_then(|beginning| text.strip_prefix(beginning)) else { return false };

@@ -1,4 +1,4 @@
-//! From what holds where to rules: one for each limit that has counts of its own, and for each kind of key.
+//! Converts limits and their scopes to rules: one for each limit with its own counts, and for each kind of key.
 
 use super::super::expression::Expression;
 use super::super::rule::{Limit, Rule, RuleFile};
@@ -14,10 +14,10 @@ use super::syntax::Place;
 use super::variable::{network, show};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many places a comment names.
+/// The maximum number of origins in a comment.
 const MOST_ORIGINS: usize = 8;
 
-/// Makes the rule file.
+/// Creates the rule file.
 pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
     let choices = http.servers.iter().map(|server| match server.returns {
         true => Vec::new(),
@@ -71,7 +71,7 @@ pub(super) fn convert(name: &str, http: &Http, notes: &mut Notes) -> RuleFile {
     file
 }
 
-/// One place where a limit holds.
+/// One use of a limit, in a server and a location.
 #[derive(Clone, Copy, Debug)]
 struct Site<'a> {
     server: usize,
@@ -81,14 +81,14 @@ struct Site<'a> {
 
 struct Converter<'a> {
     http: &'a Http,
-    /// The locations of each server; none of one that answers by itself.
+    /// The locations of each server; empty for one that always `return`s.
     choices: &'a [Vec<Item<'a>>],
     hosts: Hosts<'a>,
     notes: &'a mut Notes,
 }
 
 impl<'a> Converter<'a> {
-    /// The rules of one limit: one, or one for each kind of key that its zone has.
+    /// Returns the rules of one limit: one, or one for each kind of key that its zone has.
     fn rules<'b>(&mut self, limit: &'b Use, sites: &[Site<'b>]) -> Vec<Made<'b>> {
         self.try_rules(limit, sites).unwrap_or_default()
     }
@@ -97,7 +97,7 @@ impl<'a> Converter<'a> {
         let first = sites.iter().min_by_key(|site| site.said)?;
         let servers = sites.iter().map(|site| site.server).collect::<BTreeSet<_>>();
         let directive = limit.directive();
-        // The widest place gives its name.
+        // The rule is named after the widest location.
         let label = sites.iter().map(|site| site.item.label).min_by_key(|label| label.len()).unwrap_or_default();
         let mut keys = vec![Key::default()];
         let mut rule = Rule { source: self.notes.source(first.said, directive), ..Rule::default() };
@@ -167,7 +167,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Where a limit holds: hosts, paths, and what else.
+    /// Returns the scope of a limit: hosts, paths, and a condition.
     fn place(
         &mut self,
         limit: &Use,
@@ -177,7 +177,7 @@ impl<'a> Converter<'a> {
         let entangled = |problem: String, notes: &mut Notes| {
             notes.add(said, limit.directive(), format!("not carried over: {problem}; write the rules by hand"));
         };
-        // Servers in which it holds for the same paths.
+        // Groups the servers in which the limit applies to the same paths.
         let mut regions: BTreeMap<Region, BTreeSet<usize>> = BTreeMap::new();
         for server in servers {
             match self.choices.get(*server).map_or(Ok(None), |items| region(items, limit)) {
@@ -195,7 +195,7 @@ impl<'a> Converter<'a> {
         if regions.len() == 1 {
             let (Region { paths, when }, with) = regions.pop_first()?;
             let everywhere = paths.is_empty() && when == Expression::True;
-            // Servers that answer by themselves have no locations here.
+            // Servers that always `return` have no locations here.
             let is_everyone =
                 self.choices.iter().enumerate().all(|(index, items)| items.is_empty() || with.contains(&index));
             let (hosts, of_host) = match everywhere && is_everyone {
@@ -220,7 +220,7 @@ impl<'a> Converter<'a> {
         Some((Vec::new(), Vec::new(), when))
     }
 
-    /// Which hosts come to the servers of `with`; tells where it can't be said without ports.
+    /// Returns the hosts that reach the servers of `with`; adds a note if that depends on the port.
     fn hosts_of(&mut self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
         if self.hosts.is_by_port(with) {
             let catching = self.hosts.catching(with);
@@ -243,7 +243,7 @@ impl<'a> Converter<'a> {
         self.hosts.of(with)
     }
 
-    /// Two servers of one name differ by their ports, which rules don't know.
+    /// Notes servers with the same name that differ by port: rules don't distinguish ports.
     fn same_name_elsewhere(&mut self, servers: &BTreeSet<usize>) {
         for index in servers {
             let Some(server) = self.http.servers.get(*index) else { continue };
@@ -272,7 +272,7 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// The limit of a zone.
+/// Sets the limit of a zone.
 fn counted(rule: &mut Rule, limit: &Use, zone: &Zone) {
     let answer = match limit {
         Use::Requests { burst, delay, answer, .. } => {
@@ -288,11 +288,11 @@ fn counted(rule: &mut Rule, limit: &Use, zone: &Zone) {
         Use::Rate { .. } => return,
     };
     rule.shadow = answer.dry_run;
-    // Diana's own answer is 503, as nginx's.
+    // Diana's default status is 503, like nginx's.
     rule.status = Some(answer.status).filter(|status| *status != 503);
 }
 
-/// A rate of bytes, which each response has for itself.
+/// Sets a byte rate, which applies to each response separately.
 fn counted_by_request(rule: &mut Rule, limit: &Use) {
     if let Use::Rate { bytes: rate, after } = limit {
         rule.by = vec!["request".to_owned()];
@@ -301,7 +301,7 @@ fn counted_by_request(rule: &mut Rule, limit: &Use) {
     }
 }
 
-/// Zones that nobody uses.
+/// Notes unused zones.
 fn unused(http: &Http, used: &BTreeMap<&str, usize>, notes: &mut Notes) {
     for (name, zone) in http.zones.iter().filter(|(name, _)| !used.contains_key(name.as_str())) {
         let directive = if zone.kind == ZoneKind::Connections { "limit_conn" } else { "limit_req" };
@@ -310,7 +310,7 @@ fn unused(http: &Http, used: &BTreeMap<&str, usize>, notes: &mut Notes) {
     }
 }
 
-/// `set_real_ip_from`: whose word about the client's address counts.
+/// Converts `set_real_ip_from`: the proxies that are trusted for the client's address.
 fn trusted_proxies(http: &Http, file: &mut RuleFile, notes: &mut Notes) {
     let mut trusted = BTreeSet::new();
     for (from, place) in &http.real_ip_from {

@@ -1,6 +1,6 @@
-//! What `nginx -T` prints: all files of a configuration in one text, each under a line with its name.
+//! The output of `nginx -T`: all files of a configuration in one text, each under a line with its name.
 //!
-//! It is the way to import from a machine that one can only look at. Lines are counted from each file's own beginning.
+//! It allows an import from a machine with read-only access. Lines are counted from the start of each file.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(super) struct Dump {
 }
 
 impl Dump {
-    /// Reads a dump; `None` if the text is none.
+    /// Parses a dump; `None` if the text is not one.
     pub(super) fn read(text: &str) -> Option<Self> {
         let name = |line: &str| Some(line.trim_end().strip_prefix(BEFORE)?.strip_suffix(':')?.to_owned());
         name(text.lines().next()?)?;
@@ -28,12 +28,12 @@ impl Dump {
         Some(Self { files })
     }
 
-    /// The main file's name and text.
+    /// Returns the main file's name and text.
     pub(super) fn main(&self) -> (&str, &str) {
         self.files.first().map_or(("", ""), |(name, text)| (name, text))
     }
 
-    /// The files that an `include` means.
+    /// Returns the files that an `include` names.
     pub(super) fn include(&self, pattern: &str) -> io::Result<Vec<(String, String)>> {
         let folder = Path::new(self.main().0).parent().unwrap_or(Path::new(""));
         let path = folder.join(pattern).display().to_string();

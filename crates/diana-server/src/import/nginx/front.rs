@@ -1,17 +1,17 @@
-//! Where nginx listens and where it sends requests, as a suggestion for `gateway`.
+//! The listen addresses and upstreams of nginx, as a suggestion for `gateway`.
 //!
-//! Diana may stand before nginx, behind it or in its place, which only people know. So this is written as a comment, and no rule
-//! depends on it.
+//! Diana may run in front of nginx, behind it or in its place, which the importer can't know. So this is written as a
+//! comment, and no rule depends on it.
 
 use super::super::yaml::scalar;
 use super::syntax::Directive;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The most values that are suggested.
+/// The maximum number of suggested values.
 const MOST: usize = 8;
 
-/// What is found.
+/// The collected directives.
 #[derive(Default)]
 struct Front<'a> {
     listen: Vec<SocketAddr>,
@@ -24,7 +24,7 @@ struct Front<'a> {
     upstreams: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
-/// The fields of `gateway`, line by line.
+/// Returns the fields of `gateway`, line by line.
 pub(super) fn suggested(directives: &[Directive]) -> Vec<String> {
     let mut front = Front::default();
     front.read(directives);
@@ -96,7 +96,7 @@ impl<'a> Front<'a> {
         }
     }
 
-    /// The addresses that a `proxy_pass` means.
+    /// Returns the addresses that a `proxy_pass` refers to.
     fn servers(&self, (scheme, authority): (&str, &str)) -> Vec<String> {
         let one = [authority];
         let servers = self.upstreams.get(authority).filter(|servers| !servers.is_empty());
@@ -111,7 +111,7 @@ fn add<T: PartialEq>(values: &mut Vec<T>, value: T) {
     }
 }
 
-/// `80`, `*:80`, `127.0.0.1`, `127.0.0.1:80`, `[::]:80`; not `unix:/path`.
+/// Parses `80`, `*:80`, `127.0.0.1`, `127.0.0.1:80`, `[::]:80`; not `unix:/path`.
 fn address(text: &str) -> Option<SocketAddr> {
     let text = text.replacen("*:", "0.0.0.0:", 1);
     let port = || Some(SocketAddr::from((Ipv4Addr::UNSPECIFIED, text.parse().ok()?)));

@@ -1,9 +1,9 @@
-//! Which requests come to a server: its names, and whether it gets what no name fits.
+//! The requests that reach a server: its names, and whether it is a default server.
 //!
-//! nginx looks at the port first and then at names, so each port has a server of its own for what no name fits. Rules know
-//! hosts but no ports. As long as a limit holds for all of these servers, or for none, hosts alone say where. Else it is said
-//! by the names of its servers, so that the limits of one port don't hold on all others too; servers that have no names get
-//! what no server is called, on whichever port.
+//! nginx selects by port first and then by name, so each port has a default server for hosts that match no name. Rules
+//! know hosts but no ports. If a limit applies to all default servers, or to none, hosts alone describe it. Otherwise
+//! the names of its servers describe it, so that the limits of one port don't apply to all others; servers without
+//! names get the hosts that no server has as a name, on any port.
 
 use super::super::expression::{Expression, HOST, unusable};
 use super::super::rule::is_plain_host;
@@ -15,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Names {
     /// Plain names, and `*.name`.
     pub(super) plain: BTreeSet<String>,
-    /// What globs of hosts can't say.
+    /// Names that host globs can't express.
     pub(super) others: BTreeSet<Expression>,
-    /// Whether one of them is a name, and not just a pattern, which may fit anything.
+    /// Whether one of them is a name, and not only a pattern, which may match anything.
     is_called: bool,
 }
 
 impl Names {
-    /// Adds a name; or tells why it can't.
+    /// Adds a name; fails with the reason.
     pub(super) fn add(&mut self, name: &str) -> Result<(), String> {
         if let Some(pattern) = name.strip_prefix('~') {
             if let Some(problem) = unusable(pattern) {
@@ -32,7 +32,7 @@ impl Names {
         } else if name.contains('$') {
             return Err(format!("`{name}` not carried over: write the name that it stands for into `match.host`"));
         } else if name.chars().all(|c| matches!(c, '_' | '-')) {
-            // Names such as `_` are no hosts; people write them where nothing else shall fit.
+            // Names such as `_` are not hosts; they are a convention for a server that no host should match.
             return Ok(());
         } else if let Some(beginning) = name.strip_suffix(".*") {
             self.others.insert(Expression::starts_with(HOST, &format!("{beginning}.").to_lowercase()));
@@ -46,7 +46,7 @@ impl Names {
         Ok(())
     }
 
-    /// nginx takes any text for a name, and a rule's field does not.
+    /// nginx accepts any text as a name; a rule's field does not.
     fn insert(&mut self, name: String) {
         match is_plain_host(name.strip_prefix("*.").unwrap_or(&name)) {
             true => _ = self.plain.insert(name),
@@ -58,13 +58,13 @@ impl Names {
         self.plain.is_empty() && self.others.is_empty()
     }
 
-    /// Whether a host is one of them.
+    /// Returns a condition for a host that is one of them.
     pub(super) fn expression(&self) -> Expression {
         any_of(&self.plain, &self.others)
     }
 }
 
-/// Whether the host is one of some names.
+/// Returns a condition for a host that is one of these names.
 pub(super) fn any_of(plain: &BTreeSet<String>, others: &BTreeSet<Expression>) -> Expression {
     let (ends, whole): (Vec<_>, Vec<_>) = plain.iter().cloned().partition(|name| name.starts_with("*."));
     let whole = Expression::one_of(HOST, &whole);
@@ -72,13 +72,13 @@ pub(super) fn any_of(plain: &BTreeSet<String>, others: &BTreeSet<Expression>) ->
     ends.chain(others.iter().cloned()).fold(whole, Expression::or)
 }
 
-/// Who gets which hosts.
+/// The mapping of hosts to servers.
 #[derive(Debug)]
 pub(super) struct Hosts<'a> {
     servers: &'a [Server],
-    /// The server that gets what no name fits, by port: the one that says so, or the first.
+    /// The default server of each port: the one marked as such, or the first.
     defaults: BTreeMap<&'a str, usize>,
-    /// The servers that have a name, those aside that answer by themselves.
+    /// The servers with each name, except those that always `return`.
     named: BTreeMap<&'a str, BTreeSet<usize>>,
 }
 
@@ -101,34 +101,34 @@ impl<'a> Hosts<'a> {
         Self { servers, defaults, named }
     }
 
-    /// Whether a server gets what no name fits, on one of its ports.
+    /// Returns whether a server is the default server of one of its ports.
     pub(super) fn is_default(&self, index: usize) -> bool {
         self.servers.get(index).is_some_and(|server| {
             server.names.is_empty() || server.ports.keys().any(|port| self.defaults.get(port.as_str()) == Some(&index))
         })
     }
 
-    /// Whether a limit that holds in `with` depends on the port, for hosts that no server is called.
+    /// Returns whether a limit of the servers `with` depends on the port, for hosts that match no name.
     pub(super) fn is_by_port(&self, with: &BTreeSet<usize>) -> bool {
-        // Those that answer by themselves have no limits, and need none.
+        // Servers that always `return` have no limits, and need none.
         let is_live = |index: &&usize| self.servers.get(**index).is_some_and(|server| !server.returns);
         let mut live = self.defaults.values().filter(is_live).map(|index| with.contains(index));
         live.next().is_some_and(|first| live.any(|other| other != first))
     }
 
-    /// The servers of `with` whose limits hold for what no name fits.
+    /// Returns the servers of `with` whose limits apply to hosts that match no name.
     pub(super) fn catching(&self, with: &BTreeSet<usize>) -> Vec<usize> {
         let is_by_port = self.is_by_port(with);
         let is_called = |index: usize| self.servers.get(index).is_some_and(|server| server.names.is_called);
         with.iter().copied().filter(|index| self.is_default(*index) && !(is_by_port && is_called(*index))).collect()
     }
 
-    /// Names that don't come to server `index`, those of `with` aside: of servers on its ports, and of all that may have
-    /// limits, since someone who is called by a name on another port is meant by it.
+    /// Returns the names that don't reach server `index`, except those of `with`: of servers on its ports, and of all
+    /// that may have limits, since a name on another port means that server.
     fn elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Expression {
         let Some(server) = self.servers.get(index) else { return Expression::False };
         let shares = |other: &Server| other.ports.keys().any(|port| server.ports.contains_key(port));
-        // A pattern may fit anything, so those that have nothing else take nothing away from other ports.
+        // A pattern may match anything, so servers with patterns only take nothing away from other ports.
         let is_meant = |other: &Server| !other.returns && other.names.is_called;
         let (mut plain, mut others) = (BTreeSet::new(), BTreeSet::new());
         for (number, other) in self.servers.iter().enumerate() {
@@ -144,7 +144,7 @@ impl<'a> Hosts<'a> {
         any_of(&plain, &others)
     }
 
-    /// A name of server `index` that a server has which is not of `with`, and which does not answer by itself.
+    /// Returns a name of server `index` that a server outside of `with` also has, unless that one always `return`s.
     pub(super) fn also_elsewhere(&self, index: usize, with: &BTreeSet<usize>) -> Option<&'a str> {
         let is_elsewhere = |name: &&String| {
             self.named.get(name.as_str()).is_some_and(|servers| servers.iter().any(|server| !with.contains(server)))
@@ -152,12 +152,12 @@ impl<'a> Hosts<'a> {
         self.servers.get(index)?.names.plain.iter().find(is_elsewhere).map(String::as_str)
     }
 
-    /// Which hosts come to the servers of `with`: as names if they alone say it, else as a condition.
+    /// Returns the hosts that reach the servers of `with`: as names if these suffice, else as a condition.
     pub(super) fn of(&self, with: &BTreeSet<usize>) -> (BTreeSet<String>, Expression) {
         let catching = self.catching(with).into_iter();
         let elsewhere = catching.map(|index| self.elsewhere(index, with)).collect::<BTreeSet<_>>();
         if !elsewhere.is_empty() {
-            // What answers by itself on one port only still comes here on the other.
+            // A host of a server that always `return`s on one port still reaches this server on the other.
             return (BTreeSet::new(), elsewhere.into_iter().fold(Expression::True, Expression::and).not());
         }
         let servers = with.iter().filter_map(|index| self.servers.get(*index));

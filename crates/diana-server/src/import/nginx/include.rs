@@ -1,7 +1,8 @@
-//! A configuration with all that it includes.
+//! A configuration with all its includes.
 //!
-//! nginx reads an `include` as if its text stood there, and looks for it from the folder of the main file, whichever file
-//! says it. What can't be found is noted, not an error: people import on another machine than the one that serves.
+//! nginx reads an `include` as if its text were in its place, and resolves it from the folder of the main file,
+//! whichever file contains it. A missing file is a note, not an error: an import often runs on another machine than the
+//! one that serves.
 
 use super::super::LARGEST;
 use super::notes::Notes;
@@ -9,15 +10,15 @@ use super::syntax::{DEEPEST, Directive, parse};
 use diana_rules::{Document, Format, Problem, Problems};
 use std::io;
 
-/// Finds the files that an `include` means: each with its name and its text.
+/// Returns the files that an `include` names: each with its name and its text.
 pub type Include<'a> = &'a dyn Fn(&str) -> io::Result<Vec<(String, String)>>;
 
-/// How deep includes may be nested.
+/// The maximum depth of includes.
 const DEEPEST_INCLUDE: usize = 16;
-/// How many files may be included.
+/// The maximum number of included files.
 const MOST_FILES: usize = 1_000;
 
-/// Reads a configuration. The names of its files are left in `notes`.
+/// Reads a configuration. Records the names of its files in `notes`.
 pub(super) fn load(
     name: &str,
     text: &str,
@@ -31,7 +32,7 @@ pub(super) fn load(
 struct Loader<'a> {
     include: Include<'a>,
     notes: &'a mut Notes,
-    /// Of all files so far.
+    /// The bytes of all files so far.
     bytes: usize,
 }
 
@@ -49,7 +50,7 @@ impl Loader<'_> {
         self.expand(directives, includes, depth, &problem)
     }
 
-    /// Puts what is included in the place of each `include`.
+    /// Replaces each `include` by the directives that it includes.
     fn expand(
         &mut self,
         directives: Vec<Directive>,

@@ -1,19 +1,20 @@
-//! What a zone tells requests apart by, as `by`.
+//! The key of a zone, as `by`.
 
 use super::variable::{Condition, Variables};
 
-/// Whom a zone counts.
+/// The key of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Key {
-    /// None is everyone together.
+    /// Empty means that all requests are counted together.
     pub(super) by: Vec<String>,
     pub(super) condition: Condition,
-    /// What is nearly, but not quite so.
+    /// Small differences from nginx.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads a key such as `$binary_remote_addr$uri`; or tells why rules can't have it. `servers` is how many servers use the
-/// zone: a single one has a single `$server_name`. A variable with several values is several keys, each with its condition.
+/// Parses a key such as `$binary_remote_addr$uri`; fails with the reason if rules can't express it. `servers` is the
+/// number of servers that use the zone: a single one has a single `$server_name`. A variable with several values
+/// becomes several keys, each with its condition.
 pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<Vec<Key>, String> {
     let mut keys = resolve(text, servers, variables, &Condition::default(), 0)?;
     for key in &mut keys {
@@ -26,9 +27,9 @@ pub(super) fn keys(text: &str, servers: usize, variables: &Variables) -> Result<
     Ok(keys)
 }
 
-/// How many variables may stand for each other.
+/// The maximum depth of variables that refer to each other.
 const DEEPEST: usize = 4;
-/// How many values of a variable become rules of their own.
+/// The maximum number of values of a variable that become separate rules.
 const MOST_VALUES: usize = 8;
 
 fn resolve(
@@ -99,7 +100,7 @@ fn resolve(
     Ok(vec![key])
 }
 
-/// Variables that have another name in them.
+/// Returns the key for a variable that contains another name, such as `$http_NAME`.
 fn named(variable: &str) -> Option<String> {
     let named = |prefix: &str| variable.strip_prefix(prefix).filter(|name| !name.is_empty());
     let header = named("http_").map(|name| format!("header({})", name.to_lowercase().replace('_', "-")));
@@ -109,7 +110,7 @@ fn named(variable: &str) -> Option<String> {
         .or_else(|| named("jwt_claim_").map(|name| format!("jwt({name})")))
 }
 
-/// The variables of a text: `$name` and `${name}`. What stands between them is the same for all requests.
+/// Returns the variables of a text: `$name` and `${name}`. The text between them is the same for all requests.
 fn names(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for part in text.split('$').skip(1) {

@@ -1,13 +1,13 @@
-//! What the directives say about limits: zones, and what is asked of them.
+//! The limit directives: zones, and their uses.
 
 use super::super::rule::Delay;
 use super::syntax::{Directive, Place};
 
-/// A zone: what is counted, apart from where.
+/// A zone: its key and rate, independent of where it is used.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub(super) kind: ZoneKind,
-    /// What requests are told apart by, as it is written.
+    /// The key, as written.
     pub(super) key: String,
     pub(super) place: Place,
 }
@@ -20,7 +20,7 @@ pub(super) enum ZoneKind {
     Connections,
 }
 
-/// One limit as it holds somewhere. Two that are equal are the same limit, with the same counts.
+/// One limit in use. Equal ones are the same limit, with the same counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Use {
     Requests {
@@ -34,14 +34,14 @@ pub(super) enum Use {
         count: u64,
         answer: Answer,
     },
-    /// Bytes a second, after so many.
+    /// Bytes per second, after this many.
     Rate {
         bytes: u64,
         after: u64,
     },
 }
 
-/// What becomes of those beyond a limit.
+/// The response to requests over a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -62,7 +62,7 @@ impl Use {
         }
     }
 
-    /// The directive that says it.
+    /// Returns the name of its directive.
     pub(super) fn directive(&self) -> &'static str {
         match self {
             Self::Requests { .. } => "limit_req",
@@ -72,8 +72,8 @@ impl Use {
     }
 }
 
-/// `limit_req_zone KEY zone=NAME:SIZE rate=N` or `limit_conn_zone KEY zone=NAME:SIZE`: the name and the zone; else what is
-/// wrong with it.
+/// Parses `limit_req_zone KEY zone=NAME:SIZE rate=N` or `limit_conn_zone KEY zone=NAME:SIZE` into the name and the
+/// zone; fails with the reason.
 pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
     let key = directive.arg(0).to_owned();
     let (mut name, mut rate) = (None, None);
@@ -81,7 +81,7 @@ pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
         match arg.split_once('=') {
             Some(("zone", value)) => name = Some(value.split(':').next().unwrap_or_default().to_owned()),
             Some(("rate", value)) => rate = Some(requests(value).ok_or_else(|| format!("`{arg}` is no rate"))?),
-            // `sync` is told elsewhere; it changes nothing here.
+            // `sync` is reported elsewhere; it changes nothing here.
             _ if arg == "sync" => {}
             _ => return Err(format!("`{arg}` is not understood")),
         }
@@ -95,20 +95,20 @@ pub(super) fn zone(directive: &Directive) -> Result<(String, Zone), String> {
     Ok((name, Zone { kind, key, place: directive.place }))
 }
 
-/// `10r/s` or `30r/m`, as Diana writes it.
+/// Converts `10r/s` or `30r/m` to Diana's syntax.
 fn requests(rate: &str) -> Option<String> {
     let (count, unit) = rate.split_once("r/")?;
     let count = count.parse::<u32>().ok().filter(|count| *count > 0)?;
     match unit {
         "s" => Some(format!("{count}/s")),
-        // The same rate is written the same, so that equal limits are seen to be equal.
+        // Equal rates are written the same, so that equal limits compare equal.
         "m" if count.is_multiple_of(60) => Some(format!("{}/s", count / 60)),
         "m" => Some(format!("{count}/min")),
         _ => None,
     }
 }
 
-/// `limit_req zone=NAME [burst=N] [nodelay | delay=N]`; else what is wrong with it.
+/// Parses `limit_req zone=NAME [burst=N] [nodelay | delay=N]`; fails with the reason.
 pub(super) fn limit_req(directive: &Directive) -> Result<Use, String> {
     let (mut name, mut burst, mut delay) = (None, 0, Delay::Each);
     for arg in &directive.args {
@@ -130,7 +130,7 @@ pub(super) fn limit_req(directive: &Directive) -> Result<Use, String> {
     Ok(Use::Requests { zone, burst, delay, answer: Answer::default() })
 }
 
-/// `limit_conn ZONE N`; else what is wrong with it.
+/// Parses `limit_conn ZONE N`; fails with the reason.
 pub(super) fn limit_conn(directive: &Directive) -> Result<Use, String> {
     let count = directive.arg(1).parse::<u32>().ok().filter(|count| *count > 0);
     let count = count.map(u64::from).ok_or_else(|| format!("`{}` is no number of connections", directive.arg(1)))?;
@@ -140,7 +140,7 @@ pub(super) fn limit_conn(directive: &Directive) -> Result<Use, String> {
 /// The largest size that a rule may have, in bytes.
 const LARGEST_SIZE: u64 = 1 << 53;
 
-/// A size: `500`, `512k`, `10m`, `1g`.
+/// Parses a size: `500`, `512k`, `10m`, `1g`.
 pub(super) fn size(text: &str) -> Option<u64> {
     let (number, unit) = match text.strip_suffix(|c: char| c.is_ascii_alphabetic()) {
         Some(number) => (number, text.chars().last()?.to_ascii_lowercase()),
@@ -156,7 +156,7 @@ pub(super) fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|size| *size <= LARGEST_SIZE)
 }
 
-/// A size as Diana writes it, in the largest unit that has it whole.
+/// Formats a size as Diana does, in the largest unit that divides it.
 pub(super) fn bytes(count: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
     let (unit, name) =

@@ -1,10 +1,10 @@
-//! Where in a server a limit holds, as paths and a condition.
+//! The part of a server to which a limit applies, as paths and a condition.
 //!
-//! nginx gives a request to *one* location, and its limits are those of that location; of Diana's rules all that match
-//! apply. So the choice of a location is written down as an ordered list, of which the first that fits is taken: exact ones,
-//! `^~`, regular expressions, and prefixes from the longest on. A limit holds for some of the list and not for others, and
-//! what holds for a path follows from the list alone: read from its end, each entry that has the limit adds "or it fits",
-//! each that has not adds "and it does not fit".
+//! nginx selects *one* location for a request and applies its limits; Diana applies all rules that match. So the
+//! selection is represented as an ordered list, of which the first matching entry is taken: exact ones, `^~`, regular
+//! expressions, and prefixes by descending length. Some entries have the limit and others do not, and the condition for
+//! a path follows from the list alone: from its end, each entry with the limit adds "or it matches", each without adds
+//! "and it does not match".
 
 use super::super::expression::{Expression, PATH, unusable};
 use super::super::rule::is_plain_path;
@@ -17,13 +17,13 @@ use super::scope::{Limits, Location, LocationKind, Server};
 pub(super) struct Item<'a> {
     fits: Fits,
     pub(super) limits: &'a Limits,
-    /// Its path, as it is written.
+    /// Its path, as written.
     pub(super) label: &'a str,
     kind: Option<LocationKind>,
 }
 
 impl Item<'_> {
-    /// How the configuration calls it.
+    /// Its name in the configuration.
     pub(super) fn described(&self) -> String {
         let sign = match self.kind {
             None => return "server".to_owned(),
@@ -37,43 +37,43 @@ impl Item<'_> {
     }
 }
 
-/// Which paths an entry fits.
+/// The paths that an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fits {
     Every,
     Exact(String),
     Prefix(String),
-    /// Anything else, if only under a prefix; an empty one is anywhere.
+    /// Any other condition, under this prefix; an empty prefix means anywhere.
     When(String, Expression),
 }
 
-/// Where a limit holds.
+/// The paths to which a limit applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Region {
-    /// Globs; none is every path.
+    /// Globs; empty means every path.
     pub(super) paths: Vec<String>,
-    /// Within them.
+    /// A condition within them.
     pub(super) when: Expression,
 }
 
-/// The locations of a server in the order in which they are chosen.
+/// Returns the locations of a server in the order in which nginx selects them.
 pub(super) fn choices<'a>(server: &'a Server, notes: &mut Notes) -> Vec<Item<'a>> {
     let mut items = order(&server.locations, notes);
-    // With a `location /` nothing is left to the server itself.
+    // With a `location /`, no path remains for the server itself.
     if !items.iter().any(|item| item.fits == Fits::Every) {
         items.push(Item { fits: Fits::Every, limits: &server.limits, label: "", kind: None });
     }
     items
 }
 
-/// One level of locations, with those nested in them.
+/// Orders one level of locations, with those nested in them.
 fn order<'a>(locations: &'a [Location], notes: &mut Notes) -> Vec<Item<'a>> {
     let (mut exact, mut first, mut patterns, mut prefixes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     sort(locations, notes, &mut exact, &mut first, &mut patterns, &mut prefixes);
     if patterns.is_empty() {
         prefixes.append(&mut first);
     } else {
-        // `^~` counts only where it is the longest prefix of all.
+        // `^~` takes effect only where it is the longest of all prefixes.
         for item in &mut first {
             let Fits::Prefix(own) = &item.fits else { continue };
             let longer = prefixes.iter().filter_map(|other: &Item<'_>| match &other.fits {
@@ -95,7 +95,7 @@ fn order<'a>(locations: &'a [Location], notes: &mut Notes) -> Vec<Item<'a>> {
     items
 }
 
-/// Sorts locations by kind. Prefixes in prefixes are found as if they stood beside them, since they are longer.
+/// Sorts locations by kind. nginx finds nested prefixes like those beside them, since they are longer.
 fn sort<'a>(
     locations: &'a [Location],
     notes: &mut Notes,
@@ -137,13 +137,13 @@ fn sort<'a>(
         }
         let before = patterns.len();
         sort(&location.nested, notes, exact, first, patterns, prefixes);
-        // Patterns in a prefix are asked only there.
+        // Patterns nested in a prefix apply only under it.
         for inner in patterns.iter_mut().skip(before).filter(|inner| !inner.fits.prefix().starts_with(&location.text)) {
             let there = Expression::starts_with(PATH, &location.text);
             inner.fits = Fits::When(location.text.clone(), there.and(inner.fits.expression()));
         }
     }
-    // Those within come before those around.
+    // Nested patterns precede those of the outer level.
     patterns.append(&mut own_patterns);
 }
 
@@ -157,7 +157,7 @@ impl Fits {
         }
     }
 
-    /// The globs that say the same; `None` if none do.
+    /// Returns equivalent globs; `None` if there are none.
     fn globs(&self) -> Option<Vec<String>> {
         match self {
             Self::Every => Some(Vec::new()),
@@ -169,7 +169,7 @@ impl Fits {
         }
     }
 
-    /// What all paths that it fits begin with.
+    /// Returns the common prefix of all matching paths.
     fn prefix(&self) -> &str {
         match self {
             Self::Every => "",
@@ -177,7 +177,7 @@ impl Fits {
         }
     }
 
-    /// Whether everything that it fits, `other` surely fits too.
+    /// Returns whether `other` certainly matches every path that it matches.
     fn is_within(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Every) => true,
@@ -187,7 +187,7 @@ impl Fits {
         }
     }
 
-    /// Whether nothing that it fits, `other` could fit too.
+    /// Returns whether `other` certainly matches no path that it matches.
     fn is_apart(&self, other: &Self) -> bool {
         let (a, b) = (self.prefix(), other.prefix());
         match (self, other) {
@@ -199,7 +199,8 @@ impl Fits {
     }
 }
 
-/// Where a limit holds among `items`; `None` if nowhere, an error if no condition could say it.
+/// Returns the paths among `items` to which a limit applies; `None` if there are none, an error if no condition can
+/// express them.
 pub(super) fn region(items: &[Item<'_>], limit: &Use) -> Result<Option<Region>, String> {
     let labels = labels(items, limit);
     if !labels.contains(&true) {
@@ -214,7 +215,7 @@ pub(super) fn region(items: &[Item<'_>], limit: &Use) -> Result<Option<Region>, 
     Ok(Some(Region { paths: Vec::new(), when: condition(items, limit)? }))
 }
 
-/// The same as one condition, without globs.
+/// Returns the same as one condition, without globs.
 pub(super) fn condition(items: &[Item<'_>], limit: &Use) -> Result<Expression, String> {
     let labelled = items.iter().zip(labels(items, limit)).collect::<Vec<_>>();
     fold(&labelled, Otherwise::Not)
@@ -227,14 +228,15 @@ fn labels(items: &[Item<'_>], limit: &Use) -> Vec<bool> {
 /// Entries, each with whether it has the limit.
 type Labelled<'a> = Vec<(&'a Item<'a>, bool)>;
 
-/// The globs of the outermost entries that have the limit, and the entries within them; `None` if globs can't say it.
+/// Returns the globs of the outermost entries that have the limit, and the entries within them; `None` if globs can't
+/// express it.
 fn with_globs<'a>(items: &'a [Item<'a>], labels: &[bool]) -> Option<(Vec<String>, Labelled<'a>)> {
     let labelled = || items.iter().zip(labels.iter().copied());
     let mut roots: Vec<&Fits> = Vec::new();
-    // Shorter prefixes come later in the list, and exact ones first: from its end on, the outermost is met first.
+    // Shorter prefixes come later in the list, and exact ones first: from its end, the outermost is found first.
     for (item, _) in labelled().rev().filter(|(_, holds)| *holds) {
         if !roots.iter().any(|root| item.fits.is_within(root)) {
-            // `^~` comes before longer plain ones that lie within it.
+            // `^~` comes before longer plain prefixes within it.
             roots.retain(|root| !root.is_within(&item.fits));
             roots.push(&item.fits);
         }
@@ -255,19 +257,19 @@ fn with_globs<'a>(items: &'a [Item<'a>], labels: &[bool]) -> Option<(Vec<String>
     Some((paths, labelled().take(last + 1).filter(|(item, _)| is_inside(item)).collect()))
 }
 
-/// Up to so many entries, what a condition could do without is looked for; of more, each is compared with each too often.
+/// The maximum number of entries among which redundant ones are removed, which takes quadratic time.
 const FEW: usize = 300;
-/// How often entries with and without the limit may take turns: conditions are nested as deep.
+/// How often entries with and without the limit may alternate: conditions are nested as deep.
 const MOST_TURNS: usize = 24;
 
-/// What is so where no entry fits.
+/// The result if no entry matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Otherwise {
     Holds,
     Not,
 }
 
-/// What holds for a path by an ordered list.
+/// Converts an ordered list to a condition.
 fn fold(items: &[(&Item<'_>, bool)], otherwise: Otherwise) -> Result<Expression, String> {
     let needed = needed(items, otherwise);
     let turns = needed.chunk_by(|a, b| a.1 == b.1).collect::<Vec<_>>();
@@ -281,8 +283,8 @@ fn fold(items: &[(&Item<'_>, bool)], otherwise: Otherwise) -> Result<Expression,
     }))
 }
 
-/// Leaves out entries without which the list would say the same: those whose paths all come to a later entry that is alike,
-/// past others that don't touch them.
+/// Removes redundant entries: those whose paths would all reach a later entry with the same result, if the entries
+/// between match none of them.
 fn needed<'a>(items: &[(&'a Item<'a>, bool)], otherwise: Otherwise) -> Labelled<'a> {
     if items.len() > FEW {
         return items.to_vec();

@@ -1,8 +1,8 @@
-//! Rules that limit the same requests in the same way become one, and each rule gets the name of its zone.
+//! Merges rules that limit the same requests in the same way, and names each rule after its zone.
 //!
-//! Rules don't tell ports apart and have counts of their own, so what nginx tells apart may come to the same rule twice: two
-//! zones that are alike, or one zone on two ports with different statuses. `diana check` rejects the second, which could never
-//! deny anything.
+//! Rules don't distinguish ports and each has its own counts, so limits that are distinct in nginx may become the same
+//! rule twice: two equal zones, or one zone on two ports with different statuses. `diana check` rejects the second,
+//! which could never deny anything.
 
 use super::super::rule::Rule;
 use super::limit::Use;
@@ -10,22 +10,22 @@ use super::notes::Notes;
 use super::syntax::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A rule that was made of a limit.
+/// A rule and the limit that it was made from.
 #[derive(Clone, Debug)]
 pub(super) struct Made<'a> {
     pub(super) rule: Rule,
     pub(super) limit: &'a Use,
     /// The widest location that has it.
     pub(super) label: &'a str,
-    /// What it counts by, where the zone has several kinds of keys.
+    /// The name of its key, if the zone has several kinds of keys.
     pub(super) kind: Option<String>,
-    /// Where the limit stands for the first time.
+    /// The first directive that sets the limit.
     pub(super) said: Place,
     /// The servers and locations that have it.
     pub(super) places: BTreeSet<(usize, &'a str)>,
 }
 
-/// Leaves out rules that limit what an earlier one limits already, and notes what that changes.
+/// Removes rules that duplicate an earlier one, and notes what that changes.
 pub(super) fn merged<'a>(made: Vec<Made<'a>>, notes: &mut Notes) -> Vec<Made<'a>> {
     let mut known: HashMap<Rule, usize> = HashMap::new();
     let mut kept: Vec<Made<'a>> = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn merged<'a>(made: Vec<Made<'a>>, notes: &mut Notes) -> Vec<Made<'a>
     kept
 }
 
-/// The rules, each called by its zone, and by its location where a zone has several.
+/// Returns the rules, each named after its zone, and after its location if a zone has several.
 pub(super) fn named(made: Vec<Made<'_>>, notes: &mut Notes) -> Vec<Rule> {
     let mut in_zone: BTreeMap<&str, BTreeSet<&Use>> = BTreeMap::new();
     for Made { limit, .. } in &made {

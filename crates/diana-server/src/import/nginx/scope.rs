@@ -1,7 +1,7 @@
-//! Where limits hold: http, servers and locations, with what each inherits.
+//! The limits of http, servers and locations, with inheritance.
 //!
-//! In nginx a level has the limits of the one around it only if it has none of its own of that kind; statuses and rates are
-//! inherited one by one. `return` answers before any limit is looked at, so a level that returns has none.
+//! In nginx a level inherits the limits of the outer one only if it has none of its own of that kind; statuses and
+//! rates are inherited one by one. `return` responds before any limit is evaluated, so a level that returns has none.
 
 use super::super::MOST;
 use super::host::Names;
@@ -18,7 +18,7 @@ pub(super) struct Http {
     pub(super) zones: BTreeMap<String, Zone>,
     pub(super) variables: Variables,
     pub(super) servers: Vec<Server>,
-    /// `set_real_ip_from`, and the header that is believed.
+    /// `set_real_ip_from`, and the header that is trusted.
     pub(super) real_ip_from: Vec<(String, Place)>,
     pub(super) real_ip_header: Option<(String, Place)>,
 }
@@ -27,11 +27,11 @@ pub(super) struct Http {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) names: Names,
-    /// Each port, and whether the server says that it is the default there.
+    /// Each port, and whether the server is marked as its default.
     pub(super) ports: BTreeMap<String, bool>,
     pub(super) limits: Limits,
     pub(super) locations: Vec<Location>,
-    /// Whether it answers everything by itself.
+    /// Whether it always `return`s.
     pub(super) returns: bool,
     pub(super) place: Place,
 }
@@ -49,7 +49,7 @@ pub(super) struct Location {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LocationKind {
     Prefix,
-    /// `^~`: regular expressions are not asked.
+    /// `^~`: regular expressions are not tried.
     PrefixFirst,
     Exact,
     Regex,
@@ -57,10 +57,10 @@ pub(super) enum LocationKind {
     RegexAnyCase,
 }
 
-/// The limits that hold at a place, each with where it is said.
+/// The limits of a level, each with its location in the file.
 pub(super) type Limits = Vec<(Use, Place)>;
 
-/// What a level says or inherits.
+/// The settings of a level, its own or inherited.
 #[derive(Clone, Debug, Default)]
 struct Level {
     requests: Limits,
@@ -71,7 +71,7 @@ struct Level {
     after: u64,
 }
 
-/// Reads the whole configuration. Without an `http`, as in a file of a site, the file itself is taken for it.
+/// Reads the whole configuration. Without an `http`, as in a file of a site, the file itself is treated as its content.
 pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
     let mut reader = Reader { http: Http::default(), notes, left: MOST };
     let blocks = directives.iter().filter(|directive| directive.name == "http").collect::<Vec<_>>();
@@ -90,7 +90,7 @@ pub(super) fn read(directives: &[Directive], notes: &mut Notes) -> Http {
 struct Reader<'a> {
     http: Http,
     notes: &'a mut Notes,
-    /// How many limits and locations may still come.
+    /// How many more limits and locations are accepted.
     left: usize,
 }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         for directive in directives.iter().filter(|directive| directive.name == "server" && directive.block.is_some()) {
             self.server(&level, directive.inside(), directive.place);
         }
-        // A file that is included into a server has its locations outside of any.
+        // A file that is included into a server has locations at its top level.
         if let Some(first) = directives.iter().find(|directive| directive.name == "location") {
             self.server(&Level::default(), directives, first.place);
         }
@@ -170,7 +170,7 @@ impl Reader<'_> {
                 ("^~", Some(text)) => (LocationKind::PrefixFirst, text.as_str()),
                 ("~", Some(text)) => (LocationKind::Regex, text.as_str()),
                 ("~*", Some(text)) => (LocationKind::RegexAnyCase, text.as_str()),
-                // nginx also reads them without a space.
+                // nginx also accepts them without a space.
                 (text, _) => match text.get(..1).zip(text.get(1..)) {
                     Some(("=", rest)) => (LocationKind::Exact, rest),
                     Some(("~", rest)) => match rest.strip_prefix('*') {
@@ -204,7 +204,7 @@ impl Reader<'_> {
         locations
     }
 
-    /// What a level says, and what it inherits where it says nothing.
+    /// Returns the settings of a level, with those that it inherits.
     fn level(&mut self, around: &Level, directives: &[Directive]) -> Level {
         let mut level = around.clone();
         let (mut requests, mut connections) = (Vec::new(), Vec::new());
@@ -267,7 +267,7 @@ impl Reader<'_> {
         level
     }
 
-    /// The limits of a level, with what they answer there.
+    /// Returns the limits of a level, with their responses.
     fn limits(&mut self, level: &Level, place: Place) -> Limits {
         let mut limits = Vec::new();
         for (limit, said) in level.requests.iter().chain(&level.connections) {
@@ -297,7 +297,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes the limits in a block whose meaning does not fit a rule.
+    /// Notes the limits in a block that rules can't express.
     fn foreign(&mut self, directives: &[Directive], why: &str) {
         for directive in directives {
             if is_limit(directive) {

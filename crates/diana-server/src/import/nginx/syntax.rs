@@ -1,14 +1,14 @@
 //! The syntax of nginx's configuration: words, `;` and `{ }`.
 //!
-//! It is read as nginx's `ngx_conf_read_token` does: a word ends at a space, `;` or `{`; quotes count only at the beginning
-//! of a word, `#` too; a backslash keeps the next character from meaning anything; `${` does not open a block. What a
-//! directive means is not looked at here, save for blocks of Lua, which are no configuration.
+//! It is parsed as by nginx's `ngx_conf_read_token`: a word ends at a space, `;` or `{`; quotes and `#` are special
+//! only at the beginning of a word; a backslash escapes the next character; `${` does not open a block. The parser does
+//! not interpret directives, except for blocks of Lua, which are not configuration.
 
 use diana_rules::{Problem, Span};
 
-/// How deep blocks may be nested, all included files together: nobody writes more, and nothing below needs a deep stack.
+/// The maximum depth of blocks, over all included files: more than in practice, and safe for recursive functions.
 pub(super) const DEEPEST: usize = 64;
-/// The most directives of one file.
+/// The maximum number of directives of one file.
 const MOST: usize = 1_000_000;
 
 /// `name args;` or `name args { block }`.
@@ -20,7 +20,7 @@ pub(super) struct Directive {
     pub(super) place: Place,
 }
 
-/// Where a directive stands: the number of its file, its line from 1 on, and the bytes of its name.
+/// The location of a directive: the number of its file, its line from 1, and the bytes of its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Place {
     pub(super) file: usize,
@@ -29,21 +29,21 @@ pub(super) struct Place {
 }
 
 impl Directive {
-    /// An argument, counted from 0; nothing if there is none.
+    /// Returns an argument, counted from 0; an empty text if there is none.
     pub(super) fn arg(&self, index: usize) -> &str {
         self.args.get(index).map_or("", String::as_str)
     }
 
-    /// The directives inside.
+    /// Returns the directives of its block.
     pub(super) fn inside(&self) -> &[Self] {
         self.block.as_deref().unwrap_or_default()
     }
 }
 
-/// Reads a file.
+/// Parses a file.
 pub(super) fn parse(text: &str, file: usize) -> Result<Vec<Directive>, Problem> {
     let mut words = Words { text, at: 0, line: 1 };
-    // The blocks that are open, each with the directive that opened it and what stood before it.
+    // The open blocks, each with the directive that opened it and the directives before it.
     let mut open: Vec<(Directive, Vec<Directive>)> = Vec::new();
     let mut level = Vec::new();
     let mut current: Option<Directive> = None;
@@ -130,7 +130,7 @@ impl Words<'_> {
         Some(character)
     }
 
-    /// The next token, its line, and its place.
+    /// Returns the next token, its line, and its span.
     fn next(&mut self) -> Result<Option<(Token, usize, Span)>, Problem> {
         loop {
             match self.peek() {
@@ -203,8 +203,8 @@ impl Words<'_> {
         Err(problem.expected(format!("`{quote}` at its end")))
     }
 
-    /// One character of a word. A backslash before a quote or a backslash vanishes, `\n` and such become what they stand
-    /// for, and any other stays, since regular expressions need it.
+    /// Adds one character of a word. A backslash before a quote or a backslash is removed, `\n` and similar are
+    /// unescaped, and any other stays, since regular expressions need it.
     fn push(&mut self, character: char, word: &mut String) {
         if character != '\\' {
             word.push(character);

@@ -1,22 +1,22 @@
-//! Directives that bear on limits but have no counterpart in a rule: what they are, and why.
+//! Directives that affect limits but have no equivalent in a rule, and why.
 //!
-//! Nothing that limits may vanish without a word, so whoever reads a block asks here about each directive in it.
+//! No limit may be dropped silently, so the reader of a block checks each of its directives against this module.
 
 use super::notes::Notes;
 use super::syntax::Directive;
 
-/// Whether a directive is about limits, known or not. `limit_except` is about access.
+/// Returns whether a directive is about limits, supported or not. `limit_except` is about access.
 pub(super) fn is_limit(directive: &Directive) -> bool {
     (directive.name.starts_with("limit_") && directive.name != "limit_except") || without_rule(directive).is_some()
 }
 
-/// Whether a limit stands anywhere in these directives.
+/// Returns whether a limit is anywhere in these directives.
 pub(super) fn has_limits(directives: &[Directive]) -> bool {
     directives.iter().any(|directive| is_limit(directive) || has_limits(directive.inside()))
 }
 
-/// Notes the rules of access of one block, each kind once: they hold in all blocks inside that have none of their own, whether
-/// or not these have limits.
+/// Notes the access rules of one block, each kind once: inner blocks without their own inherit them, whether or not
+/// they have limits.
 pub(super) fn access(directives: &[Directive], notes: &mut Notes) {
     for name in ["allow", "deny"] {
         let mut found = directives.iter().filter(|directive| directive.name == name);
@@ -32,7 +32,7 @@ pub(super) fn access(directives: &[Directive], notes: &mut Notes) {
     }
 }
 
-/// Why a limit by another name than `limit_…` can't be a rule; `None` if it is no such limit.
+/// Returns why a limit directive not called `limit_…` can't be a rule; `None` if it is not a limit.
 pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
     match directive.name.as_str() {
         "set" if directive.arg(0).eq_ignore_ascii_case("$limit_rate") => {
@@ -49,14 +49,14 @@ pub(super) fn without_rule(directive: &Directive) -> Option<&'static str> {
     }
 }
 
-/// What a `rewrite` stands in.
+/// The block that contains a `rewrite`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Around {
     Server,
     Location,
 }
 
-/// Notes each `rewrite` after which nginx looks for a location by another path than the client's.
+/// Notes each `rewrite` after which nginx selects a location by another path than the client's.
 pub(super) fn rewrites(directives: &[Directive], around: Around, notes: &mut Notes) {
     for directive in directives {
         match directive.name.as_str() {
@@ -75,7 +75,7 @@ fn leads_elsewhere(directive: &Directive, around: Around) -> bool {
     let is_answer = ["http://", "https://", "$scheme"].iter().any(|start| directive.arg(1).starts_with(start));
     match directive.arg(2) {
         "redirect" | "permanent" => false,
-        // A server has its location still to find.
+        // In a server, the location is not selected yet.
         "break" => around == Around::Server && !is_answer,
         _ => !is_answer,
     }

@@ -1,13 +1,13 @@
-//! Variables that `map` and `geo` define, and which requests give them a value that counts.
+//! Variables that `map` and `geo` define, and the requests for which they have a value that counts.
 //!
-//! The common way to spare some clients is a key that is empty for them, since nginx counts no empty key:
+//! The usual way to exempt some clients is a key that is empty for them, since nginx does not count empty keys:
 //!
 //! ```nginx
 //! geo $limit { default 1; 10.0.0.0/8 0; }
 //! map $limit $limit_key { 0 ""; 1 $binary_remote_addr; }
 //! ```
 //!
-//! Asked which requests give `$limit_key` a value that is not empty, the answer is: all but those of 10.0.0.0/8.
+//! Here `$limit_key` is not empty for all requests but those of 10.0.0.0/8.
 
 use super::super::expression::{Expression, HOST, METHOD, PATH, entry, unusable};
 use super::super::rule::is_usual_method;
@@ -29,18 +29,18 @@ pub(super) struct Defined {
     default: String,
     /// Values by pattern: networks for `geo`.
     entries: Vec<(String, String)>,
-    /// What can't be understood of it.
+    /// The part that is not supported.
     odd: Option<String>,
 }
 
-/// Which requests are meant.
+/// A set of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
-    /// Networks that are not.
+    /// Networks that are excluded.
     pub(super) allow: Vec<String>,
-    /// Networks that alone are; none is all.
+    /// The only networks that are included; empty means all.
     pub(super) ips: Vec<String>,
-    /// Methods that alone are; none is all.
+    /// The only methods that are included; empty means all.
     pub(super) methods: Vec<String>,
     pub(super) when: Expression,
 }
@@ -51,11 +51,11 @@ impl Default for Condition {
     }
 }
 
-/// How many variables may depend on each other.
+/// The maximum depth of variables that depend on each other.
 const DEEPEST: usize = 8;
 
 impl Variables {
-    /// Adds what a `map` or `geo` defines.
+    /// Adds the variable of a `map` or `geo`.
     pub(super) fn add(&mut self, directive: &Directive) {
         let is_geo = directive.name == "geo";
         let (source, name) = match &*directive.args {
@@ -84,7 +84,8 @@ impl Variables {
         self.defined.get(name)
     }
 
-    /// Which requests give the variable `name` a value that `counts`; or why that can't be said.
+    /// Returns the requests for which the variable `name` has a value that `counts`; fails with the reason if it can't
+    /// tell.
     pub(super) fn condition(
         &self,
         name: &str,
@@ -120,13 +121,13 @@ impl Variables {
 }
 
 impl Defined {
-    /// All values that are not empty.
+    /// Returns all values that are not empty.
     pub(super) fn values(&self) -> BTreeSet<&str> {
         let values = self.entries.iter().map(|(_, value)| value).chain([&self.default]);
         values.map(String::as_str).filter(|value| !value.is_empty()).collect()
     }
 
-    /// The value for a text that is known; `None` if that text itself depends on more.
+    /// Returns the value for a known text; `None` if that text itself depends on other variables.
     fn value_of(&self, text: &str) -> Option<&str> {
         if text.contains('$') {
             return None;
@@ -166,7 +167,7 @@ impl Defined {
         Ok(Condition { ips: shown(&counted), allow: shown(&inside), ..Condition::default() })
     }
 
-    /// By a text of the request: first the values that are written out, then the patterns in their order.
+    /// Evaluates by a text of the request: first the literal values, then the patterns in their order.
     fn by_text(&self, source: &str, counts: &dyn Fn(&str) -> bool) -> Result<Condition, String> {
         let what = text_of(source).ok_or_else(|| format!("rules can't ask for `${source}`"))?;
         let is_method = source == "request_method";
@@ -175,7 +176,7 @@ impl Defined {
         let texts = |wanted: bool| {
             let chosen = texts.iter().filter(|(_, value)| counts(value) == wanted);
             let texts = chosen.map(|(text, _)| unescaped(text));
-            // `map` does not mind case, and methods that nginx takes are in capitals.
+            // `map` ignores case, and the methods that nginx accepts are upper case.
             let cased = |text: &str| if is_method { text.to_ascii_uppercase() } else { text.to_owned() };
             texts.map(cased).collect::<Vec<_>>()
         };
@@ -210,7 +211,7 @@ impl Defined {
     }
 }
 
-/// Whether a text is one of some, in any case of letters, as `map` compares them.
+/// Tests whether a text is one of several, ignoring case as `map` does.
 fn is_one_of(source: &str, what: &str, texts: &[String]) -> Expression {
     let has_letters = texts.iter().any(|text| text.contains(char::is_alphabetic));
     if !has_letters || source == "request_method" {
@@ -220,7 +221,7 @@ fn is_one_of(source: &str, what: &str, texts: &[String]) -> Expression {
     Expression::matches(what, &format!("(?i)^({})$", escaped.join("|")))
 }
 
-/// How expressions call a variable of nginx.
+/// Returns the name of an nginx variable in expressions.
 fn text_of(variable: &str) -> Option<String> {
     Some(match variable {
         "uri" | "document_uri" => PATH.to_owned(),
@@ -240,12 +241,12 @@ fn text_of(variable: &str) -> Option<String> {
     })
 }
 
-/// A pattern of `map` that begins with a backslash stands for the rest: `\default`, `\~`.
+/// A pattern of `map` that begins with a backslash means the rest literally: `\default`, `\~`.
 fn unescaped(pattern: &str) -> &str {
     pattern.strip_prefix('\\').unwrap_or(pattern)
 }
 
-/// An address or a network, without what lies beyond its length.
+/// Parses an address or a network, and clears the bits after its prefix length.
 pub(super) fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length.parse().ok()?)),
@@ -271,7 +272,7 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// As rules write it: a single address without its length.
+/// Formats a network as rules do: a single address without its length.
 pub(super) fn show((address, length): &(IpAddr, u8)) -> String {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     if *length == longest { address.to_string() } else { format!("{address}/{length}") }

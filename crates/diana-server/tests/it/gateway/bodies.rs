@@ -1,4 +1,4 @@
-//! Bodies flow as they come, both ways: nothing waits for the end, and nothing is kept.
+//! Bodies are streamed in both directions: nothing waits for the end, and nothing is buffered.
 
 use crate::support::client::{Client, ask};
 use crate::support::program::{Diana, LONG};
@@ -159,7 +159,7 @@ fn what_an_upgrade_holds_is_held_until_it_ends() {
     wait_until("the place to be given back", LONG, again).unwrap();
 }
 
-/// What a tunnel lets through is bounded by the rate, so it is no matter how quick the machine is.
+/// The rate bounds how much passes an upgraded connection, so the speed of the machine does not matter.
 #[test]
 fn an_upgrade_is_as_slow_as_the_rules_say() {
     let upstream = Upstream::start(|talk| {

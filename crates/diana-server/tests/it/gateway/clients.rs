@@ -1,4 +1,4 @@
-//! Clients and servers that others wrote: curl, Python, Node, nginx before and behind, wrk and h2load.
+//! Third-party clients and servers: curl, Python, Node, nginx in front of and behind the gateway, wrk and h2load.
 
 use crate::support::client::Client;
 use crate::support::program::Diana;
@@ -15,7 +15,7 @@ fn before(upstream: &str) -> Diana {
     ))
 }
 
-/// What a program prints. Fails if it fails.
+/// Returns the output of a program. Panics if the program fails.
 #[track_caller]
 fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new("timeout").arg("60").arg(program).args(args).stdin(Stdio::null()).output().unwrap();
@@ -133,7 +133,7 @@ const ask2 = (session) => new Promise((done, failed) => {
     assert_eq!(upstream.count(), 6);
 }
 
-/// The number before this word in what a load generator says.
+/// Returns the number before a word in the output of a load generator.
 fn number_before(said: &str, word: &str) -> u64 {
     let before = said.split_once(word).unwrap_or_else(|| panic!("no `{word}` in\n{said}")).0;
     let digits: String = before.trim_end().chars().rev().take_while(char::is_ascii_digit).collect();

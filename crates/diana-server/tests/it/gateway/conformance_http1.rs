@@ -1,8 +1,8 @@
-//! Requests over HTTP/1, good and bad, beside what RFC 9112 and RFC 9110 demand of each.
+//! Valid and invalid HTTP/1 requests, checked against RFC 9112 and RFC 9110.
 //!
-//! Each table names the section that it is about. A bad request is answered with an error, or the connection ends without an
-//! answer, and no upstream ever sees a whole request of it. A good one arrives. Where the RFC leaves a choice, both will do, as
-//! long as one request stays one request.
+//! Each table names its section. An invalid request gets an error response, or the connection ends without a response,
+//! and no upstream ever gets it as a complete request. A valid one arrives. Where the RFC leaves a choice, both are
+//! accepted, as long as one request stays one request.
 
 use crate::support::client::{Client, get};
 use crate::support::program::Diana;
@@ -11,19 +11,19 @@ use Expected::{Accepted, Either, Known, Rejected};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// The RFC says MUST, or what it forbids has no meaning that a gateway could forward.
+    /// The RFC requires it (MUST), or the request has no meaning that a gateway could forward.
     Rejected,
     Accepted,
-    /// The RFC says MAY or SHOULD.
+    /// The RFC leaves the choice (MAY or SHOULD).
     Either,
-    /// The RFC forbids it, and hyper accepts it. What arrives at an upstream is one good request all the same.
+    /// The RFC forbids it, but hyper accepts it. The upstream still gets one valid request.
     Known,
 }
 
-/// What is expected, what it is called, and the bytes.
+/// The expected result, the name, and the bytes of a case.
 type Case = (Expected, String, Vec<u8>);
 
-/// Sends this on a connection of its own: the statuses of all final answers until the connection ends.
+/// Sends the bytes on a new connection. Returns the statuses of all final responses until the connection ends.
 fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
     let mut client = Client::connect(diana.port());
     // A gateway may end the connection before it has read everything.
@@ -36,7 +36,7 @@ fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
     statuses
 }
 
-/// Behind each request there is another one, which nobody may take for a part of the first.
+/// A second request that follows each request and must not become a part of it.
 const NEXT: &str = "GET /next HTTP/1.1\r\nhost: a\r\n\r\n";
 
 fn conform(cases: impl IntoIterator<Item = Case>) {
@@ -76,7 +76,7 @@ fn conform(cases: impl IntoIterator<Item = Case>) {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A request of this line, and another one behind it.
+/// Returns a request with this request line, followed by another request.
 fn line(expected: Expected, line: &str) -> Case {
     of_line(expected, line.as_bytes())
 }
@@ -86,7 +86,7 @@ fn of_line(expected: Expected, line: &[u8]) -> Case {
     (expected, "request line".to_owned(), [line, rest, NEXT.as_bytes()].concat())
 }
 
-/// A request with these bytes as a header line, in the middle and at the end.
+/// Returns requests with these bytes as a header line, in the middle and at the end.
 fn header(expected: Expected, bytes: &[u8]) -> [Case; 2] {
     let start = b"GET /header HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
     let request = |end: &str| [start, bytes, end.as_bytes(), NEXT.as_bytes()].concat();
@@ -96,13 +96,13 @@ fn header(expected: Expected, bytes: &[u8]) -> [Case; 2] {
     ]
 }
 
-/// A request with these headers about its body, and this body.
+/// Returns a request with these framing headers and this body.
 fn body(expected: Expected, headers: &str, body: &str) -> Case {
     let request = format!("POST /body HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{headers}\r\n\r\n{body}{NEXT}");
     (expected, "body".to_owned(), request.into_bytes())
 }
 
-/// A request whose chunked body is written like this.
+/// Returns a request with this chunked body.
 fn chunks(expected: Expected, chunks: &[u8]) -> Case {
     let head = b"POST /chunks HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     (expected, "chunks".to_owned(), [head, chunks, NEXT.as_bytes()].concat())
@@ -208,7 +208,7 @@ fn request_lines() {
     conform([of_line(Either, b"GET /\xff\xfe HTTP/1.1"), of_line(Rejected, b"G\xff / HTTP/1.1")]);
 }
 
-/// RFC 9110 §7.2: one host, and it is one.
+/// RFC 9110 §7.2: exactly one valid host.
 #[test]
 fn hosts() {
     let of_hosts = |expected, hosts: &str| -> Case {
@@ -291,7 +291,7 @@ fn header_lines() {
     conform([first(" "), first("\t"), first(" \r\n"), first(" x-a: b\r\n"), first("\0"), first("\r")]);
 }
 
-/// RFC 9112 §6: how long a body is.
+/// RFC 9112 §6: the length of a body.
 #[test]
 fn lengths_and_codings() {
     let chunked = "5\r\nhello\r\n0\r\n\r\n";

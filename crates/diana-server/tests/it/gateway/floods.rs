@@ -1,4 +1,4 @@
-//! Very many of something: accounts, connections, frames. What is taken stays bounded, and others are served.
+//! Floods of accounts, connections and frames: resource use stays bounded, and other clients are served.
 
 use crate::support::client::{Client, get, get_with};
 use crate::support::frames::{
@@ -118,7 +118,7 @@ fn clients_that_only_half_close_are_let_go() {
     wait_until("all to be gone", LONG, gone).unwrap();
 }
 
-/// An HTTP/2 connection that does its worst: it may be ended or not, but others are served and memory stays.
+/// Floods an HTTP/2 connection: it may be closed or not, but other clients are served and memory use stays bounded.
 fn http2_flood(diana: &Diana, settings: &[(u16, u32)], bytes: impl Fn(u32) -> Vec<u8>) -> bool {
     let before = diana.memory();
     let mut flood = Frames::connect(diana.port(), settings);
@@ -214,7 +214,7 @@ fn more_streams_than_allowed_do_not_reach_the_upstream() {
     assert!(upstream.count() <= 20, "{}", upstream.count());
 }
 
-/// Each request that is reset made work for nothing.
+/// Each reset request is wasted work.
 #[test]
 fn a_connection_that_resets_more_than_it_lets_end_is_ended() {
     const ENHANCE_YOUR_CALM: u32 = 11;

@@ -1,4 +1,4 @@
-//! What becomes of the heads of requests and answers on their way through.
+//! How the gateway changes the heads of requests and responses.
 
 use crate::support::client::{Client, ask, get, get_with};
 use crate::support::program::Diana;
@@ -63,7 +63,7 @@ fn a_client_can_not_take_away_what_the_gateway_adds() {
     }
 }
 
-/// The rules saw the header and the upstream did not, so each request had a key of its own.
+/// Regression: the rules saw the header and the upstream did not, so each request had its own key.
 #[test]
 fn a_header_that_connection_names_is_hidden_from_the_rules_as_well() {
     for (by, header) in [("header(x-api-key)", "x-api-key: r"), ("cookie(session)", "cookie: session=r")] {
@@ -84,7 +84,7 @@ fn a_header_that_connection_names_is_hidden_from_the_rules_as_well() {
     }
 }
 
-/// What a trusted proxy says about the client is read before: nobody becomes the proxy by having its words removed.
+/// The headers of a trusted proxy are read first: a client can't get the proxy's address by having them removed.
 #[test]
 fn a_client_stays_the_client_whatever_connection_names() {
     let upstream = Upstream::echo();
@@ -97,7 +97,7 @@ fn a_client_stays_the_client_whatever_connection_names() {
     assert_eq!([0, 1].map(|_| get_with(diana.port(), "/", headers).status), [200, 429]);
 }
 
-/// The upstream got its own name as `Host`, which the rules had not seen.
+/// Regression: the upstream got its own name as `Host`, which the rules had not seen.
 #[test]
 fn rules_see_the_host_that_an_old_client_does_not_send() {
     let upstream = Upstream::echo();
@@ -262,7 +262,7 @@ fn the_body_of_a_refused_request_is_thrown_away() {
     assert_eq!(upstream.count(), 7);
 }
 
-/// What is not believed before a body is not believed behind it either.
+/// A header that is not trusted is not trusted as a trailer either.
 #[test]
 fn trailers_say_no_more_than_headers_may() {
     let upstream = Upstream::echo();
@@ -283,8 +283,8 @@ fn an_address_with_a_query_alone_has_a_path() {
     assert_eq!(upstream.last().line(), "GET /?x=1 HTTP/1.1");
 }
 
-/// nginx and Envoy take all of these. The `http` crate, by which hyper and h2 read an address, refuses some of them before the
-/// gateway sees the request; it takes them where browsers send them unescaped.
+/// nginx and Envoy accept all of these. The `http` crate, with which hyper and h2 parse a URI, rejects some of them
+/// before the gateway sees the request; it accepts them where browsers send them unescaped.
 #[test]
 fn addresses_with_odd_characters_go_on_as_they_were_sent_or_are_bad_requests() {
     use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM};

@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS: it is told apart by its first bytes, and everything holds that holds for HTTP/1.
+//! HTTP/2 without TLS: it is detected by its preface, and has the same guarantees as HTTP/1.
 
 use crate::support::frames::{self, ACK, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PING, RST_STREAM};
 use crate::support::http2::{Service, connect, full, get, request, whole};
@@ -187,7 +187,7 @@ fn requests_that_are_none_do_not_reach_the_upstream() {
     }
 }
 
-/// hyper tells of a request that its client takes back without any reproach as if its body had come to its end.
+/// hyper reports a request that its client cancels with `NO_ERROR` as if its body were complete.
 #[test]
 fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
     let upstream = Upstream::echo();
@@ -220,7 +220,7 @@ fn a_request_that_is_taken_back_is_no_whole_one_and_nobodys_fault() {
     assert_eq!(whole.iter().map(Seen::target).collect::<Vec<_>>(), ["/whole"], "{whole:?}");
 }
 
-/// RFC 9113 §8.2.1 calls such a request malformed; to HTTP/1 services the whitespace is not there, so it would be a new key.
+/// Such a request is malformed (RFC 9113 §8.2.1). HTTP/1 services ignore the whitespace, so it would be a new key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_with_whitespace_around_it_is_rejected() {
     let upstream = Upstream::echo();
@@ -254,7 +254,7 @@ async fn a_host_over_http2_is_a_host_and_one_in_capitals_makes_no_new_key() {
     }
 }
 
-/// curl took it for a broken answer.
+/// Regression: curl treated it as a malformed response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_204_has_no_length_whatever_the_upstream_says() {
     let upstream = Upstream::start(|talk| {
@@ -272,7 +272,7 @@ async fn a_204_has_no_length_whatever_the_upstream_says() {
     assert_eq!((answer.status, answer.header("content-length")), (204, None));
 }
 
-/// HTTP/1.1 has a place for trailers behind chunks alone, so a request that announces them goes on in chunks.
+/// HTTP/1.1 allows trailers only after a chunked body, so a request that announces them is forwarded chunked.
 #[test]
 fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
     let upstream = Upstream::echo();
@@ -292,7 +292,7 @@ fn trailers_behind_a_body_of_a_stated_length_reach_an_http1_upstream() {
     }
 }
 
-/// RFC 9113, section 8.2.1, as for headers: what one server takes for a part of the value, another does not.
+/// RFC 9113, section 8.2.1, as for headers: one server treats the whitespace as part of the value, another does not.
 #[test]
 fn trailers_with_whitespace_around_a_value_are_rejected() {
     for value in [" abc", "abc\t", " "] {
@@ -310,7 +310,8 @@ fn trailers_with_whitespace_around_a_value_are_rejected() {
     }
 }
 
-/// The interim responses to a request, and the answer's status. Each of them is noticed as it comes.
+/// Returns the interim responses to a request, and the status of the response. Calls `notice` for each interim
+/// response.
 async fn with_interim(port: u16, notice: impl Fn()) -> (Vec<http::Response<()>>, u16) {
     let socket = tokio::net::TcpStream::connect((std::net::Ipv4Addr::LOCALHOST, port)).await.unwrap();
     let (sender, connection) = h2::client::handshake(socket).await.unwrap();
@@ -326,7 +327,7 @@ async fn with_interim(port: u16, notice: impl Fn()) -> (Vec<http::Response<()>>,
     (interim, answer.await.unwrap().status().as_u16())
 }
 
-/// RFC 9110, section 15.2: a proxy forwards them. hyper's HTTP/1 server has no way to send any.
+/// RFC 9110, section 15.2: a proxy forwards them. hyper's HTTP/1 server can't send them.
 #[tokio::test(flavor = "multi_thread")]
 async fn early_hints_reach_http2_clients_while_the_upstream_is_still_at_work() {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();
@@ -373,7 +374,7 @@ async fn early_hints_of_an_http2_upstream_reach_http2_clients() {
     assert_eq!((interim[0].status().as_u16(), &interim[0].headers()["link"]), (103, &"</b.css>".parse().unwrap()));
 }
 
-/// A head that answers HEAD has a length, and no body follows it.
+/// The response to HEAD has a length, and no body follows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn head_is_answered_without_a_body() {
     let upstream = Upstream::echo();
@@ -388,7 +389,7 @@ async fn head_is_answered_without_a_body() {
     }
 }
 
-/// Reads until the stream ends; what came of its body, and its trailers' block if there was one.
+/// Reads until the stream ends. Returns its body, and its trailer block if there was one.
 fn until_end(client: &mut Frames, stream: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     let mut body = Vec::new();
     loop {
@@ -406,7 +407,7 @@ fn until_end(client: &mut Frames, stream: u32) -> (Vec<u8>, Option<Vec<u8>>) {
     }
 }
 
-/// What a stalled stream could not send counted against the queue of all, and seven of them filled it.
+/// Regression: the unsent data of a stalled stream counted against the shared queue, and seven such streams filled it.
 #[test]
 fn answers_that_nobody_reads_do_not_block_others_on_the_connection() {
     const WINDOW: usize = 65_535;
@@ -433,7 +434,7 @@ fn answers_that_nobody_reads_do_not_block_others_on_the_connection() {
     assert_eq!(until_end(&mut client, 1).0.len(), 300_000 - WINDOW);
 }
 
-/// Neither needs window, but the body was asked for its end only when there was some.
+/// Regression: neither needs window, but the body was polled for its end only when there was some.
 #[test]
 fn the_end_of_a_body_and_its_trailers_need_no_window() {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();
@@ -460,7 +461,7 @@ fn the_end_of_a_body_and_its_trailers_need_no_window() {
     assert!(matches!(until_end(&mut client, 1), (body, Some(_)) if body.is_empty()));
 }
 
-/// RFC 9113 §8.2.1, as in heads. The upstream gets no whole request.
+/// RFC 9113 §8.2.1, as in heads. The upstream gets no complete request.
 #[test]
 fn a_trailer_with_whitespace_around_it_is_rejected() {
     let upstream = Service::h2c();
@@ -477,7 +478,8 @@ fn a_trailer_with_whitespace_around_it_is_rejected() {
     assert_eq!(upstream.last().trailers.unwrap()["x-digest"], "a");
 }
 
-/// h2 does not send a head with such a field: the client got a reset, which counted as its own, or no hints.
+/// Regression: h2 does not send a head with such a field. The client got a reset, which counted as its own, or no
+/// hints.
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_an_answer_that_http2_has_no_place_for_are_removed() {
     let upstream = Upstream::start(|talk| {

@@ -1,4 +1,4 @@
-//! Upstreams that speak HTTP/2, frame by frame: what is sent again and what is not, and bodies that take their time.
+//! HTTP/2 upstreams, frame by frame: which requests are retried, and slow bodies.
 
 use crate::support::client::{Client, ask};
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, FrameUpstream, Frames, HEADERS, OK, RST_STREAM};
@@ -20,7 +20,7 @@ fn asking(diana: &Diana, request: &str) -> Client {
     client
 }
 
-/// Reads a request without a body; its stream.
+/// Reads a request without a body, and returns its stream.
 fn request(link: &mut Frames) -> u32 {
     link.next_of(HEADERS).unwrap().stream
 }
@@ -29,7 +29,7 @@ fn answer(link: &mut Frames, stream: u32) {
     link.send(HEADERS, END_HEADERS | END_STREAM, stream, &OK).unwrap();
 }
 
-/// A connection to the upstream that has answered a request.
+/// Returns a connection to the upstream that has served a request.
 fn warm(diana: &Diana, upstream: &FrameUpstream) -> Frames {
     let mut client = asking(diana, "GET /warm");
     let mut link = upstream.accept(100);
@@ -39,7 +39,7 @@ fn warm(diana: &Diana, upstream: &FrameUpstream) -> Frames {
     link
 }
 
-/// Links that take no more streams were found one at a time, and each counted as a try.
+/// Regression: connections that accept no more streams were found one at a time, and each counted as a try.
 #[test]
 fn an_upstream_that_shuts_down_gracefully_loses_no_request() {
     const LINKS: usize = 4;
@@ -82,7 +82,7 @@ fn a_request_that_an_upstream_has_not_begun_with_when_it_goes_away_is_sent_again
     assert_eq!(client.answer().status, 200);
 }
 
-/// One GET reached the upstream three times.
+/// Regression: one GET reached the upstream three times.
 #[test]
 fn a_request_whose_stream_is_reset_is_not_sent_again_and_one_whose_connection_is_closed_is_once() {
     const INTERNAL_ERROR: [u8; 4] = 2_u32.to_be_bytes();
@@ -125,7 +125,7 @@ fn a_request_that_waits_for_a_stream_gets_one_when_the_upstream_allows_more() {
     drop(clients);
 }
 
-/// h2 refuses to send some of these; the request then hung, and three of them ejected the upstream.
+/// Regression: h2 refuses to send some of these; the request then hung, and three of them ejected the upstream.
 #[test]
 fn trailers_that_may_not_be_sent_are_dropped_and_do_not_hang_the_request() {
     let upstream = Service::h2c();
@@ -155,7 +155,7 @@ fn trailers_that_may_not_be_sent_are_dropped_and_do_not_hang_the_request() {
     assert!(!diana.said().contains("left out"), "{}", diana.said());
 }
 
-/// The upstream's time went on while the client was still sending.
+/// Regression: the response timeout ran while the client was still sending.
 #[test]
 fn an_upload_takes_its_time_when_the_answer_has_begun() {
     let upstream = FrameUpstream::start();

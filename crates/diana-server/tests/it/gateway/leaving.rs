@@ -1,4 +1,4 @@
-//! Clients that leave before they are answered, in ways that reading their connection does not show.
+//! Clients that disconnect before they get a response, in ways that reading their connection does not detect.
 
 use crate::support::client::{Client, get};
 use crate::support::program::{Diana, LONG};
@@ -7,7 +7,7 @@ use diana_testing::wait_until;
 use socket2::SockRef;
 use std::time::Duration;
 
-/// A service that answers `/free`, and holds any other request until its connection is closed.
+/// An upstream that responds to `/free`, and holds any other request until its connection is closed.
 fn holding() -> Upstream {
     Upstream::start(|talk| {
         if talk.seen.target() == "/free" {
@@ -18,7 +18,7 @@ fn holding() -> Upstream {
     })
 }
 
-/// One request at a time for `/held`, and one more in the queue.
+/// Limits `/held` to one request at a time, and one more in the queue.
 fn before(upstream: &Upstream) -> Diana {
     Diana::serve(&format!(
         "
@@ -29,7 +29,7 @@ rules: [{{name: one, match: {{path: /held}}, concurrent: 1, wait: 300s, queue: 1
     ))
 }
 
-/// A client whose connection is known to be accepted.
+/// Returns a client whose connection has been accepted.
 fn accepted(diana: &Diana) -> Client {
     let mut client = Client::connect(diana.port());
     assert_eq!(client.get("/free").status, 200);
@@ -40,7 +40,7 @@ fn reset(client: Client) {
     SockRef::from(client.stream()).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-/// Asks for the place or a slot in the queue; `false` if both are taken.
+/// Asks for the permit or a slot in the queue. Returns the waiting client, or `None` if both are taken.
 fn is_let_in(diana: &Diana) -> Option<Client> {
     let mut client = Client::connect(diana.port());
     client.stream().set_read_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -49,10 +49,11 @@ fn is_let_in(diana: &Diana) -> Option<Client> {
 }
 
 const GET: &str = "GET /held HTTP/1.1\r\nhost: a\r\n\r\n";
-/// A body of which hyper reads a part. The rest stays in the socket; if it did not fit there, the end behind it would not come.
+/// A body of which hyper reads a part. The rest stays in the socket; if it did not fit, the end after it would not
+/// arrive.
 const POST: &str = "POST /held HTTP/1.1\r\nhost: a\r\ncontent-length: 10000000\r\n\r\n";
 
-/// What a client sends before it leaves: a beginning of a next request, and a body that nobody reads.
+/// Returns what a client sends before it disconnects: the start of a next request, and a body that is not read.
 fn requests() -> [String; 2] {
     [format!("{GET}G"), format!("{POST}{}", "x".repeat(50_000))]
 }
@@ -95,7 +96,7 @@ fn a_client_that_leaves_with_unread_bytes_gives_up_its_slot_in_the_queue() {
     }
 }
 
-/// A rapid series of aborts: each client asks and leaves at once.
+/// Aborts requests in rapid succession: each client sends a request and disconnects at once.
 fn abort(diana: &Diana, times: usize) {
     for _ in 0..times {
         let mut client = Client::connect(diana.port());
@@ -105,7 +106,7 @@ fn abort(diana: &Diana, times: usize) {
     }
 }
 
-/// A service that holds `/held` until it is let go on, and then answers with a large body.
+/// Returns an upstream that holds `/held` until it is released, and then responds with a large body.
 fn gated() -> (std::sync::mpsc::Sender<()>, Upstream) {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();
     let gate = parking_lot::Mutex::new(gate);
@@ -129,7 +130,7 @@ rules: [{{name: one, match: {{path: /held}}, concurrent: {concurrent}, status: 4
     ))
 }
 
-/// With `concurrent: 5`, 568 requests were at work upstream by abort.
+/// Regression: with `concurrent: 5`, aborted requests let 568 requests run at the upstream.
 #[test]
 fn a_place_that_is_held_until_the_upstream_is_done_is_no_way_to_more_work() {
     let (go_on, upstream) = gated();
@@ -153,7 +154,7 @@ fn a_place_that_is_held_until_the_upstream_is_done_is_no_way_to_more_work() {
     assert_eq!((upstream.count(), upstream.connections()), (2, 1));
 }
 
-/// A client that leaves in the middle of an answer holds its place until all of the answer has come.
+/// A client that disconnects during a response holds its permit until the whole response has been received.
 #[test]
 fn the_rest_of_an_answer_is_read_when_its_client_leaves() {
     let (go_on, upstream) = gated();

@@ -1,4 +1,4 @@
-//! What HTTP/2 clients make the gateway keep in memory.
+//! The memory that HTTP/2 clients can make the gateway use.
 
 use crate::support::frames::{self, CONTINUATION, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM};
 use crate::support::program::{Diana, LONG};
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 const REFUSED_STREAM: [u8; 4] = 7_u32.to_be_bytes();
 
-/// One request is at work, and all others wait in the queue.
+/// One request is being processed, and all others wait in the queue.
 fn before(upstream: &Upstream, bounds: &str) -> Diana {
     Diana::serve(&format!(
         "
@@ -42,7 +42,7 @@ fn hundred(diana: &Diana, connection: usize) -> Frames {
     client
 }
 
-/// Waits until so many streams have been refused in all.
+/// Waits until this many streams have been refused in total.
 fn wait_for_refused(diana: &Diana, streams: u32) {
     let refused = || {
         let refused = diana.metric("diana_requests_total{outcome=\"rejected\"}");
@@ -51,7 +51,7 @@ fn wait_for_refused(diana: &Diana, streams: u32) {
     wait_until("streams to be refused", LONG, refused).unwrap();
 }
 
-/// They held 5.4 MB and more: 54 GB at 10,000 connections.
+/// Regression: they used 5.4 MB and more: 54 GB with 10,000 connections.
 #[test]
 fn a_connection_with_a_hundred_large_heads_holds_half_a_mebibyte() {
     // Eight heads of 31 KB are a quarter of a mebibyte.
@@ -87,7 +87,7 @@ fn all_connections_together_hold_what_the_file_says() {
     drop(again);
 }
 
-/// They counted nowhere: 4 MB for each connection.
+/// Regression: they were not counted: 4 MB for each connection.
 #[test]
 fn trailers_of_requests_that_wait_count_like_heads() {
     const REQUESTS: u32 = 99;
@@ -123,7 +123,7 @@ fn trailers_of_requests_that_wait_count_like_heads() {
     drop((first, clients));
 }
 
-/// Streams that waited for room in the queue left their wakers behind, and so their tasks.
+/// Regression: streams that waited for room in the queue left their wakers behind, and so their tasks.
 #[test]
 fn streams_that_are_reset_while_they_wait_leave_nothing_behind() {
     const EACH: u32 = 30;

@@ -1,4 +1,4 @@
-//! Starting, reloading and stopping.
+//! Start, reload and shutdown.
 
 use crate::support::client::{Answer, Client, ask, get, get_with};
 use crate::support::frames::{self, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
 
-/// A service that answers when it is told to.
+/// An upstream that responds when it is released.
 struct Gate {
     upstream: Upstream,
     open: Arc<(Mutex<bool>, Condvar)>,
@@ -47,7 +47,7 @@ fn before(upstream: &Upstream, more: &str) -> Diana {
     Diana::serve(&format!("gateway: {{listen: $LISTEN, upstream: '{}'{more}}}\nrules: []\n", upstream.url()))
 }
 
-/// Waits until nobody can connect any more.
+/// Waits until no client can connect any more.
 fn is_closed(port: u16) {
     wait_until("the door to be closed", LONG, || Client::try_connect(port).is_err().then_some(())).unwrap();
 }
@@ -174,7 +174,7 @@ fn who_is_told_twice_stops_at_once() {
 const ONE: &str = "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 1/h, status: 429}]\n";
 const TWO: &str = "gateway: {listen: $LISTEN}\nrules: [{name: each, by: header(x-key), limit: 2/h, status: 430}]\n";
 
-/// How many requests of a new key pass, and what the next gets.
+/// Returns how many requests of a new key are allowed, and the status of the next one.
 fn passes(diana: &Diana, keys: &AtomicUsize) -> (usize, u16) {
     let key = format!("x-key: {}\r\n", keys.fetch_add(1, Ordering::SeqCst));
     let mut passed = 0;
@@ -296,7 +296,7 @@ fn what_happens_is_counted_and_logged() {
     assert!(of(429).iter().all(|line| line["rule"] == "each-key" && line["user_agent"] == "te\"st\\"), "{lines:?}");
 }
 
-/// A wait in line was told nowhere, and counted as time that the rules took.
+/// Regression: the time in the queue was not logged, and counted as decision time.
 #[test]
 fn a_wait_in_line_is_logged_and_is_no_time_that_the_rules_took() {
     let gate = Gate::closed();
@@ -332,7 +332,8 @@ fn a_wait_in_line_is_logged_and_is_no_time_that_the_rules_took() {
     assert!(took < wait / 1_000.0, "{took} s, {waited}");
 }
 
-/// While there was no descriptor for the next connection, SIGTERM was not heard, `/healthz` not answered, and the log flooded.
+/// Regression: without a file descriptor for the next connection, SIGTERM was ignored, `/healthz` did not respond, and
+/// the log was flooded.
 #[test]
 fn without_free_descriptors_it_is_healthy_and_can_be_stopped() {
     let rules = "gateway: {listen: $LISTEN, workers: 2, timeouts: {header: 300s, stop: 300s}}\nrules: []\n";
@@ -369,7 +370,7 @@ fn without_free_descriptors_it_is_healthy_and_can_be_stopped() {
     drop((clients, held));
 }
 
-/// SIGTERM waited until the configuration centre had answered, or its time was up.
+/// Regression: SIGTERM waited until the config server had responded or timed out.
 #[test]
 fn a_reload_that_hangs_does_not_hold_up_the_end() {
     // It takes connections, and says nothing.
@@ -420,7 +421,8 @@ fn an_answer_that_breaks_off_is_a_failure() {
     assert_eq!((line["status"].as_u64(), line["outcome"].as_str()), (Some(200), Some("failed")), "{line}");
 }
 
-/// A mistake in the file was told for ever, and a centre was told to be down that nobody had named.
+/// Regression: an error in the file was reported forever, and a config server was reported as down although none was
+/// configured.
 #[test]
 fn what_is_wrong_with_the_rules_is_told_as_long_as_it_is() {
     let diana = Diana::serve(ONE);
@@ -451,7 +453,7 @@ fn a_centre_that_is_away_is_told() {
     assert_eq!((diana.metric("diana_rules_centre_up"), diana.metric("diana_rules_failing")), (0.0, 1.0));
 }
 
-/// A change that failed was told as done.
+/// Regression: a failed change was logged as done.
 #[test]
 fn only_what_was_changed_by_hand_is_in_the_log() {
     let diana = Diana::serve(
@@ -476,7 +478,7 @@ fn only_what_was_changed_by_hand_is_in_the_log() {
     assert!(told.len() == 1 && told[0].contains("all"), "{told:?}");
 }
 
-/// A request that waited for a place was not told that there was one.
+/// Regression: a queued request was not woken when a permit became available.
 #[test]
 fn queued_requests_are_woken_by_a_reset_and_by_a_reload() {
     let gate = Gate::closed();

@@ -1,11 +1,11 @@
-//! Ways to write a path otherwise, so that a rule does not know it and the service behind does.
+//! Alternative spellings of a path, which a rule might not match although the upstream serves the same resource.
 
 use crate::support::client::{ask, get};
 use crate::support::program::{Diana, LONG};
 use crate::support::upstream::Upstream;
 use diana_testing::{NginxServer, wait_until};
 
-/// What some server or other takes for `/login`.
+/// Spellings that some server treats as `/login`.
 const SPELLINGS: &[&str] = &[
     "/login",
     "/login?x=1",
@@ -92,7 +92,7 @@ fn escaped_slashes_go_on_as_they_were_sent_unless_they_are_denied() {
     assert_eq!(get(diana.port(), "/projects/group%252fname?next=%2Fa").status, 200);
 }
 
-/// What is exempt is exempt by every reading of its path.
+/// A path is exempt only if it is exempt under every interpretation.
 #[test]
 fn no_spelling_of_an_exception_exempts_another_path() {
     let diana = Diana::serve(
@@ -112,7 +112,7 @@ fn no_spelling_of_an_exception_exempts_another_path() {
     }
 }
 
-/// nginx resolves what it has decoded. Whatever it takes for `/login` is counted, or never gets there.
+/// nginx normalizes the decoded path. Every spelling that it treats as `/login` is counted, or is not forwarded.
 #[test]
 fn no_spelling_reaches_a_real_nginx_uncounted() {
     let nginx = NginxServer::start(|port| {
@@ -148,7 +148,7 @@ fn no_spelling_reaches_a_real_nginx_uncounted() {
     }
 }
 
-/// A service that goes by the beginning of a path takes `/graphql/../x` for its own, a rule that resolves it does not.
+/// A service that matches by prefix treats `/graphql/../x` as its own; a rule that normalizes the path does not.
 #[test]
 fn what_stands_for_another_place_is_no_good_request() {
     let upstream = Upstream::echo();
@@ -224,7 +224,7 @@ fn the_log_shows_the_host_that_counted() {
     wait_until("both lines", LONG, lines).unwrap_or_else(|error| panic!("{error}\n{}", diana.said()));
 }
 
-/// It was 0.0.0.0, for every request that did not get as far as the rules.
+/// Regression: it was 0.0.0.0 for every request that was rejected before the rules.
 #[test]
 fn the_log_shows_who_sent_a_request_that_is_rejected() {
     let diana = Diana::serve("gateway: {listen: $LISTEN, access_log: text}\nrules: []\n");

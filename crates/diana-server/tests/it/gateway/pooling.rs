@@ -1,4 +1,4 @@
-//! HTTP/2 connections to an upstream: as many as are needed, and no more than may be.
+//! HTTP/2 connections to an upstream: as many as are needed, up to the limit.
 
 use crate::support::client::{Client, get};
 use crate::support::program::{Diana, LONG};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Semaphore;
 
-/// A service that allows so many streams for each connection, and answers `/held` only when it is let.
+/// An upstream with a stream limit for each connection, which responds to `/held` only when it is released.
 struct Narrow {
     port: Port,
     connections: Arc<AtomicUsize>,
@@ -83,7 +83,7 @@ impl Drop for Narrow {
     }
 }
 
-/// Clients that wait for an answer to `/held`.
+/// Returns clients that wait for a response to `/held`.
 fn asking(diana: &Diana, clients: usize) -> Vec<Client> {
     let ask = |_| {
         let mut client = Client::connect(diana.port());
@@ -93,7 +93,8 @@ fn asking(diana: &Diana, clients: usize) -> Vec<Client> {
     (0..clients).map(ask).collect()
 }
 
-/// When the streams of the one connection were used up, all others waited for them, and the upstream was blamed.
+/// Regression: when all streams of the only connection were in use, all other requests waited for them, which counted
+/// as a failure of the upstream.
 #[test]
 fn another_connection_is_made_when_all_streams_are_in_use() {
     let upstream = Narrow::start(2);
@@ -142,7 +143,7 @@ fn there_are_32_connections_at_most_and_the_others_wait_for_a_stream() {
     assert!(!diana.said().contains("left out"), "{}", diana.said());
 }
 
-/// It is nobody's fault but the file's, which allows so many at once.
+/// The upstream is not at fault: the file allows that many requests at once.
 #[test]
 fn a_request_that_gets_no_stream_in_time_is_told_so_and_the_upstream_is_not_blamed() {
     let upstream = Narrow::start(1);

@@ -1,4 +1,4 @@
-//! Who is asking: proxies before the gateway, those that are trusted and those that only say so.
+//! The client's address behind trusted and untrusted proxies.
 
 use crate::support::client::{Answer, Client};
 use crate::support::program::Diana;

@@ -1,11 +1,11 @@
-//! Faults that were found by looking, each with what should have happened.
+//! Regression tests for bugs found by inspection. Each doc comment describes the former behaviour.
 
 use crate::support::client::{Client, ask};
 use crate::support::program::Diana;
 use crate::support::upstream::{Then, Upstream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A filter behind Diana's own refused, and what the rules had taken was given back: guessing at signatures was free.
+/// A filter after Diana's rejected a request, and its cost was refunded: guessing signatures was free.
 #[test]
 fn what_a_filter_behind_refuses_is_counted() {
     let service = Upstream::echo();
@@ -26,7 +26,7 @@ rules: [{{name: each, by: ip, limit: 3/h, status: 429}}]
     assert_eq!(service.count(), 0);
 }
 
-/// Clients whose bodies are no good made upstreams look as if they had failed, and put them out.
+/// Invalid request bodies counted as failures of the upstreams, and ejected them.
 #[test]
 fn bad_bodies_are_not_the_upstreams_fault() {
     let (one, two) = (Upstream::echo(), Upstream::echo());
@@ -43,7 +43,7 @@ fn bad_bodies_are_not_the_upstreams_fault() {
     assert!(!diana.said().contains("left out"), "{}", diana.said());
 }
 
-/// Idle connections were closed at once when it was time to stop, with requests on their way.
+/// Idle connections were closed at once at shutdown, with requests in transit.
 #[test]
 fn what_was_sent_before_anybody_could_know_is_answered_when_stopping() {
     let service = Upstream::echo();
@@ -63,7 +63,7 @@ fn what_was_sent_before_anybody_could_know_is_answered_when_stopping() {
     assert!(diana.ended().success());
 }
 
-/// An upstream that answered before it had the whole request lost its connection, and the client's with it.
+/// An upstream that responded before it had the whole request lost its connection, and so did the client.
 #[test]
 fn an_early_answer_does_not_cost_the_client_its_connection() {
     let service = Upstream::start(|talk| {
@@ -81,7 +81,7 @@ fn an_early_answer_does_not_cost_the_client_its_connection() {
     assert_eq!(client.get("/").status, 200);
 }
 
-/// A connection that an upstream closed just when it was used again was a 502.
+/// A pooled connection that the upstream closed just when it was reused caused a 502.
 #[test]
 fn what_may_be_asked_twice_is_when_the_upstream_closes_meanwhile() {
     let asked = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Clients that take their time on purpose: each is cut when its time is over, and the others do not notice.
+//! Deliberately slow clients: each is disconnected when its timeout expires, and the others are not affected.
 
 use crate::support::client::{Client, get};
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PING};
@@ -14,7 +14,7 @@ fn before(upstream: &Upstream, timeouts: &str) -> Diana {
     ))
 }
 
-/// Sends a byte now and then until the connection is closed; fails if it never is.
+/// Sends single bytes until the connection is closed. Panics if it is never closed.
 fn drip(client: &mut Client, bytes: &str) {
     let mut endless = bytes.bytes().cycle();
     let sent = || client.try_send([endless.next().unwrap_or(b'x')]).is_err().then_some(());
@@ -125,7 +125,7 @@ fn a_client_that_gives_no_window_for_its_answer_is_cut() {
     ended.unwrap();
 }
 
-/// It cut the whole connection, without GOAWAY.
+/// Regression: the gateway closed the whole connection, without GOAWAY.
 #[test]
 fn a_client_that_does_not_read_one_answer_over_http2_loses_that_one_alone() {
     let (go_on, gate) = std::sync::mpsc::channel::<()>();

@@ -1,5 +1,5 @@
-//! Requests that two servers might read differently: what one takes for a body, the other for a second request that no rule has
-//! seen. Whatever a client sends, the upstream sees what the gateway saw, and nothing else.
+//! Request smuggling: one server reads a body where another reads a second request that no rule has seen. Whatever a
+//! client sends, the upstream gets exactly the requests that the gateway saw.
 
 use crate::support::client::{Client, get};
 use crate::support::program::Diana;
@@ -14,7 +14,7 @@ fn before(upstream: &Upstream) -> Diana {
     ))
 }
 
-/// Sends this on a connection of its own, and tells the statuses of all answers until it is closed.
+/// Sends the bytes on a new connection. Returns the statuses of all responses until it is closed.
 fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
     let mut client = Client::connect(diana.port());
     let _ = client.try_send(bytes);
@@ -28,7 +28,7 @@ fn statuses(diana: &Diana, bytes: &[u8]) -> Vec<u16> {
     statuses
 }
 
-/// Each of these is answered with a fault, and nothing of it reaches the upstream.
+/// Checks that each request gets an error response, and that no byte of it reaches the upstream.
 fn are_rejected(requests: impl IntoIterator<Item = impl AsRef<[u8]>>) {
     let upstream = Upstream::echo();
     let diana = before(&upstream);
@@ -81,7 +81,7 @@ fn codings_that_nobody_knows_are_rejected() {
     are_rejected([format!("POST / HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}")]);
 }
 
-/// `gzip` was dropped with `Transfer-Encoding`, and the upstream got compressed bytes as if they were the content.
+/// Regression: `gzip` was dropped with `Transfer-Encoding`, and the upstream got compressed bytes as the content.
 #[test]
 fn transfer_codings_other_than_chunked_are_not_implemented() {
     let upstream = Upstream::echo();

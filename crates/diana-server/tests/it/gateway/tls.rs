@@ -1,4 +1,4 @@
-//! TLS, towards clients and towards upstreams.
+//! TLS with clients and with upstreams.
 
 use crate::support::http2::{Service, Speaks, certificate, full, get, http1_over, over, request, tls, whole};
 use crate::support::program::{Diana, LONG};

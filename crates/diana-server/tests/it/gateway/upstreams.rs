@@ -1,4 +1,4 @@
-//! Where requests go: routes, several upstreams in turn, and what a client hears when one fails.
+//! Routing, balancing over several upstreams, and the responses when one fails.
 
 use crate::support::client::{Client, ask, get};
 use crate::support::program::Diana;
@@ -182,7 +182,7 @@ fn rules_divert_to_another_upstream() {
     assert_eq!(answers, ["first", "first", "second", "second"]);
 }
 
-/// Asking twice is for connections that were closed meanwhile.
+/// Retries are only for pooled connections that were closed meanwhile.
 #[test]
 fn what_is_answered_badly_is_not_asked_again() {
     let asked = AtomicUsize::new(0);

@@ -1,5 +1,5 @@
-//! Redis is killed, or frozen, under load: every request is answered, none waits for Redis twice, and the limit holds as promised:
-//! at most limit + max(limit, instances) in the window of a switch, the limit before and after.
+//! Redis is killed, or frozen, under load: every request is answered, none waits for Redis twice, and the limit holds
+//! as promised: at most limit + max(limit, instances) in the window of a switch, the limit before and after.
 
 use super::fleet::{Fleet, PASSED};
 use super::load::Load;
@@ -8,10 +8,10 @@ use diana_testing::RedisServer;
 
 const INSTANCES: u64 = 2;
 const LIMIT: u64 = 40;
-/// How many more requests for each path are made where something may change.
+/// The number of further requests for each path when something may change.
 const A_WHILE: u64 = 200;
 
-/// One that keeps its counts on disk, so that one that was killed comes back into the same window.
+/// Starts a Redis that persists its counts, so that after a kill it restarts in the same window.
 fn redis() -> RedisServer {
     RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start().unwrap()
 }
@@ -32,7 +32,7 @@ rules:
     )
 }
 
-/// What may pass in the window of a switch.
+/// Returns how many requests may be allowed in the window of a switch.
 fn promised(limit: u64) -> u64 {
     limit + limit.max(INSTANCES)
 }
@@ -47,11 +47,11 @@ fn under_load(timeout: &str, goes: impl FnOnce(&mut RedisServer), comes_back: im
 
     goes(&mut redis);
     fleet.until("all to see that Redis is away", || fleet.all_are_degraded());
-    // Those that were under way are done after this, and nobody waits any more.
+    // Requests that were active are finished after this, and none waits any more.
     load.go_on(A_WHILE);
     let waits = fleet.waits();
     let passed = || (load.passed("/few"), load.passed("/one"));
-    // Each takes its share, and at least one, as soon as it has forgotten what Redis refused, ...
+    // Each gateway takes its share, and at least one, as soon as its cached denial by Redis has expired, ...
     let during = (promised(LIMIT), promised(1));
     fleet.until("the shares to be taken", || passed().0 >= during.0 && passed().1 >= during.1);
     // ... and no more than that.
@@ -69,25 +69,25 @@ fn under_load(timeout: &str, goes: impl FnOnce(&mut RedisServer), comes_back: im
     let (plenty, waited) = (load.passed("/plenty"), fleet.waits());
     let answered = load.stop();
     assert!(plenty >= 4 * A_WHILE && waited <= answered, "{plenty} passed, {waited} waits of {answered} requests");
-    // And what nobody has asked for yet is shared as ever.
+    // Unused keys are shared as before.
     assert_eq!(fleet.hammer("/fresh", 3, 5, 6).iter().sum::<usize>(), 10);
 }
 
-/// Its end is noticed at once. The timeout is far longer than a busy machine holds up a Redis that lives, since who takes it for
-/// dead answers by local counts before the test expects that.
+/// The kill is noticed at once. The timeout is far longer than a busy machine delays a live Redis: a gateway that takes
+/// it for dead would use local counts before the test expects that.
 #[test]
 fn killed_under_load() {
     under_load("20s", |redis| redis.kill().unwrap(), |redis| redis.restart().unwrap());
 }
 
-/// It is noticed by the timeout.
+/// The freeze is noticed by the timeout.
 #[test]
 fn frozen_under_load() {
     under_load("5s", |redis| redis.freeze().unwrap(), |redis| redis.thaw().unwrap());
 }
 
-/// One request that several shared limits are about, and a local one: as soon as Redis is away it waits once for all of them, and
-/// what it held is not given back to a Redis that does not know of it.
+/// One request with several shared limits and a local one: when Redis is unreachable it waits once for all of them, and
+/// its permits are not released on a Redis that does not know of them.
 fn one_request(goes: impl FnOnce(&mut RedisServer)) {
     let mut redis = redis();
     let fleet = Fleet::start(
@@ -108,11 +108,11 @@ rules:
     );
     fleet.until_they_see_each_other();
     let mut client = Client::connect(fleet.ports()[0]);
-    // Not one that holds a place: that is given back behind its answer, by a command of its own.
+    // Not a request with a permit: that is released after its response, by a separate command.
     assert_eq!(client.get("/").status, PASSED);
     let trips = || fleet.links().iter().map(|link| (link.waits, link.commands)).next().unwrap();
     goes(&mut redis);
-    // The first of them, and one more that comes before that is noted; none, if Diana has seen it by itself.
+    // The first of them, and one more before the failure is recorded; none, if Diana has noticed it itself.
     let most = trips().0 + 2;
     for _ in 0..5 {
         let (waits, commands) = trips();

@@ -1,5 +1,5 @@
-//! `diana serve` with rules from a real etcd: what is put there is in force here, stays in force while etcd is away, and is still
-//! known after a restart in that time.
+//! `diana serve` with rules from a real etcd: a document in etcd is applied, stays active while etcd is unreachable,
+//! and is still known after a restart in that time.
 
 use super::fleet::PASSED;
 use crate::support::client::get;
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 const KEY: &str = "/diana/rules";
 
-/// A document whose rule lets one request pass, and refuses the others with this status: that tells which is in force.
+/// Returns a document whose rule allows one request, and denies the others with this status, which identifies it.
 fn document(status: u16) -> String {
     format!("rules: [{{name: rule-{status}, limit: 1/day, status: {status}}}]")
 }
 
-/// Waits until a rule refuses with this status.
+/// Waits until a rule denies with this status.
 fn until_in_force(diana: &Diana, status: u16) {
     let is_in_force = || (get(diana.port(), "/").status == status).then_some(());
     wait_until("a rule to be in force", LONG, is_in_force)
@@ -25,7 +25,7 @@ fn comes_from(diana: &Diana, origin: &str) -> bool {
     diana.metric(&format!("diana_rules_source{{origin=\"{origin}\"}}")) == 1.0
 }
 
-/// What a gateway answers to its first two requests.
+/// Returns the statuses of a gateway's first two responses.
 fn first_two(diana: &Diana) -> [u16; 2] {
     [(); 2].map(|()| get(diana.port(), "/").status)
 }
@@ -64,7 +64,7 @@ rules: [{{name: local, limit: 1/day, status: 420}}]
     let diana = Diana::serve(&keeping);
     assert_eq!(first_two(&diana), [PASSED, 432]);
     assert!(comes_from(&diana, "last_good"));
-    // With nothing kept there is nothing but its own file.
+    // Without a disk cache it has only its own file.
     let other = Diana::serve(&forgetful);
     assert_eq!(first_two(&other), [PASSED, 420]);
     assert!(comes_from(&other, "local"));

@@ -1,17 +1,17 @@
-//! Gateways that share a limit let exactly that limit pass, all together; those that do not, each its own.
+//! Gateways that share a limit allow exactly that limit in total; without sharing, each allows its own.
 
 use super::fleet::{Fleet, PASSED, REFUSED};
 use crate::support::client::Client;
 use diana_testing::RedisServer;
 
-/// Far more than Redis takes, so that nothing is decided without it.
+/// Far longer than Redis takes, so that nothing is decided without it.
 const STORE: &str = "timeout: 20s, lease: off";
 
 #[test]
 fn two_gateways_that_share_let_exactly_the_limit_pass() {
     const LIMIT: usize = 150;
     let redis = RedisServer::start().unwrap();
-    // A bucket that gains one permit a day gains none here.
+    // A bucket that gains one permit a day gains none during the test.
     let fleet = Fleet::start(
         2,
         &format!(
@@ -28,14 +28,14 @@ rules:
         ),
     );
     for path in ["/window", "/total", "/bucket"] {
-        // 120 at each: neither could spend the limit alone, and both would let all of theirs pass if they did not share.
+        // 120 at each: neither could use up the limit alone, and both would allow all of theirs if they did not share.
         let passed = fleet.hammer(path, 6, 20, 12);
         assert_eq!(passed.iter().sum::<usize>(), LIMIT, "{path}: {passed:?}");
     }
     assert!(fleet.all_are_healthy(), "{:?}", fleet.links());
 }
 
-/// The same for two: one hundred gateways with a window of 50. (An hour, where 50 a second would need a quick machine.)
+/// The same with one hundred gateways and a window of 50. (An hour, since 50 a second would need a fast machine.)
 fn one_hundred(store: &str) -> usize {
     let fleet = Fleet::start(
         100,
@@ -64,7 +64,8 @@ fn one_hundred_gateways_that_share_let_the_limit_pass() {
     assert_eq!(one_hundred(&format!("store: {{redis: '{}', {STORE}}}", redis.url())), 50);
 }
 
-/// What is denied without asking Redis is reported as what Redis denies: the other limit too, and the longest time to wait.
+/// A denial without a query to Redis has the same headers as one by Redis: with the other limit too, and the longest
+/// retry time.
 #[test]
 fn the_headers_of_denials_stay_as_they_are() {
     let redis = RedisServer::start().unwrap();
@@ -92,7 +93,7 @@ rules:
         assert_eq!(denied.status, REFUSED);
         let told = denied.header("ratelimit").unwrap().split(", ").map(|limit| limit.split(";t=").next().unwrap());
         assert_eq!(told.collect::<Vec<_>>(), ["\"few\";r=0", "\"many\";r=47"], "the {nth}th");
-        // A week, and not the day of the other one.
+        // A week, and not the day of the other limit.
         let after = denied.header("retry-after").unwrap().parse::<u64>().unwrap();
         assert!((6 * 86_400..=7 * 86_400).contains(&after), "the {nth}th: {after} s");
     }

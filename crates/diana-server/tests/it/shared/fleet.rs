@@ -1,5 +1,5 @@
-//! Several gateways in this process, each with an engine, workers and a connection to Redis of its own: to each other, and to
-//! Redis, they are as strange as if they ran on different machines.
+//! Several gateways in this process, each with its own engine, workers and connection to Redis: they share no state, as
+//! if they ran on different machines.
 
 use crate::support::client::Client;
 use crate::support::program::LONG;
@@ -11,15 +11,15 @@ use diana_testing::wait_until;
 use std::sync::{Arc, Barrier};
 use tokio::runtime::Runtime;
 
-/// What a rule of these tests refuses with; nothing else in a gateway does.
+/// The status of a denial in these tests; no other response of a gateway has it.
 pub(crate) const REFUSED: u16 = 429;
 
-/// What a gateway answers to what may pass, where no upstream is named.
+/// The status of an allowed request without an upstream.
 pub(crate) const PASSED: u16 = 204;
 
-/// Gateways that run the same file.
+/// Gateways with the same file.
 pub(crate) struct Fleet {
-    // Fields are dropped in this order: first the gateways, then what their stores live in.
+    // Fields are dropped in this order: first the gateways, then the runtime of their stores.
     gateways: Vec<Member>,
     _runtime: Runtime,
 }
@@ -30,7 +30,7 @@ struct Member {
 }
 
 impl Fleet {
-    /// So many gateways by a rule file, on ports that the system chooses.
+    /// Starts gateways with a rule file, on ports that the system chooses.
     pub(crate) fn start(gateways: usize, text: &str) -> Self {
         let file = RuleFile::read(&Document::new("diana.yaml", text), &diana::registry());
         let file = file.unwrap_or_else(|problems| panic!("{problems}"));
@@ -45,17 +45,17 @@ impl Fleet {
         Self { gateways, _runtime: runtime }
     }
 
-    /// Where each of them listens.
+    /// Returns the port of each gateway.
     pub(crate) fn ports(&self) -> Vec<u16> {
         self.gateways.iter().map(|member| member.running.addresses()[0].port()).collect()
     }
 
-    /// How the link of each to Redis is.
+    /// Returns the status of each gateway's link to Redis.
     pub(crate) fn links(&self) -> Vec<LinkStatus> {
         self.gateways.iter().filter_map(|member| member.store.as_ref()).map(RedisStore::link).collect()
     }
 
-    /// How many requests waited for Redis so far.
+    /// Returns how many requests have waited for Redis so far.
     pub(crate) fn waits(&self) -> u64 {
         self.links().iter().map(|link| link.waits).sum()
     }
@@ -68,7 +68,7 @@ impl Fleet {
         self.links().iter().all(|link| link.health != Health::Healthy)
     }
 
-    /// Waits until all of them are on Redis, and each knows of all the others.
+    /// Waits until all gateways are registered on Redis, and each knows of all the others.
     pub(crate) fn until_they_see_each_other(&self) {
         let expected = self.gateways.len() as u64;
         self.until("all instances to be seen", || {
@@ -76,14 +76,14 @@ impl Fleet {
         });
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition is true.
     pub(crate) fn until(&self, what: &str, holds: impl Fn() -> bool) {
         wait_until(what, 4 * LONG, || holds().then_some(()))
             .unwrap_or_else(|error| panic!("{error}: {:?}", self.links()));
     }
 
-    /// Asks all gateways for a path at once, and tells how many requests each of them let pass. Each has `clients`, and each of
-    /// those asks `times`; whatever is neither let pass nor refused is a failure.
+    /// Sends concurrent requests for a path to all gateways, and returns how many each of them allowed. Each has
+    /// `clients`, and each of those sends `times` requests; a response that is neither allowed nor denied is a failure.
     pub(crate) fn hammer(&self, path: &str, clients: usize, times: usize, threads: usize) -> Vec<usize> {
         let ports = self.ports();
         let clients = (0..clients).flat_map(|_| ports.iter().enumerate()).collect::<Vec<_>>();
@@ -102,7 +102,7 @@ impl Fleet {
     }
 }
 
-/// The gateways that let a request pass, as often as they did.
+/// Returns the gateways that allowed a request, once per allowed request.
 fn hammer(path: &str, clients: &[(usize, &u16)], times: usize, start: &Barrier) -> Vec<usize> {
     let mut clients = clients.iter().map(|(gateway, port)| (*gateway, Client::connect(**port))).collect::<Vec<_>>();
     let mut passed = Vec::new();

@@ -1,4 +1,4 @@
-//! Clients that ask all the time, whatever happens meanwhile, and note what they are told.
+//! Clients that send requests continuously, and record the responses.
 
 use super::fleet::{Fleet, PASSED, REFUSED};
 use crate::support::client::Client;
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// How many clients each gateway has.
+/// The number of clients of each gateway.
 const CLIENTS: usize = 3;
 
-/// The clients of all gateways of a fleet. On drop they stop.
+/// The clients of all gateways of a fleet. They stop on drop.
 pub(crate) struct Load {
     notes: Arc<Notes>,
     clients: Vec<JoinHandle<()>>,
 }
 
-/// What all of them were told.
+/// The responses to all of them.
 struct Notes {
     paths: Vec<Path>,
     stop: AtomicBool,
@@ -32,7 +32,7 @@ struct Path {
 }
 
 impl Load {
-    /// Clients for each gateway, who ask for these paths in turn.
+    /// Starts clients for each gateway, which request these paths in turn.
     pub(crate) fn start(fleet: &Fleet, paths: &[&'static str]) -> Self {
         let path = |path: &&'static str| Path { path, passed: AtomicU64::new(0), answered: AtomicU64::new(0) };
         let notes = Arc::new(Notes {
@@ -48,9 +48,9 @@ impl Load {
         Self { clients: ports.map(client).collect(), notes }
     }
 
-    /// Waits until each path was asked for so many more times: by requests that begin only now.
+    /// Waits for this many more requests for each path, counting only requests that start from now on.
     pub(crate) fn go_on(&self, requests: u64) {
-        // Each client may have one under way that began before.
+        // Each client may have one active request that started before.
         let more = requests + self.clients.len() as u64;
         let until = self.notes.paths.iter().map(|path| path.answered.load(Ordering::SeqCst) + more).collect::<Vec<_>>();
         let is_done = || {
@@ -62,12 +62,12 @@ impl Load {
         self.no_faults();
     }
 
-    /// How many requests for a path were let pass so far.
+    /// Returns how many requests for a path were allowed so far.
     pub(crate) fn passed(&self, path: &str) -> u64 {
         self.notes.paths.iter().find(|known| known.path == path).unwrap().passed.load(Ordering::SeqCst)
     }
 
-    /// Ends it, and tells how many requests there were in all. Fails if one was not answered, or not as it should be.
+    /// Stops the clients, and returns the total number of requests. Fails if a response was missing or unexpected.
     pub(crate) fn stop(mut self) -> u64 {
         self.end();
         self.no_faults();

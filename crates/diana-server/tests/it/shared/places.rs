@@ -1,4 +1,4 @@
-//! What a request holds of a `concurrent` limit is held for all gateways, and given back as soon as its client is gone.
+//! A permit of a `concurrent` limit counts for all gateways, and is released as soon as its client disconnects.
 
 use super::fleet::{Fleet, REFUSED};
 use crate::support::client::{Client, get};
@@ -9,7 +9,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A service that has more to say than anybody reads, or nothing at all.
+/// An upstream with an endless response, or with none.
 fn service() -> Upstream {
     Upstream::start(|talk| {
         talk.body()?;
@@ -22,7 +22,7 @@ fn service() -> Upstream {
                 }
             }
             "/silent" => {
-                // Nothing comes any more but the end.
+                // The only remaining event is the end of the connection.
                 let _ = talk.stream.read(&mut [0])?;
                 Ok(Then::Close)
             }
@@ -31,10 +31,10 @@ fn service() -> Upstream {
     })
 }
 
-/// A client begins this with a gateway, which holds the only place until the client goes.
+/// A client starts a request at a gateway, which holds the only permit until the client disconnects.
 fn held_until_it_goes(begin: impl FnOnce(&Upstream, &mut Client)) {
     let (redis, upstream) = (RedisServer::start().unwrap(), service());
-    // Were it not given back, it would be lost for an hour.
+    // If the permit were not released, it would be lost for an hour.
     let fleet = Fleet::start(
         2,
         &format!(
@@ -78,8 +78,8 @@ fn a_place_comes_back_when_the_client_goes_before_the_answer() {
     });
 }
 
-/// One client that asks again as soon as it has its answer, by the same connection and by new ones, finds its place free each
-/// time.
+/// A client that sends its next request right after each response, over the same connection and over new ones, finds
+/// the permit free each time.
 fn one_after_the_other(goes: impl FnOnce(&mut RedisServer)) {
     const TIMES: usize = 300;
     let (mut redis, upstream) = (RedisServer::start().unwrap(), service());

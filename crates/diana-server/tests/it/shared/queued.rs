@@ -1,4 +1,4 @@
-//! Requests that are queued for a shared count hear what another gateway does to it.
+//! Requests that are queued for a shared count are woken by changes that another gateway makes.
 
 use crate::support::client::{Client, ask, get};
 use crate::support::program::{Diana, LONG};

@@ -1,4 +1,4 @@
-//! A client that sends whatever bytes it is given, and reads what comes back without believing any of it.
+//! A client that sends arbitrary bytes, and reads the responses without trusting them.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ pub(crate) struct Client {
     read: Vec<u8>,
 }
 
-/// An answer, whole.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -21,19 +21,19 @@ pub(crate) struct Answer {
     pub(crate) trailers: Vec<(String, String)>,
 }
 
-/// Asks once over a connection of its own; nothing if there is no answer.
+/// Sends a request over a new connection; `None` if there is no response.
 pub(crate) fn ask(port: u16, request: &str) -> Option<Answer> {
     let mut client = Client::try_connect(port).ok()?;
     client.try_send(request).ok()?;
     client.try_answer()
 }
 
-/// Asks for a path.
+/// Sends a GET for a path.
 pub(crate) fn get(port: u16, path: &str) -> Answer {
     ask(port, &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n")).unwrap()
 }
 
-/// Asks for a path with some more headers, each with its line's end.
+/// Sends a GET for a path with more headers, each with its line end.
 pub(crate) fn get_with(port: u16, path: &str, headers: &str) -> Answer {
     ask(port, &format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n{headers}\r\n")).unwrap()
 }
@@ -47,7 +47,7 @@ impl Client {
         Self::of(TcpStream::connect((Ipv4Addr::LOCALHOST, port))?)
     }
 
-    /// Comes from this address.
+    /// Connects from this address.
     pub(crate) fn connect_from(from: [u8; 4], port: u16) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
         socket.bind(&SocketAddr::new(IpAddr::from(from), 0).into()).unwrap();
@@ -75,17 +75,17 @@ impl Client {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Asks for a path, and reads the answer.
+    /// Sends a GET for a path, and reads the response.
     pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\n\r\n")).answer()
     }
 
-    /// The next answer.
+    /// Reads the next response.
     pub(crate) fn answer(&mut self) -> Answer {
         self.try_answer().expect("the connection ended before a whole answer")
     }
 
-    /// The next answer; nothing if the connection ends before.
+    /// Reads the next response; `None` if the connection ends before.
     pub(crate) fn try_answer(&mut self) -> Option<Answer> {
         let mut answer = self.head()?;
         let is_empty = answer.status < 200 || matches!(answer.status, 204 | 304);
@@ -95,7 +95,7 @@ impl Client {
         Some(answer)
     }
 
-    /// The head of the next answer alone, as after HEAD.
+    /// Reads only the head of the next response, as after HEAD.
     pub(crate) fn head(&mut self) -> Option<Answer> {
         let head = self.until(b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&head).into_owned();
@@ -130,7 +130,7 @@ impl Client {
         Some(())
     }
 
-    /// The next piece of a chunked body; the last one is empty.
+    /// Reads the next chunk of a body; the last one is empty.
     pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = String::from_utf8(self.until(b"\r\n")?).ok()?;
         let length = usize::from_str_radix(line.trim().split(';').next()?, 16).ok()?;
@@ -142,7 +142,7 @@ impl Client {
         Some(piece)
     }
 
-    /// So many bytes.
+    /// Reads this many bytes.
     pub(crate) fn exactly(&mut self, length: usize) -> Option<Vec<u8>> {
         while self.read.len() < length {
             self.more().filter(|read| *read > 0)?;
@@ -159,13 +159,13 @@ impl Client {
         }
     }
 
-    /// What still comes until the other side closes the connection, in whatever way. Fails if it does not.
+    /// Reads until the peer closes the connection, in any way. Fails if it does not.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.more().expect("the connection stays open") > 0 {}
         std::mem::take(&mut self.read)
     }
 
-    /// Reads something: how much, 0 at the end, nothing if none came for a long time.
+    /// Reads something. Returns its length, 0 at the end, `None` after a timeout.
     fn more(&mut self) -> Option<usize> {
         let mut buffer = [0; 64 << 10];
         match self.stream.read(&mut buffer) {
@@ -180,12 +180,12 @@ impl Client {
 }
 
 impl Answer {
-    /// The first header of this name.
+    /// Returns the first header of this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// The first trailer of this name.
+    /// Returns the first trailer of this name.
     pub(crate) fn trailer(&self, name: &str) -> Option<&str> {
         find(&self.trailers, name)
     }
@@ -199,7 +199,7 @@ pub(crate) fn find<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'
     headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
-/// Lines of headers, with their names in lower case.
+/// Parses lines of headers, with their names in lower case.
 pub(crate) fn parsed(lines: &str) -> Vec<(String, String)> {
     let fields = lines.lines().filter_map(|line| line.split_once(':'));
     fields.map(|(name, value)| (name.to_lowercase(), value.trim().to_owned())).collect()

@@ -1,4 +1,4 @@
-//! HTTP/2 frame by frame, for what no good client would send.
+//! HTTP/2 frame by frame, to send what a correct client would not.
 
 use super::program::LONG;
 use diana_testing::{Port, wait_until};
@@ -22,7 +22,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const OK: [u8; 1] = [0x88];
 pub(crate) const BAD_REQUEST: [u8; 1] = [0x8c];
 
-/// A connection that speaks HTTP/2 badly.
+/// A connection that may violate HTTP/2.
 pub(crate) struct Frames {
     stream: TcpStream,
 }
@@ -49,13 +49,13 @@ impl Frames {
         frames
     }
 
-    /// Waits until everything that was sent so far has been read by the other side. Frames that come meanwhile are dropped.
+    /// Waits until the peer has read everything sent so far. Frames that arrive meanwhile are dropped.
     pub(crate) fn wait_for_peer(&mut self) {
         self.send(PING, 0, 0, b"read it?").unwrap();
         while self.next_of(PING).unwrap().flags != ACK {}
     }
 
-    /// Says that the other side may send so much more.
+    /// Sends `WINDOW_UPDATE`.
     pub(crate) fn give_window(&mut self, stream: u32, bytes: u32) {
         self.send(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes()).unwrap();
     }
@@ -68,7 +68,7 @@ impl Frames {
         self.stream.write_all(bytes)
     }
 
-    /// The next frame; nothing at the end of the connection. Fails if neither comes.
+    /// Reads the next frame; `None` at the end of the connection. Fails if neither comes.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.read(&mut head)?;
@@ -76,7 +76,7 @@ impl Frames {
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.read(&mut payload)?;
         if (kind, flags) == (PING, 0) {
-            // Who says goodbye waits for this, to know that everything before it has arrived.
+            // A peer that sends GOAWAY waits for this ack, to know that everything before it has arrived.
             let _ = self.send(PING, ACK, 0, &payload);
         }
         Some(Frame { kind, flags, stream: u32::from_be_bytes([d, e, f, g]), payload })
@@ -92,7 +92,7 @@ impl Frames {
         }
     }
 
-    /// The next frame of this kind, or one that says goodbye; nothing at the end of the connection.
+    /// Reads the next frame of this type, or GOAWAY; `None` at the end of the connection.
     pub(crate) fn next_of(&mut self, kind: u8) -> Option<Frame> {
         loop {
             let frame = self.next()?;
@@ -121,7 +121,7 @@ impl FrameUpstream {
         format!("h2c://127.0.0.1:{}", self.port.number())
     }
 
-    /// Takes the next connection, and allows it so many streams at once.
+    /// Accepts the next connection, and sets its maximum of concurrent streams.
     pub(crate) fn accept(&self, streams: u32) -> Frames {
         let accepted = || self.listener.accept().ok();
         let (mut stream, _) = wait_until("a connection to the upstream", LONG, accepted).unwrap();
@@ -134,32 +134,32 @@ impl FrameUpstream {
         frames
     }
 
-    /// Whether there is a connection that nobody has accepted.
+    /// Returns whether a connection waits to be accepted.
     pub(crate) fn has_more(&self) -> bool {
         self.listener.accept().is_ok()
     }
 }
 
 impl Frames {
-    /// Allows so many streams at once.
+    /// Sets the maximum of concurrent streams.
     pub(crate) fn allow(&mut self, streams: u32) {
         let setting = [&3_u16.to_be_bytes()[..], &streams.to_be_bytes()].concat();
         self.send(SETTINGS, 0, 0, &setting).unwrap();
     }
 
-    /// Says that the connection ends after the streams up to this one.
+    /// Sends GOAWAY with this last stream.
     pub(crate) fn go_away(&mut self, last: u32) {
         self.send(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()).unwrap();
     }
 }
 
-/// A frame's bytes.
+/// Returns the bytes of a frame.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Fields as HPACK writes them without any of its tricks.
+/// Encodes fields as HPACK literals, without compression.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -170,7 +170,7 @@ pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// The fields of a GET.
+/// Returns the fields of a GET.
 pub(crate) fn get(path: &str) -> Vec<u8> {
     block(&[(":method", "GET"), (":scheme", "http"), (":authority", "example.com"), (":path", path)])
 }

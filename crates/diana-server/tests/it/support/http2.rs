@@ -1,7 +1,7 @@
-//! HTTP/2 and TLS: clients before the gateway, and a service behind it that speaks them.
+//! HTTP/2 and TLS: clients of the gateway, and an upstream that speaks them.
 //!
-//! A gateway that stops waits for its HTTP/2 clients to say that they have heard it. So a test that drops one needs a runtime with
-//! other threads than its own (`flavor = "multi_thread"`), or it waits for itself.
+//! A gateway that stops waits for the PING ack of its HTTP/2 clients. So a test that drops one needs a runtime with
+//! other threads than its own (`flavor = "multi_thread"`), or it deadlocks.
 
 use super::program::LONG;
 use bytes::Bytes;
@@ -33,7 +33,7 @@ pub(crate) fn full(body: impl Into<Bytes>) -> BoxBody<Bytes, Infallible> {
     BoxBody::new(Full::new(body.into()))
 }
 
-/// An HTTP/2 connection without TLS.
+/// Opens an HTTP/2 connection without TLS.
 pub(crate) async fn connect(port: u16) -> Sender {
     over(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap()).await
 }
@@ -58,23 +58,23 @@ pub(crate) fn request(method: &str, uri: &str) -> http::request::Builder {
     Request::builder().method(method).uri(uri)
 }
 
-/// Asks for an address, and reads the whole answer.
+/// Sends a GET for a URI, and reads the whole response.
 pub(crate) async fn get(sender: &mut Sender, uri: &str) -> Response<Bytes> {
     whole(sender.send_request(request("GET", uri).body(full("")).unwrap()).await.unwrap()).await
 }
 
-/// Reads the whole answer. Fails if it does not come.
+/// Reads the whole response. Fails if it does not arrive.
 pub(crate) async fn whole(response: Response<Incoming>) -> Response<Bytes> {
     let (head, body) = response.into_parts();
     let body = tokio::time::timeout(LONG, body.collect()).await.expect("no end of the answer").unwrap();
     Response::from_parts(head, body.to_bytes())
 }
 
-/// A certificate of its own for these names, as files `NAME.pem` and `NAME.key` in a folder.
+/// Creates a self-signed certificate for these names, as files `NAME.pem` and `NAME.key` in a folder.
 pub(crate) fn certificate(folder: &Path, name: &str, hosts: &[&str]) {
     let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(hosts).unwrap();
-    // The key first, and each in one go: whoever looks in between must not find halves.
+    // The key first, and each atomically: a concurrent reader must not find partial files.
     for (end, text) in [("key", signing_key.serialize_pem()), ("pem", cert.pem())] {
         let new = folder.join("new");
         std::fs::write(&new, text).unwrap();
@@ -82,7 +82,7 @@ pub(crate) fn certificate(folder: &Path, name: &str, hosts: &[&str]) {
     }
 }
 
-/// A TLS connection that trusts these certificates alone.
+/// Opens a TLS connection that trusts only these certificates.
 pub(crate) async fn tls(
     port: u16,
     trusted: &[&Path],
@@ -101,14 +101,14 @@ pub(crate) async fn tls(
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(host.to_owned()).unwrap(), socket).await
 }
 
-/// A service that speaks HTTP/2, or either over TLS; it answers with what it was asked, and trailers.
+/// An upstream that speaks HTTP/2, or either version over TLS; it responds with the request, and trailers.
 pub(crate) struct Service {
     port: Port,
     seen: Arc<Mutex<Vec<Asked>>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) version: Version,
@@ -119,7 +119,7 @@ pub(crate) struct Asked {
     pub(crate) trailers: Option<HeaderMap>,
 }
 
-/// What a [`Service`] speaks.
+/// The protocol of a [`Service`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Speaks {
     Http1,
@@ -127,12 +127,12 @@ pub(crate) enum Speaks {
 }
 
 impl Service {
-    /// HTTP/2 without TLS.
+    /// Starts an upstream with HTTP/2 without TLS.
     pub(crate) fn h2c() -> Self {
         Self::start(None, Speaks::Http2)
     }
 
-    /// TLS with a certificate that [`certificate`] made; it offers this alone.
+    /// Starts an upstream with TLS, with a certificate that [`certificate`] made; it offers only this protocol.
     pub(crate) fn https(folder: &Path, name: &str, speaks: Speaks) -> Self {
         let chain = vec![CertificateDer::from_pem_file(folder.join(format!("{name}.pem"))).unwrap()];
         let key = PrivateKeyDer::from_pem_file(folder.join(format!("{name}.key"))).unwrap();
@@ -150,7 +150,7 @@ impl Service {
         let (port, seen) = (Port::claim().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let number = port.number();
         let all = Arc::clone(&seen);
-        // Bound before anybody runs: who starts it may be on a runtime of its own, where nothing can be waited for like this.
+        // Bound before the task starts: the caller may be on its own runtime, where it can't block on this.
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, number)).unwrap();
         listener.set_nonblocking(true).unwrap();
         runtime.spawn(async move {
@@ -176,7 +176,7 @@ impl Service {
         self.port.number()
     }
 
-    /// The last request that came.
+    /// Returns the last received request.
     pub(crate) fn last(&self) -> Asked {
         self.seen.lock().last().cloned().expect("nothing reached the service")
     }
@@ -228,7 +228,7 @@ async fn answer(
     let body = asked.body.clone();
     seen.lock().push(asked);
     let trailers = HeaderMap::from_iter([(http::HeaderName::from_static("x-sum"), HeaderValue::from_static("42"))]);
-    // Piece by piece, so that nobody knows its length before: where that is known, HTTP/1 has no place for trailers.
+    // In chunks, so that the length is not known in advance: with a known length, HTTP/1 has no trailers.
     let frames = [Frame::data(body), Frame::trailers(trailers)].map(Ok::<_, Infallible>);
     let body = StreamBody::new(futures_util::stream::iter(frames));
     let mut response = Response::new(BoxBody::new(body));

@@ -1,4 +1,4 @@
-//! The program itself, running: `diana serve` on ports of its own, until the test is over.
+//! A running `diana serve` on its own ports, until the test ends.
 
 use super::client::{Answer, ask};
 use diana_testing::{Port, wait_until};
@@ -11,23 +11,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Far longer than anything takes, also on a busy machine.
+/// A timeout far longer than anything takes, also on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// A running `diana serve`; told to stop when it is dropped, and waited for.
+/// A running `diana serve`; stopped on drop, which waits for its end.
 pub(crate) struct Diana {
     child: Child,
     listen: Port,
     tls: Port,
     admin: Port,
     folder: TempDir,
-    /// What it has said so far: the log on standard error, and the access log on standard output.
+    /// Its output so far: the log on standard error, and the access log on standard output.
     said: Arc<Mutex<String>>,
-    /// Its standard error, where nobody reads that.
+    /// Its standard error, if it is not read.
     _unread: Option<ChildStderr>,
 }
 
-/// Whether somebody reads what it writes to standard error.
+/// Whether its standard error is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stderr {
     Read,
@@ -35,17 +35,17 @@ pub(crate) enum Stderr {
 }
 
 impl Diana {
-    /// Serves a rule file in which `$LISTEN`, `$TLS` and `$FOLDER` stand for its addresses and its folder.
+    /// Serves a rule file in which `$LISTEN`, `$TLS` and `$FOLDER` are replaced by its addresses and its folder.
     pub(crate) fn serve(rules: &str) -> Self {
         Self::serve_in(TempDir::new().unwrap(), rules)
     }
 
-    /// The same, with files in its folder that were there before.
+    /// The same, in a folder that may have files already.
     pub(crate) fn serve_in(folder: TempDir, rules: &str) -> Self {
         Self::launch(folder, rules).ready()
     }
 
-    /// The same, by another command, which is made for the file.
+    /// The same, with a command that is created for the file.
     pub(crate) fn serve_by(rules: &str, stderr: Stderr, command: impl FnOnce(&Path) -> Command) -> Self {
         Self::launch_by(TempDir::new().unwrap(), rules, stderr, command).ready()
     }
@@ -90,39 +90,39 @@ impl Diana {
         Self { child, listen, tls, admin, folder, said, _unread: unread }
     }
 
-    /// Where it serves.
+    /// Returns its port.
     pub(crate) fn port(&self) -> u16 {
         self.listen.number()
     }
 
-    /// Where it serves with TLS.
+    /// Returns its TLS port.
     pub(crate) fn tls_port(&self) -> u16 {
         self.tls.number()
     }
 
-    /// Where it is administrated.
+    /// Returns the port of its admin server.
     pub(crate) fn admin_port(&self) -> u16 {
         self.admin.number()
     }
 
-    /// Its folder, with `diana.yaml` in it.
+    /// Returns its folder, which has `diana.yaml`.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Asks the admin server.
+    /// Sends a GET to the admin server.
     pub(crate) fn admin(&self, path: &str) -> Answer {
         ask(self.admin_port(), &format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")).unwrap()
     }
 
-    /// One of its metrics, by its name and labels.
+    /// Returns one of its metrics, by name and labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let metrics = self.admin("/metrics").text();
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.unwrap_or_else(|| panic!("no {name} in\n{metrics}")).parse().unwrap()
     }
 
-    /// Writes other rules into its file.
+    /// Replaces the rules in its file.
     pub(crate) fn rewrite(&self, rules: &str) {
         let text = text(rules, &self.listen, &self.tls, &self.admin, self.folder());
         let new = self.folder().join("diana.new");
@@ -130,12 +130,12 @@ impl Diana {
         std::fs::rename(new, self.folder().join("diana.yaml")).unwrap();
     }
 
-    /// What it has said so far.
+    /// Returns its output so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().clone()
     }
 
-    /// How much memory it takes, in bytes.
+    /// Returns its memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -146,12 +146,12 @@ impl Diana {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Tells it to stop, and goes on at once.
+    /// Sends the stop signal, without waiting.
     pub(crate) fn tell_to_stop(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has exited.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         wait_until("diana serve to end", LONG, || self.child.try_wait().unwrap())
             .unwrap_or_else(|error| panic!("{error}\n{}", self.said.lock()))
@@ -174,7 +174,7 @@ impl Drop for Diana {
     }
 }
 
-/// The program, to serve a file.
+/// Returns the command that serves a file.
 pub(crate) fn serve(file: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
     command.args(["serve", "--config"]).arg(file);

@@ -1,4 +1,4 @@
-//! A service behind the gateway: plain sockets, a thread for each connection, and a record of every byte that came.
+//! An upstream: plain sockets, a thread for each connection, and a record of every received byte.
 
 use super::client::{find, parsed};
 use super::program::LONG;
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// A service; on drop its connections are closed and its port is free again.
+/// An upstream; on drop its connections are closed and its port is free again.
 pub(crate) struct Upstream {
     port: Port,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-/// What becomes of a connection.
+/// Handles one request of a connection.
 type Handler = dyn Fn(&mut Talk) -> io::Result<Then> + Send + Sync;
 
 struct Shared {
@@ -29,32 +29,32 @@ struct Shared {
     stopped: AtomicBool,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) head: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    /// Whether its body came to its end.
+    /// Whether its body was complete.
     pub(crate) is_whole: bool,
 }
 
-/// What becomes of the connection after an answer.
+/// Whether the connection is kept after a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Then {
     KeepAlive,
     Close,
 }
 
-/// One request, as the service sees it.
+/// One request, as the upstream sees it.
 pub(crate) struct Talk {
     pub(crate) stream: TcpStream,
     pub(crate) seen: Seen,
     buffer: Vec<u8>,
     left: Body,
     shared: Arc<Shared>,
-    /// Its place among those that came.
+    /// Its index among the received requests.
     place: usize,
 }
 
@@ -65,7 +65,7 @@ enum Body {
 }
 
 impl Upstream {
-    /// Answers each request with the request itself.
+    /// Starts an upstream that responds to each request with the request itself.
     pub(crate) fn echo() -> Self {
         Self::start(|talk| {
             talk.body()?;
@@ -113,33 +113,33 @@ impl Upstream {
         format!("http://127.0.0.1:{}", self.port())
     }
 
-    /// All requests that came so far, in their order.
+    /// Returns all requests received so far, in order.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.shared.seen.lock().clone()
     }
 
-    /// How many requests came so far.
+    /// Returns the number of requests received so far.
     pub(crate) fn count(&self) -> usize {
         self.shared.seen.lock().len()
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests were received.
     pub(crate) fn wait_for(&self, requests: usize) {
         wait_until("requests to reach the upstream", LONG, || (self.count() >= requests).then_some(())).unwrap();
     }
 
-    /// How many connections were made to it.
+    /// Returns the number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many of its connections are closed.
+    /// Waits until this many of its connections are closed.
     pub(crate) fn wait_for_closed(&self, connections: usize) {
         let closed = || (self.shared.closed.load(Ordering::SeqCst) >= connections).then_some(());
         wait_until("connections to the upstream to end", LONG, closed).unwrap();
     }
 
-    /// The last request that came.
+    /// Returns the last received request.
     pub(crate) fn last(&self) -> Seen {
         self.shared.seen.lock().last().cloned().expect("nothing reached the upstream")
     }
@@ -190,12 +190,12 @@ impl Shared {
 }
 
 impl Seen {
-    /// The first header of this name.
+    /// Returns the first header of this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// How many headers of this name there are.
+    /// Returns the number of headers of this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.headers.iter().filter(|(known, _)| known == name).count()
     }
@@ -205,7 +205,7 @@ impl Seen {
         self.head.lines().next().unwrap_or_default()
     }
 
-    /// The path and the query.
+    /// Returns the path and the query.
     pub(crate) fn target(&self) -> &str {
         self.line().split(' ').nth(1).unwrap_or_default()
     }
@@ -242,7 +242,7 @@ impl Talk {
         Ok(true)
     }
 
-    /// The next piece of the body, as soon as there is one; nothing at its end.
+    /// Reads the next part of the body, as soon as there is one; `None` at its end.
     pub(crate) fn piece(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.left {
             Body::Done | Body::Length(0) => Ok(None),
@@ -283,7 +283,8 @@ impl Talk {
         }
     }
 
-    /// Writes down what has come so far. Before the answer, so that who has that finds this.
+    /// Records what was received so far. Called before the response, so that a client with the response finds the
+    /// record.
     fn note(&self) {
         self.shared.seen.lock()[self.place] = self.seen.clone();
     }
@@ -302,7 +303,7 @@ impl Talk {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Answers with a body of a known length, and headers each with its line's end.
+    /// Sends a response with a body of a known length, and headers each with its line end.
     pub(crate) fn answer(&mut self, status: &str, headers: &str, body: &[u8]) -> io::Result<Then> {
         self.send(format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len()))?;
         if !self.seen.head.starts_with("HEAD ") {

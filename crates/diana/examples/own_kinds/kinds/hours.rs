@@ -1,4 +1,4 @@
-//! `match: {hours: 9-17}`: a rule that holds only at some hours of the day, in UTC.
+//! `match: {hours: 9-17}`: a rule that is active only at some hours of the day, in UTC.
 
 use diana::core::Clock;
 use diana::rules::{Attributes, Matcher, Node, Problem};
@@ -15,7 +15,7 @@ pub(crate) struct Hours {
 }
 
 impl Hours {
-    /// Reads `9-17`, or says at its place what would do.
+    /// Parses `9-17`, or reports the location and the expected format.
     pub(crate) fn read(node: &Node, clock: Arc<dyn Clock>, problems: &mut Vec<Problem>) -> Option<Self> {
         let hour = |text: &str| text.trim().parse().ok().filter(|hour| *hour <= 24);
         let both = node.text().and_then(|text| text.split_once('-'));

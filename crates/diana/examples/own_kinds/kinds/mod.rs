@@ -1,4 +1,4 @@
-//! An algorithm, a key and a matcher that Diana does not have, under names that rules can say.
+//! A custom algorithm, key and matcher, under names for rules.
 
 mod hours;
 mod strikes;
@@ -10,9 +10,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use strikes::Strikes;
 
-/// Lets rules say `algorithm: strikes`, `by: subdomain` and `match: {hours: 9-17}`.
+/// Registers `algorithm: strikes`, `by: subdomain` and `match: {hours: 9-17}`.
 pub(crate) fn register(registry: &mut Registry, clock: Arc<dyn Clock>) {
-    // The quota is what `limit` says. The options are read by name; what is wrong with one is told at its place.
+    // The quota comes from `limit`. The options are read by name; a problem with one is reported with its location.
     registry.algorithm("strikes", &["pause"], |quota, options| {
         let place = options.span();
         let Some(pause) = options.duration("pause") else {
@@ -26,14 +26,14 @@ pub(crate) fn register(registry: &mut Registry, clock: Arc<dyn Clock>) {
         let words = format!("at most {} in {:?}, then a pause of {pause:?}", quota.permits(), quota.period());
         Some(Configured::new(strikes).describe(words))
     });
-    // What editors show; an algorithm that nobody describes is in the schema as well, without these words.
+    // Shown by editors; an algorithm without a description is in the schema as well.
     registry.describe("strikes", "so many in a time, then a pause", |option| {
         let pause =
             || serde_json::json!({"$ref": "#/$defs/duration", "description": "how long nothing goes after the last"});
         (option == "pause").then(pause)
     });
 
-    // `acme` of `acme.example.com`. A host without a subdomain is nobody's, and `missing` says what becomes of it.
+    // `acme` of `acme.example.com`. A host without a subdomain has no key, and `missing` applies.
     registry.key("subdomain", |request| {
         let host = request.get(&Attribute::Host)?;
         let (first, rest) = host.split_once('.')?;

@@ -1,7 +1,8 @@
-//! Strikes: at most so many in a time, and whoever uses them all up has a pause.
+//! Strikes: at most `limit` in a period, and a pause for a key that uses them all.
 //!
 //! # How it works
-//! The first request opens a window. The one that fills it moves its end: nothing more is granted until the pause is over.
+//! The first request starts a window. The request that fills it moves its end: nothing more is granted until the pause
+//! is over.
 //!
 //! ```text
 //!  opened           last strike                          ends
@@ -11,7 +12,7 @@
 //! ```
 //!
 //! # What always holds
-//! What `Algorithm` asks for: a denial changes nothing, and "again in 10 min" is exact.
+//! The contract of `Algorithm`: a denial changes nothing, and its retry time is exact.
 
 use diana::core::{Algorithm, Cost, MaxWait, Outcome, Receipt, Refund, Retry, Status, Timestamp, Waiting};
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(crate) struct Strikes {
     pause: Duration,
 }
 
-/// What is kept for each key.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StrikesState {
     opened: Timestamp,
@@ -37,7 +38,7 @@ impl Strikes {
         Self { limit, period, pause }
     }
 
-    /// The window that counts at `now`: the one of the state, or a new one.
+    /// Returns the window at `now`: that of the state, or a new one.
     fn current(&self, state: &StrikesState, now: Timestamp) -> StrikesState {
         match state.is_over(now) {
             true => StrikesState { opened: now, ends: now + self.period, count: 0 },
@@ -45,7 +46,7 @@ impl Strikes {
         }
     }
 
-    /// The window with `cost` more in it.
+    /// Returns the window with `cost` added.
     fn with(&self, window: StrikesState, now: Timestamp, cost: Cost) -> StrikesState {
         let count = window.count.saturating_add(cost.get());
         let ends = if count >= self.limit { window.ends.max(now + self.pause) } else { window.ends };
@@ -55,7 +56,8 @@ impl Strikes {
 
 impl StrikesState {
     fn is_over(&self, now: Timestamp) -> bool {
-        // What ends with time itself is never over; else each request of that last moment would begin anew.
+        // A window that ends at the maximum time never ends; otherwise each request at that instant would start a new
+        // one.
         self.count == 0 || (now >= self.ends && self.ends < Timestamp::MAX)
     }
 }
@@ -92,7 +94,7 @@ impl Algorithm for Strikes {
         *state = self.with(self.current(state, now), now, cost);
     }
 
-    /// A strike that is taken back ends the pause that it began.
+    /// Refunding a strike ends the pause that it started.
     fn refund(&self, state: &mut StrikesState, now: Timestamp, receipt: &Receipt) -> Refund {
         if state.is_over(now) || u128::from(state.opened.as_nanos()) != receipt.mark() {
             return Refund::Void;
@@ -107,7 +109,7 @@ impl Algorithm for Strikes {
         state.is_over(now)
     }
 
-    /// A pause that has begun goes on as it was announced.
+    /// A pause that has started keeps its announced end.
     fn rescale(&self, state: &mut StrikesState, old: &Self, now: Timestamp) {
         if state.is_over(now) {
             *state = StrikesState::default();

@@ -1,4 +1,4 @@
-//! What a call tells the rule that is on its function.
+//! The named arguments that a call passes to the rule of its function.
 
 use crate::limited::Caller;
 use diana_rules::{Attribute, Attributes};
@@ -7,37 +7,37 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 
-/// What a call tells, by name: texts one behind the other, in memory of the stack where they are short.
+/// Named arguments: their texts are concatenated, on the stack if they are short.
 #[derive(Clone, Debug, Default)]
 pub struct Args {
     texts: SmallVec<[u8; 64]>,
-    /// Each name, and where its text begins.
+    /// Each name, and where its text starts.
     names: SmallVec<[(&'static str, usize); 4]>,
 }
 
 impl Args {
-    /// Nothing.
+    /// Creates an empty list.
     #[inline]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins the text of this name.
+    /// Starts the text of this name.
     #[inline]
     pub fn name(&mut self, name: &'static str) {
         self.names.push((name, self.texts.len()));
     }
 
-    /// Text that is the same for all calls.
+    /// Appends literal text.
     #[inline]
     pub fn text(&mut self, text: &str) {
         self.texts.extend_from_slice(text.as_bytes());
     }
 
-    /// What stands in one pair of braces.
+    /// Appends the value of one pair of braces.
     #[inline]
     pub fn part(&mut self, part: impl fmt::Display) {
-        // A `Display` that fails has written what it has.
+        // If `Display` fails, the text so far is used.
         let _failed = write!(self, "{part}");
     }
 
@@ -61,7 +61,7 @@ impl Write for Args {
     }
 }
 
-/// A call, as a rule sees it.
+/// A call, as the attributes that a rule reads.
 pub(super) struct Call<'a> {
     pub(super) told: &'a Args,
     pub(super) caller: Option<&'a Caller>,
@@ -76,7 +76,7 @@ impl Attributes for Call<'_> {
                 self.told.get(name).or_else(of_caller)
             }
             Attribute::Ip => self.ip().map(|ip| Cow::Owned(ip.to_string())),
-            // What a request asks for is a path; what a call asks for is a function.
+            // The path of a request corresponds to the function of a call.
             Attribute::Path => Some(Cow::Borrowed(self.function)),
             _ => None,
         }

@@ -1,14 +1,14 @@
-//! What a site has found in the limits that are installed, held until others are.
+//! Caches a call site's lookup in the installed limits, until the next install.
 //!
-//! Most programs install once, before any call. So what is found first has a place of its own, where looking at it costs next to
-//! nothing; it is kept for as long as the program runs, used or not. What is found after another install is swapped.
+//! Most programs install once, before any call. So the first lookup has its own field, which is cheap to read; it is
+//! kept for the life of the program, used or not. Lookups after another install are swapped.
 
 use crate::limited::installed::{find, installs, installs_for_all, of_task};
 use crate::limited::{Cause, Limits};
 use arc_swap::ArcSwapOption;
 use std::sync::{Arc, OnceLock};
 
-/// What a site has found, if it has been called yet.
+/// The cached lookup of a call site, if it was called yet.
 #[derive(Debug)]
 pub(super) struct Cache<L> {
     first: OnceLock<Cached<L>>,
@@ -17,7 +17,7 @@ pub(super) struct Cache<L> {
 
 #[derive(Debug)]
 struct Cached<L> {
-    /// How often something was installed when it was found.
+    /// The number of installs at the time of the lookup.
     installs: u64,
     what: L,
 }
@@ -27,7 +27,7 @@ impl<L: Clone> Cache<L> {
         Self { first: OnceLock::new(), later: ArcSwapOption::const_empty() }
     }
 
-    /// Asks what was found; if something was installed since, it is looked up with `look_up` first.
+    /// Passes the cached value to `ask`; if there was an install since, calls `look_up` first.
     #[inline]
     pub(super) fn ask<R>(
         &self,
@@ -61,7 +61,7 @@ impl<L: Clone> Cache<L> {
         }
         let (limits, installs) = find(instance).ok_or(Cause::NotInstalled { instance })?;
         let what = look_up(&limits)?;
-        // Two calls may do so at once, after two installs even: whichever is held, the next call compares the number.
+        // Two calls may race, even after two installs: whichever value is cached, the next call compares the number.
         if let Err(held) = self.first.set(Cached { installs, what: what.clone() }) {
             self.later.store(Some(Arc::new(held)));
         }

@@ -1,31 +1,32 @@
-//! What stands in one pair of braces, if it is the whole key.
+//! The value of one pair of braces, if it is the whole key.
 //!
-//! Whatever has `Display` can be a key. But writing a number to hash its digits costs more than the check itself, so numbers
-//! and texts are taken as they are. Which of the two it is, the compiler finds out where the attribute stands: it looks for
-//! a method on `&&&KeyPart` first, which is there for what is plain, then on `&&KeyPart`, which is there for all that can be shown.
+//! Every type with `Display` can be a key. But formatting a number to hash its digits costs more than the check itself,
+//! so numbers and strings are used directly. The compiler selects the case at the call site (autoref specialization):
+//! it looks for a method on `&&&KeyPart` first, which exists for plain types, then on `&&KeyPart`, which exists for
+//! `Display` types.
 
 use super::Key;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// What stands in one pair of braces.
+/// The value of one pair of braces.
 #[derive(Debug)]
 pub struct KeyPart<'a, T: ?Sized>(&'a T);
 
-/// What stands in one pair of braces; it must have a text, and the compiler says so here if it has none.
+/// Wraps the value of one pair of braces; a type without `Display` is a compile error here.
 #[inline]
 pub fn part<T: Display + ?Sized>(value: &T) -> KeyPart<'_, T> {
     KeyPart(value)
 }
 
-/// What is taken as it is; a text is not even copied.
+/// Types that are used directly; a string is not even copied.
 pub trait Plain {
     /// Writes it.
     fn put<'a>(&'a self, key: &mut Key<'a>);
 }
 
-/// Writes what is plain.
+/// Writes plain types.
 pub trait OfPlain<'a> {
     /// Writes it.
     fn write(&self, key: &mut Key<'a>);
@@ -38,7 +39,7 @@ impl<'a, T: Plain + ?Sized> OfPlain<'a> for &&KeyPart<'a, T> {
     }
 }
 
-/// Writes what can be shown.
+/// Writes `Display` types.
 pub trait OfShown<'a> {
     /// Writes it.
     fn write(&self, key: &mut Key<'a>);
@@ -50,7 +51,7 @@ impl<'a, T: Display + ?Sized> OfShown<'a> for &KeyPart<'a, T> {
     }
 }
 
-/// Writes what can't be shown, which [`part`] has told by then: one mistake is one error.
+/// Accepts all other types, for which [`part`] has already failed: one mistake is one compile error.
 pub trait OfAnything<'a> {
     /// Writes it.
     fn write(&self, key: &mut Key<'a>);
@@ -86,7 +87,7 @@ plain! {
 impl Plain for usize {
     #[inline]
     fn put<'a>(&'a self, key: &mut Key<'a>) {
-        // No machine has more than 64 bits of address.
+        // `usize` has at most 64 bits.
         key.unsigned(*self as u64);
     }
 }

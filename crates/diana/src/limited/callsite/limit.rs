@@ -1,4 +1,4 @@
-//! The counts of one attribute in this process.
+//! The local counts of one attribute.
 
 use super::Key;
 use super::spec::{Counting, Keys, Spec};
@@ -23,7 +23,7 @@ impl Limit {
         })
     }
 
-    /// The same, unused, on another clock.
+    /// Returns the same limit, unused, with another clock.
     pub(in crate::limited) fn with_clock(self, clock: impl Clock) -> Self {
         match self {
             Self::One(limiter) => Self::One(limiter.with_clock(clock)),
@@ -53,7 +53,7 @@ impl Limit {
         }
     }
 
-    /// Bytes that the keys take.
+    /// Returns the memory used by the keys, in bytes.
     pub(in crate::limited) fn memory_used(&self) -> usize {
         match self {
             Self::One(_) => 0,
@@ -61,7 +61,7 @@ impl Limit {
         }
     }
 
-    /// Drops the keys that equal a fresh one.
+    /// Drops the keys that equal a new one.
     pub(in crate::limited) fn reclaim(&self) {
         if let Self::Many(limiter) = self {
             limiter.reclaim();

@@ -1,4 +1,4 @@
-//! An attribute that counts in this process.
+//! Call sites with local counts.
 
 use super::cache::Cache;
 use super::limit::Limit;
@@ -8,7 +8,7 @@ use crate::limited::{Cause, Limited, Limits};
 use diana_core::{Answer, Outcome, Retry};
 use std::sync::Arc;
 
-/// An attribute that counts in this process.
+/// A call site with local counts.
 #[derive(Debug)]
 pub struct LocalSite {
     says: Spec,
@@ -16,12 +16,12 @@ pub struct LocalSite {
 }
 
 impl LocalSite {
-    /// An attribute that has not been called yet.
+    /// Creates a call site that was not called yet.
     pub const fn new(says: Spec) -> Self {
         Self { says, found: Cache::new() }
     }
 
-    /// Takes one permit, now or not at all.
+    /// Acquires one permit without waiting.
     #[inline]
     pub fn check(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let check = |limit: &Arc<Limit>| limit.check(key);
@@ -31,9 +31,9 @@ impl LocalSite {
         }
     }
 
-    /// Takes one permit, blocking this thread for at most the attribute's time-out.
+    /// Acquires one permit, blocking this thread for at most the attribute's timeout.
     pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
-        // Who need not wait need not hold the counts either.
+        // The common case without a wait need not clone the counts.
         match self.check(key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
             answered => return answered,
@@ -44,7 +44,8 @@ impl LocalSite {
         }
     }
 
-    /// Takes one permit, waiting for at most the attribute's time-out. Dropped, it gives its permit back if it is the last.
+    /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit if it
+    /// is the last reservation.
     pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         match self.check(&key) {
             Err(limited) if self.is_worth_waiting(&limited) => {}
@@ -60,7 +61,8 @@ impl LocalSite {
         }
     }
 
-    /// Whether the time-out is long enough. If another call comes in between, it is asked again anyway.
+    /// Returns `true` if the timeout is long enough. If another call comes in between, the limiter decides again
+    /// anyway.
     fn is_worth_waiting(&self, limited: &Limited) -> bool {
         limited.retry_after().is_some_and(|wait| wait <= self.says.timeout)
     }

@@ -1,4 +1,4 @@
-//! An attribute that names a rule.
+//! Call sites with a named rule.
 
 use super::args::{Args, Call};
 use super::block_on;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// An engine, whichever store it shares counts in.
+/// An engine, with its store type erased.
 pub(in crate::limited) trait Rules: fmt::Debug + Send + Sync {
-    /// Asks a rule, standing in line where it lets the call.
+    /// Queries a rule, and queues the call if the rule allows it.
     fn admit(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable>;
-    /// Asks a rule.
+    /// Queries a rule.
     fn decide(&self, rule: &str, call: &dyn Attributes) -> Result<DecideFuture<'_>, RuleNotCallable>;
     fn keep(&self, verdict: &Verdict) -> Option<LeaseGuard>;
     fn leave(&self, verdict: Verdict, left: RequestPhase);
@@ -50,7 +50,7 @@ impl<S: Store + 'static> Rules for Arc<Engine<S>> {
     }
 }
 
-/// An attribute that names a rule.
+/// A call site with a named rule.
 #[derive(Debug)]
 pub struct RuleSite {
     function: &'static str,
@@ -60,13 +60,13 @@ pub struct RuleSite {
 }
 
 impl RuleSite {
-    /// An attribute that has not been called yet.
+    /// Creates a call site that was not called yet.
     pub const fn new(function: &'static str, instance: Option<&'static str>, rule: &'static str) -> Self {
         Self { function, instance, rule, found: Cache::new() }
     }
 
-    /// Asks the rule, blocking this thread for as long as the rule makes the call wait. Where the rule can't tell how long that
-    /// is, nobody waits.
+    /// Queries the rule, blocking this thread for as long as the rule makes the call wait. If the rule can't predict
+    /// how long that is, the call is denied.
     pub fn wait(&'static self, told: &Args) -> Result<Pass, Limited> {
         let rules = self.rules()?;
         let deciding = self.with_call(told, |call| rules.decide(self.rule, call))?;
@@ -84,7 +84,7 @@ impl RuleSite {
         Ok(pass)
     }
 
-    /// Asks the rule, waiting for as long as it makes the call wait. Dropped, everything comes back.
+    /// Queries the rule, waiting for as long as it makes the call wait. Dropping the future refunds everything.
     pub async fn wait_async(&'static self, told: Args) -> Result<Pass, Limited> {
         let rules = self.rules()?;
         let deciding = self.with_call(&told, |call| rules.admit(self.rule, call))?;
@@ -120,7 +120,7 @@ impl RuleSite {
         })
     }
 
-    /// The guard of a call that was granted, and how long it has to wait.
+    /// Returns the guard of a granted call, and how long it has to wait.
     fn granted(&self, rules: &Arc<dyn Rules>, verdict: Verdict) -> Result<(Pass, Duration), Limited> {
         match verdict.wait() {
             Some(Duration::ZERO) if !verdict.found().is_held() => Ok((Pass(None), Duration::ZERO)),
@@ -147,7 +147,7 @@ impl RuleSite {
     }
 }
 
-/// The guard of a call that a rule granted: what it holds comes back when the function returns.
+/// The guard of a granted call: releases its permits when the function returns.
 #[derive(Debug)]
 #[must_use = "dropping it says that the call is over"]
 pub struct Pass(Option<Box<Holding>>);
@@ -157,7 +157,7 @@ impl Pass {
         self.0.as_ref()?.verdict.as_ref()
     }
 
-    /// The call is carried out from now on.
+    /// Marks the call as started.
     fn begin(&mut self) {
         let Some(holding) = &mut self.0 else { return };
         holding.left = RequestPhase::Done;
@@ -167,10 +167,10 @@ impl Pass {
 #[derive(Debug)]
 struct Holding {
     rules: Arc<dyn Rules>,
-    /// There until it is given back.
+    /// `None` once it is released.
     verdict: Option<Verdict>,
     keeping: Option<LeaseGuard>,
-    /// How far the call is, if it ended now.
+    /// The phase of the call, if it ended now.
     left: RequestPhase,
 }
 
@@ -185,7 +185,7 @@ impl Drop for Holding {
     fn drop(&mut self) {
         let Some(verdict) = self.verdict.take() else { return };
         self.keeping = None;
-        // Nobody knows here whether the call came to its end, or well; so an adaptive limit learns nothing from it.
+        // Whether the call finished or succeeded is unknown here, so an adaptive limit learns nothing from it.
         self.rules.leave(verdict, self.left);
     }
 }

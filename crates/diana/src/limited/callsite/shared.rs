@@ -1,4 +1,4 @@
-//! An attribute whose counts many processes share.
+//! Call sites with shared counts.
 
 use super::{Key, Spec};
 #[cfg(feature = "redis")]
@@ -14,7 +14,7 @@ use {
     tokio::runtime::Handle,
 };
 
-/// An attribute whose counts many processes share.
+/// A call site with shared counts.
 #[derive(Debug)]
 pub struct SharedSite {
     says: Spec,
@@ -24,12 +24,12 @@ pub struct SharedSite {
 
 #[cfg(feature = "redis")]
 impl SharedSite {
-    /// An attribute that has not been called yet.
+    /// Creates a call site that was not called yet.
     pub const fn new(says: Spec) -> Self {
         Self { says, found: Cache::new() }
     }
 
-    /// Takes one permit, blocking this thread for at most the attribute's time-out.
+    /// Acquires one permit, blocking this thread for at most the attribute's timeout.
     pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         let limiter = self.limiter(key)?;
         let asking = limiter.try_acquire(key.to_bytes(), 1, self.says.timeout);
@@ -39,7 +39,7 @@ impl SharedSite {
         }
     }
 
-    /// Takes one permit, waiting for at most the attribute's time-out. Dropped, it gives its permit back.
+    /// Acquires one permit, waiting for at most the attribute's timeout. Dropping the future refunds the permit.
     pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         if Handle::try_current().is_err() {
             return Err(self.says.limited(&key, Cause::NoRuntime));
@@ -64,7 +64,7 @@ impl SharedSite {
 
     fn look_up(&'static self, limits: &Limits) -> Result<SharedLimiter, Cause> {
         let store = limits.shared().ok_or(Cause::NotShared)?;
-        // Other processes know it by its name, which is all that they have in common.
+        // Processes share counts by name only, so the name must be unique.
         limits.claim(self.says.name, std::ptr::from_ref(self).addr())?;
         let limiter = match self.says.counting()? {
             Counting::Rate(smooth) => SharedLimiter::new(store, self.says.name, smooth),
@@ -77,20 +77,20 @@ impl SharedSite {
     }
 }
 
-/// Without Redis there is nothing to share by, and calls are told so.
+/// Without the `redis` feature there is no shared store; every call fails with an error.
 #[cfg(not(feature = "redis"))]
 impl SharedSite {
-    /// An attribute that has not been called yet.
+    /// Creates a call site that was not called yet.
     pub const fn new(says: Spec) -> Self {
         Self { says }
     }
 
-    /// Takes nothing.
+    /// Always fails.
     pub fn wait(&'static self, key: &Key<'_>) -> Result<(), Limited> {
         Err(self.says.limited(key, Cause::NotShared))
     }
 
-    /// Takes nothing.
+    /// Always fails.
     pub async fn wait_async(&'static self, key: Key<'_>) -> Result<(), Limited> {
         self.wait(&key)
     }

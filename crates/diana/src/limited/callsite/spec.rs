@@ -1,20 +1,20 @@
-//! What an attribute says about a limit of its own.
+//! The options of `#[rate_limit]` and `#[count_limit]`.
 
 use super::{By, Key};
 use crate::limited::{Cause, Limited};
 use diana_core::{FixedWindow, InitialPermits, Quota, SmoothBursty, WindowStart};
 use std::time::Duration;
 
-/// What `#[rate_limit]` or `#[count_limit]` says.
+/// The options of `#[rate_limit]` or `#[count_limit]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
     /// The prefix and the function's path.
     pub name: &'static str,
-    /// How long the prefix is.
+    /// The length of the prefix.
     pub prefix: usize,
-    /// Which limits it counts in: those of this name, or the program's.
+    /// The name of the `Limits` instance, or `None` for the default.
     pub instance: Option<&'static str>,
-    /// What keys begin with.
+    /// What keys start with.
     pub by: By,
     /// Whether there is more than one key.
     pub keys: Keys,
@@ -22,7 +22,7 @@ pub struct Spec {
     pub limit: Allows,
     /// How long a call may wait.
     pub timeout: Duration,
-    /// How long a key is kept in a shared store after a call, at least.
+    /// The minimum time that a key is kept in a shared store after a call.
     pub expire: Option<Duration>,
 }
 
@@ -40,21 +40,21 @@ pub enum Keys {
 pub enum Allows {
     /// `#[rate_limit]`.
     Rate {
-        /// Permits a second.
+        /// Permits per second.
         rate: f64,
-        /// How much time's worth of them is stored.
+        /// The time whose permits are stored at most.
         burst: Duration,
     },
     /// `#[count_limit]`.
     Count {
-        /// How many in one period.
+        /// The number of calls per period.
         limit: u64,
-        /// From the first call on.
+        /// The period, which starts with the first call.
         period: Duration,
     },
 }
 
-/// By which algorithm that is counted.
+/// The algorithm.
 pub(super) enum Counting {
     Rate(SmoothBursty),
     Count(FixedWindow),
@@ -65,7 +65,7 @@ impl Spec {
         Ok(match self.limit {
             Allows::Rate { rate, burst } => {
                 let smooth = SmoothBursty::new(rate).and_then(|smooth| smooth.with_burst_seconds(burst.as_secs_f64()));
-                // An idle key must equal a new one, or none could ever be forgotten.
+                // An idle key must equal a new one, or it could never be evicted.
                 Counting::Rate(smooth.map_err(unusable)?.with_initial_permits(InitialPermits::Full))
             }
             Allows::Count { limit, period } => {

@@ -1,4 +1,4 @@
-//! Shedding on a simulated machine: whether it holds the target, and does not swing.
+//! Shedding on a simulated machine: checks that it reaches the target and does not oscillate.
 
 use super::*;
 use diana_core::Timestamp;
@@ -11,7 +11,7 @@ fn shedding(load: &str) -> Shedding {
     Shedding::new(file.rules[0].load.as_ref().unwrap())
 }
 
-/// A machine that sees its processors four times a second, a quarter of a second late.
+/// A machine that measures its CPU four times per second, with a delay of 250 ms.
 struct Machine {
     load: LoadMeter,
     now: Timestamp,
@@ -26,7 +26,7 @@ impl Machine {
         Self { load: LoadMeter::default(), now, busy: 0.0, shown: Vec::new(), shares: Vec::new() }
     }
 
-    /// Requests that would take `demand` times all processors come for so many seconds.
+    /// Simulates requests that would take `demand` times the CPU, for `seconds`.
     fn run(&mut self, shedding: &Shedding, demand: f64, seconds: u32) {
         (self.shown, self.shares) = (Vec::new(), Vec::new());
         for _ in 0..seconds * 4 {
@@ -41,7 +41,7 @@ impl Machine {
         }
     }
 
-    /// The least and the most of the last half.
+    /// Returns the minimum and the maximum of the last half.
     fn last_half(values: &[f64]) -> (f64, f64) {
         let half = &values[values.len() / 2..];
         (half.iter().copied().fold(1.0, f64::min), half.iter().copied().fold(0.0, f64::max))
@@ -107,7 +107,7 @@ fn traffic_is_held_at_its_rate() {
     for tick in 0..240 {
         load.tick(now);
         let granted = (0..100_u64).filter(|_| shedding.refuses(&load).is_none()).count();
-        // Each is 30 KiB, four times a second: twelve times as much as is allowed, if all came in.
+        // Each is 30 KiB, four times per second: twelve times the bound, if all were admitted.
         load.add_traffic(granted as u64 * 30 * 1_024);
         if tick > 120 {
             last.push(granted);

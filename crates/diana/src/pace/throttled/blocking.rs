@@ -1,4 +1,4 @@
-//! `std::io`, on a thread that may block.
+//! `std::io`, for threads that may block.
 
 use super::Throttled;
 use std::io::{Read, Result, Write};

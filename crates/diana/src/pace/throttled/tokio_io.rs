@@ -35,7 +35,7 @@ impl<T: AsyncRead> AsyncRead for Throttled<T> {
         let passed = reading.pass(paid);
         into.put_slice(passed);
         let length = passed.len();
-        // A later poll may have less room than the one that began to wait.
+        // A later poll may have a smaller buffer than the one that started to wait.
         reading.till.moved(length);
         Poll::Ready(Ok(()))
     }
@@ -53,7 +53,7 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
         match &written {
             Poll::Ready(Ok(moved)) => till.moved(*moved),
             Poll::Ready(Err(_)) => till.moved(0),
-            // A writer that is stuck keeps no permits, if they can be given back: it takes them again when it can go on.
+            // A blocked writer refunds its permits if possible, and acquires them again later.
             Poll::Pending => till.stuck(),
         }
         written
@@ -67,7 +67,7 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
         if self.writing.is_none() {
             return self.project().io.poll_write_vectored(context, from);
         }
-        // What is throttled goes in pieces, and the first of several is a piece like another.
+        // Writes are split into chunks anyway, so the first non-empty slice is enough.
         let first = from.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
         self.poll_write(context, first)
     }
@@ -82,7 +82,7 @@ impl<T: AsyncWrite> AsyncWrite for Throttled<T> {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let this = self.project();
-        // Nobody comes back for a write that was given up.
+        // A cancelled write is not polled again.
         if let Some(till) = this.writing {
             till.leave();
         }

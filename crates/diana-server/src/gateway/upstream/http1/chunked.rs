@@ -1,4 +1,4 @@
-//! A body in chunks, each with its length before it, and perhaps fields behind the last (RFC 9112, section 7.1).
+//! Decodes a chunked body with optional trailers (RFC 9112, section 7.1).
 
 use super::super::WireError;
 use super::decode::take;
@@ -7,31 +7,31 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_body::Frame;
 
-/// How long the line before a chunk may be, and all the fields behind the last.
+/// The maximum length of a chunk's size line, and of all trailers.
 const LONGEST_LINE: usize = 4 << 10;
 const LONGEST_TRAILERS: usize = 16 << 10;
 const MOST_TRAILERS: usize = 64;
 
-/// A body in chunks that is being read.
+/// The state of a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ChunkedDecoder {
-    /// A length comes next.
+    /// A chunk size comes next.
     #[default]
     Length,
-    /// So many bytes of a chunk come next.
+    /// This many bytes of a chunk come next.
     Data(u64),
-    /// The end of a line comes next, behind a chunk.
+    /// The line end after a chunk comes next.
     LineEnd,
     Trailers,
-    OverLimit,
+    Done,
 }
 
 impl ChunkedDecoder {
     pub(super) fn is_over(self) -> bool {
-        self == Self::OverLimit
+        self == Self::Done
     }
 
-    /// How many bytes are worth reading at once. Mostly another chunk comes behind this one.
+    /// Returns how many bytes are worth reading at once. Usually another chunk follows this one.
     pub(super) fn expects(self) -> usize {
         match self {
             Self::Data(left) => usize::try_from(left).unwrap_or(usize::MAX).saturating_add(LONGEST_LINE),
@@ -39,11 +39,11 @@ impl ChunkedDecoder {
         }
     }
 
-    /// The next piece, if there is one in what has come.
+    /// Returns the next frame, if the input has one.
     pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, WireError> {
         loop {
             match *self {
-                // httparse takes a line without any digit for a zero, which would be the end.
+                // httparse parses a line without a digit as zero, which would be the end.
                 Self::Length if input.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) => {
                     return Err(WireError::NoHttp("a chunk has no length"));
                 }
@@ -72,16 +72,16 @@ impl ChunkedDecoder {
                 }
                 Self::Trailers => {
                     let Some(trailers) = trailers(input)? else { return Ok(None) };
-                    *self = Self::OverLimit;
+                    *self = Self::Done;
                     return Ok((!trailers.is_empty()).then(|| Frame::trailers(trailers)));
                 }
-                Self::OverLimit => return Ok(None),
+                Self::Done => return Ok(None),
             }
         }
     }
 }
 
-/// The fields behind a body, if they are whole.
+/// Parses the trailers, if they are complete.
 fn trailers(input: &mut BytesMut) -> Result<Option<HeaderMap>, WireError> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_TRAILERS];
     let (length, fields) = match httparse::parse_headers(input, &mut fields) {

@@ -1,4 +1,4 @@
-//! The head of an answer, and how its body ends (RFC 9112, section 6).
+//! Parses the head of a response, and decodes its body (RFC 9112, section 6).
 
 use super::super::WireError;
 use super::chunked::ChunkedDecoder;
@@ -9,33 +9,33 @@ use http::{Method, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use std::mem::MaybeUninit;
 
-/// How long a head may be, and how many fields it may have.
+/// The maximum length of a head, and the maximum number of its fields.
 const LONGEST: usize = 64 << 10;
 const MOST_FIELDS: usize = 128;
-/// Pieces of a body up to this are copied.
+/// Frames of a body up to this size are copied.
 const SMALL: usize = 2 << 10;
-/// How often an upstream may say that it is still at it.
+/// How many interim responses an upstream may send.
 pub(super) const MOST_NEWS: usize = 16;
 
-/// The head of an answer.
+/// The head of a response.
 pub(super) struct ResponseHead {
-    /// Without what concerns this connection only; if it becomes something else, `Upgrade` says what.
+    /// Without hop-by-hop headers, except `Upgrade` in a 101 response.
     pub(super) response: Response<()>,
     pub(super) rest: BodyDecoder,
-    /// Whether the upstream ends the connection after this, or can't be trusted to know where this ends.
+    /// Whether the upstream closes the connection after this response, or the end of the response is in doubt.
     pub(super) is_last: bool,
 }
 
-/// What is still to come of an answer.
+/// Decodes the rest of a response.
 pub(super) enum BodyDecoder {
     Nothing,
     Length(u64),
-    ChunkedDecoder(ChunkedDecoder),
-    /// All that comes until the upstream ends the connection.
+    Chunked(ChunkedDecoder),
+    /// All bytes until the upstream closes the connection.
     UntilClosed,
 }
 
-/// Takes the head of an answer from what has come, if it is whole.
+/// Parses and removes the head of a response from the input, if it is complete.
 pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<ResponseHead>, WireError> {
     let mut fields = [const { MaybeUninit::uninit() }; MOST_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
@@ -50,7 +50,7 @@ pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Respon
     };
     let (Some(version), Some(code)) = (parsed.version, parsed.code) else { return Ok(None) };
     let status = StatusCode::from_u16(code).map_err(|_| WireError::NoHttp("its status is none"))?;
-    // Its own copy, in which its fields stay; what comes after it can then be read into the same memory as ever.
+    // The fields are slices of this copy, so that the input buffer can be reused.
     let head = Bytes::copy_from_slice(&input[..length]);
     let start = input.as_ptr().addr();
     let kept = parsed.headers.iter().filter(|field| !is_connection(field.name)).count();
@@ -70,7 +70,7 @@ pub(super) fn read(input: &mut BytesMut, asked: &Method) -> Result<Option<Respon
     reading.end().map(Some)
 }
 
-/// A head whose fields are being looked at.
+/// A head whose fields are being processed.
 struct Reading {
     status: StatusCode,
     has_no_body: bool,
@@ -90,7 +90,7 @@ impl Reading {
             status,
             has_no_body: has_none || *asked == Method::HEAD,
             is_http10: version == 0,
-            // Those that tell the client where it stands come, too.
+            // Leaves room for the rate limit headers.
             headers: HeaderMap::with_capacity(fields + 2),
             named: Named::new(),
             length: None,
@@ -110,7 +110,7 @@ impl Reading {
                 Some(_) => return Err(WireError::NoHttp("it has two lengths")),
             }
         } else if name == TRANSFER_ENCODING {
-            // Any other would have to be undone here.
+            // The gateway can't decode any other coding.
             if self.is_chunked || self.is_http10 || !value.as_bytes().eq_ignore_ascii_case(b"chunked") {
                 return Err(WireError::NoHttp("its transfer-encoding is not just `chunked`"));
             }
@@ -129,7 +129,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The upstream says whether it keeps the connection. Who says both ends it.
+    /// Records whether the upstream keeps the connection open. `close` takes precedence over `keep-alive`.
     fn keeps(&mut self, keeps: bool) {
         self.keeps = Some(keeps && self.keeps != Some(false));
     }
@@ -140,17 +140,17 @@ impl Reading {
         }
         let mut is_last = !self.keeps.unwrap_or(!self.is_http10);
         if self.is_chunked && self.length.is_some() {
-            // Somebody on the way may have gone by the other.
+            // An intermediary may have used the length instead.
             self.headers.remove(CONTENT_LENGTH);
             is_last = true;
         }
         if self.status == StatusCode::NO_CONTENT && self.length.is_some_and(|length| length > 0) {
-            // It has no body, whatever it says. An upstream that believes otherwise sends one.
+            // A 204 response has no body, but an upstream that states a length may send one.
             is_last = true;
         }
         let rest = match self.length {
             _ if self.has_no_body => BodyDecoder::Nothing,
-            _ if self.is_chunked => BodyDecoder::ChunkedDecoder(ChunkedDecoder::default()),
+            _ if self.is_chunked => BodyDecoder::Chunked(ChunkedDecoder::default()),
             Some(0) => BodyDecoder::Nothing,
             Some(length) => BodyDecoder::Length(length),
             None => {
@@ -166,7 +166,7 @@ impl Reading {
     }
 }
 
-/// What almost every `Connection` says: whether the upstream keeps it, and nothing else.
+/// Parses the common `Connection` values: only `keep-alive` or only `close`.
 fn plain_connection(name: &str, value: &[u8]) -> Option<bool> {
     if is_connection(name) { keeps(value) } else { None }
 }
@@ -175,7 +175,7 @@ fn is_connection(name: &str) -> bool {
     name.eq_ignore_ascii_case("connection")
 }
 
-/// What a word of `Connection` says about the connection itself.
+/// Returns whether a word of `Connection` keeps the connection open.
 fn keeps(word: &[u8]) -> Option<bool> {
     if word.eq_ignore_ascii_case(b"keep-alive") {
         Some(true)
@@ -186,29 +186,29 @@ fn keeps(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// A length is digits, and nothing else: neither a sign nor a list.
+/// Parses a length: only digits, no sign and no list.
 fn length(value: &HeaderValue) -> Option<u64> {
     let is_number = !value.is_empty() && value.as_bytes().iter().all(u8::is_ascii_digit);
     is_number.then(|| value.to_str().ok()?.parse().ok()).flatten()
 }
 
-/// Takes a piece from the beginning of what has come.
+/// Takes a frame from the start of the input.
 pub(super) fn take(input: &mut BytesMut, length: usize) -> Bytes {
     if length > SMALL {
         return input.split_to(length).freeze();
     }
-    // To copy little costs less than to share the memory, and to need other for what comes next.
+    // A small copy costs less than sharing the memory and allocating a new buffer.
     let piece = Bytes::copy_from_slice(&input[..length]);
     input.advance(length);
     piece
 }
 
 impl BodyDecoder {
-    /// The next piece, if there is one in what has come.
+    /// Returns the next frame, if the input has one.
     pub(super) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Frame<Bytes>>, WireError> {
         match self {
             Self::Nothing => Ok(None),
-            Self::ChunkedDecoder(chunks) => chunks.take(input),
+            Self::Chunked(chunks) => chunks.take(input),
             Self::Length(_) | Self::UntilClosed if input.is_empty() => Ok(None),
             Self::Length(left) => {
                 let come = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
@@ -225,7 +225,7 @@ impl BodyDecoder {
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Nothing => true,
-            Self::ChunkedDecoder(chunks) => chunks.is_over(),
+            Self::Chunked(chunks) => chunks.is_over(),
             Self::Length(_) | Self::UntilClosed => false,
         }
     }
@@ -234,12 +234,12 @@ impl BodyDecoder {
         matches!(self, Self::UntilClosed)
     }
 
-    /// How many bytes are worth reading at once.
+    /// Returns how many bytes are worth reading at once.
     pub(super) fn expects(&self) -> usize {
         match self {
             Self::Nothing => 0,
             Self::Length(left) => usize::try_from(*left).unwrap_or(usize::MAX),
-            Self::ChunkedDecoder(chunks) => chunks.expects(),
+            Self::Chunked(chunks) => chunks.expects(),
             Self::UntilClosed => usize::MAX,
         }
     }
@@ -248,7 +248,7 @@ impl BodyDecoder {
         match self {
             Self::Nothing => SizeHint::with_exact(0),
             Self::Length(left) => SizeHint::with_exact(*left),
-            Self::ChunkedDecoder(_) | Self::UntilClosed => SizeHint::default(),
+            Self::Chunked(_) | Self::UntilClosed => SizeHint::default(),
         }
     }
 }

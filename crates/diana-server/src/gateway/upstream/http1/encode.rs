@@ -1,4 +1,4 @@
-//! A request on its way out: its head as text, then its body, counted or in chunks.
+//! Writes a request: its head as text, then its body, with a length or chunked.
 
 use super::super::WireError;
 use super::super::connector::UpstreamIo;
@@ -14,13 +14,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 
-/// Pieces up to this are copied behind what goes out before them, so that they go out together.
+/// Frames up to this size are copied into the text buffer, so that both are written together.
 const SMALL: usize = 8 << 10;
 
-/// A request on its way out.
+/// Writes a request.
 #[derive(Default)]
 pub(super) struct RequestWriter {
-    /// What goes out next, the piece of the body behind it, and what ends that piece.
+    /// The bytes to write: the text, then a frame of the body, then the end of its chunk.
     text: BytesMut,
     piece: Bytes,
     behind: &'static [u8],
@@ -35,26 +35,26 @@ struct Sending {
     framing: Framing,
 }
 
-/// How the upstream knows where a body ends.
+/// How the end of a body is marked.
 enum Framing {
-    /// So many bytes are still to come.
+    /// The number of bytes that are still to come.
     Length(u64),
-    ChunkedDecoder,
+    Chunked,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Progress {
-    /// Not one byte has gone out.
+    /// No byte has been written.
     Untouched,
-    Rewind,
+    Started,
     #[default]
-    OverLimit,
-    /// What has gone out is no whole request, and will never be.
+    Done,
+    /// The request was written incompletely, and will not be completed.
     Broken,
 }
 
 impl RequestWriter {
-    /// Begins with a request.
+    /// Starts a request.
     pub(super) fn begin(&mut self, request: UpstreamRequest<'_>, own: &[u8], body: RequestBodyStream) {
         self.text.clear();
         (self.piece, self.behind) = (Bytes::new(), b"");
@@ -64,49 +64,49 @@ impl RequestWriter {
         self.body = framing.map(|framing| Sending { body, framing });
     }
 
-    /// Whether more of it is to go out.
+    /// Returns `true` if more is to be written.
     pub(super) fn is_under_way(&self) -> bool {
-        matches!(self.progress, Progress::Untouched | Progress::Rewind)
+        matches!(self.progress, Progress::Untouched | Progress::Started)
     }
 
-    /// Whether nothing of it has gone out, nor been taken from the client.
+    /// Returns `true` if nothing has been written, nor read from the client.
     pub(super) fn is_untouched(&self) -> bool {
         self.progress == Progress::Untouched
     }
 
-    /// The body of a request of which nothing has gone out.
+    /// Returns the body of a request of which nothing has been written.
     pub(super) fn take_back(&mut self) -> RequestBodyStream {
         self.body.take().map_or_else(RequestBodyStream::empty, |sending| sending.body)
     }
 
-    /// Whether there is something that the upstream does not take.
+    /// Returns `true` if there are bytes that the upstream has not accepted.
     pub(super) fn is_blocked(&self) -> bool {
         !(self.text.is_empty() && self.piece.is_empty() && self.behind.is_empty())
     }
 
-    /// How many bytes have gone out, of all requests.
+    /// Returns the number of bytes written, of all requests.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Sends no more of it.
+    /// Writes no more of the request.
     pub(super) fn give_up(&mut self) {
         *self = Self { written: self.written, progress: Progress::Broken, ..Self::default() };
     }
 
-    /// Keeps no more memory than most heads need.
+    /// Frees the buffer if it is larger than most heads need.
     pub(super) fn trim(&mut self) {
         if self.text.capacity() > SMALL {
             self.text = BytesMut::new();
         }
     }
 
-    /// Ready when all of it has gone out. One that broke stays broken.
+    /// Ready when the whole request has been written. An error is permanent.
     pub(super) fn poll(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         match self.progress {
-            Progress::OverLimit => return Poll::Ready(Ok(())),
+            Progress::Done => return Poll::Ready(Ok(())),
             Progress::Broken => return Poll::Ready(Err(WireError::Body)),
-            Progress::Untouched | Progress::Rewind => {}
+            Progress::Untouched | Progress::Started => {}
         }
         let polled = self.go_on(io, context);
         if matches!(polled, Poll::Ready(Err(_))) && !self.is_untouched() {
@@ -124,7 +124,7 @@ impl RequestWriter {
             ready!(self.write(io, context))?;
             if self.body.is_none() {
                 ready!(Pin::new(&mut *io).poll_flush(context))?;
-                self.progress = Progress::OverLimit;
+                self.progress = Progress::Done;
                 return Poll::Ready(Ok(()));
             }
             if filled.is_pending() {
@@ -134,7 +134,7 @@ impl RequestWriter {
         }
     }
 
-    /// Writes what there is to write.
+    /// Writes the buffered bytes.
     fn write(&mut self, io: &mut UpstreamIo, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         while self.is_blocked() {
             let io = Pin::new(&mut *io);
@@ -147,7 +147,7 @@ impl RequestWriter {
             if written == 0 {
                 return Poll::Ready(Err(WireError::Closed));
             }
-            self.progress = Progress::Rewind;
+            self.progress = Progress::Started;
             self.written += written as u64;
             let of_text = written.min(self.text.len());
             let of_piece = (written - of_text).min(self.piece.len());
@@ -155,19 +155,19 @@ impl RequestWriter {
             self.piece.advance(of_piece);
             self.behind = &self.behind[written - of_text - of_piece..];
         }
-        // As it is free now, its memory is used again by what comes next.
+        // The buffer is empty now, so its memory can be reused.
         self.text.clear();
         Poll::Ready(Ok(()))
     }
 
-    /// Takes what there is of the body, as long as it is little. Pending when more comes later.
+    /// Reads the available part of the body while the buffer is small. Pending if more comes later.
     fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), WireError>> {
         while let Some(sending) = &mut self.body {
             if !self.behind.is_empty() || !self.piece.is_empty() || self.text.len() > SMALL {
                 break;
             }
             let frame = ready!(Pin::new(&mut sending.body).poll_frame(context));
-            self.progress = Progress::Rewind;
+            self.progress = Progress::Started;
             let frame = match frame {
                 Some(Ok(frame)) => frame,
                 Some(Err(_)) => return Poll::Ready(Err(WireError::Body)),
@@ -186,7 +186,7 @@ impl RequestWriter {
                     } else {
                         (self.piece, self.behind) = (data, behind);
                     }
-                    // Whoever knows the length does not wait for the end.
+                    // With a known length, the end needs no further poll.
                     if matches!(sending.framing, Framing::Length(0)) && sending.body.is_end_stream() {
                         self.body = None;
                     }
@@ -204,14 +204,14 @@ impl RequestWriter {
 }
 
 impl Framing {
-    /// Writes what stands before a piece of a body; tells what stands behind it.
+    /// Writes the start of a chunk, and returns its end.
     fn begin_piece(&mut self, text: &mut BytesMut, length: u64) -> Result<&'static [u8], WireError> {
         match self {
-            // The client's side has checked it; if it had not, the rest would be another request.
+            // The client's side has checked the length; otherwise the excess would be read as another request.
             Self::Length(left) => *left = left.checked_sub(length).ok_or(WireError::Body)?,
-            // An empty one would be the end.
-            Self::ChunkedDecoder if length == 0 => {}
-            Self::ChunkedDecoder => {
+            // An empty chunk would be the end.
+            Self::Chunked if length == 0 => {}
+            Self::Chunked => {
                 put(text, format_args!("{length:X}\r\n"));
                 return Ok(b"\r\n");
             }
@@ -219,21 +219,21 @@ impl Framing {
         Ok(b"")
     }
 
-    /// Writes what ends a body.
+    /// Writes the end of a body.
     fn end(&self, text: &mut BytesMut) -> Result<(), WireError> {
         match self {
             Self::Length(0) => Ok(()),
             Self::Length(_) => Err(WireError::Body),
-            Self::ChunkedDecoder => {
+            Self::Chunked => {
                 text.extend_from_slice(b"0\r\n\r\n");
                 Ok(())
             }
         }
     }
 
-    /// Writes what ends a body that has fields behind it.
+    /// Writes the end of a body with trailers.
     fn end_with(&self, text: &mut BytesMut, trailers: &HeaderMap) -> Result<(), WireError> {
-        let Self::ChunkedDecoder = self else { return self.end(text) };
+        let Self::Chunked = self else { return self.end(text) };
         text.extend_from_slice(b"0\r\n");
         for (name, value) in trailers {
             write_field(text, name.as_str(), value.as_bytes());
@@ -243,17 +243,17 @@ impl Framing {
     }
 }
 
-/// How a body is framed; `None` if there is none.
+/// Returns the framing of a body, or `None` without a body.
 fn framing(request: UpstreamRequest<'_>, body: &RequestBodyStream) -> Option<Framing> {
     if body.is_empty() {
         return None;
     }
     let headers = &request.head.headers;
-    // HTTP/2 allows trailers behind a body of a stated length, HTTP/1.1 only behind chunks.
+    // HTTP/2 allows trailers after a body with a stated length, HTTP/1.1 only after a chunked body.
     let has_trailers = request.head.version == Version::HTTP_2 && headers.contains_key(TRAILER);
     let length = headers.get(CONTENT_LENGTH).filter(|_| !has_trailers);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    Some(length.map_or(Framing::ChunkedDecoder, Framing::Length))
+    Some(length.map_or(Framing::Chunked, Framing::Length))
 }
 
 fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, own: &[u8], framing: Option<&Framing>) {
@@ -264,7 +264,7 @@ fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, own: &[u8], fra
     let length = request.tell(own, &mut Text(text));
     match framing {
         Some(Framing::Length(length)) => put(text, format_args!("content-length: {length}\r\n")),
-        Some(Framing::ChunkedDecoder) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Some(Framing::Chunked) => text.extend_from_slice(b"transfer-encoding: chunked\r\n"),
         None => {
             let asks_with_body = matches!(request.head.method, Method::POST | Method::PUT | Method::PATCH);
             if asks_with_body || length.is_some() {
@@ -275,7 +275,7 @@ fn write_head(text: &mut BytesMut, request: UpstreamRequest<'_>, own: &[u8], fra
     text.extend_from_slice(b"\r\n");
 }
 
-/// A head that is being written.
+/// Writes headers as text.
 struct Text<'a>(&'a mut BytesMut);
 
 impl HeaderSink for Text<'_> {
@@ -297,6 +297,6 @@ fn write_field(text: &mut BytesMut, name: &str, value: &[u8]) {
 
 fn put(text: &mut BytesMut, what: std::fmt::Arguments<'_>) {
     use bytes::BufMut;
-    // Memory takes everything.
+    // Writing to memory can't fail.
     let _ = text.writer().write_fmt(what);
 }

@@ -1,4 +1,4 @@
-//! What is written to an upstream, byte by byte, and what is made of what comes back, however it is cut into pieces.
+//! Tests of the exact bytes written to an upstream, and of responses that arrive split at any position.
 
 use super::*;
 use crate::gateway::conn_info::ConnInfo;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-/// All that is made of an answer: its head, what its body was, what stood behind it, and what is left of the input.
+/// A parsed response: its head, body, trailers, and the unread input.
 #[derive(Debug, PartialEq)]
 struct Read {
     status: u16,
@@ -20,7 +20,7 @@ struct Read {
     is_last: bool,
 }
 
-/// Reads an answer that comes in pieces; the end of the input is the end of the connection.
+/// Parses a response that arrives in pieces; the end of the input is the end of the connection.
 fn read<'a>(asked: &Method, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Read, String> {
     let mut input = BytesMut::new();
     let mut pieces = pieces.into_iter();
@@ -162,7 +162,7 @@ fn only_what_may_trail_does() {
     assert_eq!((trailers.len(), &trailers["grpc-status"]), (1, &"0".parse().unwrap()));
 }
 
-/// Answers of all kinds, and what comes behind them.
+/// Responses of all kinds, and bytes that follow them.
 fn answers() -> impl Strategy<Value = Vec<u8>> {
     let body = || prop::collection::vec(any::<u8>(), 0..40);
     let head = |fields: String| format!("HTTP/1.1 200 OK\r\nServer: x\r\n{fields}\r\n").into_bytes();
@@ -182,7 +182,7 @@ fn answers() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// However an answer is cut into pieces, the same is made of it.
+    /// A response is parsed in the same way wherever it is split.
     #[test]
     fn pieces_make_no_difference(answer in answers(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6)) {
         let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(answer.len() + 1)).collect();
@@ -192,7 +192,7 @@ proptest! {
         prop_assert_eq!(read(&Method::GET, pieces), read(&Method::GET, [&answer[..]]));
     }
 
-    /// Nothing that an upstream sends makes it panic.
+    /// No input from an upstream causes a panic.
     #[test]
     fn anything_may_come(
         answer in answers(),
@@ -244,7 +244,7 @@ async fn a_request_is_written_as_it_should_be() {
         upstream.write_all(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 X\r\n\r\n").await.unwrap();
         text
     });
-    assert!(matches!(sent, Sent::ResponseClass(response) if response.status() == StatusCode::NO_CONTENT));
+    assert!(matches!(sent, Sent::Answered(response) if response.status() == StatusCode::NO_CONTENT));
     assert_eq!(
         text,
         "POST /b?c HTTP/1.1\r\nhost: a.example\r\nx-mine: 1\r\nx-forwarded-for: 203.0.113.7\r\n\
@@ -253,7 +253,7 @@ async fn a_request_is_written_as_it_should_be() {
     );
     assert!(connection.is_over() && connection.is_reusable() && !connection.is_sending());
     assert!(poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
-    // It says something that nobody asked for.
+    // The upstream sends an unsolicited response.
     upstream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     connection.io.read_buf(&mut connection.input).await.unwrap();
     assert!(!connection.is_reusable());
@@ -276,11 +276,11 @@ async fn an_upstream_that_only_says_that_it_goes_on_is_broken() {
 async fn one_that_was_closed_is_not_free() {
     let (mut connection, upstream) = connected().await;
     drop(upstream);
-    // Its end wakes whoever looked.
+    // The end of the stream wakes the task that polled.
     poll_fn(|context| if connection.is_free(context) { Poll::Pending } else { Poll::Ready(()) }).await;
 }
 
-/// A surplus answer that came after the runtime last looked went to the next client.
+/// A surplus response that arrived after the runtime last polled the socket was sent to the next client.
 #[tokio::test]
 async fn a_connection_with_unread_bytes_is_not_free_even_if_the_runtime_does_not_know_yet() {
     use std::io::Write;
@@ -290,7 +290,7 @@ async fn a_connection_with_unread_bytes_is_not_free_even_if_the_runtime_does_not
     let deadlines = Arc::new(Deadlines::new(Beginning::now()));
     let mut connection = Http1::new(UpstreamIo::Plain(io), deadlines.add());
     assert!(poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
-    // This thread runs the runtime, too: it is told nothing between the two.
+    // The runtime runs on this thread, too, so it gets no event in between.
     upstream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
     assert!(!poll_fn(|context| Poll::Ready(connection.is_free(context))).await);
 }

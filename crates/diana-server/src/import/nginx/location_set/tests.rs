@@ -1,4 +1,4 @@
-//! The regions of limits against nginx's own way of choosing a location, told plainly.
+//! Compares the regions of limits with a direct implementation of nginx's location selection.
 
 use super::super::limit::Use;
 use super::super::notes::Notes;
@@ -7,10 +7,11 @@ use super::super::syntax::parse;
 use super::*;
 use proptest::prelude::*;
 
-/// What a location is in a trial: its sign, its path, and whether it has the limit.
+/// A location in a trial: its modifier, its path, and whether it has the limit.
 type Trial = (&'static str, String, bool);
 
-/// The location that nginx takes: exact, the longest prefix if it is `^~`, the first pattern, else that prefix.
+/// Returns the location that nginx selects: exact, the longest prefix if it is `^~`, the first pattern, else that
+/// prefix.
 fn chosen<'a>(trials: &'a [Trial], path: &str) -> Option<&'a Trial> {
     if let Some(exact) = trials.iter().find(|(sign, text, _)| *sign == "=" && text == path) {
         return Some(exact);
@@ -21,11 +22,11 @@ fn chosen<'a>(trials: &'a [Trial], path: &str) -> Option<&'a Trial> {
     if longest.is_some_and(|(sign, ..)| *sign == "^~") {
         return longest;
     }
-    // Patterns of these trials are a single letter that is somewhere in the path.
+    // The patterns of these trials are a single letter anywhere in the path.
     trials.iter().find(|(sign, text, _)| *sign == "~" && path.contains(text.as_str())).or(longest)
 }
 
-/// Whether a path lies in globs of the kinds that are made here.
+/// Returns whether a path matches globs of the kinds used here.
 fn is_in(paths: &[String], path: &str) -> bool {
     paths.is_empty()
         || paths.iter().any(|glob| match glob.strip_suffix("**") {
@@ -34,7 +35,7 @@ fn is_in(paths: &[String], path: &str) -> bool {
         })
 }
 
-/// What a condition says about a path.
+/// Evaluates a condition for a path.
 fn holds(expression: &Expression, path: &str) -> bool {
     match expression {
         Expression::True => true,
@@ -61,7 +62,7 @@ fn trials() -> impl Strategy<Value = Vec<Trial>> {
     let fixed = (prop_oneof![Just(""), Just("^~"), Just("=")], text, any::<bool>());
     let pattern = (Just("~"), prop_oneof![Just("a".to_owned()), Just("b".to_owned())], any::<bool>());
     proptest::collection::vec(prop_oneof![4 => fixed, 1 => pattern], 0..7).prop_map(|mut trials: Vec<Trial>| {
-        // nginx refuses two locations of one path, `^~` or not.
+        // nginx rejects two locations with the same path, `^~` or not.
         let mut seen = std::collections::BTreeSet::new();
         trials.retain(|(sign, text, _)| seen.insert((if *sign == "^~" { "" } else { *sign }, text.clone())));
         trials
@@ -75,7 +76,7 @@ proptest! {
     fn a_limit_holds_where_nginx_would_choose_a_location_that_has_it(trials in trials(), server in any::<bool>(), paths in proptest::collection::vec("/[abc/]{0,5}", 1..20)) {
         let mut text = String::from("server { ");
         for (sign, path, has) in &trials {
-            // A limit of its own, so that none is inherited.
+            // An own limit, so that none is inherited.
             let count = if *has { 1 } else { 2 };
             text.push_str(&format!("location {sign} {path} {{ limit_conn z {count}; }} "));
         }
