@@ -312,7 +312,7 @@ impl Inner {
 
     fn break_off(&self, part: &Breaker, turn: u64, reason: &str) {
         if part.take_down(turn, Outage { since: self.clock.now(), reason: reason.to_owned() }) {
-            tracing::warn!(redis = self.target.shown(), reason, "Redis is away");
+            tracing::warn!(redis = self.target.shown(), reason, "Redis is unreachable");
             self.woken.notify_one();
         }
     }
@@ -321,14 +321,14 @@ impl Inner {
         if let Some(trouble) = part.bring_up() {
             self.counters.instances_come_back();
             let away = self.clock.now().since(trouble.since);
-            tracing::info!(redis = self.target.shown(), ?away, "Redis is back");
+            tracing::info!(redis = self.target.shown(), ?away, "Redis is reachable again");
         }
     }
 
     /// Logs why `part` is still down; once for all parts with the same reason.
     fn tell(&self, part: &Breaker, reason: &str) {
         if part.explain(reason) && self.log_throttle.is_news(reason, self.clock.now()) {
-            tracing::warn!(redis = self.target.shown(), reason, "Redis is still away");
+            tracing::warn!(redis = self.target.shown(), reason, "Redis is still unreachable");
         }
     }
 

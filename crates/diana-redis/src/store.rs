@@ -126,7 +126,7 @@ impl RedisStore {
             match error {
                 CallError::Refused(_) => return Err(ConnectError::Refused { url, reason }),
                 CallError::TooOld(_) => return Err(ConnectError::TooOld { url, reason }),
-                _ => tracing::warn!(redis = url, reason, "Redis is away"),
+                _ => tracing::warn!(redis = url, reason, "Redis is unreachable"),
             }
         }
         let runner = ScriptRunner { link, scripts: crate::scripts::Scripts::default(), times: options.times };

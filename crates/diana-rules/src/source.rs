@@ -108,7 +108,7 @@ pub enum StartError {
     #[error("rules have no source: neither a file nor a remote was given")]
     NoSource,
     /// No source had a document that could be applied; the error of each source, in the order tried.
-    #[error("no source has rules that can be put in force:{}", listed(.0))]
+    #[error("no source has valid rules:{}", listed(.0))]
     NothingInForce(Vec<SourceError>),
 }
 

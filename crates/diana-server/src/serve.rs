@@ -82,12 +82,12 @@ pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
         tracing::info!("reading everything again");
         reload.notify_one();
     }
-    tracing::info!("stopping: what was begun is finished first");
+    tracing::info!("shutting down: finishing the requests in progress");
     serving.readiness.stopping();
     let log = options.log().cloned();
     runtime.spawn(async move {
         signals.stop().await;
-        tracing::warn!("stopping at once");
+        tracing::warn!("shutting down immediately");
         if let Some(log) = log {
             log.flush(LAST_LINES);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// Redis was not called: the breaker is open.
-    #[error("Redis is away")]
+    #[error("Redis is unreachable")]
     Open,
     #[error("no answer within {0:?}")]
     TimedOut(Duration),

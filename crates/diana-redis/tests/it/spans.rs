@@ -55,6 +55,14 @@ fn fullest_window(grants: &[Grant], length: Duration) -> u64 {
     windows.into_values().max().unwrap_or(0)
 }
 
+/// The wall clock, as Redis reads it. [`SystemClock`] is a monotonic clock: within a minute it may run a few
+/// milliseconds ahead or behind.
+#[allow(clippy::disallowed_methods, reason = "Redis's clock is the wall clock")]
+fn wall_clock() -> Timestamp {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Timestamp::from_nanos(u64::try_from(since_epoch.as_nanos()).unwrap())
+}
+
 /// Eight instances send requests for three seconds. Returns the grants of each key.
 async fn hammer(leases: Leases, limit: Limit) -> Vec<(&'static str, Vec<Grant>)> {
     const INSTANCES: usize = 8;
@@ -72,12 +80,12 @@ async fn hammer(leases: Leases, limit: Limit) -> Vec<(&'static str, Vec<Grant>)>
         tokio::spawn(async move {
             let mut costs = [1, 1, 3, 1, 2].into_iter().cycle();
             while !stop.load(Ordering::Relaxed) {
-                let (asked, cost) = (SystemClock.now(), costs.next().unwrap());
+                let (asked, cost) = (wall_clock(), costs.next().unwrap());
                 let asks = [Ask::new(&limit, key, Cost::new(cost).unwrap())];
                 let decision = store.decide(&asks, asked, MaxWait::NONE).await.unwrap();
                 let granted = decision.is_granted();
                 if granted {
-                    grants.lock().push((index, Grant { asked, answered: SystemClock.now(), cost }));
+                    grants.lock().push((index, Grant { asked, answered: wall_clock(), cost }));
                 }
                 if granted && pause.is_zero() {
                     tokio::task::yield_now().await;

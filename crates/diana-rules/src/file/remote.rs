@@ -54,8 +54,7 @@ impl RemoteSection {
         let from = fields.require("from", problems).and_then(|node| {
             let text = scalar::text(node, "`from`", problems)?;
             let is_known = SCHEMES.iter().any(|scheme| text.starts_with(scheme) && text.len() > scheme.len());
-            let checked =
-                if is_known { check_centre(text) } else { Err("this is no address of a configuration centre") };
+            let checked = if is_known { check_centre(text) } else { Err("this is no address of a config server") };
             if let Err(what) = checked {
                 let problem = Problem::new(node.span, what);
                 problems.push(problem.expected("http(s)://host/path, etcd://host:2379/key or redis://host:6379"));

@@ -31,7 +31,7 @@ pub enum RuleNotCallable {
 impl fmt::Display for RuleNotCallable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { rule } => write!(f, "no rule in force is called `{rule}`"),
+            Self::Unknown { rule } => write!(f, "no active rule is named `{rule}`"),
             Self::NotAsked { rule, told, asks } => {
                 write!(f, "the rule `{rule}` does not ask for `{told}`; its `match` says `call: {asks}`")
             }
@@ -71,7 +71,7 @@ impl RuleSet {
     /// assert_eq!(found.key(&found.applied()[0]), b"555-1234");
     /// rules.find(&Call("555-1234"), &mut found); // as a request it is not meant
     /// assert!(found.applied().is_empty());
-    /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "no rule in force is called `mms`");
+    /// assert_eq!(rules.find_named("mms", &Call(""), &mut found).unwrap_err().to_string(), "no active rule is named `mms`");
     /// # Ok::<(), diana_rules::Problems>(())
     /// ```
     pub fn find_named(&self, name: &str, call: &dyn Attributes, found: &mut Matches) -> Result<(), RuleNotCallable> {

@@ -13,7 +13,7 @@ pub(super) fn gateway() -> Value {
 
 /// `admin`.
 pub(super) fn admin() -> Value {
-    object("where health, metrics and the rules in force are shown", &admin::ADMIN, |name| match name {
+    object("where health, metrics and the active rules are shown", &admin::ADMIN, |name| match name {
         "listen" => listen("127.0.0.1:9090"),
         _ => such_as("text", "what a client must show as a bearer token", &["${ADMIN_TOKEN}"]),
     })
@@ -100,7 +100,7 @@ fn of_route(name: &str) -> Value {
 
 fn of_signature(name: &str) -> Value {
     match name {
-        "secret" => such_as("text", "what whoever signs shares with us", &["${SECRET}"]),
+        "secret" => such_as("text", "the secret shared with the signer", &["${SECRET}"]),
         "header" => such_as("text", "the header that has the signature", &["x-signature"]),
         _ => such_as("duration", "how old a signature may be; 5min by default", &["5min"]),
     }
@@ -114,7 +114,7 @@ fn of_timeouts(name: &str) -> Value {
         "connect" => "for a connection to an upstream; 3s by default",
         "response" => "for the head of an upstream's response; 60s by default",
         "tunnel" => "for the next byte of a tunnel, such as a WebSocket; 1h by default",
-        _ => "for what is under way when the program is told to stop; 30s by default",
+        _ => "for requests in progress when the program stops; 30s by default",
     };
     a("duration", what)
 }

@@ -21,10 +21,9 @@ pub(super) fn field(name: &str) -> Value {
         "admin" => gateway::admin(),
         "identity" => identity(),
         "store" => object("where the counts are; without it, in this process", &store::FIELDS, of_store),
-        "remote" => requiring(
-            object("rules from a configuration centre, which win over these", &remote::FIELDS, of_remote),
-            &["from"],
-        ),
+        "remote" => {
+            requiring(object("rules from a config server, which win over these", &remote::FIELDS, of_remote), &["from"])
+        }
         "status" => a("status", "what a refusal answers, unless its rule says otherwise; 503 by default"),
         "answer" => a("answer", "what a refusal says in your own words, unless its rule says otherwise"),
         "rules" => json!({
@@ -44,8 +43,8 @@ fn identity() -> Value {
             "how tokens are verified, so that their claims can be believed",
             &settings::FIELDS,
             |field| match field {
-                "secret" => such_as("text", "the secret that is shared with whoever signs", &["${JWT_SECRET}"]),
-                "public_key" => a("text", "the public key of whoever signs, as PEM"),
+                "secret" => such_as("text", "the secret shared with the issuer", &["${JWT_SECRET}"]),
+                "public_key" => a("text", "the issuer's public key, as PEM"),
                 "verify" => flag("false if somebody before us verifies tokens"),
                 "algorithm" => such_as("text", "how tokens are signed", &["HS256", "RS256", "ES256", "EdDSA"]),
                 "from" => {
@@ -94,7 +93,7 @@ fn of_store(name: &str) -> Value {
         }
         "prefix" => such_as("text", "what the names of all keys begin with", &["diana:"]),
         "timeout" => a("duration", "how long a request waits for Redis; 20ms by default"),
-        "when_down" => word("what is answered while Redis is away", &["local", "allow", "deny"]),
+        "when_down" => word("what is answered while Redis is unreachable", &["local", "allow", "deny"]),
         "lease" => json!({
             "description": "how many permits a busy key takes at once",
             "anyOf": [{"enum": ["off", "auto"]}, {"$ref": "#/$defs/count"}],
@@ -110,7 +109,7 @@ fn of_remote(name: &str) -> Value {
         "from" => {
             let examples = [
                 "etcd://127.0.0.1:2379/diana/rules",
-                "https://centre.example.com/rules.yaml",
+                "https://config.example.com/rules.yaml",
                 "redis://127.0.0.1:6379/0",
             ];
             address("where the document of rules is", &remote::SCHEMES, &examples)

@@ -128,9 +128,9 @@ impl StatusLog {
         let mut status = self.status.lock();
         let same = |last: &SourceError| last.origin == error.origin && last.what == error.what;
         if status.last_error.as_ref().is_some_and(same) {
-            tracing::debug!(%origin, error = %error.what, "rules: still wrong; what is in force stays");
+            tracing::debug!(%origin, error = %error.what, "rules not loaded: still invalid; the active rules stay");
         } else {
-            tracing::warn!(%origin, error = %error.what, "rules: what is in force stays");
+            tracing::warn!(%origin, error = %error.what, "rules not loaded; the active rules stay");
         }
         status.errors += 1;
         status.last_error = Some(error.clone());
@@ -140,14 +140,14 @@ impl StatusLog {
     pub(super) fn connected(&self, connected: bool) {
         let mut status = self.status.lock();
         if connected && !status.connected {
-            tracing::info!("rules: the configuration centre answers");
+            tracing::info!("the config server is reachable again");
         }
         status.connected = connected;
     }
 
     /// Records that a document was applied.
     pub(super) fn loaded(&self, in_force: Origin, name: &str, version: &str) {
-        tracing::info!(%in_force, name, version, "rules: put in force");
+        tracing::info!(%in_force, name, version, "rules loaded");
         let mut status = self.status.lock();
         status.name_it(in_force, name, version);
         status.since = SystemClock.now();

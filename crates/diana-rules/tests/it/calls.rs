@@ -76,7 +76,7 @@ fn a_call_is_whose_it_tells() {
     assert_eq!(key(FILE, "everyone", &call), "");
     assert_eq!(key(FILE, "sms", &told(&[("phone", "000")])), "refused: Listed");
     assert_eq!(key(FILE, "sms", &told(&[("phone", "112")])), "not counted");
-    assert_eq!(key(FILE, "smss", &call), "no rule in force is called `smss`");
+    assert_eq!(key(FILE, "smss", &call), "no active rule is named `smss`");
 }
 
 #[test]

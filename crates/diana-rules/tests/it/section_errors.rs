@@ -182,13 +182,13 @@ fn a_remote_is_a_configuration_centre() {
             (
                 "remote: {from: ftp://a}",
                 &[
-                    "[ftp://a] this is no address of a configuration centre: http(s)://host/path, etcd://host:2379/key or redis://host:6379",
+                    "[ftp://a] this is no address of a config server: http(s)://host/path, etcd://host:2379/key or redis://host:6379",
                 ],
             ),
             (
                 "remote: {from: 'http://'}",
                 &[
-                    "['http://'] this is no address of a configuration centre: http(s)://host/path, etcd://host:2379/key or redis://host:6379",
+                    "['http://'] this is no address of a config server: http(s)://host/path, etcd://host:2379/key or redis://host:6379",
                 ],
             ),
             (

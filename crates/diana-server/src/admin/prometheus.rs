@@ -72,7 +72,7 @@ fn traffic(text: &mut Text, totals: &Totals) {
     text.buckets("diana_decision_seconds", &[], &totals.decision_seconds);
     text.family("diana_upstream_seconds", Kind::Histogram, "How long upstreams took to answer.");
     text.buckets("diana_upstream_seconds", &[], &totals.upstream_seconds);
-    let help = "How often an upstream could not be reached, gave no good answer in time, or broke off.";
+    let help = "How often an upstream could not be reached, gave no valid answer in time, or broke off.";
     text.one("diana_upstream_failures_total", Kind::Counter, help, totals.upstream_failures);
     text.one("diana_connections", Kind::Gauge, "Connections of clients that are open.", totals.connections);
     let help = "Connections of clients that were accepted.";
@@ -85,7 +85,7 @@ fn traffic(text: &mut Text, totals: &Totals) {
 }
 
 fn rules(text: &mut Text, rules: &RuleSet) {
-    text.one("diana_rules", Kind::Gauge, "Rules in force.", rules.rules().len());
+    text.one("diana_rules", Kind::Gauge, "Active rules.", rules.rules().len());
     let is_too_many = rules.rules().len() > LABELLED;
     let mut labelled = Vec::new();
     let mut others = Counts::default();
@@ -115,19 +115,19 @@ fn rules(text: &mut Text, rules: &RuleSet) {
 }
 
 fn source(text: &mut Text, status: &SourceStatus) {
-    text.family("diana_rules_source", Kind::Gauge, "1 for where the rules in force come from.");
+    text.family("diana_rules_source", Kind::Gauge, "1 for the source of the active rules.");
     for (origin, name) in [(Origin::Local, "local"), (Origin::Remote, "remote"), (Origin::LastGood, "last_good")] {
         text.sample("diana_rules_source", &[("origin", name)], u8::from(status.in_force == origin));
     }
     if status.has_remote {
-        let help = "Whether the configuration centre answered when it was last asked.";
-        text.one("diana_rules_centre_up", Kind::Gauge, help, u8::from(status.connected));
+        let help = "Whether the config server answered the last request.";
+        text.one("diana_rules_remote_up", Kind::Gauge, help, u8::from(status.connected));
     }
-    let help = "Whether rules can't be had, or are wrong, right now: what was loaded before is in force.";
+    let help = "Whether rules can't be had, or are invalid, right now; the rules loaded before stay active.";
     text.one("diana_rules_failing", Kind::Gauge, help, u8::from(!status.failing.is_empty()));
-    let help = "When rules were last put in force, in Unix time.";
+    let help = "When rules were last loaded, in Unix time.";
     text.one("diana_rules_loaded_time_seconds", Kind::Gauge, help, seconds(status.since));
-    text.one("diana_rules_loads_total", Kind::Counter, "How often rules were put in force.", status.loads);
+    text.one("diana_rules_loads_total", Kind::Counter, "How often rules were loaded.", status.loads);
     let help = "How often rules could not be had, or were wrong.";
     text.one("diana_rules_errors_total", Kind::Counter, help, status.errors);
 }

@@ -143,9 +143,7 @@ impl Explain {
         let is_busy = |rule: &Rule| rule.load.is_some() || rule.adaptive;
         note("depends on how busy the machine is, which nobody knows here", &is_busy);
         if file.remote.is_some() && self.remote.is_none() {
-            notes.push_str(
-                "note: the rules of the configuration centre win over these; --remote explains a copy of them\n",
-            );
+            notes.push_str("note: the rules of the config server win over these; --remote explains a copy of them\n");
         }
         notes
     }

@@ -76,7 +76,7 @@ async fn introduced(
                 let rest = read.split_off(length).freeze();
                 return Ok(Some((client.unwrap_or(peer), rest)));
             }
-            Header::Wrong => return Err(io::Error::other(format!("{peer} sent no good PROXY header"))),
+            Header::Wrong => return Err(io::Error::other(format!("{peer} sent an invalid PROXY header"))),
             Header::Partial if read.len() > proxy_protocol::LONGEST => {
                 return Err(io::Error::other(format!("the PROXY header of {peer} is too long")));
             }

@@ -32,7 +32,7 @@ pub(super) fn failure(failure: &UpstreamError) -> Response<Full<Bytes>> {
         UpstreamError::Busy => {
             problem(StatusCode::SERVICE_UNAVAILABLE, "all connections to the service behind this gateway are in use")
         }
-        UpstreamError::ByClient => problem(StatusCode::BAD_REQUEST, "the body was no good"),
+        UpstreamError::ByClient => problem(StatusCode::BAD_REQUEST, "the body is invalid"),
         UpstreamError::Unreachable(_) | UpstreamError::Broken(_) => {
             problem(StatusCode::BAD_GATEWAY, "the service behind this gateway can't be reached")
         }

@@ -235,7 +235,7 @@ impl Connection {
         let (status, why) = match fault {
             BodyFault::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"),
             BodyFault::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body came too slowly"),
-            BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body was no good"),
+            BodyFault::Broken => (StatusCode::BAD_REQUEST, "the body is invalid"),
         };
         closing(local_response::problem(status, why))
     }

@@ -65,7 +65,7 @@ impl Certificates {
                 tracing::info!("the certificates have changed, and are in use");
             }
             Err(error) => {
-                tracing::error!("the certificates have changed and are no good, so the old ones stay: {error}");
+                tracing::error!("the changed certificates are invalid; the previous ones stay active: {error}");
             }
         }
         *self.looked.lock() = looks;

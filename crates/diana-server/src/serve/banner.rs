@@ -34,7 +34,7 @@ fn text(
     let mut text = String::new();
     let _ = writeln!(text, "Diana serves on {}", listed(gateway.addresses()));
     if let [admin, ..] = admin {
-        let _ = writeln!(text, "Health, metrics and rules in force: http://{admin}/");
+        let _ = writeln!(text, "Health, metrics and active rules: http://{admin}/");
     }
     if let (true, [address, ..]) = (options.is_default(), gateway.addresses()) {
         let _ = writeln!(
@@ -52,7 +52,7 @@ and the rest is refused. Your own rules: `diana serve --print-default > diana.ya
         );
     } else {
         let rules = file.rules.len();
-        let _ = writeln!(text, "{rules} {} in force\n", if rules == 1 { "rule is" } else { "rules are" });
+        let _ = writeln!(text, "{rules} active {}\n", if rules == 1 { "rule" } else { "rules" });
     }
     text
 }

@@ -55,7 +55,7 @@ impl Apply for ConfigReload {
         let mut started = self.started.lock();
         let changes = started.get_or_insert_with(|| now.clone()).changes(&now);
         if !changes.is_empty() {
-            tracing::warn!("the rules are in force; what has changed in {} takes a restart", changes.join(", "));
+            tracing::warn!("rules loaded; changes in {} need a restart", changes.join(", "));
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ impl fmt::Display for ServeError {
             Self::OpenAdmin(address) => {
                 write!(
                     f,
-                    "whoever reaches {address} could look at counts and change them: `admin: {{token: ...}}` must say who may"
+                    "anyone who reaches {address} could read and change counts: `admin: {{token: ...}}` must say who may"
                 )
             }
             Self::Runtime(error) => write!(f, "the program can't run: {error}"),

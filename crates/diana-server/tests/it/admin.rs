@@ -211,7 +211,7 @@ async fn what_can_t_be_done_is_told() {
     let server = Server::start(RULES).await;
     for (method, path, status, detail) in [
         ("GET", "/peek", 400, "`rule` is missing"),
-        ("GET", "/peek?rule=nobody", 404, "no rule in force is called `nobody`"),
+        ("GET", "/peek?rule=nobody", 404, "no active rule is named `nobody`"),
         (
             "GET",
             "/peek?rule=each-account",

@@ -111,7 +111,7 @@ fn a_centres_rules_can_be_explained() {
     assert!(out(&output).starts_with("✓ from-centre: counts it with everyone\n"), "{}", out(&output));
     let local = "remote: {from: 'http://127.0.0.1:1/rules'}\nrules: [{name: mine, limit: 5/s}]";
     let told = said(local, &[]);
-    assert!(told.starts_with("✓ mine: ") && told.contains("note: the rules of the configuration centre win"), "{told}");
+    assert!(told.starts_with("✓ mine: ") && told.contains("note: the rules of the config server win"), "{told}");
 }
 
 #[test]

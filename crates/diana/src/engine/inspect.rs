@@ -59,7 +59,7 @@ pub enum KeyAdminError {
 impl fmt::Display for KeyAdminError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchRule(name) => write!(f, "no rule in force is called `{name}`"),
+            Self::NoSuchRule(name) => write!(f, "no active rule is named `{name}`"),
             Self::InvalidKey(invalid) => write!(f, "{invalid}"),
             Self::NothingToCount(name) => write!(f, "rule `{name}` counts nothing"),
             Self::ComesBackByItself(name) => {

@@ -215,7 +215,7 @@ impl fmt::Display for Limited {
             ),
             Cause::NoSuchRule { rule } => write!(
                 f,
-                "`{function}` names the rule `{rule}`, which is not in force: add it to the rule file, or name another"
+                "`{function}` names the rule `{rule}`, which is not active: add it to the rule file, or name another"
             ),
             Cause::NotAsked { problem } => {
                 write!(f, "`{function}` tells its rule what that does not ask for: {problem}")

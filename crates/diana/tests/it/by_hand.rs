@@ -59,7 +59,7 @@ rules:
   - {name: slow, by: ip, bandwidth: 1KiB/s}";
     let (engine, _clock) = engine(text);
     let said = |rule, key: &[&str]| peek(&engine, rule, key);
-    assert_eq!(said("nobody", &[]), "no rule in force is called `nobody`");
+    assert_eq!(said("nobody", &[]), "no active rule is named `nobody`");
     assert_eq!(
         said("everyone", &["alice"]),
         "`alice` is one value; expected no key: `everyone` counts everyone together"

@@ -153,7 +153,7 @@ fn a_call_goes_by_the_rules_in_force_and_without_its_rule_is_told_so() {
                 `Limits::new().with_rules(engine)`";
     assert_eq!(reloaded(), none);
     let engine = rules("reload", ManualClock::new(), "  - {name: other, limit: 1/s}");
-    let missing = "500 `it::limited_rules::reloaded` names the rule `gone`, which is not in force: add it to the rule file, or name \
+    let missing = "500 `it::limited_rules::reloaded` names the rule `gone`, which is not active: add it to the rule file, or name \
                    another";
     assert_eq!(reloaded(), missing);
     engine.set_rules(&file("  - {name: gone, limit: 1/min, status: 429}"));

@@ -75,7 +75,7 @@ function showStatus(status) {
     const wrong = source.failing.map(error => make('pre', { textContent: `${ago(error.when)} ago, ${error.origin}: ${error.what}` }));
     const last = source.last_error;
     list(at('source'), [
-      ['in force', source.in_force],
+      ['active', source.in_force],
       ['from', source.name],
       ['version', source.version],
       ['since', `${ago(source.since)} ago`],
@@ -85,7 +85,7 @@ function showStatus(status) {
       ['last error', last && !wrong.length ? `${ago(last.when)} ago, resolved` : undefined],
     ]);
   } else {
-    list(at('source'), [['in force', 'the rules that the program was started with']]);
+    list(at('source'), [['active', 'the rules that the program was started with']]);
   }
   const here = [['in this process', `${number(status.keys)} keys, ${bytes(status.key_bytes)}`]];
   const there = store ? [

@@ -47,7 +47,7 @@ impl fmt::Display for UpstreamError {
             Self::TimedOut => f.write_str("it took too long"),
             Self::Busy => f.write_str("all connections to it are in use"),
             Self::Nowhere => f.write_str("there is none"),
-            Self::ByClient => f.write_str("the request's body was no good"),
+            Self::ByClient => f.write_str("the request body is invalid"),
         }
     }
 }

@@ -305,7 +305,7 @@ fn trailers_with_whitespace_around_a_value_are_rejected() {
         client.send(DATA, 0, 1, b"hello").unwrap();
         client.send(HEADERS, END_HEADERS | END_STREAM, 1, &frames::block(&[("x-digest", value)])).unwrap();
         let answer = client.next_of(DATA).unwrap();
-        assert!(String::from_utf8_lossy(&answer.payload).contains("the body was no good"), "{answer:?}");
+        assert!(String::from_utf8_lossy(&answer.payload).contains("the body is invalid"), "{answer:?}");
         assert!(upstream.seen().iter().all(|seen| !seen.is_whole), "{value:?}");
     }
 }

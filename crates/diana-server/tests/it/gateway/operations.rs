@@ -428,7 +428,7 @@ fn what_is_wrong_with_the_rules_is_told_as_long_as_it_is() {
     let diana = Diana::serve(ONE);
     let failing = |is: f64| (diana.metric("diana_rules_failing") == is).then_some(());
     failing(0.0).unwrap();
-    assert!(!diana.admin("/metrics").text().contains("diana_rules_centre_up"));
+    assert!(!diana.admin("/metrics").text().contains("diana_rules_remote_up"));
     let source =
         || serde_json::from_str::<serde_json::Value>(&diana.admin("/status").text()).unwrap()["source"].clone();
     assert!(source()["connected"].is_null());
@@ -450,7 +450,7 @@ fn a_centre_that_is_away_is_told() {
         "gateway: {{listen: $LISTEN}}\nremote: {{from: 'http://127.0.0.1:{}/rules', keep: $FOLDER/kept}}\nrules: []\n",
         nowhere.number()
     ));
-    assert_eq!((diana.metric("diana_rules_centre_up"), diana.metric("diana_rules_failing")), (0.0, 1.0));
+    assert_eq!((diana.metric("diana_rules_remote_up"), diana.metric("diana_rules_failing")), (0.0, 1.0));
 }
 
 /// Regression: a failed change was logged as done.

@@ -101,7 +101,7 @@ async fn new_certificates_are_shown_and_bad_ones_are_not() {
     std::fs::copy(&one, &good).unwrap();
     std::fs::write(&one, "-----BEGIN CERTIFICATE-----\nMIIB").unwrap();
     diana.signal(Signal::HUP);
-    let told = || diana.said().contains("the old ones stay").then_some(());
+    let told = || diana.said().contains("the previous ones stay active").then_some(());
     diana_testing::wait_until("it to be told", LONG, told).unwrap();
     assert!(tls(diana.tls_port(), &[&good], "one.example.com", &["h2"]).await.is_ok());
 }

@@ -46,7 +46,7 @@ fn under_load(timeout: &str, goes: impl FnOnce(&mut RedisServer), comes_back: im
     assert_eq!((load.passed("/few"), load.passed("/one")), (LIMIT, 1), "before");
 
     goes(&mut redis);
-    fleet.until("all to see that Redis is away", || fleet.all_are_degraded());
+    fleet.until("all to see that Redis is unreachable", || fleet.all_are_degraded());
     // Requests that were active are finished after this, and none waits any more.
     load.go_on(A_WHILE);
     let waits = fleet.waits();
@@ -121,7 +121,7 @@ rules:
         assert!(waits <= 1 && commands <= 1, "it waited {waits} times, for {commands} commands");
     }
     assert!(trips().0 <= most, "{:?}", fleet.links());
-    fleet.until("it to see that Redis is away", || fleet.all_are_degraded());
+    fleet.until("it to see that Redis is unreachable", || fleet.all_are_degraded());
 }
 
 #[test]

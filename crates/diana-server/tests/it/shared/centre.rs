@@ -56,7 +56,7 @@ rules: [{{name: local, limit: 1/day, status: 420}}]
     }
 
     etcd.kill().unwrap();
-    let is_seen = || (diana.metric("diana_rules_centre_up") == 0.0).then_some(());
+    let is_seen = || (diana.metric("diana_rules_remote_up") == 0.0).then_some(());
     wait_until("the gateway to see that etcd is away", LONG, is_seen).unwrap();
     assert_eq!(first_two(&diana), [432; 2]);
 
