@@ -367,7 +367,7 @@ async fn what_was_charged_can_be_given_back() {
 async fn what_is_given_back_during_the_charge_is_not_lost() {
     let redis = RedisServer::start().unwrap();
     let proxy = Proxy::to(redis.port()).unwrap();
-    let store = healthy_store(&proxy.url(), Options::default().timeout(SOON)).await;
+    let store = healthy_store(&proxy.url(), Options::default().timeout(Duration::from_secs(2))).await;
     let other = healthy_store(&redis.url(), Options::default().timeout(PATIENT)).await;
     until(SOON, "both are counted", || store.link().instances == 2).await;
     for limit in &more_twenties() {
