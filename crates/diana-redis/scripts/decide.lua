@@ -17,7 +17,7 @@
 --          one list: each nested list costs Redis about 0.6 µs.
 --          Or now and 'late', if the script ran after the deadline.
 --
--- An algorithm is a table of functions `take`, `charge` and `refund`, optionally `lease`, and `mend` if its states can
+-- An algorithm is a table of functions `take`, `charge` and `refund`, optionally `lease`, and `repair` if its states can
 -- lie in the future, which returns what to write for a state that was corrected, as value and fresh_at. Rarely used
 -- functions may be in the table that its function `seldom` returns: Redis runs the whole script each time, and each
 -- function definition costs about 0.2 µs. Each of the others gets the key, the parameters and the place in ARGV before
@@ -52,7 +52,7 @@ while place <= last do
       -- A time that the caller provided is not evidence about clocks.
       if allowed == false and not handed_in then
         mends = mends or {}
-        mends[ask] = { (algorithm.mend or algorithm.seldom().mend)(KEYS[key + ask], argv[place + 1], place + 3) }
+        mends[ask] = { (algorithm.repair or algorithm.seldom().repair)(KEYS[key + ask], argv[place + 1], place + 3) }
         put_back = false
       end
     end

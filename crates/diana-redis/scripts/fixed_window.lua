@@ -82,7 +82,7 @@ return {
     return written(parameters, seen, ends, math.min(count + argv[place + 1], MOST), since)
   end,
 
-  mend = function(key, parameters, place)
+  repair = function(key, parameters, place)
     local _, ends, count, since = current(key, parameters, place)
     return select(3, written(parameters, nil, ends, count, since))
   end,

@@ -65,7 +65,7 @@ return {
     return written(parameters, place, seen, math.min(missing + argv[place + 4], MOST), stepped, now, since)
   end,
 
-  mend = function(key, parameters, place)
+  repair = function(key, parameters, place)
     local seen, missing, stepped, since = settle(key, parameters, place)
     return select(3, written(parameters, place, nil, missing, stepped, seen[3], since))
   end,

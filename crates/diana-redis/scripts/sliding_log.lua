@@ -130,7 +130,7 @@ return {
     return true, nil, recording(head, place, tonumber(argv[place + 1]), tonumber(argv[place + 2]))
   end,
 
-  mend = function(key, parameters, place)
+  repair = function(key, parameters, place)
     return recording(set.head(key, parameters, place), place, 0, math.huge)
   end,
 

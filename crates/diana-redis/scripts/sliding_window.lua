@@ -132,7 +132,7 @@ return {
     return true, nil, add(window, parameters, place, tonumber(argv[place + 1]))
   end,
 
-  mend = function(key, parameters, place)
+  repair = function(key, parameters, place)
     return written(read(key, parameters, place), parameters, place)
   end,
 

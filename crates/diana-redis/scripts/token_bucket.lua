@@ -80,7 +80,7 @@ local function seldom()
     return done, nil, written(parameters, settled(tonumber(micros), tonumber(numerator), tail, tonumber(argv[place + 7])))
   end
 
-  function functions.mend(key, parameters, place)
+  function functions.repair(key, parameters, place)
     local micros, numerator, tail = moment_read(key, parameters, place)
     return written(parameters, settled(micros, numerator, tail, tonumber(argv[place + 3])))
   end

@@ -41,7 +41,7 @@ pub(crate) fn written(status: StatusCode, violated: &[&str], detail: Option<&str
     let title = match (violated, status) {
         ([], _) => {
             text.push_str("about:blank");
-            status.canonical_reason().unwrap_or("Denial")
+            status.canonical_reason().unwrap_or("Refused")
         }
         (_, StatusCode::SERVICE_UNAVAILABLE) => {
             text.push_str("https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");

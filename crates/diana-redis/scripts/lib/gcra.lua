@@ -68,7 +68,7 @@ local function moment_seldom()
     end,
 
     -- What to write for a time that was set back.
-    mend = function(key, parameters, place)
+    repair = function(key, parameters, place)
       return moment_written(parameters, moment_read(key, parameters, place))
     end,
   }

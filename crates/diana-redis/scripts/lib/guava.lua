@@ -93,7 +93,7 @@ function guava.algorithm(price_of_stored)
     return true, nil, spend(parameters, place, stored, next_free, since)
   end
 
-  function algorithm.mend(key, parameters, place)
+  function algorithm.repair(key, parameters, place)
     local stored, next_free, since = read(key, parameters, place)
     return text(parameters, stored, next_free, since), full_at(stored, next_free, place)
   end

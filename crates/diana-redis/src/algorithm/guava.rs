@@ -12,7 +12,7 @@ const LONGEST: f64 = (END / 2) as f64;
 pub(super) fn why_not(smooth: &SmoothRate) -> Option<String> {
     let rate = smooth.rate_given();
     if rate.is_infinite() || smooth.max_permits().is_infinite() {
-        return Some(format!("{rate:?}/s lets everything pass, which modules no shared count; count it in process"));
+        return Some(format!("{rate:?}/s lets everything pass, which needs no shared count; count it in process"));
     }
     let fills = smooth.max_permits() * smooth.cool_down_interval_micros();
     // Written so that NaN counts as too long as well.

@@ -92,7 +92,7 @@ mod tests {
         assert!(guava.why_not().unwrap().contains("use starts: full"));
         assert_eq!(guava.with_initial_permits(InitialPermits::Full).why_not(), None);
         let endless = guava.with_rate(f64::INFINITY).unwrap().with_initial_permits(InitialPermits::Full);
-        assert!(endless.why_not().unwrap().contains("modules no shared count"));
+        assert!(endless.why_not().unwrap().contains("needs no shared count"));
         let slow = guava.with_rate(1e-320).unwrap().with_initial_permits(InitialPermits::Full);
         assert!(slow.why_not().unwrap().contains("140 years"));
     }

@@ -40,7 +40,7 @@ pub(super) async fn run(link: Weak<Inner>) {
             }
             continue;
         }
-        mend(&inner).await;
+        reconnect_once(&inner).await;
         if !inner.is_whole() {
             let jittered = pause.mul_f64(inner.jitter());
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -60,7 +60,7 @@ async fn beat(inner: &Inner) {
 }
 
 /// Probes the parts that are down, over a new connection.
-async fn mend(inner: &Inner) {
+async fn reconnect_once(inner: &Inner) {
     let mut connection = match inner.connect().await {
         Ok(connection) => connection,
         Err(error) => {

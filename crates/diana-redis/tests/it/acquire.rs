@@ -96,7 +96,7 @@ async fn a_window_is_waited_for() {
     let waited = second.acquire("x", 1).await.unwrap().wait().unwrap();
     assert!(waited > Duration::from_millis(100), "{waited:?}");
     assert!(!second.try_acquire("x", 2, Duration::from_millis(10)).await.unwrap().is_granted());
-    assert!(!second.acquire("x", 3).await.unwrap().is_granted(), "above the capacity, no max_wait helps");
+    assert!(!second.acquire("x", 3).await.unwrap().is_granted(), "above the capacity, no maximum wait helps");
 }
 
 #[tokio::test]

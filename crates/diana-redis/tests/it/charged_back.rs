@@ -17,7 +17,7 @@ async fn cut(proxy: &Proxy, store: &RedisStore) {
     until_degraded(store, &bucket("unrelated", "1000000/h")).await;
 }
 
-async fn mend(proxy: &Proxy, store: &RedisStore) {
+async fn reconnect(proxy: &Proxy, store: &RedisStore) {
     proxy.pass().unwrap();
     until_healthy(store).await;
 }
@@ -55,7 +55,7 @@ async fn what_local_counts_granted_is_charged_before_the_key_is_decided_again() 
         assert_eq!(granted(&store, limit, "asked", 7).await, 7);
         assert_eq!(granted(&store, limit, "idle", 6).await, 6);
     }
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     for limit in &twenties() {
         assert_eq!(left(&store, limit, "asked").await, 13, "{}", limit.name());
         assert_eq!(granted(&store, limit, "asked", 30).await, 13, "{}", limit.name());
@@ -109,16 +109,16 @@ async fn a_second_outage_neither_grants_the_share_again_nor_is_it_charged_twice(
     for limit in &twenties() {
         cut(&proxy, &store).await;
         assert_eq!(granted(&store, limit, "x", 6).await, 6);
-        mend(&proxy, &store).await;
+        reconnect(&proxy, &store).await;
         assert_eq!(left(&store, limit, "x").await, 14, "{}", limit.name());
         cut(&proxy, &store).await;
         assert_eq!(granted(&store, limit, "x", 4).await, 4);
-        mend(&proxy, &store).await;
+        reconnect(&proxy, &store).await;
         assert_eq!(left(&store, limit, "x").await, 10, "{}", limit.name());
         cut(&proxy, &store).await;
         // Ten of its twenty are used up by now.
         assert_eq!(granted(&store, limit, "x", 30).await, 10);
-        mend(&proxy, &store).await;
+        reconnect(&proxy, &store).await;
         assert_eq!(left(&store, limit, "x").await, 0, "{}", limit.name());
     }
 }
@@ -142,7 +142,7 @@ async fn what_was_given_back_meanwhile_is_not_charged_and_what_is_in_flight_neit
         assert_eq!(granted(&store, limit, "reset", 5).await, 5);
         let _ = store.reset(limit, b"reset", SystemClock.now()).await;
     }
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     for limit in &limits {
         let expected = if limit.name() == pool.name() { 20 } else { 16 };
         assert_eq!(left(&store, limit, "x").await, expected, "{}", limit.name());
@@ -176,7 +176,7 @@ async fn only_what_is_still_in_use_is_charged() {
         assert_eq!(all(limit, 0).await, 10);
     }
     assert_eq!(all(&limit, 20).await, 10, "a long outage grants more than the limit");
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     // Of the bucket's twenty, six of ten are refilled; the window has ended.
     assert_eq!(all(&limit, 26).await, 6);
     assert_eq!(all(&window, 26).await, 10);
@@ -190,7 +190,7 @@ async fn where_everything_is_allowed_nothing_is_charged() {
     let limit = bucket("few", "20/week");
     cut(&proxy, &store).await;
     assert_eq!(granted(&store, &limit, "x", 100).await, 100);
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     assert_eq!(left(&store, &limit, "x").await, 20);
 }
 
@@ -266,7 +266,7 @@ async fn a_key_that_can_not_be_charged_keeps_no_other_from_being_charged() {
             assert_eq!(granted(&store, limit, key, 5).await, 5);
         }
     }
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     for key in ["a", "b", "c"] {
         until_left(&other, &limits, key, 15).await;
     }
@@ -338,14 +338,14 @@ async fn what_was_charged_can_be_given_back() {
         made.push((ask_for(&store, limit, "x", 4).await, ask_for(&store, limit, "x", 3).await));
         assert!(made.iter().all(|(first, second)| first.is_granted() && second.is_granted()));
     }
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     until_left(&other, &limits, "x", 13).await;
     // A second outage, without refunds.
     cut(&proxy, &store).await;
     for limit in &limits {
         assert!(ask_for(&store, limit, "x", 2).await.is_granted());
     }
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     until_left(&other, &limits, "x", 11).await;
     let give_back = async |limit: &Limit, cost, decision| {
         store.refund(&[Ask::new(limit, "x", Cost::new(cost).unwrap())], decision, SystemClock.now()).await.unwrap();
@@ -381,7 +381,7 @@ async fn what_is_given_back_during_the_charge_is_not_lost() {
         store.refund(&asks, &decision, SystemClock.now()).await.unwrap();
         until_left(&other, std::slice::from_ref(limit), "x", 19).await;
         // Not because it is not charged yet.
-        mend(&proxy, &store).await;
+        reconnect(&proxy, &store).await;
         assert_eq!(left(&store, limit, "x").await, 19, "{}", limit.name());
     }
 }
@@ -401,7 +401,7 @@ async fn what_is_owed_is_charged_before_the_store_is_closed() {
         assert_eq!(granted(&store, limit, "x", 6).await, 6);
     }
     assert!(store.refund(&[Ask::one(&pool, "x")], &held, SystemClock.now()).await.is_err());
-    mend(&proxy, &store).await;
+    reconnect(&proxy, &store).await;
     store.close().await;
     for limit in &twenties() {
         assert_eq!(left(&other, limit, "x").await, 14, "{}", limit.name());

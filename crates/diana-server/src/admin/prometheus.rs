@@ -36,11 +36,11 @@ fn page(state: &AdminState) -> Text {
         store(&mut text, &shared.link());
     }
     if let Some(drops) = &state.access_log {
-        let help = "WaitQueues of the access log that nobody read quickly enough.";
+        let help = "Lines of the access log that were dropped because the reader was too slow.";
         text.one("diana_access_log_dropped_total", Kind::Counter, help, drops.count());
     }
     if let Some(drops) = &state.program_log {
-        let help = "WaitQueues of the program's own log that nobody read quickly enough.";
+        let help = "Lines of the program's own log that were dropped because the reader was too slow.";
         text.one("diana_log_dropped_total", Kind::Counter, help, drops.count());
     }
     text
@@ -153,7 +153,7 @@ fn store(text: &mut Text, link: &LinkStatus) {
     for (by, count) in saved {
         text.sample("diana_store_saved_total", &[("by", by)], count);
     }
-    text.one("diana_store_leased", Kind::Gauge, "ConcurrencyLimiter that this instance holds on lease.", link.leased);
+    text.one("diana_store_leased", Kind::Gauge, "Permits that this instance holds on lease.", link.leased);
     let help = "Limits of which others have a newer configuration, which counts here too.";
     text.one("diana_store_adopted_limits", Kind::Gauge, help, link.adopted);
 }

@@ -20,7 +20,7 @@ pub(crate) fn refusal_and_peek<A: Algorithm>(algorithm: &A, script: &[Event]) ->
             prop_assert_eq!(taken, peeked);
             match taken {
                 Outcome::Granted { wait, receipt } => {
-                    prop_assert!(wait <= max_wait.as_duration(), "waits longer than its max_wait");
+                    prop_assert!(wait <= max_wait.as_duration(), "waits longer than its maximum wait");
                     prop_assert_eq!((receipt.cost(), receipt.at()), (*cost, key.now));
                     prop_assert_eq!(algorithm.heap_bytes(&key.state), held, "grows otherwise than it said");
                     key.receipts.push(receipt);
